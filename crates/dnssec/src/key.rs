@@ -270,7 +270,7 @@ pub fn have_distinct_tags(dnskeys: &[Vec<u8>]) -> bool {
 }
 
 /// RFC 4034 appendix B.
-fn key_tag(dnskey: &[u8]) -> u16 {
+pub fn key_tag(dnskey: &[u8]) -> u16 {
     let sum = dnskey.iter().enumerate().fold(0u32, |sum, (i, &octet)| {
         let octet = u32::from(octet);
         sum.wrapping_add(if i % 2 == 0 { octet << 8 } else { octet })

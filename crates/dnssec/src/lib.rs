@@ -26,7 +26,7 @@ mod zonemd;
 pub use cache::SignatureCache;
 pub use key::{
     KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey, algorithm_name,
-    algorithm_number, ds_data, file_owner, have_distinct_tags,
+    algorithm_number, ds_data, file_owner, have_distinct_tags, key_tag,
 };
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Hash, Nsec3Param, Nsec3ParamError};
 pub use period::SignatureTimes;

@@ -190,6 +190,8 @@ impl SigningPolicy {
                 };
             }
             // PowerDNS shows the serial as it is where the word says nothing to it, as those of its old versions do.
+            // An item without a word leaves the default of the server.
+            "SOA-EDIT" if content.is_empty() => {}
             "SOA-EDIT" => {
                 self.soa_edit = SoaEdit::None;
                 self.soa_edit = SoaEdit::read(content).ok_or(PassedOver(

@@ -21,6 +21,15 @@ pub enum SoaEdit {
 }
 
 impl SoaEdit {
+    /// Every value, the default first.
+    pub const ALL: [Self; 5] = [
+        SoaEdit::None,
+        SoaEdit::IncrementWeeks,
+        SoaEdit::InceptionEpoch,
+        SoaEdit::InceptionIncrement,
+        SoaEdit::Epoch,
+    ];
+
     /// Reads the word of the metadata; `None` if it is not known.
     pub fn read(word: &str) -> Option<SoaEdit> {
         Some(match word.trim().to_ascii_uppercase().as_str() {

@@ -8,6 +8,7 @@
 //! remotes   primaries, also-notify, lists with names
 //! read      options, views, zones, over all included files
 //! terms     who may transfer, notify and update; for a move
+//! dnssec_policy       policies by which BIND signs; for a move
 //! server_statements   keys, listeners and other statements about the server; for a move
 //! moving    a whole configuration in the terms of a move
 //! settle    what depends on statements that may come later: the directory, lists, defaults
@@ -18,6 +19,7 @@
 //! Errors have file, line and column; with any error nothing is taken, so that a mistake does not remove zones.
 
 mod acl;
+mod dnssec_policy;
 pub mod fuzzing;
 mod inherited;
 pub(crate) mod interfaces;

@@ -133,12 +133,24 @@ pub struct MovedTerms {
     pub forward_updates: Option<bool>,
     /// Whether transfers have addresses in place of ALIAS records.
     pub expand_alias: Option<bool>,
+    /// SOA-EDIT of signed zones in databases that have no such metadata; in the defaults only.
+    pub soa_edit: Option<String>,
     /// MiB that a transferred zone may have.
     pub transfer_size_max_mb: Option<u64>,
     /// The catalog that the zone is in.
     pub catalog: Option<String>,
     /// Its group there.
     pub catalog_group: Option<String>,
+    /// Its label there, by which consumers know it.
+    pub catalog_label: Option<String>,
+    /// Whether incremental transfers are requested from the primaries.
+    pub request_ixfr: Option<bool>,
+    /// The use of ZONEMD records.
+    pub zonemd: Option<&'static str>,
+    /// The policy that signs the zone.
+    pub dnssec_policy: Option<String>,
+    /// The directory of its keys.
+    pub key_directory: Option<PathBuf>,
 }
 
 /// The kind of a zone.
@@ -168,7 +180,7 @@ impl MovedKind {
         }
     }
 
-    fn is_transferred(self) -> bool {
+    pub(crate) fn is_transferred(self) -> bool {
         matches!(self, Self::Secondary | Self::Consumer)
     }
 }
@@ -184,8 +196,79 @@ pub struct MovedZone {
     pub file: Option<PathBuf>,
     /// Its settings.
     pub terms: MovedTerms,
+    /// How the other server signs it.
+    pub signing: Option<MovedSigning>,
+    /// The file that has the contents of a catalog that is made here.
+    pub catalog_file: Option<PathBuf>,
     /// Where it stands.
     pub place: ConfigPlace,
+}
+
+/// A zone that the other server signs: where its signed version and its keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedSigning {
+    /// The file with the signed version, which BIND may have a journal for.
+    pub version: PathBuf,
+    /// The file without signatures that the operator edits, if there is one.
+    pub source: Option<PathBuf>,
+    /// The keys.
+    pub keys: MovedKeyStore,
+    /// The policy; without one keys are used as their times say.
+    pub policy: Option<String>,
+    /// The command that has the other server write the signed version to its file.
+    pub flush: &'static str,
+}
+
+/// The directory of the private keys of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MovedKeyStore {
+    /// `K*.key` and `K*.private` of BIND.
+    Pairs(PathBuf),
+    /// `*.pem` of Knot.
+    Pem(PathBuf),
+}
+
+/// The reason why something cannot be kept, in the words of the report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MoveRefusal(pub String);
+
+impl From<String> for MoveRefusal {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
+impl From<&str> for MoveRefusal {
+    fn from(reason: &str) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// Settings of a `[[dnssec_policy]]`.
+pub type PolicySettings = Vec<(&'static str, MovedValue)>;
+
+/// A policy by which zones are signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MovedPolicy {
+    /// Its name.
+    pub name: String,
+    /// Its settings.
+    pub settings: PolicySettings,
+    /// Where it stands.
+    pub place: ConfigPlace,
+}
+
+/// The name here of an algorithm that keys are made of; `None` for others.
+pub(crate) fn signing_algorithm(word: &str) -> Option<&'static str> {
+    match word.to_ascii_lowercase().as_str() {
+        "rsasha256" | "8" => Some("RSASHA256"),
+        "rsasha512" | "10" => Some("RSASHA512"),
+        "ecdsap256sha256" | "ecdsa256" | "13" => Some("ECDSAP256SHA256"),
+        "ecdsap384sha384" | "ecdsa384" | "14" => Some("ECDSAP384SHA384"),
+        "ed25519" | "15" => Some("ED25519"),
+        _ => None,
+    }
 }
 
 /// A database or another source of many zones.
@@ -217,6 +300,8 @@ pub struct MovedServer {
     pub defaults: MovedTerms,
     /// Sources of zones.
     pub backends: Vec<MovedBackend>,
+    /// Policies by which zones are signed.
+    pub policies: Vec<MovedPolicy>,
     /// Zones that are declared one by one.
     pub zones: Vec<MovedZone>,
     /// The end of each setting of the other server.
@@ -260,8 +345,11 @@ impl MovedServer {
     pub(crate) fn take_zone(&mut self, zone: MovedZone) {
         let (name, kind) = (&zone.name, zone.kind.word());
         let text = match &zone.file {
-            Some(file) => format!("zone {name} is {kind}, file {}", file.display()),
-            None => format!("zone {name} is {kind}"),
+            // The file of a signed zone is a new one.
+            Some(file) if zone.signing.is_none() => {
+                format!("zone {name} is {kind}, file {}", file.display())
+            }
+            _ => format!("zone {name} is {kind}"),
         };
         self.report.add(MoveVerdict::Taken, &zone.place, text);
         self.zones.push(zone);
@@ -274,7 +362,10 @@ impl MovedServer {
                 || !terms.update_policy.is_empty()
         };
         let zone = |zone: &MovedZone| {
-            zone.kind.is_transferred() || zone.kind == MovedKind::Producer || updates(&zone.terms)
+            zone.kind.is_transferred()
+                || zone.kind == MovedKind::Producer
+                || zone.signing.is_some()
+                || updates(&zone.terms)
         };
         self.zones.iter().any(zone) || updates(&self.defaults)
     }

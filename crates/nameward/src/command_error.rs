@@ -43,6 +43,9 @@ pub enum CommandError {
     /// A file of a move could not be written.
     #[error("cannot write {}: {}", .0.display(), .1)]
     Import(PathBuf, io::Error),
+    /// The user that files are for is unknown.
+    #[error("--user: {0}")]
+    ImportUser(String),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
@@ -64,9 +67,10 @@ impl CommandError {
             CommandError::Ask(error) => error.kind(),
             CommandError::Operation(error) => error.kind,
             CommandError::Database(..) => ErrorKind::Backend,
-            CommandError::Address(_) | CommandError::Config(_) | CommandError::NoJson => {
-                ErrorKind::Invalid
-            }
+            CommandError::Address(_)
+            | CommandError::Config(_)
+            | CommandError::ImportUser(_)
+            | CommandError::NoJson => ErrorKind::Invalid,
             CommandError::Start(_)
             | CommandError::State(_)
             | CommandError::NoStateDirectory

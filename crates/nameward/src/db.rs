@@ -130,7 +130,8 @@ fn print(
     printer.object(&object, format_args!("{address}: {rows} read, {bad}{more}"))
 }
 
-fn wait_for<T>(
+/// Runs one task of an administrator to its end.
+pub fn wait_for<T>(
     address: &DatabaseAddress,
     task: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, CommandError> {

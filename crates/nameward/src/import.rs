@@ -1,11 +1,13 @@
-//! Owns `nameward import`: the configuration of another server, written anew as nameward.toml, with a report of what was
-//! taken, changed and is not possible.
+//! Owns `nameward import`: converts the configuration of another server to nameward.toml, with a report of what was
+//! converted, what changed and what is not supported.
+
+mod catalogs;
+mod databases;
+mod output;
+mod signed_zones;
 
 use std::{
-    env, fs,
-    fs::OpenOptions,
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    env, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -13,10 +15,7 @@ use std::{
 use nameward_import::{
     Files, OnDisk,
     bind::moving as bind,
-    moving::{
-        MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns,
-        secret_file_name,
-    },
+    moving::{MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns},
 };
 use serde_json::json;
 
@@ -25,11 +24,13 @@ use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, error::ConfigError},
+    privileges::UserAndGroup,
 };
+use output::{FILE_NAME, ImportOutput, KEYS};
+use signed_zones::SignedPlaces;
 
-const FILE_NAME: &str = "nameward.toml";
-/// The directory of the secrets, beside the file.
-const KEYS: &str = "keys";
+/// The directory of the DNSSEC keys, in the state directory: the server replaces them.
+const DNSSEC_KEYS: &str = "dnssec-keys";
 
 /// The server that is left.
 #[derive(Clone, Copy)]
@@ -56,6 +57,8 @@ pub struct ImportOrder {
     pub is_dry_run: bool,
     /// The state directory of the new server.
     pub state_directory: PathBuf,
+    /// The user that the new server runs as, if it is named.
+    pub user: Option<String>,
 }
 
 /// Reads, reports and writes. The exit code is not 0 while something would leak or break.
@@ -68,10 +71,23 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         OtherServer::Knot => knot::read,
     };
     // Paths in the new file do not depend on where it is put.
-    let moved = read(&absolute(&order.file), &mut OnDisk);
+    let mut moved = read(&absolute(&order.file), &mut OnDisk);
     if !moved.errors.is_empty() {
         check::print(&moved.errors, &mut printer).map_err(CommandError::Output)?;
         return Ok(ExitCode::FAILURE);
+    }
+    databases::survey_all(&mut moved);
+    let base = absolute(&order.out);
+    let dnssec_keys = absolute(&order.state_directory).join(DNSSEC_KEYS);
+    let places = SignedPlaces {
+        out: &base,
+        keys: &dnssec_keys,
+    };
+    let files = signed_zones::convert(&mut moved, &places);
+    catalogs::convert(&mut moved);
+    let user = output::server_user(order.user.as_deref())?;
+    if let Some(user) = user {
+        note_unreadable(&mut moved, user);
     }
     let plan = |secrets| TomlPlan {
         from: order.file.display().to_string(),
@@ -79,7 +95,6 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         secrets,
     };
     // What is written has to be a configuration. Secrets are in no file yet.
-    let base = absolute(&order.out);
     let inline = moved.to_toml(&plan(SecretPlace::Inline));
     let refused = Config::parse(&inline, &base).err();
     let text = moved.to_toml(&plan(SecretPlace::Directory(KEYS.into())));
@@ -88,11 +103,20 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     if order.is_dry_run {
         print_file(&text, form, &mut printer).map_err(CommandError::Output)?;
     } else {
-        write_all(&order.out, &text, &moved)?;
+        let output = ImportOutput {
+            out: &base,
+            dnssec_keys: &dnssec_keys,
+            user,
+        };
+        let sample = output.write(&text, &moved, &files)?;
         let path = order.out.join(FILE_NAME);
-        let object = json!({ "written": path });
+        let object = json!({ "written": path, "sample": sample });
+        let kept = match sample {
+            Some(sample) => format!("; the packaged sample is now {}", sample.display()),
+            None => String::new(),
+        };
         printer
-            .object(&object, format_args!("wrote {}", path.display()))
+            .object(&object, format_args!("wrote {}{kept}", path.display()))
             .map_err(CommandError::Output)?;
     }
     if let Some(problems) = refused {
@@ -106,6 +130,23 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Reports zone files, which stay where they are, that the user of the server cannot read.
+fn note_unreadable(moved: &mut MovedServer, user: UserAndGroup) {
+    for zone in moved.zones.iter().filter(|zone| zone.signing.is_none()) {
+        let Some(file) = zone.file.as_deref() else {
+            continue;
+        };
+        if !output::is_readable(file, user) {
+            let text = format!(
+                "zone {}: the user of the server cannot read {}: move the file, or change its group and mode",
+                zone.name,
+                file.display()
+            );
+            moved.report.add(MoveVerdict::Breaks, &zone.place, text);
+        }
+    }
 }
 
 /// Prints the file that would be written.
@@ -149,37 +190,4 @@ fn absolute(path: &Path) -> PathBuf {
         Ok(here) => here.join(path),
         Err(_) => path.to_path_buf(),
     }
-}
-
-/// Writes the secrets and then the file that names them. A file that is there is left alone.
-fn write_all(out: &Path, text: &str, moved: &MovedServer) -> Result<(), CommandError> {
-    let target = out.join(FILE_NAME);
-    let failed = |path: &Path| {
-        let path = path.to_path_buf();
-        move |error| CommandError::Import(path, error)
-    };
-    if target.exists() {
-        let there = io::Error::other("it is there already: move it away, or give another --out");
-        return Err(CommandError::Import(target, there));
-    }
-    let keys = out.join(KEYS);
-    let needed = match moved.keys.is_empty() {
-        true => out,
-        false => &keys,
-    };
-    fs::create_dir_all(needed).map_err(failed(needed))?;
-    for key in &moved.keys {
-        let path = keys.join(secret_file_name(&key.name));
-        let secret = format!("{}\n", key.secret);
-        write_new(&path, &secret, 0o600).map_err(failed(&path))?;
-    }
-    // It may hold the password of a database.
-    write_new(&target, text, 0o640).map_err(failed(&target))
-}
-
-fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }

@@ -9,6 +9,7 @@ use nameward_maintain::policy::{
     Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, PolicySource, RemoteServer,
     ZoneKind,
 };
+use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
 
 use crate::config::{
@@ -36,6 +37,10 @@ pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
     let own = PolicyPart {
         kind: zone.kind.0,
         transfer_octets_max: octets(zone.transfer_size_max_mb.get()),
+        catalog_properties: (!zone.catalog_label.is_empty()).then(|| CatalogProperties {
+            label: Some(zone.catalog_label.to_ascii_lowercase().into_bytes().into()),
+            ..CatalogProperties::default()
+        }),
         ..zone.shared_terms()
     };
     let mut part = match template(config, &zone.template) {

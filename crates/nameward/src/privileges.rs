@@ -20,6 +20,24 @@ pub struct UserAndGroup {
     gid: libc::gid_t,
 }
 
+impl UserAndGroup {
+    /// The number of the user.
+    pub fn uid(self) -> u32 {
+        self.uid
+    }
+
+    /// The number of the group.
+    pub fn gid(self) -> u32 {
+        self.gid
+    }
+
+    /// A user and a group by their numbers.
+    #[cfg(test)]
+    pub fn of_numbers(uid: u32, gid: u32) -> Self {
+        Self { uid, gid }
+    }
+}
+
 /// A user or group that this process cannot become.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {

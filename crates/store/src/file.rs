@@ -413,6 +413,15 @@ pub fn zone_from_text_with_warnings(
     one::from_labelled(name, Path::new(label), text)
 }
 
+/// Reads a zone as another server signed it, with the changes of BIND's journal beside its file; one that is not signed is
+/// an error.
+pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnostic>> {
+    let mut reader = one::ZoneFileReader::new();
+    let limits = FileLimits::default();
+    let read = reader.read((name, path), limits, scan::FileRole::SignedCopy);
+    read.zone.ok_or(read.diagnostics)
+}
+
 /// Reads one zone from a file and what that includes; the zone comes with warnings, or there are errors.
 pub fn zone_from_file(
     name: Name<'_>,

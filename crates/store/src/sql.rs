@@ -59,7 +59,7 @@ use load::Loader;
 pub use lookup::{Found, Round, SqlLookupBatch};
 use metadata::Metadata;
 use mysql::Mysql;
-use nameward_dnssec::{Keys, SignatureCache};
+use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
 use parts::SharedParts;
@@ -113,6 +113,8 @@ pub struct SecurityOptions {
     pub metadata: CacheBounds,
     /// Where signatures are kept; all databases of a server share it.
     pub signatures: Arc<SignatureCache>,
+    /// SOA-EDIT of zones without such metadata (`default-soa-edit-signed` of PowerDNS).
+    pub soa_edit: SoaEdit,
 }
 
 /// Statements that a database is given at one time.
@@ -160,6 +162,7 @@ impl SqlOptions {
                 keys: bounds,
                 metadata: bounds,
                 signatures: Arc::new(SignatureCache::new(1000)),
+                soa_edit: SoaEdit::None,
             },
             zone_limits: ZoneLimits::default(),
         }

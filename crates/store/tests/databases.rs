@@ -376,14 +376,22 @@ fn check_bad_schema(database: &Database) {
              (778, 50, 'slave.test', 'SOA', 'a.test b.test 1 2 3 4 5'), (779, 50, 'slave.test', 'NS', 'a.test'), \
              (780, 1, 'both.example.org', 'A', '192.0.2.1'), (781, 1, 'both.example.org', 'CNAME', 'a.test'), \
              (782, 1, 'lua.example.org', 'LUA', 'A \"x\"'); \
-             INSERT INTO domainmetadata (domain_id, kind, content) VALUES (50, 'PRESIGNED', '1'); \
+             INSERT INTO domainmetadata (domain_id, kind, content) VALUES (50, 'PRESIGNED', '1'), \
+             (50, 'LUA-AXFR-SCRIPT', '/x.lua'), (50, 'GSS-ALLOW-AXFR-PRINCIPAL', 'a@X'), \
+             (50, 'GSS-ALLOW-AXFR-PRINCIPAL', 'b@X'); \
              INSERT INTO supermasters (ip, nameserver, account) VALUES ('192.0.2.53', 'a.test', 'x')",
         )
         .unwrap();
     let report = block_on(db::check(&address)).unwrap();
     let kinds: Vec<_> = report.foreign.iter().map(|content| content.kind).collect();
-    assert_eq!(kinds, [ForeignKind::Lua, ForeignKind::Presigned]);
-    assert_eq!(report.foreign[1].names, ["slave.test"]);
+    use ForeignKind::{Gss, Lua, LuaTransfer, Presigned};
+    assert_eq!(kinds, [Lua, Presigned, LuaTransfer, Gss]);
+    for content in &report.foreign[1..] {
+        assert_eq!(
+            (content.count, &content.names[..]),
+            (1, &["slave.test".to_string()][..])
+        );
+    }
     let rows: Vec<_> = report
         .rows
         .iter()

@@ -41,6 +41,7 @@ impl Inherited {
             self.allow_query_on = Some(acl::read(statement, file)?);
         } else if let Some(at) = signing {
             self.signing[at] = Some(is_on(statement));
+            terms::see(&mut self.terms, keyword, statement, file);
         } else {
             if keyword.is("also-notify") {
                 self.also_notify = Some(remotes::read(statement, file, false)?.1);

@@ -45,11 +45,6 @@ const PASSED_OVER: &[(&str, MoveVerdict, &str)] = &[
         "zones of other programs cannot be kept",
     ),
     (
-        "dnssec-policy",
-        MoveVerdict::NotPossible,
-        "zones that use it are left out",
-    ),
-    (
         "forward",
         MoveVerdict::NotPossible,
         "recursion is handed to a resolver: see [recursor]",
@@ -147,8 +142,6 @@ const NOT_NEEDED: &[&str] = &[
     "secroots-file",
     "recursing-file",
     "lock-file",
-    "key-directory",
-    "querylog",
     "empty-zones-enable",
     "zone-statistics",
     "zero-no-soa-ttl",
@@ -184,7 +177,6 @@ const NOT_NEEDED: &[&str] = &[
     "transfers-in",
     "transfers-out",
     "transfers-per-ns",
-    "request-ixfr",
     "provide-ixfr",
     "heartbeat-interval",
     "stacksize",

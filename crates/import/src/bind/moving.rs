@@ -1,6 +1,8 @@
 //! A whole named.conf in the terms of a move: its zones as [`NamedConf::take`] gives them, with who may transfer, notify
 //! and update, keys, and the server itself.
 
+mod signing;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
@@ -28,14 +30,11 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     if !mover.server.errors.is_empty() {
         return mover.server;
     }
-    let statements = conf.moved.take();
-    if let Some(statements) = &statements {
-        mover.server_statements(statements);
-    }
-    mover.zones(conf);
-    if let Some(statements) = &statements {
-        mover.used(statements);
-    }
+    let statements = std::mem::take(&mut mover.statements);
+    mover.server_statements(&statements);
+    mover.query_log(&statements);
+    mover.zones(conf, &statements);
+    mover.used(&statements);
     mover.server
 }
 
@@ -57,6 +56,8 @@ pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
 struct BindMover {
     server: MovedServer,
     files: Vec<Arc<str>>,
+    /// Statements about the server.
+    statements: ServerStatements,
 }
 
 impl BindMover {
@@ -64,6 +65,7 @@ impl BindMover {
         let name = |path: &std::path::PathBuf| Arc::from(&*path.to_string_lossy());
         Self {
             files: conf.files.iter().map(name).collect(),
+            statements: conf.moved.take().map(|moved| *moved).unwrap_or_default(),
             server: MovedServer {
                 errors: std::mem::take(&mut conf.diagnostics),
                 ..MovedServer::default()
@@ -126,7 +128,9 @@ impl BindMover {
             .unwrap_or(53);
         self.listen(statements, port);
         for (spot, word, value) in &statements.words {
-            self.word(*spot, word, value);
+            if word != "querylog" {
+                self.word(*spot, word, value);
+            }
         }
     }
 
@@ -211,23 +215,41 @@ impl BindMover {
                 }
             }
         }
-        let Some(spot) = first.filter(|_| !list.is_empty()) else {
+        let Some(spot) = first else {
             return;
         };
         let place = self.place(spot);
-        let value = MovedValue::Texts(list.iter().map(ToString::to_string).collect());
+        let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
+        if list.is_empty() {
+            // An empty list would be that of the default: everywhere.
+            list = peers::LOOPBACK.map(String::from).into();
+        }
+        let value = MovedValue::Texts(list);
         self.server
             .take(&place, ("server", "listen"), value, "listen-on");
     }
 
-    fn zones(&mut self, conf: NamedConf) {
+    fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
         let taken = conf.take();
         if let Some(list) = &taken.blackhole {
             let value = MovedValue::Texts(spelled(list));
             self.server.set(None, ("server", "blackhole"), value);
         }
         for zone in &taken.zones {
-            self.zone(zone);
+            self.zone(zone, statements);
+        }
+        for catalog in &statements.catalogs {
+            let is_taken = |zone: &MovedZone| {
+                zone.kind == MovedKind::Consumer
+                    && Some(&zone.name) == full_name(&catalog.zone).as_ref()
+            };
+            if !self.server.zones.iter().any(is_taken) {
+                let text = format!(
+                    "catalog-zones: members of {} are left out: only a catalog that is transferred is followed",
+                    catalog.zone
+                );
+                self.note(MoveVerdict::Breaks, catalog.spot, text);
+            }
         }
         for note in taken.notes {
             let place = ConfigPlace {
@@ -264,17 +286,26 @@ impl BindMover {
                 also_notify: zone.also_notify.iter().map(moved_remote).collect(),
                 ..MovedTerms::default()
             },
+            signing: None,
+            catalog_file: None,
             place,
         }
     }
 
-    fn zone(&mut self, zone: &BindZone) {
-        let Some(kind) = self.kind(zone) else {
+    fn zone(&mut self, zone: &BindZone, statements: &ServerStatements) {
+        let Some(mut kind) = self.kind(zone) else {
             return;
         };
+        let catalogs = &statements.catalogs;
+        let is_catalog =
+            |name: &str| full_name(name).is_some_and(|name| name == zone.name().to_string());
+        let catalog = catalogs.iter().find(|found| is_catalog(&found.zone));
+        if catalog.is_some() && kind == MovedKind::Secondary {
+            kind = MovedKind::Consumer;
+        }
         let mut moved = self.moved_zone(zone, kind);
         let name = moved.name.clone();
-        if kind == MovedKind::Secondary {
+        if kind.is_transferred() {
             let reason = match zone.primaries.iter().any(|remote| remote.tls.is_some()) {
                 true => Some("its primaries are asked over TLS, and it would never be filled"),
                 false if zone.primaries.is_empty() => {
@@ -287,7 +318,20 @@ impl BindMover {
                 return self.note(MoveVerdict::Breaks, zone.spot, text);
             }
         }
-        if zone.is_dynamic {
+        if let Some(catalog) = catalog.filter(|_| kind == MovedKind::Consumer)
+            && !self.has_members_of(catalog, zone)
+        {
+            return;
+        }
+        if zone.is_signed_copy() && kind == MovedKind::Primary {
+            match self.signing(zone, statements) {
+                Ok(signing) => moved.signing = Some(signing),
+                Err(reason) => {
+                    let text = format!("zone {name} is left out: {reason}");
+                    return self.note(MoveVerdict::Breaks, zone.spot, text);
+                }
+            }
+        } else if zone.is_dynamic {
             let text = format!(
                 "zone {name}: changes in BIND's journal are not read: run rndc sync before the move"
             );
@@ -311,11 +355,12 @@ impl BindMover {
                 Some(Vec::new())
             }
         };
+        zone.terms.request_ixfr = terms.request_ixfr.filter(|is| !is);
         zone.terms.allow_transfer = list(&terms.allow_transfer, "allow-transfer");
         zone.terms.allow_notify = list(&terms.allow_notify, "allow-notify");
         zone.terms.allow_update = list(&terms.allow_update, "allow-update");
         let forwarding = list(&terms.forwarding, "allow-update-forwarding");
-        if zone.kind == MovedKind::Secondary {
+        if zone.kind.is_transferred() {
             zone.terms.forward_updates = forwarding.as_ref().map(|list| !list.is_empty());
             zone.terms.allow_update = forwarding.filter(|list| !list.is_empty());
         }
@@ -349,7 +394,7 @@ impl BindMover {
                 Some(false)
             }
             // BIND's secondaries notify, too.
-            (_, MovedKind::Secondary) => Some(true),
+            (_, MovedKind::Secondary | MovedKind::Consumer) => Some(true),
             _ => None,
         };
     }

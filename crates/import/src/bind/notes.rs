@@ -66,11 +66,6 @@ impl<'f> ImportNotes<'f> {
             _ if !zone.is_internet => "the class is not IN".into(),
             _ if zone.is_from_database => "the contents are in no file".into(),
             (None, ..) => "the type is missing".into(),
-            // A move leaves BIND behind, and with it the keys that signatures are renewed with.
-            (Some(ZoneType::Primary), Some(statement), _) if zone.terms.is_some() => format!(
-                "BIND signs it ({statement}), and it is never served unsigned; \
-                 signatures that BIND keeps are not taken along"
-            ),
             (Some(ZoneType::Secondary), Some(statement), _) => format!(
                 "BIND signs the copy of another server ({statement}), and it is never served unsigned"
             ),

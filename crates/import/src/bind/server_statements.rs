@@ -1,8 +1,12 @@
-//! Statements about the server itself, read for a move: keys, addresses to listen on, what it says of itself.
+//! Statements about the server itself, read for a move: keys, addresses to listen on, what it says of itself, catalogs,
+//! the query log, policies of DNSSEC.
+
+use std::path::PathBuf;
 
 use super::{
     Spot,
     acl::{self, MatchList},
+    dnssec_policy::{self, PolicyStatement},
     syntax::{ConfItem, ConfStatement, Word},
 };
 
@@ -29,6 +33,19 @@ impl std::fmt::Debug for KeyStatement {
     }
 }
 
+/// A zone of `catalog-zones`, and the servers that its members are transferred from if it says so.
+pub(super) struct CatalogStatement {
+    pub spot: Spot,
+    pub zone: String,
+    pub primaries: Option<Vec<String>>,
+}
+
+/// The channel of the category `queries`: a file, or another log.
+pub(super) struct QueryChannel {
+    pub spot: Spot,
+    pub file: Option<String>,
+}
+
 /// A statement of one word and its value.
 pub(super) type WordStatement = (Spot, String, String);
 
@@ -39,6 +56,14 @@ pub(super) struct ServerStatements {
     pub listen: Vec<ListenStatement>,
     /// `version`, `server-id` and the like, with their values.
     pub words: Vec<WordStatement>,
+    /// Policies by which BIND signs.
+    pub policies: Vec<PolicyStatement>,
+    /// Catalog zones that BIND follows.
+    pub catalogs: Vec<CatalogStatement>,
+    /// Where `logging` sends queries.
+    pub query_log: Option<QueryChannel>,
+    /// The directory that relative paths start at.
+    pub directory: PathBuf,
     /// Every statement outside of zones, in its words of the report.
     pub seen: Vec<(Spot, String)>,
 }
@@ -59,6 +84,7 @@ const WORDS: &[&str] = &[
     "max-udp-size",
     "tcp-clients",
     "minimal-any",
+    "querylog",
 ];
 
 impl ServerStatements {
@@ -69,6 +95,17 @@ impl ServerStatements {
         statement: &ConfStatement<'_>,
         file: usize,
     ) -> bool {
+        if keyword.is("dnssec-policy") {
+            let policy = dnssec_policy::read(keyword, statement, file);
+            let is_one = policy.is_some();
+            self.policies.extend(policy);
+            return is_one;
+        }
+        if keyword.is("logging") {
+            // The rest of it has a line of its own.
+            self.see_logging(keyword, statement, file);
+            return false;
+        }
         if !keyword.is("key") {
             return false;
         }
@@ -110,6 +147,10 @@ impl ServerStatements {
             self.see_listen(keyword, statement, spot);
             return true;
         }
+        if keyword.is("catalog-zones") {
+            self.see_catalogs(statement, file);
+            return true;
+        }
         if !keyword.is_one_of(WORDS) {
             return false;
         }
@@ -121,6 +162,82 @@ impl ServerStatements {
             }
             _ => false,
         }
+    }
+
+    /// Reads `catalog-zones { zone NAME [default-primaries { ... }] ...; };`.
+    fn see_catalogs(&mut self, statement: &ConfStatement<'_>, file: usize) {
+        let Ok((_, block)) = statement.words_and_block() else {
+            return;
+        };
+        for inner in block {
+            let (Some(keyword), [_, ConfItem::Word(zone), rest @ ..]) =
+                (inner.keyword(), inner.items())
+            else {
+                continue;
+            };
+            let mut rest = rest.iter();
+            let is_primaries = |item: &&ConfItem<'_>| match item {
+                ConfItem::Word(word) => word.is_one_of(&["default-primaries", "default-masters"]),
+                ConfItem::Block(..) => false,
+            };
+            let has_primaries = rest.by_ref().any(|item| is_primaries(&item));
+            let addresses = rest.find_map(|item| match item {
+                ConfItem::Block(_, list) => Some(list),
+                ConfItem::Word(_) => None,
+            });
+            let address = |statement: &ConfStatement<'_>| Some(statement.keyword()?.string());
+            self.catalogs.push(CatalogStatement {
+                spot: (file, keyword.place),
+                zone: zone.string(),
+                primaries: has_primaries.then(|| {
+                    let addresses = addresses.into_iter().flatten();
+                    addresses.filter_map(address).collect()
+                }),
+            });
+        }
+    }
+
+    /// Finds the channel of the category `queries` in `logging { ... };`.
+    fn see_logging(&mut self, keyword: &Word<'_>, statement: &ConfStatement<'_>, file: usize) {
+        let Ok((_, block)) = statement.words_and_block() else {
+            return;
+        };
+        let named = |kind: &str, name: &str| {
+            block.iter().find_map(|inner| match inner.items() {
+                [
+                    ConfItem::Word(word),
+                    ConfItem::Word(found),
+                    ConfItem::Block(_, list),
+                ] if word.is(kind) && found.is(name) => Some(list),
+                _ => None,
+            })
+        };
+        let Some(channels) = named("category", "queries") else {
+            return;
+        };
+        let channels: Vec<String> = channels
+            .iter()
+            .filter_map(|channel| Some(channel.keyword()?.string()))
+            .filter(|channel| channel != "null")
+            .collect();
+        if channels.is_empty() {
+            return;
+        }
+        let path = |channel: &String| {
+            let list = named("channel", channel)?;
+            let mut files = list.iter().filter(|inner| {
+                let keyword = inner.keyword();
+                keyword.is_some_and(|keyword| keyword.is("file"))
+            });
+            match files.next()?.items().get(1)? {
+                ConfItem::Word(path) => Some(path.string()),
+                ConfItem::Block(..) => None,
+            }
+        };
+        self.query_log = Some(QueryChannel {
+            spot: (file, keyword.place),
+            file: channels.iter().find_map(path),
+        });
     }
 
     /// Reads `listen-on [port N] { ... };`. With `tls` or `http` it cannot be kept.

@@ -50,6 +50,9 @@ impl NamedConfReader<'_> {
             }
             zones.push(self.settle_zone(raw, &name, &mut lists));
         }
+        if let Some(moved) = &mut self.moved {
+            moved.directory = self.directory.clone().unwrap_or_else(|| self.base.clone());
+        }
         let mut notes = self.take_notes();
         notes.extend(lists.keys.into_iter().map(|spot| {
             let text = "a key in a list of clients matches nobody: signatures of questions are not looked at yet";

@@ -9,11 +9,12 @@ use super::{
     inherited::Inherited,
     lex::TextPlace,
     syntax::{ConfItem, ConfStatement, Word},
+    words::is_on,
 };
 use crate::moving::{MovedScope, MovedUpdateRule};
 
 /// The statements that are read here.
-const TERMS: [&str; 8] = [
+const TERMS: [&str; 10] = [
     "allow-transfer",
     "allow-notify",
     "allow-update",
@@ -22,6 +23,8 @@ const TERMS: [&str; 8] = [
     "notify",
     "also-notify",
     "primaries",
+    "key-directory",
+    "request-ixfr",
 ];
 
 /// Whether a statement is one that a move takes.
@@ -41,6 +44,9 @@ pub(super) struct TermStatements {
     forwarding: Option<WrittenList>,
     update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
     notify: Option<String>,
+    dnssec_policy: Option<String>,
+    key_directory: Option<String>,
+    request_ixfr: Option<bool>,
 }
 
 /// The terms of a zone: `None` where no level says anything.
@@ -53,6 +59,11 @@ pub(super) struct BindTerms {
     pub update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
     /// The word after `notify`.
     pub notify: Option<String>,
+    /// The name of the policy by which BIND signs it.
+    pub dnssec_policy: Option<String>,
+    /// The directory of its keys, from the directory of the server.
+    pub key_directory: Option<String>,
+    pub request_ixfr: Option<bool>,
 }
 
 /// Reads a statement, if it is one of these.
@@ -81,6 +92,15 @@ pub(super) fn see(
             let word = statement.value("yes, no, explicit or primary-only").ok();
             to.get_or_insert_default().notify = word.map(|word| word.string().to_ascii_lowercase());
         }
+        "dnssec-policy" => {
+            let word = statement.value("the name of a policy").ok();
+            to.get_or_insert_default().dnssec_policy = word.map(Word::string);
+        }
+        "key-directory" => {
+            let word = statement.value("a directory").ok();
+            to.get_or_insert_default().key_directory = word.map(Word::string);
+        }
+        "request-ixfr" => to.get_or_insert_default().request_ixfr = Some(is_on(statement)),
         _ => {}
     }
 }
@@ -104,6 +124,9 @@ pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> Bi
     };
     terms.update_policy = levels().find_map(|terms| terms.update_policy.clone());
     terms.notify = levels().find_map(|terms| terms.notify.clone());
+    terms.dnssec_policy = levels().find_map(|terms| terms.dnssec_policy.clone());
+    terms.key_directory = levels().find_map(|terms| terms.key_directory.clone());
+    terms.request_ixfr = levels().find_map(|terms| terms.request_ixfr);
     terms
 }
 

@@ -4,6 +4,7 @@
 //! lines       the subset of YAML that Knot reads
 //! server      server:, key: and sections that have nothing like it here
 //! access      acl:, remote:, remotes:
+//! signing     policy:, and where keys are
 //! zones       template: and zone:
 //! ```
 //! Knot notifies nobody but those in `notify`. With `automatic-acl` (on unless said otherwise) servers in `notify` may
@@ -12,6 +13,7 @@
 mod access;
 mod lines;
 mod server;
+mod signing;
 mod zones;
 
 use std::{path::Path, sync::Arc};
@@ -102,7 +104,9 @@ impl KnotReader<'_> {
                 "key" => self.key(item),
                 "log" => self.log(item),
                 // Read where a zone refers to them.
-                "acl" | "remote" | "remotes" | "template" | "zone" => {}
+                "acl" | "remote" | "remotes" | "template" | "zone" | "policy" | "submission"
+                | "keystore" => {}
+                "mod-dnstap" => self.dnstap(item),
                 "control" | "database" | "xdp" => {
                     self.section(item, MoveVerdict::NotNeeded, "nothing here depends on it");
                 }
@@ -111,13 +115,6 @@ impl KnotReader<'_> {
                     MoveVerdict::NotNeeded,
                     "numbers are fetched from /metrics",
                 ),
-                "policy" | "submission" | "keystore" | "dnskey-sync" | "external" => {
-                    self.section(
-                        item,
-                        MoveVerdict::NotPossible,
-                        "zones that use it are left out",
-                    );
-                }
                 name if name.starts_with("mod-") => {
                     self.section(item, MoveVerdict::NotPossible, "there are no modules");
                 }
@@ -128,6 +125,7 @@ impl KnotReader<'_> {
                 ),
             }
         }
+        self.default_listeners();
         self.zones(&items);
     }
 

@@ -73,6 +73,8 @@ struct NsdReader<'f> {
     server: MovedServer,
     clauses: Vec<NsdClause>,
     count: usize,
+    /// Attributes of zones, those of patterns counted for each zone.
+    zone_attributes: usize,
     /// Where relative paths of zone files start.
     zones_directory: PathBuf,
     /// Patterns by their names: places in `clauses`.
@@ -92,6 +94,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
         server: MovedServer::default(),
         clauses: Vec::new(),
         count: 0,
+        zone_attributes: 0,
         zones_directory: super::texts::directory_of(path),
         patterns: HashMap::new(),
         used_patterns: HashSet::new(),

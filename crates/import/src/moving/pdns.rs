@@ -38,10 +38,15 @@ struct PdnsSetting {
 }
 
 impl PdnsSetting {
-    /// Whether the value turns something on.
+    /// Whether there is a value that turns something on.
     fn is_on(&self) -> bool {
+        !self.value.is_empty() && self.is_switch_on()
+    }
+
+    /// Whether a switch is on: for PowerDNS `primary=` is `primary=yes`.
+    fn is_switch_on(&self) -> bool {
         let value = self.value.to_ascii_lowercase();
-        !["", "no", "off", "0", "false"].contains(&value.as_str())
+        !["no", "off", "0", "false"].contains(&value.as_str())
     }
 }
 
@@ -116,11 +121,12 @@ impl PdnsReader<'_> {
         if line.is_empty() {
             return;
         }
-        let Some((name, value)) = line.split_once('=') else {
-            self.texts
-                .error(&place, format!("expected name=value, found {line:?}"));
-            return;
-        };
+        // A name alone turns a switch on.
+        let (name, value) = line.split_once('=').unwrap_or((line, "yes"));
+        if name.trim().contains(char::is_whitespace) {
+            let message = format!("expected name=value, found {line:?}");
+            return self.texts.error(&place, message);
+        }
         let (name, is_added) = match name.trim_end().strip_suffix('+') {
             Some(name) => (name, true),
             None => (name, false),
@@ -171,7 +177,7 @@ impl PdnsReader<'_> {
     /// Whether a switch is on, where one of the names has it; else the default.
     fn is_on(&mut self, names: &[&str], default: bool) -> bool {
         self.used_of(names)
-            .map_or(default, |setting| setting.is_on())
+            .map_or(default, |setting| setting.is_switch_on())
     }
 
     /// Notes all settings that nothing above dealt with, and those that others made use of.

@@ -5,6 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Networks that a range may fall into: a range of IPv6 at its worst.
 const PARTS_MAX: usize = 254;
 
+/// Listeners of a server that nobody else is to reach.
+pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1:53", "[::1]:53"];
+
 /// An address as nameward.toml has it: the port only if it is not 53.
 pub(crate) fn written(address: IpAddr, port: u16) -> String {
     match port {

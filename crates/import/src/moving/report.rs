@@ -49,11 +49,11 @@ impl MoveVerdict {
     /// The words of the report.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Taken => "taken",
-            Self::Changed => "changed",
+            Self::Taken => "converted",
+            Self::Changed => "converted with changes",
             Self::NotNeeded => "not needed",
-            Self::NotPossible => "not possible",
-            Self::Breaks => "not possible, would leak or break",
+            Self::NotPossible => "not supported",
+            Self::Breaks => "not supported, would leak or break",
         }
     }
 }
@@ -94,12 +94,7 @@ pub struct MoveReport {
 
 impl MoveReport {
     /// Adds a line.
-    pub(crate) fn add(
-        &mut self,
-        verdict: MoveVerdict,
-        place: &ConfigPlace,
-        text: impl Into<String>,
-    ) {
+    pub fn add(&mut self, verdict: MoveVerdict, place: &ConfigPlace, text: impl Into<String>) {
         let text = text.into();
         self.places.insert(place.clone());
         let next = self.notes.len();

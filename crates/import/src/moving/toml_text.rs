@@ -6,18 +6,20 @@ use std::{
 };
 
 use super::{
-    ConfigPlace, MoveVerdict, MovedBackend, MovedKey, MovedRemote, MovedScope, MovedServer,
-    MovedTerms, MovedUpdateRule, MovedValue, MovedZone,
+    ConfigPlace, MoveVerdict, MovedBackend, MovedKey, MovedPolicy, MovedRemote, MovedScope,
+    MovedServer, MovedTerms, MovedUpdateRule, MovedValue, MovedZone,
 };
 
 /// Tables of settings that may be written, in their order.
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 8] = [
     "server",
     "web",
     "cache",
     "overload",
     "recursor",
     "security_poll",
+    "query_log",
+    "dnstap",
 ];
 
 /// Choices of the operator about the new file.
@@ -90,6 +92,7 @@ impl MovedServer {
             out.push_str(&defaults);
         }
         self.keys.iter().for_each(|it| key(&mut out, it, plan));
+        self.policies.iter().for_each(|it| policy(&mut out, it));
         self.backends.iter().for_each(|it| backend(&mut out, it));
         self.zones.iter().for_each(|it| zone(&mut out, it));
         self.not_possible(&mut out);
@@ -102,7 +105,7 @@ impl MovedServer {
         let notes = self.report.notes().into_iter();
         let mut notes = notes.filter(|note| is_lost(note.verdict)).peekable();
         if notes.peek().is_some() {
-            line(out, "\n# Not possible:");
+            line(out, "\n# Not supported:");
         }
         for note in notes {
             line(out, &format!("# {}", one_line(&note.to_string())));
@@ -150,6 +153,15 @@ fn backend(out: &mut String, backend: &MovedBackend) {
     }
 }
 
+fn policy(out: &mut String, policy: &MovedPolicy) {
+    let place = one_line(&policy.place.to_string());
+    line(out, &format!("\n[[dnssec_policy]]  # {place}"));
+    setting(out, "name", &quoted(&policy.name), None);
+    for (key, found) in &policy.settings {
+        setting(out, key, &value(found), None);
+    }
+}
+
 fn zone(out: &mut String, zone: &MovedZone) {
     line(
         out,
@@ -192,12 +204,18 @@ fn terms(out: &mut String, terms: &MovedTerms) {
         terms.forward_updates.map(|is| is.to_string()),
     );
     row("expand_alias", terms.expand_alias.map(|is| is.to_string()));
+    row("soa_edit", terms.soa_edit.as_deref().map(quoted));
     row(
         "transfer_size_max_mb",
         terms.transfer_size_max_mb.map(|mb| mb.to_string()),
     );
     row("catalog", terms.catalog.as_deref().map(quoted));
     row("catalog_group", terms.catalog_group.as_deref().map(quoted));
+    row("catalog_label", terms.catalog_label.as_deref().map(quoted));
+    row("request_ixfr", terms.request_ixfr.map(|is| is.to_string()));
+    row("zonemd", terms.zonemd.map(quoted));
+    row("dnssec_policy", terms.dnssec_policy.as_deref().map(quoted));
+    row("key_directory", terms.key_directory.as_deref().map(path));
 }
 
 fn remote(remote: &MovedRemote) -> String {

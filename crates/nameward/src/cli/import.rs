@@ -8,13 +8,13 @@ use crate::import::{ImportOrder, OtherServer};
 
 #[derive(Subcommand)]
 pub enum ImportCommand {
-    /// Move from PowerDNS: read a pdns.conf
+    /// Convert a pdns.conf of PowerDNS
     Pdns(ImportArguments),
-    /// Move from BIND: read a named.conf
+    /// Convert a named.conf of BIND
     Bind(ImportArguments),
-    /// Move from NSD: read an nsd.conf
+    /// Convert an nsd.conf of NSD
     Nsd(ImportArguments),
-    /// Move from Knot: read a knot.conf
+    /// Convert a knot.conf of Knot DNS
     Knot(ImportArguments),
 }
 
@@ -26,12 +26,15 @@ pub struct ImportArguments {
     /// Write nothing: print the report and the nameward.toml
     #[arg(long)]
     dry_run: bool,
-    /// The directory for nameward.toml and the secrets of keys
+    /// The directory for nameward.toml, TSIG secrets and copies of signed zones
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
     /// The state directory of the new server
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nameward")]
     state_directory: PathBuf,
+    /// The user that the server runs as, who must be able to read the files (default: nameward, if there is one)
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
 }
 
 impl ImportCommand {
@@ -49,6 +52,7 @@ impl ImportCommand {
             out: arguments.out,
             is_dry_run: arguments.dry_run,
             state_directory: arguments.state_directory,
+            user: arguments.user,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use ipnet::IpNet;
 use nameward_control::operations::FaultKind;
-use nameward_dnssec::tsig::TsigAlgorithm;
+use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
 use nameward_store::file::FileList;
 use nameward_wire::NameBuf;
@@ -249,6 +249,8 @@ macro_rules! zone_section {
                 /// refuses a new version from a file or a primary whose digest is wrong; "require" also one without a digest
                 /// that is understood; "generate" makes the digest of a zone in memory here.
                 zonemd: InheritedTerm<ZonemdRule> = r#""""#;
+                /// Whether incremental transfers (IXFR) are requested from the primaries; by default they are.
+                request_ixfr: InheritedTerm<bool> = r#""""#;
                 /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
                 forward_updates: InheritedTerm<bool> = r#""""#;
             }
@@ -270,6 +272,7 @@ macro_rules! zone_section {
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
+                    is_incremental: self.request_ixfr.0,
                     dnssec_policy: self.dnssec_policy.0.clone(),
                     key_directory: self.key_directory.0.as_ref().map(|path| path.0.clone()),
                     zonemd: self.zonemd.0,
@@ -290,6 +293,9 @@ zone_section! {
         allow_query: Clients = r#"["any"]"#;
         /// Maximum size in MiB of memory of a zone that is transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";
+        /// The serial that signed zones in databases show if they have no SOA-EDIT metadata, so that secondaries fetch
+        /// renewed signatures (`default-soa-edit-signed` of PowerDNS).
+        soa_edit: SoaEdit = r#""NONE""#;
     }
 }
 
@@ -341,6 +347,9 @@ zone_section! {
         /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
         /// `[zone_defaults]` says.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
+        /// The label of the zone in its catalog, by which consumers know it: one that another server gave it. "" makes
+        /// one from the zone's name.
+        catalog_label: String = r#""""#;
     }
 }
 

@@ -283,6 +283,9 @@ fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::R
     }
 }
 
+/// Octets of a label (RFC 1035 section 2.3.4).
+const LABEL_MAX: usize = 63;
+
 /// Terms of a zone that do not go together: the key to blame, and why.
 fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static str, String)> {
     let has_primaries = terms
@@ -303,6 +306,10 @@ fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static st
         ZoneKind::Producer if zone.file.is_some() => {
             Some(("file", "the contents of a producer are made here".into()))
         }
+        _ if zone.catalog_label.len() > LABEL_MAX => Some((
+            "catalog_label",
+            format!("a label has at most {LABEL_MAX} octets"),
+        )),
         kind if terms.catalog == Some(zone.name.0) => {
             let message = format!("a {} zone is no member of itself", kind.word());
             Some(("catalog", message))

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nameward_dnssec::SoaEdit;
 use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::AccessList;
@@ -84,6 +85,18 @@ impl Read for ZonemdRule {
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
         let found = value.get_ref().as_str().and_then(Self::from_word);
         found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+impl Read for SoaEdit {
+    fn expected() -> String {
+        one_of(Self::ALL.map(Self::word))
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let word = value.get_ref().as_str().filter(|word| !word.is_empty());
+        let found = word.and_then(Self::read);
+        found.ok_or_else(|| Wrong::expected(&<Self as Read>::expected(), value))
     }
 }
 

@@ -11,7 +11,7 @@ use nameward_store::sql::{
 use crate::{
     config::{
         Config,
-        settings::{Backend, BackendMode, BackendType, Cache},
+        settings::{Backend, BackendMode, BackendType},
     },
     zones,
 };
@@ -61,7 +61,8 @@ pub fn signatures(config: &Config) -> Arc<SignatureCache> {
     Arc::new(SignatureCache::new(config.cache.signature_entries.get()))
 }
 
-fn security(cache: &Cache, is_read: bool, signatures: &Arc<SignatureCache>) -> SecurityOptions {
+fn security(config: &Config, is_read: bool, signatures: &Arc<SignatureCache>) -> SecurityOptions {
+    let cache = &config.cache;
     SecurityOptions {
         is_read,
         keys: CacheBounds {
@@ -73,6 +74,7 @@ fn security(cache: &Cache, is_read: bool, signatures: &Arc<SignatureCache>) -> S
             ttl: cache.meta_ttl.seconds(),
         },
         signatures: Arc::clone(signatures),
+        soa_edit: config.zone_defaults.soa_edit,
     }
 }
 
@@ -85,7 +87,7 @@ pub fn prepare(
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)
         .map(|(index, backend)| {
-            let security = security(&config.cache, backend.dnssec, signatures);
+            let security = security(config, backend.dnssec, signatures);
             let options = options(backend, security)?;
             let sql = SqlBackend::new(options)?;
             Ok((zones::rank(index), backend.mode, sql))

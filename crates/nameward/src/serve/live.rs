@@ -38,6 +38,9 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
     if of_databases(old) != of_databases(new) {
         databases.push("backend (databases)".to_string());
     }
+    if old.zone_defaults.soa_edit != new.zone_defaults.soa_edit {
+        databases.push("zone_defaults.soa_edit".to_string());
+    }
     differences(&old.server, &new.server)
         .chain(differences(&old.web, &new.web))
         .chain(differences(&old.cache, &new.cache))

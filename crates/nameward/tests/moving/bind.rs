@@ -3,9 +3,11 @@
 use nameward_testkit::peers::{Peer, PeerKind};
 
 use crate::moved::{
-    OldServer, assert_report, compare, compare_transfers, primary_of_copy, rcode, transfer,
-    wait_for, with_zones,
+    OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
+    rcode, transfer, wait_for, with_zones,
 };
+
+use crate::signed::{compare_signed, wait_for_signatures};
 
 const CONF: &str = include_str!("conf/named.conf");
 const ZONES: &str = include_str!("conf/named.conf.local");
@@ -15,13 +17,18 @@ fn answers_transfers_and_refusals_stay() {
     let Some((old, primary)) = old_server() else {
         return;
     };
+    for zone in ["signed.example", "split.example"] {
+        wait_for_signatures(old.address, zone);
+    }
     let output = old.import("bind", "named.conf", &["--dry-run"]);
     assert_report("named.report", &old.report(&output, Some(primary.addr())));
-    // The signed zone is left out.
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(0));
     let new = old.move_in("bind", "named.conf");
     let (before, after) = (old.address, new.address());
     wait_for(after, "copy.example");
+    for zone in ["signed.example", "split.example"] {
+        compare_signed(before, after, zone);
+    }
     compare(
         before,
         after,
@@ -43,9 +50,73 @@ fn answers_transfers_and_refusals_stay() {
     }
 }
 
+#[test]
+fn a_catalog_that_bind_follows_is_followed() {
+    let conf = |primaries: &str| {
+        format!(
+            "options {{ catalog-zones {{ zone \"catalog.example\" default-primaries {{ {primaries}; }}; }}; }};\n\
+             zone \"catalog.example\" {{ type secondary; file \"c\"; primaries {{ 192.0.2.1; }}; }};\n"
+        )
+    };
+    let report = dry_run("bind", &conf("192.0.2.1"));
+    let zone = "name = \"catalog.example.\"\nkind = \"consumer\"\nprimaries = [{ address = \"192.0.2.1\" }]";
+    assert_lines(
+        &report,
+        &[
+            "converted: catalog-zones: catalog.example is followed",
+            zone,
+        ],
+    );
+    // Members would be asked for at the wrong server.
+    let other = dry_run("bind", &conf("192.0.2.9"));
+    assert_lines(
+        &other,
+        &["would leak or break: zone catalog.example is left out"],
+    );
+    assert!(!other.contains("[[zone]]"), "{other}");
+}
+
+#[test]
+fn query_logging_and_request_ixfr_are_converted() {
+    let report = dry_run(
+        "bind",
+        "options { directory \"/var/named\"; querylog yes; request-ixfr no; };\n\
+         logging { channel q { file \"q.log\" versions 3; }; category queries { q; }; };\n\
+         zone \"a.example\" { type secondary; file \"a\"; primaries { 192.0.2.1; }; };\n",
+    );
+    let lines = [
+        "converted: querylog is enabled of [query_log]",
+        "converted with changes: category queries of logging is [query_log]",
+        "[query_log]\nenabled = true",
+        "file = \"/var/named/q.log\"",
+        "request_ixfr = false",
+    ];
+    assert_lines(&report, &lines);
+}
+
+#[test]
+fn a_server_that_listens_with_tls_only_does_not_listen_in_the_clear() {
+    let report = dry_run(
+        "bind",
+        "options { listen-on port 853 tls ephemeral { any; }; listen-on-v6 { none; }; };\n",
+    );
+    assert_lines(
+        &report,
+        &[
+            "would leak or break: listen-on",
+            "listen = [\"127.0.0.1:53\", \"[::1]:53\"]",
+        ],
+    );
+}
+
 fn old_server() -> Option<(OldServer, Peer)> {
     let primary = primary_of_copy(PeerKind::Nsd)?;
-    let zones = ["one.example", "two.example", "signed.example"];
+    let zones = [
+        "one.example",
+        "two.example",
+        "signed.example",
+        "split.example",
+    ];
     let files = with_zones(
         &[("named.conf", CONF), ("named.conf.local", ZONES)],
         &zones,

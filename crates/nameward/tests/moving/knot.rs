@@ -1,11 +1,17 @@
 //! A move from Knot: templates, lists of access, groups of remotes, a secondary, zones that Knot signs.
 
-use nameward_testkit::peers::{Peer, PeerKind};
+use std::fs;
+
+use nameward_testkit::{
+    peers::{Peer, PeerKind},
+    wait_until,
+};
 
 use crate::moved::{
-    OldServer, assert_report, compare, compare_transfers, primary_of_copy, rcode, transfer,
-    wait_for, with_zones,
+    OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
+    transfer, wait_for, with_zones,
 };
+use crate::signed::{compare_signed, serial, wait_for_signatures};
 
 const CONF: &str = include_str!("conf/knot.conf");
 const MORE: &str = include_str!("conf/knot-more.conf");
@@ -15,10 +21,20 @@ fn answers_transfers_and_refusals_stay() {
     let Some((old, primary)) = old_server() else {
         return;
     };
+    wait_for_signatures(old.address, "signed.example");
+    // Knot writes the files when it has signed and made the zones.
+    for (file, text) in [
+        ("signed.example", "RRSIG"),
+        ("catalog.example", "signed.example."),
+    ] {
+        let path = old.directory.path().join(format!("zones/{file}.zone"));
+        wait_until(&format!("{file} is in its file"), || {
+            fs::read_to_string(&path).is_ok_and(|found| found.contains(text))
+        });
+    }
     let output = old.import("knot", "knot.conf", &["--dry-run"]);
     assert_report("knot.report", &old.report(&output, Some(primary.addr())));
-    // The signed zone is left out.
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(0));
     let new = old.move_in("knot", "knot.conf");
     let (before, after) = (old.address, new.address());
     wait_for(after, "copy.example");
@@ -27,10 +43,21 @@ fn answers_transfers_and_refusals_stay() {
         after,
         &["one.example", "two.example", "copy.example"],
     );
-    assert_eq!(
-        rcode(after, "127.0.0.1", "www.signed.example", "A"),
-        "REFUSED"
-    );
+    compare_signed(before, after, "signed.example");
+    // Consumers know members by their labels. The serial is the time at which the catalog was made.
+    wait_until("the catalog is made", || {
+        serial(after, "catalog.example") > 0
+    });
+    let [old_members, new_members] = [before, after].map(|server| {
+        let records = transfer(server, "catalog.example", true);
+        let records = records
+            .into_iter()
+            .filter(|record| !record.contains(" SOA "));
+        records.collect::<Vec<_>>()
+    });
+    assert_eq!(old_members.len(), 5, "{old_members:?}");
+    assert_eq!(old_members, new_members);
+    assert!(serial(after, "catalog.example") >= serial(before, "catalog.example"));
     compare_transfers(before, after);
     for server in [before, after] {
         // From this address without a key, as the list has it.
@@ -38,11 +65,57 @@ fn answers_transfers_and_refusals_stay() {
     }
 }
 
+#[test]
+fn a_catalog_without_its_file_is_left_out_and_its_members_stay() {
+    let report = dry_run(
+        "knot",
+        "zone:\n  - domain: one.example\n    storage: {DIR}\n    catalog-role: member\n    catalog-zone: cat.example\n  \
+         - domain: cat.example\n    storage: {DIR}\n    catalog-role: generate\n",
+    );
+    assert_lines(
+        &report,
+        &[
+            "would leak or break: catalog cat.example. is left out",
+            "name = \"one.example.\"",
+        ],
+    );
+    assert!(
+        !report.contains("kind = \"producer\"") && !report.contains("\ncatalog ="),
+        "{report}"
+    );
+}
+
+#[test]
+fn digests_dnstap_and_a_hidden_version_are_converted() {
+    let report = dry_run(
+        "knot",
+        "server:\n    version: \"\"\nmod-dnstap:\n  - id: default\n    sink: unix:/run/tap.sock\n    log-responses: off\n\
+         template:\n  - id: default\n    global-module: mod-dnstap/default\n\
+         zone:\n  - domain: a.example\n    zonemd-generate: zonemd-sha384\n  - domain: b.example\n    zonemd-verify: on\n",
+    );
+    let lines = [
+        "version = \"\"",
+        "socket = \"/run/tap.sock\"",
+        "responses = false",
+        "zonemd = \"generate\"",
+        "zonemd = \"require\"",
+        // Knot without listen: answers nobody.
+        "listen = [\"127.0.0.1:53\", \"[::1]:53\"]",
+    ];
+    assert_lines(&report, &lines);
+    assert!(!report.contains(": not supported"), "{report}");
+}
+
 fn old_server() -> Option<(OldServer, Peer)> {
     let primary = primary_of_copy(PeerKind::Nsd)?;
     let zones = ["one.example", "two.example", "signed.example"];
     let files = with_zones(
-        &[("knot.conf", CONF), ("more/zones.conf", MORE)],
+        // Knot does not make the directory of its databases.
+        &[
+            ("knot.conf", CONF),
+            ("more/zones.conf", MORE),
+            ("db/README", "keys\n"),
+        ],
         &zones,
         ".zone",
     );

@@ -1,8 +1,9 @@
 //! Moves from other servers: a realistic configuration of each, served by the real server and, after `nameward import`, by
-//! ours. Answers, refusals and transfers are compared, and the whole report.
+//! ours. Answers, refusals and transfers are compared, and the whole report; and the way back.
 
 mod bind;
 mod knot;
 mod moved;
 mod nsd;
 mod pdns;
+mod signed;

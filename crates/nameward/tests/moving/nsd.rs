@@ -3,8 +3,8 @@
 use nameward_testkit::peers::{Peer, PeerKind};
 
 use crate::moved::{
-    OldServer, assert_report, compare, compare_transfers, primary_of_copy, rcode, transfer,
-    wait_for, with_zones,
+    OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
+    rcode, transfer, wait_for, with_zones,
 };
 
 const CONF: &str = include_str!("conf/nsd.conf");
@@ -47,6 +47,50 @@ fn answers_transfers_and_refusals_stay() {
     for server in [before, after] {
         assert_eq!(transfer(server, "two.example", true), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_port_for_tls_does_not_become_a_plain_listener() {
+    let conf = |more: &str| {
+        format!(
+            "server:\n  tls-service-key: k\n  tls-service-pem: p\n  ip-address: 192.0.2.1@853\n{more}"
+        )
+    };
+    let report = dry_run("nsd", &conf("  ip-address: 192.0.2.1\n"));
+    assert_lines(
+        &report,
+        &[
+            "would leak or break: ip-address: port 853 is for TLS",
+            "listen = [\"192.0.2.1:53\"]",
+        ],
+    );
+    let only = dry_run("nsd", &conf(""));
+    assert_lines(&only, &["listen = [\"127.0.0.1:53\", \"[::1]:53\"]"]);
+    let other = dry_run(
+        "nsd",
+        "server:\n  tls-port: 8853\n  ip-address: 192.0.2.1@8853\n  ip-address: 192.0.2.1@853\n",
+    );
+    assert_lines(&other, &["listen = [\"192.0.2.1:853\"]"]);
+}
+
+#[test]
+fn patterns_that_multiply_end_with_an_error() {
+    let mut conf = String::new();
+    for level in 0..15 {
+        let include = format!("  include-pattern: p{}\n", level + 1).repeat(20);
+        conf.push_str(&format!("pattern:\n  name: p{level}\n{include}"));
+    }
+    conf.push_str("pattern:\n  name: p15\n  zonefile: x\n");
+    for zone in 0..10 {
+        conf.push_str(&format!(
+            "zone:\n  name: z{zone}.example\n  include-pattern: p0\n"
+        ));
+    }
+    let report = dry_run("nsd", &conf);
+    assert_lines(
+        &report,
+        &["patterns give the zone z0.example. too many attributes"],
+    );
 }
 
 fn old_server() -> Option<(OldServer, Peer)> {

@@ -4,7 +4,8 @@ use std::{path::Path, process::Command};
 
 use nameward_testkit::peers::PeerKind;
 
-use crate::moved::{OldServer, assert_report, compare, rcode, transfer, zone};
+use crate::moved::{OldServer, assert_report, compare, dry_run, rcode, transfer, zone};
+use crate::signed::serial;
 
 const CONF: &str = include_str!("conf/pdns.conf");
 const DATABASE: &str = include_str!("conf/pdns-database.conf");
@@ -39,6 +40,70 @@ fn answers_transfers_and_refusals_stay() {
         // ALLOW-AXFR-FROM of the zone.
         assert!(transfer(server, "two.example", false).len() > 10);
     }
+    // default-soa-edit-signed shows another serial than the one stored.
+    let serials = [before, after].map(|server| serial(server, "signed.example"));
+    assert_ne!(serials[0], 2_026_111_501);
+    assert_eq!(serials[0], serials[1]);
+}
+
+#[test]
+fn the_api_is_reported_as_not_supported_and_its_key_as_one_for_statistics() {
+    let report = dry_run(
+        "pdns",
+        "launch=gsqlite3\ngsqlite3-database=none.sqlite3\napi\napi-key=secret\n",
+    );
+    for line in [
+        "x.conf:3: not supported, would leak or break: api: zones, records and keys cannot be changed over HTTP yet",
+        "x.conf:4: converted with changes: api-key is api_key of [web], which gives access to the statistics only",
+        "api_key = \"secret\"",
+    ] {
+        assert!(report.contains(line), "{line}\n{report}");
+    }
+    let off = dry_run(
+        "pdns",
+        "launch=gsqlite3\ngsqlite3-database=none.sqlite3\nwebserver=yes\napi-key=secret\n",
+    );
+    assert!(
+        off.contains("x.conf:4: not needed: api-key: api is off"),
+        "{off}"
+    );
+    assert!(!off.contains("api_key"), "{off}");
+}
+
+#[test]
+fn a_switch_without_a_value_is_on() {
+    let report = dry_run(
+        "pdns",
+        "launch=gsqlite3\ngsqlite3-database=none.sqlite3\ngsqlite3-dnssec\nslave\nmaster=\n",
+    );
+    for line in [
+        "x.conf:3: not needed: gsqlite3-dnssec",
+        "x.conf:4: converted: secondary: zones of this kind are transferred from their primaries",
+        "x.conf:5: converted: primary: zones of this kind notify their name servers",
+        // The file is not created to look into it.
+        "none.sqlite3: cannot be read (no such file)",
+    ] {
+        assert!(report.contains(line), "{line}\n{report}");
+    }
+}
+
+#[test]
+fn default_soa_edit_is_a_setting_for_signed_zones() {
+    let conf = |lines| format!("launch=gsqlite3\ngsqlite3-database=none.sqlite3\n{lines}");
+    let report = dry_run("pdns", &conf("default-soa-edit=inception-epoch\n"));
+    for line in [
+        "x.conf:3: converted with changes: default-soa-edit is soa_edit of [zone_defaults], for signed zones only",
+        "soa_edit = \"INCEPTION-EPOCH\"",
+    ] {
+        assert!(report.contains(line), "{line}\n{report}");
+    }
+    let unknown = dry_run("pdns", &conf("default-soa-edit-signed=SOMETIMES\n"));
+    assert!(
+        unknown.contains(
+            "would leak or break: default-soa-edit-signed: \"SOMETIMES\" is unknown here"
+        ),
+        "{unknown}"
+    );
 }
 
 /// Runs pdnsutil on the configuration of a directory.
@@ -56,6 +121,7 @@ fn old_server() -> Option<OldServer> {
     PeerKind::PowerDns.require()?;
     let one = zone("one.example");
     let two = zone("two.example");
+    let signed = zone("signed.example");
     let file = zone("file.example");
     let files = [
         ("pdns.conf", CONF),
@@ -63,6 +129,7 @@ fn old_server() -> Option<OldServer> {
         ("named.conf", NAMED),
         ("zones/one.example", &one),
         ("zones/two.example", &two),
+        ("zones/signed.example", &signed),
         ("zones/file.example", &file),
     ];
     OldServer::start(
@@ -87,9 +154,17 @@ fn fill(dir: &Path) {
     let schema = std::fs::read_to_string(SCHEMA).expect("pdns-backend-sqlite3 is installed");
     connection.execute_batch(&schema).unwrap();
     drop(connection);
-    for name in ["one.example", "two.example"] {
+    for name in ["one.example", "two.example", "signed.example"] {
         let file = dir.join("zones").join(name);
         pdnsutil(dir, &["load-zone", name, file.to_str().unwrap()]);
+    }
+    pdnsutil(dir, &["secure-zone", "signed.example"]);
+    // Contents that this server does not use.
+    for (kind, content) in [
+        ("LUA-AXFR-SCRIPT", "/etc/powerdns/axfr.lua"),
+        ("GSS-ALLOW-AXFR-PRINCIPAL", "host@EXAMPLE"),
+    ] {
+        pdnsutil(dir, &["set-meta", "two.example", kind, content]);
     }
     // Without it PowerDNS does not know the empty non-terminals.
     pdnsutil(dir, &["rectify-all-zones"]);

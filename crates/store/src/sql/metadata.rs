@@ -62,9 +62,13 @@ impl SqlBackend {
     ) -> Result<FactsOf<Metadata>, SqlError> {
         let cache = &self.inner.metadata;
         let generation = cache.generation();
+        let default = SigningPolicy {
+            soa_edit: self.inner.options.security.soa_edit,
+            ..SigningPolicy::default()
+        };
         let mut read: HashMap<i64, Result<SigningPolicy, RowError>> = zones
             .iter()
-            .map(|zone| (zone.id, Ok(SigningPolicy::default())))
+            .map(|zone| (zone.id, Ok(default.clone())))
             .collect();
         self.read_about(Statement::Metadata, zones, &mut |row| {
             let of = row.int(3).and_then(|zone| read.get_mut(&zone));

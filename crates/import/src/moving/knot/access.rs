@@ -13,6 +13,8 @@ use super::{
 /// Items by section and identifier.
 pub(super) struct KnotIndex<'i> {
     items: HashMap<(&'i str, &'i str), &'i KnotItem>,
+    /// The last item of each section.
+    sections: HashMap<&'i str, &'i KnotItem>,
     /// The items that a zone, or another item, refers to.
     used: RefCell<HashSet<(&'i str, &'i str)>>,
 }
@@ -46,6 +48,10 @@ impl<'i> KnotIndex<'i> {
         let key = |item: &'i KnotItem| (item.section.as_str(), item.id());
         Self {
             items: items.iter().map(|item| (key(item), item)).collect(),
+            sections: items
+                .iter()
+                .map(|item| (item.section.as_str(), item))
+                .collect(),
             used: RefCell::default(),
         }
     }
@@ -55,6 +61,11 @@ impl<'i> KnotIndex<'i> {
         let key = (item.section.as_str(), item.id());
         self.used.borrow_mut().insert(key);
         Some(item)
+    }
+
+    /// The section of which there is one without an identifier.
+    pub(super) fn find_section(&self, section: &str) -> Option<&'i KnotItem> {
+        self.sections.get(section).copied()
     }
 
     /// Whether a zone, or something that a zone uses, refers to an item.

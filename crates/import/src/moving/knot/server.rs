@@ -91,27 +91,11 @@ impl KnotReader<'_> {
                 let reason = "it is written out in allow_transfer and allow_notify of the zones";
                 self.note(MoveVerdict::Taken, "server", entry, reason);
             }
-            // Without a value it is the name of the machine.
-            "nsid" | "identity" if entry.value().is_empty() => {
-                self.note(
-                    MoveVerdict::NotPossible,
-                    "server",
-                    entry,
-                    "write the name of the machine",
-                );
-            }
             "nsid" | "identity" => {
                 self.server
                     .take(place, ("server", "nsid"), text(entry.value()), key);
             }
-            "version" if entry.value().is_empty() => {
-                self.note(
-                    MoveVerdict::Changed,
-                    "server",
-                    entry,
-                    "version.bind says Nameward and its version",
-                );
-            }
+            // An empty text has such questions refused, here as there.
             "version" => self
                 .server
                 .take(place, ("server", "version"), text(entry.value()), key),
@@ -157,6 +141,44 @@ impl KnotReader<'_> {
         let value = MovedValue::Texts(list);
         self.server
             .take(&entry.place, ("server", "listen"), value, "listen");
+    }
+
+    /// Knot listens nowhere unless it is said; the default here is everywhere.
+    pub(super) fn default_listeners(&mut self) {
+        if !self.server.settings.iter().any(|row| row.key == "listen") {
+            let list = peers::LOOPBACK.map(String::from);
+            self.server
+                .set(None, ("server", "listen"), MovedValue::Texts(list.into()));
+        }
+    }
+
+    /// A collector that listens on a Unix socket.
+    pub(super) fn dnstap(&mut self, item: &KnotItem) {
+        let sink = item.entry("sink");
+        let Some((sink, path)) =
+            sink.and_then(|sink| Some((sink, sink.value().strip_prefix("unix:")?)))
+        else {
+            let reason = "only a Unix socket (sink: unix:...) is supported";
+            return self.section(item, MoveVerdict::NotPossible, reason);
+        };
+        let value = MovedValue::Text(path.into());
+        self.server.take(
+            &sink.place,
+            ("dnstap", "socket"),
+            value,
+            "sink of mod-dnstap",
+        );
+        for (theirs, ours) in [("log-queries", "queries"), ("log-responses", "responses")] {
+            if let Some(entry) = item.entry(theirs) {
+                let value = MovedValue::Switch(entry.is_on());
+                self.server.set(Some(&entry.place), ("dnstap", ours), value);
+            }
+        }
+        if let Some(entry) = item.entry("identity") {
+            let value = MovedValue::Text(entry.value().into());
+            let key = ("dnstap", "identity");
+            self.server.set(Some(&entry.place), key, value);
+        }
     }
 
     pub(super) fn log(&mut self, item: &KnotItem) {

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Where zone files are unless something else is said.
-const STORAGE: &str = "/var/lib/knot";
+pub(super) const STORAGE: &str = "/var/lib/knot";
 /// Settings that are read below.
 const USED: &[&str] = &[
     "id",
@@ -21,6 +21,9 @@ const USED: &[&str] = &[
     "notify",
     "acl",
     "dnssec-signing",
+    "dnssec-policy",
+    "zonemd-generate",
+    "zonemd-verify",
     "dnssec-validation",
     "module",
     "catalog-role",
@@ -86,10 +89,23 @@ impl KnotReader<'_> {
     fn definitions(&mut self, items: &[KnotItem], index: &KnotIndex<'_>) {
         for item in items {
             let section = item.section.as_str();
-            if !["acl", "remote", "remotes", "template"].contains(&section) {
+            let sections = [
+                "acl",
+                "remote",
+                "remotes",
+                "template",
+                "policy",
+                "submission",
+                "keystore",
+            ];
+            if !sections.contains(&section) {
                 continue;
             }
             let id = item.id();
+            if section == "policy" && index.is_used(section, id) {
+                // It has a line of its own.
+                continue;
+            }
             let (verdict, end) = match index.is_used(section, id) {
                 true => (MoveVerdict::Taken, "it is part of the zones that use it"),
                 false => (MoveVerdict::NotNeeded, "nothing uses it"),
@@ -126,10 +142,6 @@ impl KnotReader<'_> {
                         "nothing here depends on it",
                     );
                 }
-                "dnssec-policy" => {
-                    let reason = "a zone that Knot signs is left out";
-                    self.note(MoveVerdict::NotNeeded, section, entry, reason);
-                }
                 "serial-policy" => {
                     self.note(
                         MoveVerdict::Changed,
@@ -151,6 +163,13 @@ impl KnotReader<'_> {
     fn global_modules(&mut self, entry: &KnotEntry) {
         for module in &entry.values {
             let name = module.split('/').next().unwrap_or_default();
+            if name == "mod-dnstap" {
+                let text = "global-module mod-dnstap is [dnstap]";
+                self.server
+                    .report
+                    .add(MoveVerdict::Taken, &entry.place, text);
+                continue;
+            }
             let (verdict, reason) = match QUIET_MODULES.contains(&name) {
                 true => (MoveVerdict::NotPossible, "there are no modules"),
                 false => (
@@ -176,15 +195,19 @@ impl KnotReader<'_> {
             None => index.find("template", "default"),
         };
         let find = |key: &str| item.entry(key).or_else(|| template?.entry(key));
-        match self.settle(&name, &find, index) {
-            Ok((kind, terms)) => {
-                let file = (!kind.is_transferred() && kind != MovedKind::Producer)
-                    .then(|| file_of(&name, &find));
+        let settled = self.settle(&name, &find, index);
+        let settled = settled.and_then(|settled| Ok((settled, self.signing(&name, &find, index)?)));
+        match settled {
+            Ok(((kind, terms), signing)) => {
+                let is_producer = kind == MovedKind::Producer;
+                let file = Some(file_of(&name, &find)).filter(|_| !kind.is_transferred());
                 self.server.take_zone(MovedZone {
                     name,
                     kind,
-                    file,
+                    catalog_file: file.clone().filter(|_| is_producer),
+                    file: file.filter(|_| !is_producer),
                     terms,
+                    signing,
                     place: item.place.clone(),
                 });
             }
@@ -212,12 +235,6 @@ impl KnotReader<'_> {
             reason: reason.into(),
             is_mistake: false,
         };
-        if let Some(entry) = find("dnssec-signing").filter(|entry| entry.is_on()) {
-            return Err(refuse(
-                entry,
-                "Knot signs it, and it is never served unsigned",
-            ));
-        }
         if let Some(entry) = find("module") {
             self.zone_modules(name, entry)?;
         }
@@ -252,6 +269,7 @@ impl KnotReader<'_> {
         if let Some(entry) = find("catalog-zone") {
             terms.catalog = full_name(entry.value());
         }
+        terms.zonemd = self.zonemd(find);
         terms.catalog_group = find("catalog-group").map(|entry| entry.value().to_string());
         let kind = match find("catalog-role").map(KnotEntry::value) {
             Some("interpret") => MovedKind::Consumer,
@@ -273,6 +291,25 @@ impl KnotReader<'_> {
         Ok((kind, terms))
     }
 
+    /// Digests over the zone: made here, or required of each version.
+    fn zonemd<'e>(&mut self, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> Option<&'static str> {
+        let verify = find("zonemd-verify").filter(|entry| entry.is_on());
+        match find("zonemd-generate").filter(|entry| entry.value().starts_with("zonemd-")) {
+            Some(entry) => {
+                if entry.value() != "zonemd-sha384" {
+                    let reason = "digests are made with SHA-384";
+                    self.note(MoveVerdict::Changed, "zone", entry, reason);
+                }
+                if let Some(entry) = verify {
+                    let reason = "a digest that is made here is not verified";
+                    self.note(MoveVerdict::Changed, "zone", entry, reason);
+                }
+                Some("generate")
+            }
+            None => verify.map(|_| "require"),
+        }
+    }
+
     fn zone_modules(&mut self, name: &str, entry: &KnotEntry) -> Result<(), KnotRefusal> {
         for module in &entry.values {
             let module = module.split('/').next().unwrap_or_default();
@@ -283,17 +320,26 @@ impl KnotReader<'_> {
                     is_mistake: false,
                 });
             }
-            let text = format!("module {module} of zone {name}: there are no modules");
-            self.server
-                .report
-                .add(MoveVerdict::NotPossible, &entry.place, text);
+            let (verdict, text) = match module {
+                "mod-dnstap" => (
+                    MoveVerdict::Changed,
+                    format!(
+                        "module {module} of zone {name}: [dnstap] has the requests for all zones"
+                    ),
+                ),
+                _ => (
+                    MoveVerdict::NotPossible,
+                    format!("module {module} of zone {name}: there are no modules"),
+                ),
+            };
+            self.server.report.add(verdict, &entry.place, text);
         }
         Ok(())
     }
 }
 
 /// The file of a zone.
-fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> PathBuf {
+pub(super) fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> PathBuf {
     let storage = find("storage").map_or(STORAGE, KnotEntry::value);
     let pattern = find("file").map_or("%s.zone", KnotEntry::value);
     Path::new(storage).join(expanded(pattern, name))

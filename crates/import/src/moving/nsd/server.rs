@@ -75,6 +75,11 @@ const NOT_NEEDED: &[&str] = &[
     "metrics-path",
 ];
 
+/// The port of DNS over TLS, where nothing says otherwise.
+const TLS_PORT: u16 = 853;
+/// Attributes that name ports for TLS.
+const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
+
 /// Attributes of `server:` without which clients lose something that they may rely on.
 const BREAKS: &[(&str, &str)] = &[
     ("tls-service-key", "there is no DNS over TLS"),
@@ -105,9 +110,7 @@ impl NsdReader<'_> {
                     MoveVerdict::NotNeeded,
                     "the control socket does its work",
                 ),
-                "dnstap" => {
-                    self.whole(clause, MoveVerdict::NotPossible, "write socket of [dnstap]")
-                }
+                "dnstap" => self.dnstap(clause),
                 "xdp" => self.whole(
                     clause,
                     MoveVerdict::NotNeeded,
@@ -128,6 +131,33 @@ impl NsdReader<'_> {
         }
         self.clauses = clauses;
         self.listen();
+    }
+
+    fn dnstap(&mut self, clause: &NsdClause) {
+        let is_on = |name: &str| clause.attribute(name).is_some_and(NsdAttribute::is_yes);
+        if !is_on("dnstap-enable") {
+            return self.whole(clause, MoveVerdict::NotNeeded, "it is off");
+        }
+        let Some(socket) = clause.attribute("dnstap-socket-path") else {
+            let reason = "only a Unix socket (dnstap-socket-path) is supported";
+            return self.whole(clause, MoveVerdict::NotPossible, reason);
+        };
+        let path = MovedValue::Text(socket.value().into());
+        let from = "dnstap-socket-path";
+        self.server
+            .take(&socket.place, ("dnstap", "socket"), path, from);
+        for (name, key) in [
+            ("dnstap-log-auth-query-messages", "queries"),
+            ("dnstap-log-auth-response-messages", "responses"),
+        ] {
+            let value = MovedValue::Switch(is_on(name));
+            self.server.set(Some(&clause.place), ("dnstap", key), value);
+        }
+        if let Some(identity) = clause.attribute("dnstap-identity") {
+            let value = MovedValue::Text(identity.value().into());
+            let key = ("dnstap", "identity");
+            self.server.set(Some(&identity.place), key, value);
+        }
     }
 
     fn whole(&mut self, clause: &NsdClause, verdict: MoveVerdict, reason: &str) {
@@ -160,7 +190,8 @@ impl NsdReader<'_> {
                 None
             }
             // Read together, or with the zones.
-            "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile" => return,
+            "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile"
+            | "tls-port" => return,
             "identity" => Some((("server", "nsid"), text(attribute.value()))),
             "version" => Some((("server", "version"), text(attribute.value()))),
             "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
@@ -258,13 +289,30 @@ impl NsdReader<'_> {
                 53
             }
         };
+        // With a key NSD speaks TLS on this port; a plain listener there would answer in the clear.
+        let tls_port = |name: &&str| attributes.iter().rfind(|found| found.name == **name);
+        let mut tls_ports: Vec<u16> = TLS_PORTS
+            .iter()
+            .filter_map(tls_port)
+            .filter_map(|found| found.value().parse().ok())
+            .collect();
+        if tls_port(&"tls-port").is_none() {
+            tls_ports.push(TLS_PORT);
+        }
         let mut list = Vec::new();
+        let mut has_tls = false;
         let mut place: Option<ConfigPlace> = port.map(|port| port.place.clone());
         for attribute in &attributes {
             if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
                 continue;
             }
             match peers::at_port(attribute.value(), number) {
+                Some((_, port)) if tls_ports.contains(&port) => {
+                    has_tls = true;
+                    let reason =
+                        format!("port {port} is for TLS, which is not supported: it is left out");
+                    self.note(MoveVerdict::Breaks, attribute, &reason);
+                }
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
                     MoveVerdict::Breaks,
@@ -283,6 +331,9 @@ impl NsdReader<'_> {
         if let Some(switch) = no_v4.or(no_v6) {
             place = place.or_else(|| Some(switch.place.clone()));
         }
+        if list.is_empty() && has_tls {
+            list = peers::LOOPBACK.map(String::from).into();
+        }
         if list.is_empty() && (number != 53 || no_v4.or(no_v6).is_some()) {
             let families = [(no_v4, "0.0.0.0"), (no_v6, "[::]")];
             let on = families.iter().filter(|(off, _)| off.is_none());
@@ -295,6 +346,13 @@ impl NsdReader<'_> {
         }
         for attribute in attributes {
             let name = attribute.name.as_str();
+            if name == "tls-port" {
+                self.note(
+                    MoveVerdict::NotPossible,
+                    attribute,
+                    "there is no DNS over TLS",
+                );
+            }
             if ["ip-address", "interface", "port", "do-ip4", "do-ip6"].contains(&name) {
                 let text = format!("{name} is part of listen of [server]");
                 self.server.report.add_used(&attribute.place, text);

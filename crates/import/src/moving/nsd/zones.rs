@@ -11,6 +11,10 @@ use super::{
 
 /// Patterns that include each other, at most.
 const DEPTH_MAX: usize = 16;
+/// Attributes that one zone may get from patterns, and all zones together: patterns that include others several times
+/// multiply.
+const ZONE_ATTRIBUTES_MAX: usize = 10_000;
+const ALL_ATTRIBUTES_MAX: usize = 100_000_000;
 /// The list of zones that nsd-control keeps, where nothing says otherwise.
 const ZONE_LIST: &str = "/var/lib/nsd/zone.list";
 /// The largest list that is read.
@@ -39,6 +43,8 @@ struct NsdZone {
     blocked: [Vec<String>; 3],
     source: Option<String>,
     kind: Option<MovedKind>,
+    /// Attributes so far.
+    attributes: usize,
     /// Why it cannot be served as NSD serves it.
     refusal: Option<(ConfigPlace, String)>,
 }
@@ -135,6 +141,7 @@ impl NsdReader<'_> {
             blocked: Default::default(),
             source: None,
             kind: None,
+            attributes: 0,
             refusal: None,
         };
         self.zone_attributes(&mut zone, attributes, clauses, 0);
@@ -149,6 +156,17 @@ impl NsdReader<'_> {
         depth: usize,
     ) {
         for attribute in attributes {
+            zone.attributes += 1;
+            self.zone_attributes += 1;
+            if zone.attributes > ZONE_ATTRIBUTES_MAX || self.zone_attributes > ALL_ATTRIBUTES_MAX {
+                // Once: the callers of this one come here, too.
+                if zone.attributes == ZONE_ATTRIBUTES_MAX + 1 {
+                    let message =
+                        format!("patterns give the zone {} too many attributes", zone.name);
+                    self.texts.error(&attribute.place, message);
+                }
+                return;
+            }
             if attribute.name != "include-pattern" {
                 self.zone_attribute(zone, attribute);
                 continue;
@@ -177,6 +195,9 @@ impl NsdReader<'_> {
             "allow-query" => self.access(zone, attribute, 2),
             "request-xfr" => {
                 let is_mode = ["AXFR", "UDP"].contains(&attribute.value());
+                if attribute.value() == "AXFR" {
+                    zone.terms.request_ixfr = Some(false);
+                }
                 if let Some(remote) = self.remote(zone, attribute, &values[usize::from(is_mode)..])
                 {
                     zone.terms.primaries.push(remote);
@@ -347,8 +368,10 @@ impl NsdReader<'_> {
             );
             return self.server.report.add(MoveVerdict::Breaks, place, text);
         }
-        let file = zone.file.filter(|_| kind == MovedKind::Primary);
+        let file = zone.file;
         let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
+        let catalog_file = file.clone().filter(|_| kind == MovedKind::Producer);
+        let file = file.filter(|_| kind == MovedKind::Primary);
         if kind == MovedKind::Primary && file.is_none() {
             let text = format!("zone {} is left out: it has no zonefile", zone.name);
             return self.server.report.add(MoveVerdict::Breaks, place, text);
@@ -358,6 +381,8 @@ impl NsdReader<'_> {
             kind,
             file,
             terms: zone.terms,
+            signing: None,
+            catalog_file,
             place: place.clone(),
         });
     }

@@ -196,14 +196,14 @@ impl PdnsReader<'_> {
         let automatic = self.used_of(&["autosecondary", "superslave"]);
         let primary = self.used_of(&["primary", "master"]);
         if let Some(setting) = primary {
-            let text = match setting.is_on() {
+            let text = match setting.is_switch_on() {
                 true => "primary: zones of this kind notify their name servers",
                 false => "primary is off: nobody is notified",
             };
             self.note(MoveVerdict::Taken, &setting, text);
         }
         if let Some(setting) = secondary {
-            let (verdict, text) = match (setting.is_on(), has_database) {
+            let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, _) => (
                     MoveVerdict::Taken,
                     "secondary: zones of this kind are transferred from their primaries",
@@ -220,7 +220,7 @@ impl PdnsReader<'_> {
             self.note(verdict, &setting, text);
         }
         if let Some(setting) = automatic {
-            let (verdict, text) = match (setting.is_on(), has_database) {
+            let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, true) => (
                     MoveVerdict::Taken,
                     "autosecondary: the table supermasters counts",

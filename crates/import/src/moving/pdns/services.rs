@@ -1,16 +1,24 @@
-//! Settings of PowerDNS about services beside answers and transfers: updates, the page, resolvers.
+//! Settings of PowerDNS about services beside answers and transfers: updates, the page, serials, resolvers.
 
 use super::{
     super::{MoveVerdict, MovedValue, peers::colon_port},
     PdnsReader, PdnsSetting, words,
 };
 
+/// Values of SOA-EDIT that mean the same here.
+const SOA_EDIT_WORDS: &[&str] = &[
+    "INCREMENT-WEEKS",
+    "INCEPTION-EPOCH",
+    "INCEPTION-INCREMENT",
+    "EPOCH",
+];
+
 impl PdnsReader<'_> {
     pub(super) fn updates(&mut self) {
         let switch = self.used("dnsupdate");
         let from = self.used("allow-dnsupdate-from");
         let forward = self.used("forward-dnsupdate");
-        if !switch.as_ref().is_some_and(PdnsSetting::is_on) {
+        if !switch.as_ref().is_some_and(PdnsSetting::is_switch_on) {
             for setting in [&switch, &from, &forward].into_iter().flatten() {
                 self.note(
                     MoveVerdict::NotNeeded,
@@ -25,7 +33,7 @@ impl PdnsReader<'_> {
             None => ["127.0.0.0/8", "::1"].map(String::from).into(),
         };
         self.server.defaults.allow_update = Some(list);
-        let is_forwarded = forward.as_ref().is_none_or(PdnsSetting::is_on);
+        let is_forwarded = forward.as_ref().is_none_or(PdnsSetting::is_switch_on);
         self.server.defaults.forward_updates = Some(is_forwarded);
         for (setting, text) in [
             (
@@ -48,14 +56,19 @@ impl PdnsReader<'_> {
     }
 
     pub(super) fn web(&mut self) {
-        let is_on = self.is_on(&["webserver", "api", "experimental-json-interface"], false);
-        let api = self.used("api").is_some_and(|setting| setting.is_on());
-        let is_on = is_on || api;
+        let api = self.used_of(&["api", "experimental-json-interface"]);
+        let api = api.filter(PdnsSetting::is_switch_on);
+        let is_on = self.is_on(&["webserver"], false) || api.is_some();
         let address = self.used("webserver-address");
         let port = self.used("webserver-port");
         let from = self.used("webserver-allow-from");
         let password = self.used("webserver-password");
-        let key = self.used("api-key");
+        let key = self.used_of(&["api-key", "experimental-api-key"]);
+        if let Some(api) = &api {
+            let text = "api: zones, records and keys cannot be changed over HTTP yet: use the nameward or pdnsutil \
+                        commands, DNS UPDATE or the database; /api/v1/servers/localhost/statistics works";
+            self.note(MoveVerdict::Breaks, api, text);
+        }
         if !is_on {
             for setting in [&address, &port, &from, &password, &key]
                 .into_iter()
@@ -70,6 +83,10 @@ impl PdnsReader<'_> {
             let Some(setting) = setting.as_ref().filter(|setting| setting.is_on()) else {
                 continue;
             };
+            if name == "api_key" && api.is_none() {
+                self.note(MoveVerdict::NotNeeded, setting, "api-key: api is off");
+                continue;
+            }
             if setting.value.starts_with('$') {
                 let text = format!(
                     "{name} of the web server is a hash: the page is left off; set web.listen and web.{name}"
@@ -77,7 +94,14 @@ impl PdnsReader<'_> {
                 return self.note(MoveVerdict::Breaks, setting, &text);
             }
             let value = MovedValue::Text(setting.value.clone());
-            self.server.take(&setting.place, ("web", name), value, name);
+            if name == "api_key" {
+                self.server.set(Some(&setting.place), ("web", name), value);
+                let text = "api-key is api_key of [web], which gives access to the statistics only";
+                self.note(MoveVerdict::Changed, setting, text);
+            } else {
+                let from = "webserver-password";
+                self.server.take(&setting.place, ("web", name), value, from);
+            }
         }
         let host = address
             .as_ref()
@@ -104,6 +128,46 @@ impl PdnsReader<'_> {
         }
     }
 
+    /// `default-soa-edit-signed` counts for signed zones, else `default-soa-edit`.
+    pub(super) fn soa_edit(&mut self) {
+        let all = self.used("default-soa-edit");
+        let signed = self.used("default-soa-edit-signed");
+        for setting in [&all, &signed].into_iter().flatten() {
+            let word = setting.value.to_ascii_uppercase();
+            let is_signed = signed
+                .as_ref()
+                .is_some_and(|one| one.place == setting.place);
+            let name = match is_signed {
+                true => "default-soa-edit-signed",
+                false => "default-soa-edit",
+            };
+            match word.as_str() {
+                "" | "NONE" => {
+                    self.note(
+                        MoveVerdict::NotNeeded,
+                        setting,
+                        &format!("{name}: it is off"),
+                    );
+                }
+                _ if !SOA_EDIT_WORDS.contains(&word.as_str()) => {
+                    let text = format!("{name}: {:?} is unknown here", setting.value);
+                    self.note(MoveVerdict::Breaks, setting, &text);
+                }
+                _ if is_signed => {
+                    self.server.defaults.soa_edit = Some(word);
+                    let text = "default-soa-edit-signed is soa_edit of [zone_defaults]";
+                    self.note(MoveVerdict::Taken, setting, text);
+                }
+                _ => {
+                    self.server.defaults.soa_edit = Some(word);
+                    let text = "default-soa-edit is soa_edit of [zone_defaults], for signed zones only: raise the \
+                                serials of unsigned zones above those that their secondaries have";
+                    self.note(MoveVerdict::Changed, setting, text);
+                }
+            }
+        }
+    }
+
     pub(super) fn recursion(&mut self) {
         let is_expanded = self.used("expand-alias");
         if let Some(setting) = &is_expanded {
@@ -111,7 +175,7 @@ impl PdnsReader<'_> {
             self.note(MoveVerdict::Changed, setting, text);
         }
         if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
-            self.server.defaults.expand_alias = setting.is_on().then_some(true);
+            self.server.defaults.expand_alias = setting.is_switch_on().then_some(true);
             let text = "outgoing-axfr-expand-alias is expand_alias of [zone_defaults]";
             self.note(MoveVerdict::Taken, &setting, text);
         }

@@ -83,14 +83,6 @@ const TABLE: &[(&str, SettingFate)] = &[
         NotPossible("a new zone gets its SOA from nameward zone create"),
     ),
     (
-        "default-soa-edit",
-        Breaks("serials of signed zones would change: set SOA-EDIT for each zone"),
-    ),
-    (
-        "default-soa-edit-signed",
-        Breaks("serials of signed zones would change: set SOA-EDIT for each zone"),
-    ),
-    (
         "default-soa-mail",
         NotPossible("a new zone gets its SOA from nameward zone create"),
     ),

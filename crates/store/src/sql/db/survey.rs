@@ -17,6 +17,10 @@ pub enum ForeignKind {
     Lua,
     /// Zones with the metadata PRESIGNED that have no chain of NSEC or NSEC3.
     Presigned,
+    /// Zones with the metadata LUA-AXFR-SCRIPT.
+    LuaTransfer,
+    /// Zones with metadata about GSS-TSIG.
+    Gss,
 }
 
 /// All content of one kind in a database.
@@ -31,7 +35,12 @@ pub struct ForeignContent {
 }
 
 impl ForeignKind {
-    const ALL: [ForeignKind; 2] = [ForeignKind::Lua, ForeignKind::Presigned];
+    const ALL: [ForeignKind; 4] = [
+        ForeignKind::Lua,
+        ForeignKind::Presigned,
+        ForeignKind::LuaTransfer,
+        ForeignKind::Gss,
+    ];
 
     /// The column with the names, and where they are.
     fn source(self) -> (&'static str, &'static str) {
@@ -43,6 +52,16 @@ impl ForeignKind {
                  WHERE domainmetadata.kind = 'PRESIGNED' AND domainmetadata.content = '1' \
                  AND NOT EXISTS (SELECT 1 FROM records WHERE records.domain_id = domains.id \
                  AND records.type IN ('NSEC', 'NSEC3'))",
+            ),
+            ForeignKind::LuaTransfer => (
+                "name",
+                "domains WHERE EXISTS (SELECT 1 FROM domainmetadata WHERE domainmetadata.domain_id = domains.id \
+                 AND domainmetadata.kind = 'LUA-AXFR-SCRIPT')",
+            ),
+            ForeignKind::Gss => (
+                "name",
+                "domains WHERE EXISTS (SELECT 1 FROM domainmetadata WHERE domainmetadata.domain_id = domains.id \
+                 AND domainmetadata.kind IN ('GSS-ALLOW-AXFR-PRINCIPAL', 'GSS-ACCEPTOR-PRINCIPAL'))",
             ),
         }
     }
@@ -59,6 +78,16 @@ impl ForeignKind {
                 "zone signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
                 "zones signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
                 "answered without signatures and proofs: validating resolvers fail them",
+            ],
+            ForeignKind::LuaTransfer => [
+                "zone with a Lua script for transfers (LUA-AXFR-SCRIPT)",
+                "zones with a Lua script for transfers (LUA-AXFR-SCRIPT)",
+                "not run: records are stored as the primary sends them",
+            ],
+            ForeignKind::Gss => [
+                "zone with GSS-TSIG principals (GSS-ALLOW-AXFR-PRINCIPAL, GSS-ACCEPTOR-PRINCIPAL)",
+                "zones with GSS-TSIG principals (GSS-ALLOW-AXFR-PRINCIPAL, GSS-ACCEPTOR-PRINCIPAL)",
+                "not supported: transfers and updates signed with GSS-TSIG are refused",
             ],
         }
     }

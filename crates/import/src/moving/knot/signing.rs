@@ -1,0 +1,295 @@
+//! Zones that Knot signs: `policy:`, `submission:` and the directory of the keys (`database:`, `keystore:`).
+//!
+//! Knot keeps private keys as PEM files and all else about them in a database of its own. Which file is which key is known from
+//! the DNSKEY records of the signed zone, which is in the zone file unless `zonefile-sync` is -1.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    super::{
+        MoveVerdict, MovedKeyStore, MovedPolicy, MovedSigning, MovedValue, PolicySettings,
+        signing_algorithm,
+    },
+    KnotEntry, KnotItem, KnotReader,
+    access::{KnotIndex, KnotRefusal},
+    zones::{STORAGE, file_of},
+};
+
+/// Times that mean the same here.
+const TIMES: &[(&str, &str)] = &[
+    ("ksk-lifetime", "ksk_lifetime"),
+    ("zsk-lifetime", "zsk_lifetime"),
+    ("dnskey-ttl", "dnskey_ttl"),
+    ("zone-max-ttl", "zone_ttl_max"),
+    ("propagation-delay", "propagation_delay"),
+    ("rrsig-lifetime", "signature_validity"),
+    ("rrsig-refresh", "signature_refresh"),
+    ("delete-delay", "purge_after"),
+];
+/// Settings that are read here, or that nothing here depends on.
+const KNOWN: &[&str] = &[
+    "id",
+    "algorithm",
+    "ksk-size",
+    "zsk-size",
+    "single-type-signing",
+    "manual",
+    "nsec3",
+    "nsec3-opt-out",
+    "nsec3-iterations",
+    "nsec3-salt-length",
+    "nsec3-salt-lifetime",
+    "cds-cdnskey-publish",
+    "ksk-submission",
+    "keystore",
+    "signing-threads",
+    "reproducible-signing",
+    "rrsig-pre-refresh",
+    "cds-digest-type",
+    "ksk-shared",
+    "unsafe-operation",
+];
+
+fn refuse(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
+    KnotRefusal {
+        entry: entry.clone(),
+        reason: reason.into(),
+        is_mistake: false,
+    }
+}
+
+impl KnotReader<'_> {
+    /// How a zone is signed, if it is.
+    pub(super) fn signing<'e>(
+        &mut self,
+        name: &str,
+        find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
+        index: &KnotIndex<'_>,
+    ) -> Result<Option<MovedSigning>, KnotRefusal> {
+        let Some(signing) = find("dnssec-signing").filter(|entry| entry.is_on()) else {
+            return Ok(None);
+        };
+        if let Some(entry) = find("master") {
+            let reason = "Knot signs the copy of another server, and it is never served unsigned";
+            return Err(refuse(entry, reason));
+        }
+        if let Some(entry) = find("zonefile-sync").filter(|entry| entry.value() == "-1") {
+            let reason = "the signed version is not in its file: set zonefile-sync: 0 and run knotc zone-flush first";
+            return Err(refuse(entry, reason));
+        }
+        let id = find("dnssec-policy").map_or("default", KnotEntry::value);
+        let policy = index.find("policy", id);
+        if policy.is_none() && id != "default" {
+            return Err(KnotRefusal {
+                is_mistake: true,
+                ..refuse(signing, format!("expected a policy, found {id:?}"))
+            });
+        }
+        let keys = pem_directory(policy, index)?;
+        self.policy(id, signing, policy, index)?;
+        Ok(Some(MovedSigning {
+            version: file_of(name, find),
+            source: None,
+            keys: MovedKeyStore::Pem(keys),
+            policy: Some(id.to_string()),
+            flush: "knotc zone-flush",
+        }))
+    }
+
+    /// Converts a policy, once.
+    fn policy(
+        &mut self,
+        id: &str,
+        user: &KnotEntry,
+        policy: Option<&KnotItem>,
+        index: &KnotIndex<'_>,
+    ) -> Result<(), KnotRefusal> {
+        if self.server.policies.iter().any(|known| known.name == id) {
+            return Ok(());
+        }
+        let (settings, changes) = match policy {
+            Some(policy) => settings(policy, index)?,
+            None => (split_keys(), Vec::new()),
+        };
+        let place = policy.map_or(&user.place, |policy| &policy.place).clone();
+        let report = &mut self.server.report;
+        match changes.is_empty() {
+            true => report.add(
+                MoveVerdict::Taken,
+                &place,
+                format!("policy {id} is a [[dnssec_policy]]"),
+            ),
+            false => {
+                let text = format!("policy {id} is a [[dnssec_policy]]: {}", changes.join("; "));
+                report.add(MoveVerdict::Changed, &place, text);
+            }
+        }
+        self.server.policies.push(MovedPolicy {
+            name: id.to_string(),
+            settings,
+            place,
+        });
+        Ok(())
+    }
+}
+
+fn split_keys() -> PolicySettings {
+    vec![("keys", MovedValue::Text("ksk+zsk".into()))]
+}
+
+/// The settings of a policy, and what is different here.
+fn settings(
+    policy: &KnotItem,
+    index: &KnotIndex<'_>,
+) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
+    let is_on = |key: &str| policy.entry(key).is_some_and(KnotEntry::is_on);
+    let mut settings = match is_on("single-type-signing") {
+        true => vec![("keys", MovedValue::Text("csk".into()))],
+        false => split_keys(),
+    };
+    let mut changes = Vec::new();
+    if let Some(entry) = policy.entry("algorithm") {
+        let name = signing_algorithm(entry.value());
+        let name = name.ok_or_else(|| {
+            let reason = format!("no keys of the algorithm {} are made here", entry.value());
+            refuse(entry, reason)
+        })?;
+        settings.push(("algorithm", MovedValue::Text(name.into())));
+    }
+    for (theirs, ours) in TIMES {
+        let Some(entry) = policy.entry(theirs) else {
+            continue;
+        };
+        // A key that is replaced by hand has no lifetime.
+        let is_manual = is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
+        match seconds(entry.value()).filter(|_| !is_manual) {
+            Some(time) => settings.push((ours, MovedValue::Number(time))),
+            None if is_manual => {}
+            None => changes.push(format!("{theirs}: the default is kept")),
+        }
+    }
+    let number = |key: &str| settings_number(&settings, key);
+    if let (Some(validity), None) = (number("signature_validity"), number("signature_refresh")) {
+        settings.push(("signature_refresh", MovedValue::Number(validity / 2)));
+        let jitter = (validity / 8).min(43_200);
+        settings.push(("signature_jitter", MovedValue::Number(jitter)));
+    }
+    if is_on("manual") {
+        settings.push(("ksk_lifetime", MovedValue::Number(0)));
+        settings.push(("zsk_lifetime", MovedValue::Number(0)));
+    }
+    if is_on("nsec3") {
+        let denial = if is_on("nsec3-opt-out") {
+            "nsec3-opt-out"
+        } else {
+            "nsec3"
+        };
+        settings.push(("denial", MovedValue::Text(denial.into())));
+        let is_zero = |key: &str| policy.entry(key).is_some_and(|entry| entry.value() == "0");
+        if !is_zero("nsec3-iterations") || !is_zero("nsec3-salt-length") {
+            changes.push("NSEC3 has no salt and no further iterations (RFC 9276)".into());
+        }
+    }
+    for key in ["ksk-size", "zsk-size"] {
+        match policy
+            .entry(key)
+            .and_then(|entry| entry.value().parse().ok())
+        {
+            Some(bits @ (2048_u64 | 3072 | 4096)) => {
+                settings.retain(|(known, _)| *known != "rsa_bits");
+                settings.push(("rsa_bits", MovedValue::Number(bits)));
+            }
+            Some(bits) if bits > 1000 => {
+                changes.push(format!("new RSA keys have 2048 bits, not {bits}"));
+            }
+            _ => {}
+        }
+    }
+    if let Some(entry) = policy.entry("cds-cdnskey-publish") {
+        match entry.value() {
+            "none" => settings.push(("cds", MovedValue::Switch(false))),
+            "double-ds" => {
+                settings.push(("ksk_rollover", MovedValue::Text("double-ds".into())));
+            }
+            _ => {}
+        }
+    }
+    if let Some(entry) = policy.entry("ksk-submission") {
+        settings.extend(submission(entry, index)?);
+    }
+    let known = |key: &str| KNOWN.contains(&key) || TIMES.iter().any(|(theirs, _)| *theirs == key);
+    let others = policy.entries.iter().filter(|entry| !known(&entry.key));
+    for entry in others.filter(|entry| !entry.is_off()) {
+        changes.push(format!("{}: there is nothing like it here", entry.key));
+    }
+    Ok((settings, changes))
+}
+
+fn settings_number(settings: &PolicySettings, key: &str) -> Option<u64> {
+    let found = settings.iter().find(|(known, _)| *known == key);
+    match found {
+        Some((_, MovedValue::Number(number))) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The servers of the parent that are asked for the DS.
+fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings, KnotRefusal> {
+    let mut settings = PolicySettings::new();
+    let Some(submission) = index.find("submission", entry.value()) else {
+        return Ok(settings);
+    };
+    if let Some(parents) = submission.entry("parent") {
+        let remotes = index.remotes(parents)?;
+        let with_port = |address: &String| match address.parse::<std::net::IpAddr>() {
+            Ok(address) => std::net::SocketAddr::new(address, 53).to_string(),
+            Err(_) => address.clone(),
+        };
+        let servers = remotes.iter().map(|remote| with_port(&remote.address));
+        settings.push(("parent_servers", MovedValue::Texts(servers.collect())));
+    }
+    if let Some(time) = submission.entry("check-interval") {
+        let time = seconds(time.value()).unwrap_or(3600);
+        settings.push(("parent_interval", MovedValue::Number(time)));
+    }
+    Ok(settings)
+}
+
+/// The directory of the PEM files that a policy uses.
+fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<PathBuf, KnotRefusal> {
+    let database = index.find_section("database");
+    let database = |key: &str, default: &'static str| {
+        let entry = database.and_then(|item| item.entry(key));
+        entry.map_or(default, KnotEntry::value).to_string()
+    };
+    let kasp = Path::new(&database("storage", STORAGE)).join(database("kasp-db", "keys"));
+    let mut directory = "keys";
+    if let Some(entry) = policy.and_then(|policy| policy.entry("keystore"))
+        && let Some(store) = index.find("keystore", entry.value())
+    {
+        if store.entry("backend").is_some_and(|it| it.value() != "pem") {
+            return Err(refuse(entry, "its keys are not in PEM files"));
+        }
+        directory = store.entry("config").map_or(directory, KnotEntry::value);
+    }
+    Ok(kasp.join(directory))
+}
+
+/// Reads a time: `3600`, `1h`, `30d`.
+fn seconds(text: &str) -> Option<u64> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 604_800,
+        "M" => 2_592_000,
+        "y" => 31_536_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}

@@ -1,0 +1,123 @@
+//! Catalogs that the other server makes: consumers know a member by its label, and a catalog that lacks a member has them
+//! delete it.
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use nameward_import::moving::{MoveRefusal, MoveVerdict, MovedKind, MovedServer};
+use nameward_maintain::catalog::{Catalog, read_catalog};
+use nameward_store::file::zone_from_file;
+use nameward_wire::NameBuf;
+use nameward_zone::{Serial, Zone};
+
+/// Zones that a line of the report names.
+const NAMES_MAX: usize = 5;
+
+/// Gives members the labels that they have. A catalog whose members are not all here, or not known, is left out.
+pub fn convert(moved: &mut MovedServer) {
+    let producers: Vec<_> = moved
+        .zones
+        .iter()
+        .filter(|zone| zone.kind == MovedKind::Producer)
+        .map(|zone| {
+            (
+                zone.name.clone(),
+                zone.catalog_file.clone(),
+                zone.place.clone(),
+            )
+        })
+        .collect();
+    for (name, file, place) in producers {
+        let labels = read(&name, file.as_deref()).and_then(|found| labels(&name, &found, moved));
+        match labels {
+            Ok(labels) => {
+                for zone in &mut moved.zones {
+                    let label = labels.iter().find(|(member, _)| *member == zone.name);
+                    if let Some((_, label)) = label {
+                        zone.terms.catalog_label = Some(label.clone());
+                    }
+                }
+            }
+            Err(reason) => {
+                let text = format!("catalog {name} is left out: {reason}");
+                moved.report.add(MoveVerdict::Breaks, &place, text);
+                moved.zones.retain(|zone| zone.name != name);
+                for zone in &mut moved.zones {
+                    if zone.terms.catalog.as_ref() == Some(&name) {
+                        zone.terms.catalog = None;
+                        zone.terms.catalog_group = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the catalog as the other server has it.
+fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), MoveRefusal> {
+    let file = file.ok_or(
+        "the file with its members is not known, and new labels would make consumers start over",
+    )?;
+    let apex: NameBuf = name.parse().map_err(|_| "its name is invalid")?;
+    let (zone, _) = zone_from_file(apex.as_name(), file).map_err(|found| {
+        let first = found.first().map(ToString::to_string).unwrap_or_default();
+        format!("{first}: without the labels of its members consumers would start over")
+    })?;
+    let catalog = read_catalog(&zone).map_err(|error| error.to_string())?;
+    Ok((catalog, zone))
+}
+
+/// The labels of the members by their names.
+fn labels(
+    name: &str,
+    (catalog, zone): &(Catalog, Zone),
+    moved: &MovedServer,
+) -> Result<Vec<(String, String)>, MoveRefusal> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = Serial(now.map_or(0, |now| now.as_secs()) as u32);
+    // The serial of a catalog that is made here begins with the time.
+    if zone.serial().is_after(now) {
+        return Err(format!(
+            "its serial {} is ahead of the time, and would go back here",
+            zone.serial().0
+        )
+        .into());
+    }
+    let mut here = HashSet::new();
+    for zone in &moved.zones {
+        if zone.terms.catalog.as_deref() == Some(name) {
+            here.insert(zone.name.clone());
+        }
+    }
+    let (mut labels, mut missing) = (Vec::new(), Vec::new());
+    for (member, own) in &catalog.members {
+        let Ok(member) = nameward_wire::Name::from_wire(member) else {
+            continue;
+        };
+        let member = member.to_string();
+        match (here.contains(&member), std::str::from_utf8(&own.label)) {
+            (true, Ok(label)) => labels.push((member, label.to_string())),
+            (true, Err(_)) => return Err(format!("the label of {member} is not text").into()),
+            (false, _) => missing.push(member),
+        }
+    }
+    missing.sort();
+    match missing.len() {
+        0 => Ok(labels),
+        count => {
+            let more = match count.saturating_sub(NAMES_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            missing.truncate(NAMES_MAX);
+            let names = missing.join(", ");
+            Err(format!(
+                "consumers would delete {names}{more}, which it has and which are not among the zones here"
+            )
+            .into())
+        }
+    }
+}
