@@ -9,6 +9,7 @@ mod administration;
 mod apply;
 mod attributes;
 mod catalog;
+mod export;
 mod hash_password;
 mod import;
 mod key;
@@ -23,6 +24,7 @@ use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
 use attributes::MetadataCommand;
 use catalog::{AutoprimaryCommand, CatalogCommand};
+use export::ExportCommand;
 use import::ImportCommand;
 use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
@@ -125,9 +127,12 @@ enum Command {
     /// Check, compact or copy the state store
     #[command(subcommand)]
     State(StateCommand),
-    /// Write a nameward.toml from the configuration of another server, and report what cannot be kept
+    /// Convert the configuration of another server to a nameward.toml, and report what is not supported
     #[command(subcommand)]
     Import(ImportCommand),
+    /// Write zone files, keys and configuration with which another server takes zones over
+    #[command(subcommand)]
+    Export(ExportCommand),
     #[command(flatten)]
     Pdns(PdnsCommand),
     /// Read a password from stdin and print the hash that web.password and web.api_key take
@@ -400,6 +405,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             state::backup(&arguments.find()?, &to, form)
         }
         Command::Import(command) => crate::import::run(&command.order(), form),
+        Command::Export(command) => {
+            let (order, remote) = command.order();
+            crate::export::run(&order, &remote.overrides(), form)
+        }
         Command::HashPassword => hash_password::run(form),
         Command::Pdns(command) => pdns::run(command),
         Command::Version => {

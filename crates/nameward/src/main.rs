@@ -10,6 +10,7 @@ mod command_error;
 mod config;
 mod db;
 mod example;
+mod export;
 mod import;
 mod logging;
 mod manual;

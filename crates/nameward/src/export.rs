@@ -1,0 +1,265 @@
+//! Owns `nameward export`: what other servers need to take zones over from this one.
+//!
+//! ```text
+//! zones/NAME.zone   the records, with all changes and without those that signing adds
+//! keys/K*           DNSSEC keys, as BIND, Knot and PowerDNS read them
+//! a fragment        zones, TSIG keys and signing, in the configuration of the other server, or a script for its tool
+//! ```
+//! The serial of an unsigned zone stays. That of a signed zone is one above the one that is served: the other server makes new
+//! signatures, and secondaries take them with a later serial only.
+
+mod bind;
+mod gather;
+mod knot;
+mod nsd;
+mod pdns;
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write},
+    net::IpAddr,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use nameward_dnssec::KeyFile;
+use nameward_maintain::policy::{PolicyPart, RemoteServer};
+use nameward_wire::NameBuf;
+use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use serde_json::json;
+
+use crate::{
+    cli::print::{OutputForm, Printer},
+    command_error::CommandError,
+    config::Overrides,
+};
+
+/// The server that takes over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TargetServer {
+    PowerDns,
+    Bind,
+    Nsd,
+    Knot,
+}
+
+/// A request to export zones.
+pub struct ExportOrder {
+    pub target: TargetServer,
+    /// The zones; all if empty.
+    pub zones: Vec<String>,
+    /// The directory to write to.
+    pub out: PathBuf,
+}
+
+/// A zone for another server.
+struct ExportedZone {
+    name: NameBuf,
+    /// The zone file; `None` for a zone that is transferred.
+    text: Option<Vec<u8>>,
+    keys: Vec<ExportedKey>,
+    /// How names are denied, of a signed zone.
+    denial: String,
+    terms: PolicyPart,
+    allow_query: Option<AccessList>,
+}
+
+/// A DNSSEC key.
+struct ExportedKey {
+    file: KeyFile,
+    /// The name of its files without the end.
+    stem: String,
+    /// `ksk`, `zsk` or `csk`.
+    role: String,
+    algorithm: String,
+    bits: usize,
+    is_active: bool,
+    is_published: bool,
+}
+
+/// A TSIG key; the secret is base64.
+struct ExportedTsigKey {
+    name: String,
+    algorithm: String,
+    secret: String,
+}
+
+/// All that is exported.
+#[derive(Default)]
+struct ExportedServer {
+    /// The directory of the files, absolute.
+    out: PathBuf,
+    zones: Vec<ExportedZone>,
+    tsig_keys: Vec<ExportedTsigKey>,
+    /// Settings that do not come along.
+    warnings: Vec<String>,
+}
+
+/// A file of the export: name, contents, mode.
+type ExportedFile = (PathBuf, Vec<u8>, u32);
+
+/// Collects, writes and reports. The exit code is not 0 if something does not come along.
+pub fn run(
+    order: &ExportOrder,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let mut server = gather::collect(order, overrides)?;
+    let fragments = match order.target {
+        TargetServer::Bind => bind::write(&mut server),
+        TargetServer::Knot => knot::write(&mut server),
+        TargetServer::Nsd => nsd::write(&mut server),
+        TargetServer::PowerDns => pdns::write(&mut server),
+    };
+    let mut files: Vec<ExportedFile> = Vec::new();
+    for zone in &server.zones {
+        if let Some(text) = &zone.text {
+            files.push((zone_file(&zone.name), text.clone(), 0o644));
+        }
+        for key in &zone.keys {
+            let public = key.file.public_text().unwrap_or_default();
+            let stem = Path::new("keys").join(&key.stem);
+            let with_end = |end: &str| PathBuf::from(format!("{}{end}", stem.display()));
+            files.push((with_end(".key"), public.into_bytes(), 0o644));
+            let private = key.file.private_text().into_bytes();
+            files.push((with_end(".private"), private, 0o600));
+        }
+    }
+    files.extend(fragments);
+    write_all(&server.out, &files)?;
+    let mut printer = Printer::new(form);
+    let mut print = || {
+        for warning in &server.warnings {
+            let object = json!({ "severity": "warning", "message": warning });
+            printer.object(&object, format_args!("warning: {warning}"))?;
+        }
+        let object = json!({
+            "zones": server.zones.len(), "warnings": server.warnings.len(), "out": server.out,
+        });
+        let zones = crate::serve::counted(server.zones.len(), "zone");
+        let text = format!("exported {zones} to {}", server.out.display());
+        printer.object(&object, text)
+    };
+    print().map_err(CommandError::Output)?;
+    Ok(match server.warnings.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The name of a zone's file in the export.
+fn zone_file(zone: &NameBuf) -> PathBuf {
+    let name = zone.to_string();
+    let name = match name.trim_end_matches('.') {
+        "" => "root".to_string(),
+        name => name.replace('/', "%2F"),
+    };
+    Path::new("zones").join(format!("{name}.zone"))
+}
+
+/// Writes the files; those that are there stay, and nothing is written.
+fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
+    let failed = |path: PathBuf| move |error| CommandError::Import(path, error);
+    for (name, ..) in files {
+        let path = out.join(name);
+        if path.exists() {
+            let there = io::Error::other("the file exists: give an empty directory with --out");
+            return Err(CommandError::Import(path, there));
+        }
+    }
+    for directory in [out.to_path_buf(), out.join("zones"), out.join("keys")] {
+        let is_keys = directory.ends_with("keys");
+        if is_keys && !files.iter().any(|(name, ..)| name.starts_with("keys")) {
+            continue;
+        }
+        let mode = if is_keys { 0o700 } else { 0o755 };
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(mode).create(&directory);
+        made.map_err(failed(directory))?;
+    }
+    for (name, contents, mode) in files {
+        let path = out.join(name);
+        let write = || {
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(*mode)
+                .open(&path)?;
+            file.write_all(contents)?;
+            file.sync_all()
+        };
+        write().map_err(failed(path.clone()))?;
+    }
+    fs::File::open(out)
+        .and_then(|directory| directory.sync_all())
+        .map_err(failed(out.to_path_buf()))
+}
+
+impl ExportedServer {
+    /// Notes something that does not come along.
+    fn warn(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+}
+
+impl ExportedZone {
+    fn is_transferred(&self) -> bool {
+        self.text.is_none()
+    }
+
+    fn is_signed(&self) -> bool {
+        self.keys.iter().any(|key| key.is_active)
+    }
+
+    fn primaries(&self) -> &[RemoteServer] {
+        self.terms.primaries.as_deref().unwrap_or_default()
+    }
+
+    fn also_notify(&self) -> &[RemoteServer] {
+        self.terms.also_notify.as_deref().unwrap_or_default()
+    }
+
+    /// Keys that sign, without doubles of a kind: algorithm and role.
+    fn signing_keys(&self) -> impl Iterator<Item = &ExportedKey> {
+        self.keys.iter().filter(|key| key.is_active)
+    }
+
+    /// Whether one key signs everything, in the words of the other servers.
+    fn has_combined_key(&self) -> bool {
+        let mut keys = self.signing_keys();
+        keys.all(|key| key.role == "csk") || !self.signing_keys().any(|key| key.role == "zsk")
+    }
+}
+
+/// The entries of a list; `None` for one that lets nobody in.
+fn entries(list: Option<&AccessList>) -> Option<Vec<AccessEntry>> {
+    list.map(AccessList::entries)
+        .filter(|list| !list.is_empty())
+}
+
+/// An address or network as all servers write it.
+fn network(address: IpAddr, bits: u8) -> String {
+    match (address, bits) {
+        (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
+        _ => format!("{address}/{bits}"),
+    }
+}
+
+/// A name without its final dot.
+fn bare(name: &str) -> &str {
+    match name {
+        "." => ".",
+        name => name.trim_end_matches('.'),
+    }
+}
+
+/// Whether a list is for everybody.
+fn is_any(list: &AccessList) -> bool {
+    let entries = list.entries();
+    let is_any = |entry: &AccessEntry| !entry.is_negated && entry.term == AccessTerm::Any;
+    list.is_any() || entries.first().is_some_and(is_any)
+}

@@ -1,0 +1,220 @@
+//! The fragment for BIND: keys, policies and zones, to be included in a named.conf.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use nameward_maintain::policy::RemoteServer;
+use nameward_wire::calendar::UtcTime;
+use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+
+use super::{
+    ExportedFile, ExportedKey, ExportedServer, ExportedZone, bare, entries, is_any, network,
+    zone_file,
+};
+
+/// Writes `named.conf.nameward`.
+pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+    let mut text = String::from("// Exported by nameward; include it in named.conf.\n");
+    for key in &server.tsig_keys {
+        let (name, algorithm, secret) = (bare(&key.name), &key.algorithm, &key.secret);
+        let _ = writeln!(
+            text,
+            "key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};"
+        );
+    }
+    let mut warnings = Vec::new();
+    let mut policies: Vec<(String, String)> = Vec::new();
+    let mut zones = String::new();
+    for zone in &server.zones {
+        zone_text(&mut zones, zone, server, &mut policies, &mut warnings);
+    }
+    for (name, policy) in policies {
+        let _ = writeln!(text, "dnssec-policy \"{name}\" {{ {policy} }};");
+    }
+    text.push_str(&zones);
+    warnings
+        .into_iter()
+        .for_each(|warning| server.warn(warning));
+    let fragment = PathBuf::from("named.conf.nameward");
+    let mut files = vec![(fragment, text.into_bytes(), 0o600)];
+    for zone in &server.zones {
+        for key in zone.signing_keys() {
+            let path = Path::new("keys").join(format!("{}.state", key.stem));
+            files.push((path, state_text(zone, key).into_bytes(), 0o600));
+        }
+    }
+    files
+}
+
+fn zone_text(
+    out: &mut String,
+    zone: &ExportedZone,
+    server: &ExportedServer,
+    policies: &mut Vec<(String, String)>,
+    warnings: &mut Vec<String>,
+) {
+    let name = zone.name.to_string();
+    let _ = writeln!(out, "zone \"{}\" {{", bare(&name));
+    if zone.is_transferred() {
+        let _ = writeln!(
+            out,
+            "    type secondary;\n    primaries {{ {} }};",
+            servers(zone.primaries())
+        );
+    } else {
+        let file = server.out.join(zone_file(&zone.name));
+        let _ = writeln!(out, "    type primary;\n    file \"{}\";", file.display());
+    }
+    for (statement, list) in [
+        (
+            "allow-query",
+            zone.allow_query.as_ref().filter(|list| !is_any(list)),
+        ),
+        ("allow-update", zone.terms.allow_update.as_ref()),
+    ] {
+        if let Some(list) = entries(list) {
+            let _ = writeln!(out, "    {statement} {{ {} }};", match_list(&list));
+        }
+    }
+    let transfer = zone.terms.allow_transfer.as_ref().map(AccessList::entries);
+    let transfer = match_list(&transfer.unwrap_or_default());
+    let _ = writeln!(out, "    allow-transfer {{ {transfer} }};");
+    if !zone.also_notify().is_empty() {
+        let _ = writeln!(
+            out,
+            "    also-notify {{ {} }};",
+            servers(zone.also_notify())
+        );
+    }
+    if zone
+        .terms
+        .update_rules
+        .as_ref()
+        .is_some_and(|rules| !rules.is_empty())
+    {
+        warnings.push(format!("zone {name}: update_policy is not converted"));
+    }
+    if zone.is_signed() {
+        let (policy, text) = policy(zone, warnings);
+        let keys = server.out.join("keys");
+        let _ = writeln!(
+            out,
+            "    dnssec-policy \"{policy}\";\n    inline-signing yes;\n    key-directory \"{}\";",
+            keys.display()
+        );
+        if !policies.iter().any(|(known, _)| *known == policy) {
+            policies.push((policy, text));
+        }
+    }
+    out.push_str("};\n");
+}
+
+/// A policy that asks for the keys that the zone has, and replaces none by itself.
+fn policy(zone: &ExportedZone, warnings: &mut Vec<String>) -> (String, String) {
+    let mut name = String::from("nameward");
+    let mut keys = String::new();
+    for key in zone.signing_keys() {
+        let role = match key.role.as_str() {
+            _ if zone.has_combined_key() => "csk",
+            role => role,
+        };
+        let bits = match key.algorithm.starts_with("rsa") {
+            true => format!(" {}", key.bits),
+            false => String::new(),
+        };
+        let line = format!(
+            "{role} lifetime unlimited algorithm {}{bits}; ",
+            key.algorithm
+        );
+        if !keys.contains(&line) {
+            let _ = write!(name, "-{role}-{}{}", key.algorithm, bits.trim_start());
+            keys.push_str(&line);
+        }
+    }
+    let denial = match zone.denial.as_str() {
+        "nsec3" | "nsec3-narrow" => "nsec3param iterations 0 optout no salt-length 0;",
+        "nsec3-opt-out" => "nsec3param iterations 0 optout yes salt-length 0;",
+        "nsec" | "" => "",
+        other => {
+            let zone = &zone.name;
+            warnings.push(format!("zone {zone}: denial {other} becomes NSEC"));
+            ""
+        }
+    };
+    if !denial.is_empty() {
+        let _ = write!(name, "-{}", zone.denial);
+    }
+    (name, format!("keys {{ {keys}}}; {denial}"))
+}
+
+/// The `.state` file of a key that is in use everywhere. Without one BIND takes a key by its flags, and a single key that
+/// signs everything for one half of a pair.
+fn state_text(zone: &ExportedZone, key: &ExportedKey) -> String {
+    let since = UtcTime::from_unix(key.file.times.created.unwrap_or(0)).digits();
+    let is = |on: bool| if on { "yes" } else { "no" };
+    let is_ksk = key.file.flags & 1 == 1;
+    let is_zsk = !is_ksk || zone.has_combined_key();
+    let algorithm = key.file.private.algorithm();
+    let mut text = format!(
+        "; State of a key exported by nameward.\nAlgorithm: {algorithm}\nLength: {}\nLifetime: 0\nKSK: {}\nZSK: {}\n\
+         Generated: {since}\nPublished: {since}\nActive: {since}\nPublishCDS: {since}\n",
+        key.bits,
+        is(is_ksk),
+        is(is_zsk)
+    );
+    let states = [
+        ("DNSKEY", true),
+        ("ZRRSIG", is_zsk),
+        ("KRRSIG", is_ksk),
+        ("DS", is_ksk),
+    ];
+    for (record, _) in states.iter().filter(|(_, has)| *has) {
+        let _ = writeln!(text, "{record}Change: {since}\n{record}State: omnipresent");
+    }
+    text + "GoalState: omnipresent\n"
+}
+
+fn servers(list: &[RemoteServer]) -> String {
+    let mut text = String::new();
+    for server in list {
+        let _ = write!(
+            text,
+            "{} port {}",
+            server.address.ip(),
+            server.address.port()
+        );
+        if let Some(key) = &server.key {
+            let _ = write!(text, " key \"{}\"", bare(&key.to_string()));
+        }
+        text.push_str("; ");
+    }
+    text
+}
+
+/// An address match list; an empty one is `none`.
+fn match_list(list: &[AccessEntry]) -> String {
+    if list.is_empty() {
+        return "none;".into();
+    }
+    let mut text = String::new();
+    for entry in list {
+        let sign = if entry.is_negated { "!" } else { "" };
+        let _ = match &entry.term {
+            AccessTerm::Any | AccessTerm::List(_) => write!(text, "{sign}any; "),
+            AccessTerm::Network(address, bits) => {
+                write!(text, "{sign}{}; ", network(*address, *bits))
+            }
+            AccessTerm::Key(key) => write!(text, "{sign}key \"{}\"; ", bare(&key.to_string())),
+            // Both: everybody from elsewhere is refused by the inner list, then the key decides.
+            AccessTerm::NetworkWithKey(address, bits, key) => write!(
+                text,
+                "{sign}{{ !{{ !{}; any; }}; key \"{}\"; }}; ",
+                network(*address, *bits),
+                bare(&key.to_string())
+            ),
+        };
+    }
+    text
+}

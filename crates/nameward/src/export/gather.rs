@@ -1,0 +1,294 @@
+//! Collects zones, keys and settings: from the running server, or from its stores.
+
+use std::{
+    env,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use data_encoding::BASE64;
+use nameward_control::{
+    operations::{
+        ErrorKind, ListedItem, ListedKind, ListedZone, ListedZoneKey, ListedZoneStatus,
+        OperationError, OperationRequest, OperationResult, zone_name,
+    },
+    socket::AskError,
+};
+use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
+use nameward_maintain::{policy::ZoneKind, sync::whole_text};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::{RecordList, Serial, WireRecord};
+
+use super::{
+    ExportOrder, ExportedKey, ExportedServer, ExportedTsigKey, ExportedZone, TargetServer,
+};
+use crate::{
+    command_error::CommandError,
+    config::{Config, Overrides, place},
+    policies, remote, zone_work,
+};
+
+/// Collects all that an order asks for.
+pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedServer, CommandError> {
+    let mut with_file = overrides.clone();
+    with_file.file = with_file.file.or_else(place::default_file);
+    if with_file.file.is_none() {
+        let text =
+            "the configuration is needed, which has TSIG keys and access lists: give --config";
+        return Err(OperationError::invalid(text).into());
+    }
+    let config = Config::load(&with_file)?;
+    let here = env::current_dir().unwrap_or_default();
+    let mut server = ExportedServer {
+        out: here.join(&order.out),
+        ..ExportedServer::default()
+    };
+    let mut listed: Vec<ListedZone> = Vec::new();
+    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+        if let ListedItem::Zone(zone) = item {
+            listed.push(zone);
+        }
+    })?;
+    let asked: Vec<NameBuf> = order
+        .zones
+        .iter()
+        .map(|zone| zone_name(zone))
+        .collect::<Result<_, OperationError>>()?;
+    for zone in &asked {
+        if !listed.iter().any(|found| found.name == zone.to_string()) {
+            return Err(OperationError::not_found(format!("there is no zone {zone}")).into());
+        }
+    }
+    listed.sort_by(|one, other| one.name.cmp(&other.name));
+    listed.dedup_by(|one, other| one.name == other.name);
+    for zone in &listed {
+        let name = zone_name(&zone.name)?;
+        if asked.is_empty() || asked.contains(&name) {
+            collect_zone(&mut server, zone, name, (order, &config, overrides))?;
+        }
+    }
+    collect_tsig(&mut server, &config, overrides)?;
+    Ok(server)
+}
+
+fn collect_zone(
+    server: &mut ExportedServer,
+    listed: &ListedZone,
+    name: NameBuf,
+    (order, config, overrides): (&ExportOrder, &Config, &Overrides),
+) -> Result<(), CommandError> {
+    let own = config.zones.iter().find(|zone| zone.name.0 == name);
+    let defaults = config.zone_defaults.shared_terms();
+    let terms = match own {
+        Some(own) => policies::of_zone(config, own).or(&defaults),
+        None => defaults,
+    };
+    let kind = match listed.kind {
+        ListedKind::OfZone(kind) => terms.kind.unwrap_or(kind),
+        ListedKind::File => terms.kind.unwrap_or_default(),
+    };
+    let is_in_database = {
+        let at = usize::try_from(listed.backend).unwrap_or(0);
+        let backend = at.checked_sub(1).and_then(|at| config.backends.get(at));
+        backend.is_some_and(|backend| backend.path.is_some() || !backend.url.reveal().is_empty())
+    };
+    if is_in_database && order.target == TargetServer::PowerDns {
+        let text =
+            "zones in databases are not exported: PowerDNS serves them from the same database";
+        server.warn(text.into());
+        return Ok(());
+    }
+    if is_in_database {
+        let text = format!("zone {name}: kind and metadata in the database are not converted");
+        server.warn(text);
+    }
+    if matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
+        server.warn(format!(
+            "catalog {name}: catalogs and their members are not exported"
+        ));
+        return Ok(());
+    }
+    let allow_query = own.and_then(|own| own.allow_query.as_ref());
+    let mut zone = ExportedZone {
+        name,
+        text: None,
+        keys: Vec::new(),
+        denial: String::new(),
+        allow_query: Some(
+            allow_query
+                .unwrap_or(&config.zone_defaults.allow_query)
+                .0
+                .clone(),
+        ),
+        terms,
+    };
+    if kind == ZoneKind::Secondary {
+        if zone.primaries().is_empty() {
+            server.warn(format!(
+                "zone {name}: its primaries are not in the configuration"
+            ));
+            return Ok(());
+        }
+    } else {
+        zone.keys = keys(&name, overrides)?;
+        let fetched = zone_work::fetch(&name.to_string(), overrides)?;
+        let records = zone_work::records_of(&fetched.zone, true);
+        let mut serial = fetched.zone.serial();
+        if zone.is_signed() {
+            let status = status(&name, overrides)?;
+            let served = Serial(status.serial.unwrap_or(serial.0));
+            if served.is_after(serial) {
+                serial = served;
+            }
+            serial = Serial(serial.0.wrapping_add(1));
+            zone.denial = status
+                .signing
+                .and_then(|signing| signing.denial)
+                .unwrap_or_default();
+        }
+        zone.text = Some(whole_text(&[with_serial(&records, serial)]));
+    }
+    server.zones.push(zone);
+    Ok(())
+}
+
+/// The records with another serial.
+fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
+    let mut list = RecordList::default();
+    for record in records {
+        let mut rdata = record.rdata.to_vec();
+        // The serial is the first of the five numbers at the end.
+        let at = rdata.len().saturating_sub(20);
+        if record.rtype == Type::SOA
+            && let Some(octets) = rdata.get_mut(at..at + 4)
+        {
+            octets.copy_from_slice(&serial.0.to_be_bytes());
+        }
+        let rdata = &rdata[..];
+        list.push(WireRecord { rdata, ..record });
+    }
+    list
+}
+
+/// The status of a zone, which only the running server knows.
+fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, CommandError> {
+    let mut found = None;
+    let request = OperationRequest::ZoneStatus {
+        zone: Some(name.to_string()),
+    };
+    remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Status(status) = item {
+            found = Some(status);
+        }
+    })?;
+    found.ok_or_else(|| OperationError::not_found(format!("zone {name} is not served")).into())
+}
+
+/// The keys of a zone, with their private parts.
+fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, CommandError> {
+    let mut listed: Vec<ListedZoneKey> = Vec::new();
+    let request = OperationRequest::KeyList {
+        zone: Some(name.to_string()),
+    };
+    let done = remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::ZoneKey(key) = item {
+            listed.push(key);
+        }
+    });
+    match done {
+        // A zone without keys is not signed.
+        Err(CommandError::Ask(AskError::Failed(error)) | CommandError::Operation(error))
+            if error.kind == ErrorKind::NotFound => {}
+        done => drop(done?),
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
+    let mut keys = Vec::new();
+    for key in listed.into_iter().filter(|key| key.problem.is_none()) {
+        if !key.active && !key.published {
+            continue;
+        }
+        let request = OperationRequest::KeyExport {
+            zone: name.to_string(),
+            key: key.key,
+            pem: false,
+        };
+        let OperationResult::ZoneKeyText { private } =
+            remote::ask(request, overrides, &mut |_| ())?
+        else {
+            continue;
+        };
+        let failed = |error: nameward_dnssec::KeyError| {
+            OperationError::invalid(format!("zone {name}: key {}: {error}", key.key))
+        };
+        let private = PrivateKey::from_text(private.0.as_bytes()).map_err(failed)?;
+        let created = key.created.unwrap_or(now);
+        let mut times = KeyTimes {
+            created: Some(created),
+            publish: Some(created),
+            activate: Some(created),
+            sync_publish: Some(created).filter(|_| key.flags & 1 == 1),
+            ..KeyTimes::default()
+        };
+        let usage = KeyUse::by_flags(key.flags, key.active, key.published);
+        times.set_usage(
+            key.flags,
+            KeyUse {
+                asks_ds: key.flags & 1 == 1,
+                ..usage
+            },
+            now,
+        );
+        let file = KeyFile {
+            owner: *name,
+            flags: key.flags,
+            private,
+            times,
+        };
+        keys.push(ExportedKey {
+            stem: file.stem().map_err(failed)?,
+            file,
+            role: key.role,
+            algorithm: key.algorithm.to_ascii_lowercase(),
+            bits: key.bits,
+            is_active: key.active,
+            is_published: key.published,
+        });
+    }
+    Ok(keys)
+}
+
+/// The TSIG keys of the configuration and of the state store.
+fn collect_tsig(
+    server: &mut ExportedServer,
+    config: &Config,
+    overrides: &Overrides,
+) -> Result<(), CommandError> {
+    for key in &config.keys {
+        server.tsig_keys.push(ExportedTsigKey {
+            name: key.name.0.to_string(),
+            algorithm: key.algorithm.word().to_ascii_lowercase(),
+            secret: BASE64.encode(key.secret.reveal()),
+        });
+    }
+    let mut listed = Vec::new();
+    let request = OperationRequest::TsigList { secrets: true };
+    remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::TsigKey(key) = item {
+            listed.push(key);
+        }
+    })?;
+    for key in listed {
+        match key.secret {
+            Some(secret) => server.tsig_keys.push(ExportedTsigKey {
+                name: key.name,
+                algorithm: key.algorithm.to_ascii_lowercase(),
+                secret: secret.0,
+            }),
+            None if key.source.starts_with("backend") => {
+                server.warn(format!("key {}: it stays in the database", key.name));
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! The fragment for NSD, which does not sign: a script signs the zones with the exported keys.
+
+use std::{fmt::Write, path::PathBuf};
+
+use nameward_zone::{AccessEntry, AccessTerm};
+
+use super::{
+    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
+};
+
+/// Writes `nsd.conf.nameward` and `sign-zones`.
+pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+    let mut text = String::from("# Exported by nameward; include it in nsd.conf.\n");
+    for key in &server.tsig_keys {
+        let (name, algorithm, secret) = (bare(&key.name), &key.algorithm, &key.secret);
+        let _ = writeln!(
+            text,
+            "key:\n    name: \"{name}\"\n    algorithm: {algorithm}\n    secret: \"{secret}\""
+        );
+    }
+    let mut sign = String::from(
+        "#!/bin/sh\n# Exported by nameward: NSD serves signatures and makes none. Run this before NSD starts, and again, with a \
+         later\n# serial in the zone file, before the signatures end (30 days).\nset -eu\n",
+    );
+    let mut warnings = Vec::new();
+    for zone in &server.zones {
+        zone_text(&mut text, zone, server, &mut warnings);
+        if zone.is_signed() {
+            warnings.push(format!(
+                "zone {}: NSD does not sign: run sign-zones regularly, or let another server sign",
+                zone.name
+            ));
+            let name = zone.name.to_string();
+            let (keys, file) = (
+                server.out.join("keys"),
+                server.out.join(zone_file(&zone.name)),
+            );
+            let denial = match zone.denial.as_str() {
+                "nsec3" | "nsec3-narrow" => "-3 - -H 0 ",
+                "nsec3-opt-out" => "-3 - -H 0 -A ",
+                _ => "",
+            };
+            // -z: a zone with one kind of keys has them sign everything.
+            let alone = if zone.has_combined_key() { "-z " } else { "" };
+            let _ = writeln!(
+                sign,
+                "dnssec-signzone -S {denial}{alone}-K '{keys}' -d '{keys}' -o '{name}' -f '{file}.signed' '{file}'",
+                keys = keys.display(),
+                name = bare(&name),
+                file = file.display()
+            );
+        }
+    }
+    let is_signed = server.zones.iter().any(ExportedZone::is_signed);
+    warnings
+        .into_iter()
+        .for_each(|warning| server.warn(warning));
+    let mut files = vec![(PathBuf::from("nsd.conf.nameward"), text.into_bytes(), 0o600)];
+    if is_signed {
+        files.push((PathBuf::from("sign-zones"), sign.into_bytes(), 0o755));
+    }
+    files
+}
+
+fn zone_text(
+    out: &mut String,
+    zone: &ExportedZone,
+    server: &ExportedServer,
+    warnings: &mut Vec<String>,
+) {
+    let name = zone.name.to_string();
+    let _ = writeln!(out, "zone:\n    name: \"{}\"", bare(&name));
+    let with_key = |key: Option<&nameward_wire::NameBuf>| {
+        key.map_or("NOKEY".to_string(), |key| {
+            bare(&key.to_string()).to_string()
+        })
+    };
+    if !zone.is_transferred() {
+        let end = if zone.is_signed() { ".signed" } else { "" };
+        let file = server.out.join(zone_file(&zone.name));
+        let _ = writeln!(out, "    zonefile: \"{}{end}\"", file.display());
+    }
+    for remote in zone.primaries() {
+        let (ip, port) = (remote.address.ip(), remote.address.port());
+        let key = with_key(remote.key.as_ref());
+        let _ = writeln!(
+            out,
+            "    request-xfr: {ip}@{port} {key}\n    allow-notify: {ip} {key}"
+        );
+    }
+    for remote in zone.also_notify() {
+        let (ip, port) = (remote.address.ip(), remote.address.port());
+        let _ = writeln!(
+            out,
+            "    notify: {ip}@{port} {}",
+            with_key(remote.key.as_ref())
+        );
+    }
+    for entry in entries(zone.terms.allow_transfer.as_ref()).unwrap_or_default() {
+        for line in access(&entry) {
+            let _ = writeln!(out, "    provide-xfr: {line}");
+        }
+    }
+    let queries = zone.allow_query.as_ref().filter(|list| !is_any(list));
+    for entry in entries(queries).unwrap_or_default() {
+        for line in access(&entry) {
+            let _ = writeln!(out, "    allow-query: {line}");
+        }
+    }
+    if entries(zone.terms.allow_update.as_ref()).is_some()
+        || zone
+            .terms
+            .update_rules
+            .as_ref()
+            .is_some_and(|rules| !rules.is_empty())
+    {
+        warnings.push(format!("zone {name}: NSD takes no updates"));
+    }
+}
+
+/// Lines of an access list. Blocked networks count whatever their place.
+fn access(entry: &AccessEntry) -> Vec<String> {
+    let everywhere = ["0.0.0.0/0", "::0/0"].map(String::from).to_vec();
+    let (networks, key) = match &entry.term {
+        AccessTerm::Any | AccessTerm::List(_) => (everywhere, "NOKEY".to_string()),
+        AccessTerm::Network(address, bits) => (vec![network(*address, *bits)], "NOKEY".into()),
+        AccessTerm::Key(key) => (everywhere, bare(&key.to_string()).to_string()),
+        AccessTerm::NetworkWithKey(address, bits, key) => {
+            let key = bare(&key.to_string()).to_string();
+            (vec![network(*address, *bits)], key)
+        }
+    };
+    let word = if entry.is_negated {
+        "BLOCKED".into()
+    } else {
+        key
+    };
+    networks
+        .iter()
+        .map(|network| format!("{network} {word}"))
+        .collect()
+}
