@@ -43,6 +43,7 @@
       const selected = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
       if (twin && !selected) part.replaceChildren(...twin.childNodes);
     }
+    document.title = fresh.title;
     applyFilter();
   };
 

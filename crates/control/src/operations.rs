@@ -28,6 +28,7 @@ mod templates;
 mod tsig;
 mod zone;
 mod zone_keys;
+mod zone_list;
 
 pub use attributes::{
     ListedComment, ListedMetadata, MetadataChange, MetadataRequest, RecordComment, RecordUse,
@@ -418,6 +419,9 @@ mod tests {
             name: "file.test.".into(),
             kind: ListedKind::File,
             backend: 1,
+            serial: None,
+            state: "not loaded".into(),
+            signing: "unknown".into(),
         };
         assert_eq!(items, [ListedItem::Zone(zone)]);
     }

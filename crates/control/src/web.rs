@@ -33,6 +33,7 @@ mod response;
 mod ring_text;
 mod ring_texts;
 mod routes;
+mod zone_list;
 mod zone_page;
 
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,7 @@ pub use access::hash_password;
 use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
+pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
 pub use zone_page::ZoneFacts;
 
 /// Names a record type; `None` for a type without a mnemonic.
@@ -63,13 +65,35 @@ pub type Mnemonic = fn(u16) -> Option<&'static str>;
 /// Gives the state of the server as it is now.
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
 
-/// Finds the state of a zone.
-type ZoneSource = Box<dyn Fn(&str) -> Option<ZoneFacts> + Send + Sync>;
+/// The zones of a server for the page. Both may ask a database: they are called on threads that may block.
+pub trait ShownZones: Send + Sync {
+    /// The state of a zone, by its name as a client writes it; none if it is not served.
+    fn zone(&self, name: &str) -> Option<ZoneFacts>;
+
+    /// One page of the zones that match.
+    fn list(&self, query: &ZoneListQuery) -> ZoneListPage;
+}
+
+/// A server without zones.
+struct NoZones;
+
+impl ShownZones for NoZones {
+    fn zone(&self, _: &str) -> Option<ZoneFacts> {
+        None
+    }
+
+    fn list(&self, _: &ZoneListQuery) -> ZoneListPage {
+        ZoneListPage::default()
+    }
+}
 
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
 /// Pages that are drawn at the same time.
 const DRAWINGS: usize = 2;
+/// Pages of zones that are drawn at the same time; more are refused. They have their own permits, so that a database that
+/// does not respond holds up no status page.
+const ZONE_DRAWINGS: usize = 4;
 /// Pieces of texts that are drawn at the same time.
 const PIECES: usize = 2;
 /// A client that takes nothing for so long makes room before those that wait for the server.
@@ -156,8 +180,9 @@ struct WebState {
     /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
     token: String,
     status: StatusSource,
-    zones: ZoneSource,
+    zones: Box<dyn ShownZones>,
     drawings: Semaphore,
+    zone_drawings: Semaphore,
     /// Permits to draw a piece of a text. Pages take longer and have others.
     pieces: Semaphore,
     ring_texts: Arc<RingTexts>,
@@ -191,8 +216,9 @@ impl Web {
             api_key: Password::new(&settings.api_key)?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
             status: Box::new(status),
-            zones: Box::new(|_| None),
+            zones: Box::new(NoZones),
             drawings: Semaphore::new(DRAWINGS),
+            zone_drawings: Semaphore::new(ZONE_DRAWINGS),
             pieces: Semaphore::new(PIECES),
             ring_texts: RingTexts::new(Arc::clone(&replies)),
             hashing: Semaphore::new(1),
@@ -208,11 +234,8 @@ impl Web {
         })
     }
 
-    /// Shows pages of zones, by their names as a client writes them. It may be asked for on threads that may block.
-    pub fn showing_zones(
-        mut self,
-        zones: impl Fn(&str) -> Option<ZoneFacts> + Send + Sync + 'static,
-    ) -> Self {
+    /// Shows the list of zones, and a page of each.
+    pub fn showing_zones(mut self, zones: impl ShownZones + 'static) -> Self {
         // Nobody shares it before it serves.
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.zones = Box::new(zones);

@@ -14,6 +14,7 @@ mod live;
 mod logs;
 mod maintenance;
 mod operator;
+mod page_zones;
 mod ports;
 mod recursion;
 mod running;

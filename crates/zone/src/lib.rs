@@ -59,7 +59,7 @@ pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZoneFuture, ZonePart,
 };
-pub use table::{RankSums, TableSums, ZoneMatch, ZoneSums, ZoneTable};
+pub use table::{PageStart, RankSums, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable};
 pub use walk::{WalkPlace, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};
 pub use zone_digest::{DigestCheck, DigestFault};

@@ -3,6 +3,7 @@
 //! The table is immutable and published as a whole; it is split into shards so that a new version after
 //! a change of one zone copies one shard and shares the others.
 
+mod page;
 mod sums;
 
 use crate::access::{AccessIndex, AccessList, AccessRules, AccessSource};
@@ -14,6 +15,7 @@ use nameward_wire::{Name, Type};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use page::{PageStart, TablePage};
 pub use sums::{RankSums, TableSums, ZoneSums};
 
 const SHARDS: usize = 256;

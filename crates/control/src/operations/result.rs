@@ -65,8 +65,19 @@ pub struct ListedZone {
     pub name: String,
     /// The kind.
     pub kind: ListedKind,
-    /// The number of the backend; 0 for zones that `[[zone]]` declares.
+    /// The number of the backend; 0 for zones in the state store and for files of `[[zone]]`.
     pub backend: u32,
+    /// The serial that clients get; none if the zone has no data, or its database does not respond.
+    #[serde(default)]
+    pub serial: Option<u32>,
+    /// `current`, `live` (looked up in a database), `stale` (the last refresh failed), `expired`, `empty` (never
+    /// transferred), `no SOA`, `not ready` (no data to serve), `not loaded` (no server is running), or `not served` (another
+    /// backend has the zone, or it was not read yet).
+    #[serde(default)]
+    pub state: String,
+    /// How it is signed, as in [`ListedSigning::signed`], or `unknown`.
+    #[serde(default)]
+    pub signing: String,
 }
 
 /// A record as it is stored.
@@ -395,12 +406,17 @@ pub struct ZoneDetails {
     pub name: String,
     /// The kind.
     pub kind: ListedKind,
-    /// The serial; none without a SOA that can be read.
+    /// The serial that clients get; none without a SOA that can be read.
     pub serial: Option<u32>,
-    /// Records that are not disabled.
-    pub records: u64,
+    /// The serial in the file, the state store or the database, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_serial: Option<u32>,
+    /// Records that are not disabled; unknown if the database does not respond.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
     /// Records that are disabled.
-    pub disabled: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<u64>,
     /// The number of the backend.
     pub backend: u32,
     /// The address of the database, without its password; `file` or `state store` for others.
@@ -419,6 +435,9 @@ pub struct ZoneDetails {
     /// How it is signed; none for a zone that is not in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<ListedSigning>,
+    /// The database that failed, if one did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// The report of a reload for the one who asked for it.
@@ -441,11 +460,14 @@ mod tests {
             name: "a.test.".into(),
             kind: ListedKind::OfZone(nameward_zone::ZoneKind::Native),
             backend: 1,
+            serial: Some(7),
+            state: "current".into(),
+            signing: "no".into(),
         }));
         let text = serde_json::to_string(&line).unwrap();
         assert_eq!(
             text,
-            r#"{"item":{"zone":{"name":"a.test.","kind":"native","backend":1}}}"#
+            r#"{"item":{"zone":{"name":"a.test.","kind":"native","backend":1,"serial":7,"state":"current","signing":"no"}}}"#
         );
         assert_eq!(serde_json::from_str::<ReplyLine>(&text).unwrap(), line);
     }

@@ -1,81 +1,84 @@
-//! Owns operations on whole zones: list, show, create.
+//! Owns operations on whole zones: show, create.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_store::sql::write::{MASTER_MAX, NewZone, StoredRecord};
+use nameward_maintain::policy::ZonePolicy;
+use nameward_store::sql::ZoneRow;
+use nameward_store::sql::write::{MASTER_MAX, NewZone, StoredRecord, WriteError};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
+use super::key_template::now_seconds;
 use super::place::{MemoryZone, ZonePlace};
 use super::record::read_rrset;
+use super::zone_list::served_serial;
 use super::{
-    Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
-    TakeItem, ZoneDetails, ZoneTemplate, zone_name,
+    Database, ErrorKind, ListedKind, OperationError, OperationResult, Operations, ZoneDetails,
+    ZoneTemplate, zone_name,
 };
 
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
 
 impl Operations {
-    /// Lists all zones, in the order of their names.
-    pub fn list_zones(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
-        let mut zones = Vec::new();
-        for database in &self.databases {
-            let listed = self.runtime.block_on(database.backend.zones());
-            let listed =
-                listed.map_err(|error| OperationError::of_sql(database.address(), &error))?;
-            zones.extend(listed.zones.into_iter().map(|zone| ListedZone {
-                name: zone.name.to_string(),
-                kind: zone.kind.into(),
-                backend: database.number(),
-            }));
-        }
-        (self.each_zone)(&mut |name, rank| {
-            if !self.databases.iter().any(|database| database.rank == rank) {
-                zones.push(ListedZone {
-                    name: name.to_string(),
-                    kind: ListedKind::File,
-                    backend: u32::from(rank),
-                });
+    /// Shows a zone. If its database fails, what this server knows of it is shown with a warning that names the database.
+    pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        let shown = match self.place(&name) {
+            Ok(ZonePlace::Database(database, row)) => self.show_stored(database, &row),
+            Ok(ZonePlace::Memory(zone)) => Ok(self.show_memory(&zone)),
+            Err(error) => Err(error),
+        };
+        match shown {
+            Err(error) if error.kind == ErrorKind::Backend => {
+                let known = self.show_without_database(&name, &error);
+                Ok(OperationResult::Zone(known.ok_or(error)?))
             }
-        });
-        zones.sort_unstable_by(|a, b| (&a.name, a.backend).cmp(&(&b.name, b.backend)));
-        let count = zones.len() as u64;
-        let _ = zones.into_iter().all(|zone| items(ListedItem::Zone(zone)));
-        Ok(OperationResult::Listed { items: count })
+            shown => shown.map(OperationResult::Zone),
+        }
     }
 
-    /// Shows a zone.
-    pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
-        let (database, row) = match self.place(&zone_name(name)?)? {
-            ZonePlace::Database(database, row) => (database, row),
-            ZonePlace::Memory(zone) => return Ok(OperationResult::Zone(self.show_memory(&zone))),
-        };
-        let (mut records, mut disabled, mut serial) = (0_u64, 0_u64, None);
+    fn show_stored(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+    ) -> Result<ZoneDetails, OperationError> {
+        let (mut records, mut disabled) = (0_u64, 0_u64);
         let mut take = |record: StoredRecord| {
             match record.disabled {
                 true => disabled += 1,
                 false => records += 1,
             }
-            if record.rtype == "SOA" && !record.disabled && record.problem.is_none() {
-                let field = record.content.split(' ').nth(2);
-                serial = field.and_then(|text| text.parse().ok());
-            }
             true
         };
-        let listing = database.backend.stored_records(&row, None, &mut take);
+        let failed = |error: &WriteError| self.failure_of(database, error);
+        let listing = database.backend.stored_records(row, None, &mut take);
         let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| database.error(&error))?;
+        listed.map_err(|error| failed(&error))?;
+        let name = [row.name];
+        let overview = database.backend.overview(Some(&name));
+        let overview = self.runtime.block_on(overview);
+        let overview = overview.map_err(|error| failed(&error))?.pop();
+        let stored_serial = overview.as_ref().and_then(|zone| zone.serial);
+        let looked_up = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
+        let table = self.commits.table().load();
+        let served = table.exact(row.name.as_name());
+        let served = served.filter(|zone| zone.rank() == database.rank && !zone.is_stand_in());
+        let serial = match served {
+            Some(zone) => served_serial(zone),
+            None => looked_up.map(|serial| serial.0),
+        };
         let stored = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        Ok(OperationResult::Zone(ZoneDetails {
+        Ok(ZoneDetails {
             name: row.name.to_string(),
             kind: row.kind.into(),
             serial,
-            records,
-            disabled,
+            stored_serial: differing(stored_serial.map(|serial| serial.0), serial),
+            records: Some(records),
+            disabled: Some(disabled),
             backend: database.number(),
             database: database.address().to_string(),
             mode: database.mode.into(),
@@ -83,7 +86,8 @@ impl Operations {
             account: stored(&row.account),
             catalog: stored(&row.catalog),
             signing: self.signing_of(row.name.as_name()),
-        }))
+            warnings: Vec::new(),
+        })
     }
 
     fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
@@ -92,25 +96,54 @@ impl Operations {
         let policy = policies.of(name.as_name());
         let nodes = version.nodes_in_any_order();
         let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
-        let primaries = policy.primaries.iter();
-        let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();
+        let table = self.commits.table().load();
+        let serial = table
+            .exact(name.as_name())
+            .and_then(|zone| served_serial(zone));
         ZoneDetails {
             name: name.to_string(),
             kind: policy.kind.into(),
-            serial: Some(version.serial().0),
-            records: records.sum::<usize>() as u64,
-            disabled: 0,
+            serial,
+            stored_serial: differing(Some(version.serial().0), serial),
+            records: Some(records.sum::<usize>() as u64),
+            disabled: Some(0),
             backend: u32::from(version.rank()),
             database: match policy.kind.is_transferred() {
                 true => "state store".into(),
                 false => "file".into(),
             },
             mode: "resident".into(),
-            primaries: (!primaries.is_empty()).then(|| primaries.join(", ")),
+            primaries: addresses(policy),
             account: None,
             catalog: policy.catalog.map(|catalog| catalog.to_string()),
             signing: self.signing_of(name.as_name()),
+            warnings: Vec::new(),
         }
+    }
+
+    /// Shows what this server knows of a zone whose database fails; `None` if it does not serve the zone.
+    fn show_without_database(&self, name: &NameBuf, error: &OperationError) -> Option<ZoneDetails> {
+        let table = self.commits.table().load();
+        let zone = table.exact(name.as_name())?;
+        let database = self.databases.iter().find(|one| one.rank == zone.rank())?;
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        Some(ZoneDetails {
+            name: zone.apex_name().to_string(),
+            kind: policy.kind.into(),
+            serial: served_serial(zone),
+            stored_serial: None,
+            records: None,
+            disabled: None,
+            backend: database.number(),
+            database: database.address().to_string(),
+            mode: database.mode.into(),
+            primaries: addresses(policy),
+            account: None,
+            catalog: policy.catalog.map(|catalog| catalog.to_string()),
+            signing: self.signing_in_memory(name.as_name()),
+            warnings: vec![error.message.clone()],
+        })
     }
 
     /// Creates a zone with its SOA and NS records.
@@ -167,6 +200,18 @@ impl Operations {
                 })
             })
     }
+}
+
+/// The stored serial, where it is not the served one.
+fn differing(stored: Option<u32>, served: Option<u32>) -> Option<u32> {
+    stored.filter(|_| stored != served)
+}
+
+/// The addresses of the primaries that a policy has.
+fn addresses(policy: &ZonePolicy) -> Option<String> {
+    let primaries = policy.primaries.iter();
+    let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();
+    (!primaries.is_empty()).then(|| primaries.join(", "))
 }
 
 /// Zones of these kinds work; others would be served empty or never change.

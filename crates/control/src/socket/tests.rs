@@ -56,6 +56,9 @@ fn listed(number: u32) -> ListedItem {
         name: "x".repeat(100),
         kind: ListedKind::File,
         backend: number,
+        serial: None,
+        state: "current".into(),
+        signing: "no".into(),
     })
 }
 

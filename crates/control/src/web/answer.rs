@@ -60,7 +60,12 @@ pub(super) async fn respond<'a>(
     let Ok(_in_line) = shared.in_line.try_acquire() else {
         return (busy(), None);
     };
-    let Ok(permit) = shared.drawings.acquire().await else {
+    let permit = match routes::is_about_zones(&request, &route) {
+        // A database may take its time, and others must not wait in line behind it.
+        true => shared.zone_drawings.try_acquire().ok(),
+        false => shared.drawings.acquire().await.ok(),
+    };
+    let Some(permit) = permit else {
         return (busy(), None);
     };
     let drawing = Arc::clone(shared);

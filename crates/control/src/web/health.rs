@@ -1,26 +1,66 @@
-//! The state of the server on the page and in `/metrics`: one green line, or the faults in words with what to do.
+//! The state of the server at the top of every page and in `/metrics`: one green line, or the faults in words with what to do.
 
 use std::fmt::Write as _;
+
+use nameward_wire::calendar::UtcTime;
 
 use super::metrics::{head, label};
 use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 
-/// The strip below the header.
-pub struct HealthStrip<'a> {
-    /// The one line when all is well.
+/// Faults that are shown in full; the others are behind a control.
+const SHOWN_FAULTS: usize = 3;
+
+/// The top of every page: the state of the server, in the title of the window too.
+pub struct Frame<'a> {
+    /// Product and version.
+    pub title: &'a str,
+    /// Which of several servers it is.
+    pub host: &'a str,
+    /// The state in a few words: "All is well", "Starting", or what is wrong.
+    pub state: String,
+    /// The line when all is well.
     pub line: String,
-    /// The faults; none when all is well.
-    pub faults: &'a [ServerFault],
+    /// The state is neither good nor bad.
+    pub is_starting: bool,
+    /// The worst faults; none when all is well.
+    pub faults: Vec<ShownFault<'a>>,
+    /// The others.
+    pub more_faults: Vec<ShownFault<'a>>,
 }
 
-impl<'a> HealthStrip<'a> {
-    /// Makes the strip of a state.
-    pub fn of(status: &'a ServerStatus) -> Self {
+/// A fault as the page shows it.
+pub struct ShownFault<'a> {
+    /// The fault.
+    pub fault: &'a ServerFault,
+    /// When it began, as RFC 3339 has it.
+    pub since: String,
+}
+
+impl<'a> Frame<'a> {
+    /// Makes the top of the page for a state.
+    pub fn new(title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
         let backends = counted(status.backends.len(), "backend");
-        HealthStrip {
-            line: format!("All is well: {zones} served, {backends} up"),
-            faults: &status.faults,
+        let kinds: Vec<FaultKind> = status.faults.iter().map(|fault| fault.kind).collect();
+        let show = |fault: &'a ServerFault| ShownFault {
+            fault,
+            since: UtcTime::from_unix(fault.since).to_string(),
+        };
+        let mut faults: Vec<ShownFault<'_>> = status.faults.iter().map(show).collect();
+        let more_faults = faults.split_off(faults.len().min(SHOWN_FAULTS));
+        Frame {
+            title,
+            host: &status.host,
+            state: match kinds[..] {
+                [] => "All is well".into(),
+                [FaultKind::Starting] => "Starting".into(),
+                [only] => format!("Fault: {}", only.reason()),
+                [worst, ..] => format!("{} faults: {}", kinds.len(), worst.reason()),
+            },
+            line: format!("{zones} served, {backends} up"),
+            is_starting: kinds == [FaultKind::Starting],
+            faults,
+            more_faults,
         }
     }
 }

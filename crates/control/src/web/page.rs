@@ -5,11 +5,13 @@
 use std::time::UNIX_EPOCH;
 
 use askama::Template;
-use nameward_stats::{Latency, MessageNote, Rate, Ring, RingView, Snapshot, VARIABLES, variable};
+use nameward_stats::{
+    Latency, MessageNote, Rate, Rates, Ring, RingView, Snapshot, VARIABLES, variable,
+};
 use nameward_wire::calendar::UtcTime;
 
 use super::chart::{self, Chart};
-use super::health::HealthStrip;
+use super::health::Frame;
 use super::{Mnemonic, RESIZE_CHOICES};
 use crate::operations::ServerStatus;
 
@@ -21,10 +23,7 @@ const ROWS_OF_ONE_RING: usize = 100;
 #[derive(Template)]
 #[template(path = "status.html")]
 struct Page<'a> {
-    title: &'a str,
-    /// Which of several servers it is, for the title of the window.
-    host: &'a str,
-    health: HealthStrip<'a>,
+    frame: Frame<'a>,
     token: &'a str,
     uptime_days: String,
     queries: Averages,
@@ -35,7 +34,9 @@ struct Page<'a> {
     latency_ms: String,
     /// Shown where this version has known problems.
     security: Option<&'static str>,
-    charts: [Chart; 5],
+    charts: Vec<Chart>,
+    /// Said of the caches where nothing uses them; empty otherwise.
+    cache_note: &'static str,
     /// Only entries with this text are listed; all if it is empty.
     filter: &'a str,
     one_ring: bool,
@@ -117,6 +118,9 @@ pub fn draw(
 ) -> Result<String, askama::Error> {
     let of = |name| variable(name).map_or(0, |v| v.value(snapshot));
     let rates = &snapshot.rates;
+    // Zones in memory are answered without caches: the rates would look like a fault.
+    let backends = &drawing.status.backends;
+    let uses_caches = backends.is_empty() || backends.iter().any(|one| one.mode == "live");
     let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
     let tables = match ring {
         Some(ring) => {
@@ -130,9 +134,7 @@ pub fn draw(
             .collect(),
     };
     let page = Page {
-        title: drawing.title,
-        host: &drawing.status.host,
-        health: HealthStrip::of(drawing.status),
+        frame: Frame::new(drawing.title, drawing.status),
         token: drawing.token,
         uptime_days: days(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),
@@ -149,13 +151,11 @@ pub fn draw(
             3 => Some("Security: an upgrade of this server is mandatory."),
             _ => None,
         },
-        charts: [
-            chart::query_rate(rates),
-            chart::cache_hitrate(rates),
-            chart::response_codes(rates),
-            chart::transports(rates),
-            chart::latency(rates),
-        ],
+        charts: charts(rates, uses_caches),
+        cache_note: match uses_caches {
+            true => "",
+            false => "Not used: all zones are in memory.",
+        },
         filter: drawing.filter,
         one_ring: ring.is_some(),
         tables,
@@ -169,6 +169,20 @@ pub fn draw(
             .collect(),
     };
     page.render()
+}
+
+/// The charts that say something about this server.
+fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
+    let mut charts = vec![chart::query_rate(rates)];
+    if uses_caches {
+        charts.push(chart::cache_hitrate(rates));
+    }
+    charts.extend([
+        chart::response_codes(rates),
+        chart::transports(rates),
+        chart::latency(rates),
+    ]);
+    charts
 }
 
 fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {

@@ -4,12 +4,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use nameward_stats::Ring;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::PageStart;
 
+use super::health::Frame;
 use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
 use super::ring_text::RankedText;
+use super::zone_list::{self, ZoneListQuery};
 use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
@@ -138,7 +142,7 @@ fn readiness(shared: &WebState) -> Response {
 
 /// The ring whose text form is asked for, and nothing else.
 pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring> {
-    let others = ["resetring", "resizering", "zone"];
+    let others = ["resetring", "resizering", "zone", "zones"];
     let is_other = others.iter().any(|name| request.parameter(name).is_some());
     if is_other || !matches!(route, Route::Page) || !wants_text(request) {
         return None;
@@ -206,6 +210,9 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
     if let Some(zone) = request.parameter("zone") {
         return zone_page(shared, request, zone.trim());
     }
+    if let Some(search) = request.parameter("zones") {
+        return zone_list(shared, request, &search);
+    }
     let ring = match request.parameter("ring") {
         None => None,
         Some(name) => match Ring::from_name(&name) {
@@ -215,32 +222,77 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
     };
     let snapshot = shared.stats.snapshot();
     let filter = request.parameter("filter").unwrap_or_default();
-    let filter = filter.trim();
     let drawing = Drawing {
         title: &shared.settings.title,
-        filter: &filter[..filter.floor_char_boundary(FILTER_MAX)],
+        filter: bounded(&filter),
         status: &(shared.status)(),
         token: &shared.token,
         mnemonic: shared.settings.mnemonic,
         note_of: &|text| shared.stats.message_note(text),
     };
-    match page::draw(&snapshot, ring, &drawing) {
+    page_reply(page::draw(&snapshot, ring, &drawing))
+}
+
+fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
+    let Some(facts) = shared.zones.zone(zone) else {
+        return not_found(request);
+    };
+    let status = (shared.status)();
+    let frame = Frame::new(&shared.settings.title, &status);
+    let snapshot = shared.stats.snapshot();
+    page_reply(zone_page::draw(
+        frame,
+        &facts,
+        &snapshot,
+        shared.settings.mnemonic,
+    ))
+}
+
+fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response {
+    let name = |parameter| {
+        let text = request.parameter(parameter)?;
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).ok()
+    };
+    let start = match (name("after"), name("before")) {
+        (Some(after), _) => PageStart::After(after),
+        (None, Some(before)) => PageStart::Before(before),
+        (None, None) => PageStart::First,
+    };
+    let query = ZoneListQuery {
+        search: bounded(search).to_ascii_lowercase(),
+        without_data: request
+            .parameter("state")
+            .is_some_and(|state| state == "down"),
+        start,
+    };
+    let status = (shared.status)();
+    let list = shared.zones.list(&query);
+    let frame = Frame::new(&shared.settings.title, &status);
+    page_reply(zone_list::draw(frame, &query, &list))
+}
+
+fn page_reply(drawn: Result<String, askama::Error>) -> Response {
+    match drawn {
         Ok(html) => Response::new(200, media::HTML, html),
         Err(_) => Response::error(500),
     }
 }
 
-fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
-    let Some(facts) = (shared.zones)(zone) else {
-        return not_found(request);
-    };
-    let status = (shared.status)();
-    let titles = (shared.settings.title.as_str(), status.host.as_str());
-    let snapshot = shared.stats.snapshot();
-    match zone_page::draw(titles, &facts, &snapshot, shared.settings.mnemonic) {
-        Ok(html) => Response::new(200, media::HTML, html),
-        Err(_) => Response::error(500),
-    }
+/// The text of a search, cut at [`FILTER_MAX`].
+fn bounded(text: &str) -> &str {
+    let text = text.trim();
+    &text[..text.floor_char_boundary(FILTER_MAX)]
+}
+
+/// Whether a request is for the page of a zone or the list of zones.
+pub(super) fn is_about_zones(request: &HttpRequest, route: &Route) -> bool {
+    let is_change = ["resetring", "resizering"]
+        .iter()
+        .any(|name| request.parameter(name).is_some());
+    let is_about = ["zone", "zones"]
+        .iter()
+        .any(|name| request.parameter(name).is_some());
+    matches!(route, Route::Page) && is_about && !is_change
 }
 
 fn wants_text(request: &HttpRequest) -> bool {

@@ -8,8 +8,9 @@ use nameward_stats::{Ring, Snapshot};
 use nameward_wire::calendar::UtcTime;
 
 use super::Mnemonic;
+use super::health::Frame;
 use super::page::percentage;
-use crate::operations::ListedZoneStatus;
+use crate::operations::{ListedSigning, ListedZoneStatus};
 
 /// Names that are listed of each ring.
 const ROWS: usize = 10;
@@ -30,8 +31,8 @@ pub struct ZoneFacts {
     pub status: ListedZoneStatus,
     /// The backend that serves it, in words.
     pub backend: String,
-    /// How its answers are signed, in words.
-    pub signing: String,
+    /// How it is signed; none if its database does not respond.
+    pub signing: Option<ListedSigning>,
     /// Names in memory; none for a zone that is looked up.
     pub names: Option<usize>,
 }
@@ -39,10 +40,13 @@ pub struct ZoneFacts {
 #[derive(Template)]
 #[template(path = "zone.html")]
 struct ZonePage<'a> {
-    title: &'a str,
-    host: &'a str,
+    frame: Frame<'a>,
     zone: &'a str,
     facts: Vec<(&'static str, String)>,
+    signing: Vec<(&'static str, String)>,
+    /// Number, tag, role and state of each key.
+    keys: Vec<Vec<&'a str>>,
+    ds: &'a [String],
     rings: Vec<RingShare>,
 }
 
@@ -58,7 +62,7 @@ struct RingShare {
 
 /// Draws the page of a zone.
 pub fn draw(
-    (title, host): (&str, &str),
+    frame: Frame<'_>,
     facts: &ZoneFacts,
     snapshot: &Snapshot,
     mnemonic: Mnemonic,
@@ -79,11 +83,17 @@ pub fn draw(
             percentage: percentage(count, ranking.total),
         }
     });
+    let signing = facts.signing.as_ref();
     let page = ZonePage {
-        title,
-        host,
+        frame,
         zone,
         facts: rows_of(facts),
+        signing: signing_rows(facts.signing.as_ref()),
+        keys: signing
+            .iter()
+            .flat_map(|one| one.keys.iter().map(key_cells))
+            .collect(),
+        ds: signing.map_or(&[], |signing| &signing.ds),
         rings: rings.into(),
     };
     page.render()
@@ -110,6 +120,47 @@ fn is_at_or_below(entry: &str, zone: &str) -> bool {
     end.eq_ignore_ascii_case(zone) && (before.is_empty() || is_edge)
 }
 
+/// The cells of a key that is written as number, tag, role and state.
+fn key_cells(key: &String) -> Vec<&str> {
+    key.splitn(4, ' ').collect()
+}
+
+/// How a zone is signed as rows of name and value.
+fn signing_rows(signing: Option<&ListedSigning>) -> Vec<(&'static str, String)> {
+    let Some(signing) = signing else {
+        return vec![("Signed", "unknown: its database does not respond".into())];
+    };
+    let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();
+    let mut rows = vec![(
+        "Signed",
+        match signing.signed.as_str() {
+            "policy" => "by policy".into(),
+            "insecure soon" => "yes, becoming insecure: its policy was removed".into(),
+            "by hand" => "with keys that are managed by hand".into(),
+            "database" => "with the keys of its database".into(),
+            "stored" => "elsewhere: the zone has its signatures".into(),
+            other => other.to_string(),
+        },
+    )];
+    let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    add("Policy", signing.policy.clone());
+    add("Denial of existence", signing.denial.clone());
+    add(
+        "First signature expires",
+        signing.signature_expires.map(time),
+    );
+    let is_managed = signing.policy.is_some();
+    let next = signing.next.as_ref().map(|next| match next.at {
+        Some(at) => format!("{} at {}", next.step, time(at)),
+        None => next.step.clone(),
+    });
+    add(
+        "Next step",
+        next.or_else(|| is_managed.then(|| "none scheduled".into())),
+    );
+    rows
+}
+
 /// The state of a zone as rows of name and value.
 fn rows_of(facts: &ZoneFacts) -> Vec<(&'static str, String)> {
     let status = &facts.status;
@@ -118,7 +169,6 @@ fn rows_of(facts: &ZoneFacts) -> Vec<(&'static str, String)> {
         ("Kind", status.kind.clone()),
         ("State", status.state.clone()),
         ("Backend", facts.backend.clone()),
-        ("Signing", facts.signing.clone()),
     ];
     let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("Serial", status.serial.map(|serial| serial.to_string()));

@@ -338,11 +338,16 @@ fn readiness_is_what_the_server_says() {
     // A probe shows no password, so it gets no address and no name.
     assert_eq!(reply.text(), "a backend does not respond\n");
     let page = server.get("/").text();
-    assert!(page.contains("<title>Nameward ") && page.contains(" on ns1.example</title>"));
+    let title = "<title>2 faults: a backend does not respond – Nameward ";
+    assert!(
+        page.contains(title) && page.contains(" on ns1.example</title>"),
+        "{page}"
+    );
     let text = plain(&page);
     for shown in [
         "backend 1 (sqlite secret.db) is down",
         "zone a.test: old",
+        "Since 2000-02-29T00:00:00Z.",
         "Queries get <SERVFAIL>.",
         "Look at <it>.",
     ] {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nameward_stats::{Gauge, MessageLevel, Outcome, Ring, Stamp, VARIABLES};
 
-use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, value};
+use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, settings, value};
 
 #[test]
 fn the_header_has_every_item_in_order_and_in_its_format() {
@@ -29,6 +29,59 @@ fn the_header_has_every_item_in_order_and_in_its_format() {
         from += at + item.len();
     }
     assert!(from < text.find("Log Messages").expect("tables"));
+}
+
+#[test]
+fn the_state_is_the_first_thing_on_every_page_and_in_its_title() {
+    let server = Server::start();
+    for target in ["/", "/?ring=remotes", "/?zones="] {
+        let html = server.get(target).text();
+        assert!(html.contains("<title>All is well – "), "{html}");
+        let text = plain(&html[html.find("<body>").expect("a body")..]);
+        let state = text.find("All is well").expect("a state");
+        assert!(state < text.find("Status").expect("a heading"), "{text}");
+        let title = text.find("Nameward ");
+        assert!(title.is_none_or(|title| state < title), "{text}");
+    }
+}
+
+#[test]
+fn a_server_without_a_live_database_says_that_its_caches_are_not_used() {
+    let backend = |mode: &str| nameward_control::operations::BackendStatus {
+        backend: 1,
+        engine: "file".into(),
+        address: "zones".into(),
+        mode: mode.into(),
+        is_up: true,
+        since: 0,
+        last_error: None,
+        last_error_at: None,
+        zones: 1,
+        is_lost: false,
+    };
+    for (mode, notes, charts) in [("resident", 3, 4), ("live", 0, 5)] {
+        let status = nameward_control::operations::ServerStatus {
+            backends: vec![backend(mode)],
+            ..Default::default()
+        };
+        let status = std::sync::Arc::new(status);
+        let stats = nameward_stats::Stats::new(nameward_stats::RingCapacities::default());
+        let show = move || std::sync::Arc::clone(&status);
+        let web = nameward_control::web::Web::with_status(stats.clone(), settings(), show);
+        let server = Server::run(stats, web.expect("settings"));
+        let html = server.get("/").text();
+        assert_eq!(
+            html.matches("Not used: all zones are in memory.").count(),
+            notes
+        );
+        assert_eq!(html.matches("<figure>").count(), charts, "{mode}");
+        // The specified items stay.
+        let text = plain(&html);
+        assert!(
+            text.contains("Cache hitrate, 1, 5, 10 minute averages: 0.0%, 0.0%, 0.0%"),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -268,12 +321,14 @@ fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
         table[0],
         ["zone example.org: not <loaded>\\010", "1", "1.0%"]
     );
-    // Three cells, as specified; level and time are shown by hover, and on the ring's own page.
-    let hover = "<tr title=\"error, last at 2";
+    // Three cells, as specified: the stylesheet shows level and time above the text. The ring's own page has columns.
+    let noted = "<td class=\"entry error\" data-level=\"error\" data-last=\"2";
     assert!(
-        page.contains(hover) && !page.contains("class=\"level"),
+        page.contains(noted) && !page.contains("class=\"level"),
         "{page}"
     );
+    let style = server.get("/style.css").text();
+    assert!(style.contains("::before { content: attr(data-level) \" \" attr(data-last);"));
     let own = rows(&server.get("/?ring=logmessages").text(), "ring-logmessages");
     assert_eq!(
         own[0][..4],

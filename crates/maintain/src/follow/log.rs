@@ -1,6 +1,6 @@
 //! Words that the log and its readers share.
 
-use crate::policy::CONFIGURED_RANK;
+use crate::policy::{CONFIGURED_RANK, UNCONFIGURED_RANK};
 use nameward_wire::Name;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
 pub fn place_of_rank(rank: u16) -> String {
     match rank {
         CONFIGURED_RANK => "[[zone]]".into(),
+        UNCONFIGURED_RANK => "state store".into(),
         number => format!("backend {number}"),
     }
 }

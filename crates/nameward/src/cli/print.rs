@@ -207,6 +207,7 @@ fn warnings_of(result: &OperationResult) -> &[String] {
         | OperationResult::ZoneDeleted { changed, .. }
         | OperationResult::ZoneUndeleted(changed)
         | OperationResult::ZoneChanged(changed) => &changed.warnings,
+        OperationResult::Zone(details) => &details.warnings,
         _ => &[],
     }
 }
@@ -378,8 +379,15 @@ fn details_text(details: &ZoneDetails) -> String {
     line("name", &details.name);
     line("kind", details.kind.name());
     line("serial", &serial);
-    line("records", &details.records.to_string());
-    line("disabled", &details.disabled.to_string());
+    for (key, value) in [
+        ("stored-serial", details.stored_serial.map(u64::from)),
+        ("records", details.records),
+        ("disabled", details.disabled),
+    ] {
+        if let Some(value) = value {
+            line(key, &value.to_string());
+        }
+    }
     line(
         "backend",
         &format!("{} {}", details.backend, details.database),

@@ -13,6 +13,7 @@ use nameward_maintain::life::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
+use nameward_wire::Name;
 use nameward_wire::calendar::UtcTime;
 use nameward_zone::ZoneSums;
 
@@ -37,6 +38,8 @@ pub struct FaultSources<'a> {
     pub never_transferred: &'a UntransferredZones,
     pub databases: &'a DatabaseZoneFaults,
     pub secondaries: &'a SecondariesSummary,
+    /// Whether a zone is transferred from a primary.
+    pub is_transferred: &'a dyn Fn(Name<'_>) -> bool,
 }
 
 /// When faults that do not know it themselves were first found.
@@ -130,13 +133,20 @@ impl FaultSources<'_> {
             }
             None => {
                 let live = self.databases.without_records.first.iter();
-                let names = live.chain(&self.sums.not_ready_names);
-                let names = names.take(NAMED_MAX).map(ToString::to_string);
+                let in_memory = self.sums.not_ready_names.iter();
+                let in_memory = in_memory.filter(|name| !(self.is_transferred)(name.as_name()));
+                let names = live.chain(in_memory).take(NAMED_MAX.min(number));
+                let names = names.map(ToString::to_string);
                 let names: Vec<_> = names.map(|name| zone_text(&name).to_string()).collect();
-                let more = and_more(number.saturating_sub(names.len()));
                 let have = if number == 1 { "has" } else { "have" };
-                let (zones, names) = (counted(number, "zone"), names.join(", "));
-                format!("{zones} {have} no data to serve: {names}{more}.")
+                let zones = counted(number, "zone");
+                match names.is_empty() {
+                    true => format!("{zones} {have} no data to serve."),
+                    false => {
+                        let (more, names) = (and_more(number - names.len()), names.join(", "));
+                        format!("{zones} {have} no data to serve: {names}{more}.")
+                    }
+                }
             }
         };
         let remedy = match self.databases.without_records.number {
@@ -520,6 +530,7 @@ mod tests {
                 }),
                 ..SecondariesSummary::default()
             },
+            is_transferred: &|_| false,
         };
         let faults = sources.find();
         let kinds: Vec<_> = faults.iter().map(|fault| fault.kind.word()).collect();

@@ -265,6 +265,7 @@ impl ServerHealth {
             never_transferred: &never_transferred,
             databases: &in_databases,
             secondaries: &life,
+            is_transferred: &|zone| parts.secondaries.is_transferred(zone),
         };
         status.faults = sources.find();
         status

@@ -33,8 +33,12 @@ use crate::{
 };
 
 use super::{
-    flush, health::ServerHealth, key_life::KeyKeepers, logs::TrafficLogs, maintenance::Maintenance,
-    secondaries::SecondaryZones,
+    flush,
+    health::ServerHealth,
+    key_life::KeyKeepers,
+    logs::TrafficLogs,
+    maintenance::Maintenance,
+    secondaries::{SecondaryZones, TroubledStates},
 };
 
 /// Answers the requests of `nameward reload` and the like.
@@ -44,7 +48,7 @@ pub struct Operator {
     /// For counters and caches.
     pub shared: Arc<ServingState>,
     /// For zones and records.
-    pub operations: Operations,
+    pub operations: Arc<Operations>,
     /// For secondary zones and NOTIFY.
     pub secondaries: SecondaryZones,
     /// For freezing zones.
@@ -167,6 +171,11 @@ impl Commands for Operator {
             OperationRequest::ZoneRetrieve { zone, force } => {
                 self.secondaries.retrieve(zone, *force)
             }
+            OperationRequest::ZoneList => {
+                let states = self.secondaries.troubled_states();
+                self.operations
+                    .list_zones(&mut |item| items(with_state(item, &states)))
+            }
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
@@ -176,6 +185,17 @@ impl Commands for Operator {
                 self.operations.run_for(Some(&author), asked, items)
             }
         }
+    }
+}
+
+/// Replaces the state of a secondary zone that is not current.
+fn with_state(item: ListedItem, states: &TroubledStates) -> ListedItem {
+    match item {
+        ListedItem::Zone(mut zone) => {
+            states.apply(&mut zone);
+            ListedItem::Zone(zone)
+        }
+        other => other,
     }
 }
 

@@ -42,6 +42,7 @@ use super::{
     logs::TrafficLogs,
     maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
+    page_zones::PageZones,
     ports::Ports,
     recursion::Recursion,
     secondaries::{SecondaryParts, SecondaryZones},
@@ -165,6 +166,7 @@ impl RunningServer {
             (&parts.commits, &updates),
             (&parts.copies, &Handle::current()),
         );
+        let operations = Arc::new(operations);
         zone_requests.set_updates(Arc::new(requests));
         let (commits_store, copies) = (parts.commits.store().cloned(), Arc::clone(&parts.copies));
         let secondary = SecondaryParts {
@@ -200,8 +202,11 @@ impl RunningServer {
             store: parts.commits.store().cloned(),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
-        let zones = secondaries.clone();
-        let web = web.showing_zones(move |name| zones.facts(name));
+        let web = web.showing_zones(PageZones {
+            secondaries: secondaries.clone(),
+            operations: Arc::clone(&operations),
+            shared: Arc::clone(&shared),
+        });
         let config_file = parts.config_file.clone();
         let policy_table = Arc::clone(&parts.policies);
         announce::started(&addresses, web_address);

@@ -2,6 +2,7 @@
 //! of both.
 
 use std::{
+    collections::HashMap,
     io,
     net::SocketAddr,
     sync::Arc,
@@ -9,8 +10,8 @@ use std::{
 };
 
 use nameward_control::operations::{
-    ListedItem, ListedZoneStatus, OperationError, OperationResult, RunningTransferStatus, TakeItem,
-    zone_name,
+    ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
+    RunningTransferStatus, TakeItem, zone_name,
 };
 use nameward_control::web::ZoneFacts;
 use nameward_maintain::follow::place_of_rank;
@@ -36,7 +37,7 @@ use nameward_serve::{
 };
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::SigningState;
+use nameward_zone::Zone;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::config::settings;
@@ -86,6 +87,21 @@ pub struct SecondaryZones {
     kept: Arc<KeptPolicies>,
     databases: Databases,
     runtime: Handle,
+}
+
+/// The states of secondary zones that are not current, by name.
+pub struct TroubledStates(HashMap<String, &'static str>);
+
+impl TroubledStates {
+    /// Sets the state of a zone that is among them and served from here.
+    pub fn apply(&self, zone: &mut ListedZone) {
+        if matches!(zone.state.as_str(), "not served" | "not loaded") {
+            return;
+        }
+        if let Some(state) = self.0.get(&zone.name.to_ascii_lowercase()) {
+            zone.state = (*state).into();
+        }
+    }
 }
 
 impl SecondaryZones {
@@ -217,32 +233,34 @@ impl SecondaryZones {
         self.outgoing.transfers().running()
     }
 
-    /// Returns the state of a zone for its page; none if it is not served.
-    pub fn facts(&self, name: &str) -> Option<ZoneFacts> {
-        let zone = zone_name(name).ok()?;
-        let table = self.shared.zones.load();
-        let served = table.exact(zone.as_name())?;
-        // In the letters that the zone has.
+    /// Returns the state of a served zone for its page, without how it is signed.
+    pub fn facts(&self, served: &Zone) -> Option<ZoneFacts> {
         let zone: NameBuf = served.apex_name().into();
         let status = match self.life.status(Some(zone)).pop() {
             Some(status) => self.of_secondary(&status),
             None => self.of_other(zone).ok()?,
         };
-        let signing = match served.signing() {
-            SigningState::Online(_) => "signed while it is served",
-            SigningState::Chained(_) | SigningState::Listed(_) => {
-                "signed while it is served, with a chain of its names"
-            }
-            SigningState::Stored(_) => "brings its signatures with it",
-            SigningState::Unsigned if served.is_stand_in() => "its database knows",
-            SigningState::Unsigned => "not signed",
-        };
         Some(ZoneFacts {
             status,
             backend: place_of_rank(served.rank()),
-            signing: signing.into(),
+            signing: None,
             names: (!served.is_stand_in()).then(|| served.name_count()),
         })
+    }
+
+    /// Returns the state of a secondary zone that is not current.
+    pub fn troubled_state(&self, zone: NameBuf) -> Option<&'static str> {
+        troubled_state(&self.life.status(Some(zone)).pop()?)
+    }
+
+    /// Returns the secondary zones that are not current.
+    pub fn troubled_states(&self) -> TroubledStates {
+        let all = self.life.status(None);
+        let troubled = all.into_iter().filter_map(|status| {
+            let name = status.zone.to_string().to_ascii_lowercase();
+            Some((name, troubled_state(&status)?))
+        });
+        TroubledStates(troubled.collect())
     }
 
     /// Lists the status of one zone, or of all that are transferred or notified.
@@ -286,6 +304,11 @@ impl SecondaryZones {
             }
         }
         Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Returns whether a zone is transferred from a primary.
+    pub fn is_transferred(&self, zone: Name<'_>) -> bool {
+        self.policies.load().of(zone).kind.is_transferred()
     }
 
     fn kind_of(&self, zone: Name<'_>) -> &'static str {
@@ -374,6 +397,16 @@ impl SecondaryZones {
         tracing::info!("zone {name}: NOTIFY asked for over the control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })
+    }
+}
+
+/// The state of a secondary zone that is not current.
+fn troubled_state(status: &SecondaryStatus) -> Option<&'static str> {
+    match status.state {
+        ZoneState::Empty => Some("empty"),
+        ZoneState::Expired => Some("expired"),
+        ZoneState::Current if status.failures > 0 => Some("stale"),
+        ZoneState::Current => None,
     }
 }
 

@@ -247,10 +247,16 @@ fn on_terminal(server: &TestServer, command: &str) -> String {
 fn lists_are_tables_with_headers_on_a_terminal_and_plain_lines_in_a_pipe() {
     let (server, _database) = start();
     let said = done(&server, &["zone", "list"]);
-    assert!(said.contains("file.test. file 2\n"), "{said}");
+    assert!(said.contains("file.test. file 2 1 current no\n"), "{said}");
     let table = on_terminal(&server, "zone list");
-    assert!(table.starts_with("ZONE        KIND  BACKEND\n"), "{table}");
-    assert!(table.contains("file.test.  file  2\n"), "{table}");
+    assert!(
+        table.starts_with("ZONE        KIND      BACKEND  SERIAL      STATE    SIGNING\n"),
+        "{table}"
+    );
+    assert!(
+        table.contains("file.test.  file      2        1           current  no\n"),
+        "{table}"
+    );
     let table = on_terminal(&server, "autoprimary list");
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(

@@ -72,7 +72,18 @@ fn work_on(backend: &str, mode: &str) {
     wait_for(&server, "www.one.test.", (0, 8));
     wait_for(&server, "mail.one.test.", (0, 9));
     for (command, without) in commands.iter().zip(without) {
-        assert_eq!(of_server(&server, command), without, "{command:?}");
+        // State and signing are known to a server only.
+        let columns = |text: String| match command {
+            ["zone", "list"] => {
+                let rows = text.lines().map(|row| row.split(' ').take(4));
+                rows.map(Vec::from_iter)
+                    .map(|row| row.join(" ") + "\n")
+                    .collect()
+            }
+            _ => text,
+        };
+        let served = columns(of_server(&server, command));
+        assert_eq!(served, columns(without), "{command:?}");
     }
     if let Some(history) = history {
         // The header and three changes: the journal went on.

@@ -140,3 +140,107 @@ fn a_live_database_that_is_lost_makes_the_server_not_ready() {
         "{probe}"
     );
 }
+
+#[test]
+fn lists_and_pages_show_the_rest_when_a_database_is_down() {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    database.run("INSERT INTO domains (name, type) VALUES ('empty.test', 'NATIVE')");
+    let missing = setup.dir().join("missing.db");
+    let config = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n{}",
+        missing.display(),
+        database.backend("live")
+    );
+    let server = setup
+        .config(&config)
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+        .start();
+    wait_for(&server, "www.good.test.", (0, 10));
+    let output = server.command(&["zone", "list"]);
+    assert!(!output.status.success(), "{output:?}");
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        listed,
+        "empty.test. native 2 - no-SOA no\nfile.test. file 3 1 current no\ngood.test. native 2 1 live no\n"
+    );
+    let error = String::from_utf8(output.stderr).unwrap();
+    let failed = format!("backend 1 (sqlite:{}) failed: ", missing.display());
+    assert!(error.contains(&failed), "{error}");
+    let shown = server.command(&["zone", "show", "good.test"]);
+    assert!(
+        String::from_utf8_lossy(&shown.stdout).contains("\nserial 1\n"),
+        "{shown:?}"
+    );
+    let page = get(&server, "/?zones=good");
+    assert!(
+        page.contains("<td class=\"zone-state fine\">live</td><td class=\"serial\">1</td>"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_zone_whose_database_fails_is_shown_as_far_as_it_is_known() {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    let server = setup.config(&database.backend("resident")).start();
+    wait_for(&server, "www.good.test.", (0, 10));
+    let away = database.path.with_extension("away");
+    std::fs::rename(&database.path, away).unwrap();
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{end}", database.path.display()));
+    }
+    let listed = server.command(&["zone", "list"]);
+    assert!(!listed.status.success());
+    let rows = String::from_utf8(listed.stdout).unwrap();
+    assert_eq!(rows, "good.test. native 1 1 current no\n");
+    let shown = server.command(&["zone", "show", "good.test"]);
+    let (said, warned) = (
+        String::from_utf8(shown.stdout),
+        String::from_utf8(shown.stderr),
+    );
+    let (said, warned) = (said.unwrap(), warned.unwrap());
+    assert!(
+        said.contains("\nserial 1\n") && !said.contains("\nrecords"),
+        "{said}"
+    );
+    assert!(
+        warned.contains("warning: ") && warned.contains("zones.db"),
+        "{warned}"
+    );
+}
+
+#[test]
+fn zone_show_has_the_served_serial_and_the_stored_one_where_they_differ() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    let server = setup.config(&database.backend("live")).start();
+    wait_for(&server, "www.one.test.", (0, 10));
+    let show = || String::from_utf8(server.command(&["zone", "show", "one.test"]).stdout).unwrap();
+    assert!(show().contains("\nserial 1\nrecords"), "{}", show());
+    let secured = server.command(&[
+        "zone",
+        "secure",
+        "one.test",
+        "--soa-edit",
+        "inception-increment",
+    ]);
+    assert!(secured.status.success(), "{secured:?}");
+    let shown = show();
+    assert!(
+        shown.contains("\nserial 20") && shown.contains("\nstored-serial "),
+        "{shown}"
+    );
+    let serial = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("serial "))
+        .unwrap();
+    let listed = String::from_utf8(server.command(&["zone", "list"]).stdout).unwrap();
+    assert_eq!(
+        listed,
+        format!("one.test. native 1 {serial} live database\n")
+    );
+}

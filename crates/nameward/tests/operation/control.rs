@@ -87,7 +87,10 @@ fn status_shows_what_is_served_and_what_is_wrong() {
     assert!(text.ends_with("\nfaults: none\n"), "{text}");
     // Reading the state for the command has made it known to the page.
     assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
-    assert!(get(server.web(), "/").contains("All is well: 2 zones served, 1 backend up"));
+    assert!(
+        get(server.web(), "/")
+            .contains("<strong>All is well</strong> <span>2 zones served, 1 backend up")
+    );
 }
 
 #[test]
@@ -115,6 +118,59 @@ fn one_zone_without_data_leaves_the_server_ready_and_a_share_counts_as_configure
 }
 
 #[test]
+fn the_list_of_zones_is_searched_and_turned_by_pages() {
+    let names: Vec<String> = (0..105).map(|n| format!("z{n:03}.example")).collect();
+    let www = zone("www");
+    let mut zones: Vec<(&str, &str)> = names.iter().map(|name| (&name[..], &www[..])).collect();
+    zones.push(("bad.example", "@ SOA broken\n"));
+    let server = TestServer::start("", &zones);
+    let page = |query: &str| get(server.web(), &format!("/?zones={query}"));
+    let rows = |page: &str| page.matches("<td class=\"name\">").count();
+    let first = page("");
+    assert!(
+        first.starts_with("HTTP/1.0 200 ") && first.contains("<h2>106 zones</h2>"),
+        "{first}"
+    );
+    assert_eq!(rows(&first), 100);
+    assert!(
+        first.contains("href=\"/?zone=z000.example.\">z000.example.</a>"),
+        "{first}"
+    );
+    assert!(
+        first.contains("<td class=\"zone-state down\">not ready</td>"),
+        "{first}"
+    );
+    let row = "<td class=\"zone-state fine\">current</td><td class=\"serial\">1</td><td>no</td><td>file</td><td>1</td>";
+    assert!(first.contains(row), "{first}");
+    assert!(
+        first.contains("Next page") && !first.contains("Previous page"),
+        "{first}"
+    );
+    let second = page("&after=z098.example.");
+    assert_eq!(rows(&second), 6, "{second}");
+    assert!(
+        second.contains("Previous page") && !second.contains("Next page"),
+        "{second}"
+    );
+    assert_eq!(rows(&page("&before=z098.example.")), 99);
+    let found = page("Z10");
+    assert!(
+        found.contains("<h2>5 of 106 zones</h2>") && rows(&found) == 5,
+        "{found}"
+    );
+    let down = page("&state=down");
+    assert!(
+        down.contains("<h2>1 of 106 zones</h2>") && down.contains("bad.example."),
+        "{down}"
+    );
+    let none = page("%3Cscript%3E");
+    assert!(
+        none.contains("No zone matches.") && !none.contains("<script>"),
+        "{none}"
+    );
+}
+
+#[test]
 fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
     let server = TestServer::start(
         "[server]\nnsid = \"ns7\"\n",
@@ -130,9 +186,9 @@ fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
     let page = eventually(read, has_all);
     assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
     for wanted in [
-        "<title>one.example. on Nameward ",
+        "<title>one.example. – All is well – Nameward ",
         "<th scope=\"row\">Serial</th><td class=\"entry\">1</td>",
-        "<th scope=\"row\">Signing</th><td class=\"entry\">not signed</td>",
+        "<th scope=\"row\">Signed</th><td class=\"entry\">no</td>",
         "<th scope=\"row\">Backend</th><td class=\"entry\">backend 1</td>",
         "<td class=\"entry\">www.one.example/A</td><td class=\"count\">1</td>",
         "Of this zone, of 3 in the ring (66.7%):</td><td class=\"count\">2</td>",
@@ -245,7 +301,7 @@ fn every_command_that_prints_data_prints_json() {
         ),
         (
             &["zone", "list"],
-            "{\"name\":\"one.example.\",\"kind\":\"file\",\"backend\":1}\n",
+            "{\"name\":\"one.example.\",\"kind\":\"file\",\"backend\":1,\"serial\":1,\"state\":\"current\",\"signing\":\"no\"}\n",
         ),
         (
             &["version"],

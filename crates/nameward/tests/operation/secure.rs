@@ -415,6 +415,14 @@ fn zone_show_says_whether_and_how_a_zone_is_signed() {
             "signed by hand\ndenial {denial}\nkey 1 {tag} csk by hand\nds {ds}\nsignatures-end 20"
         );
         assert!(shown.contains(&expected), "{shown} lacks {expected}");
+        let page = super::ask::get(server.web(), "/?zone=one.test");
+        for expected in [
+            "with keys that are managed by hand".to_string(),
+            format!("<td>1</td><td>{tag}</td><td>csk</td><td>by hand</td>"),
+            format!("<pre class=\"ds\">{ds}</pre>"),
+        ] {
+            assert!(page.contains(&expected), "{page} lacks {expected}");
+        }
         let json = done(&server, &["zone", "show", "one.test", "--json"]);
         for expected in [
             "\"signed\":\"by hand\"".to_string(),

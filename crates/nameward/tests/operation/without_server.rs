@@ -79,7 +79,10 @@ fn text(octets: &[u8]) -> String {
 #[test]
 fn a_file_zone_is_changed_signed_and_shown_and_the_server_serves_that() {
     let home = Home::new("");
-    assert_eq!(home.done(&["zone", "list"]), "one.test. file 0\n");
+    assert_eq!(
+        home.done(&["zone", "list"]),
+        "one.test. file 0 - not-loaded unknown\n"
+    );
     let set = ["record", "set", "one.test", "www", "A", "60", "192.0.2.7"];
     let said = home.done(&set);
     assert!(said.starts_with("zone one.test: changed"), "{said}");

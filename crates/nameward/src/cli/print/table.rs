@@ -89,11 +89,14 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     Some(match item {
         ListedItem::Zone(zone) => (
-            &["ZONE", "KIND", "BACKEND"],
+            &["ZONE", "KIND", "BACKEND", "SERIAL", "STATE", "SIGNING"],
             vec![
                 zone.name.clone(),
                 zone.kind.name().into(),
                 zone.backend.to_string(),
+                or_none(zone.serial.map(|serial| serial.to_string())),
+                zone.state.replace(' ', "-"),
+                zone.signing.replace(' ', "-"),
             ],
         ),
         ListedItem::DeletedZone(zone) => (

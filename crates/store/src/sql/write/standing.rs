@@ -175,7 +175,7 @@ impl SqlBackend {
     }
 }
 
-fn text_of(name: &NameBuf) -> String {
+pub(super) fn text_of(name: &NameBuf) -> String {
     let mut text = String::new();
     write_name(name.as_name(), &mut text);
     text

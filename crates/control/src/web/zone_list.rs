@@ -1,0 +1,142 @@
+//! The list of zones: a page of a hundred at a time, found by a part of their names.
+
+use askama::Template;
+use nameward_zone::PageStart;
+
+use super::health::Frame;
+use crate::operations::ListedZone;
+
+/// Zones on one page.
+pub const ROWS: usize = 100;
+
+/// The zones that a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneListQuery {
+    /// A part of the name, in lower case; empty for all.
+    pub search: String,
+    /// Only zones that have no data to serve.
+    pub without_data: bool,
+    /// Where the page starts.
+    pub start: PageStart,
+}
+
+/// One page of zones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ZoneListPage {
+    /// At most [`ROWS`] zones, in alphabetical order.
+    pub zones: Vec<ListedZone>,
+    /// Zones that match, on all pages.
+    pub matching: usize,
+    /// All zones.
+    pub total: usize,
+    /// Whether there are zones before these.
+    pub has_earlier: bool,
+    /// Whether there are zones behind these.
+    pub has_later: bool,
+    /// Databases that did not respond.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Template)]
+#[template(path = "zones.html")]
+struct ZonesPage<'a> {
+    frame: Frame<'a>,
+    search: &'a str,
+    without_data: bool,
+    count: String,
+    warnings: &'a [String],
+    rows: Vec<ListedRow<'a>>,
+    earlier: Option<String>,
+    later: Option<String>,
+}
+
+struct ListedRow<'a> {
+    zone: &'a ListedZone,
+    /// The name in an address.
+    link: String,
+    class: &'static str,
+    backend: String,
+}
+
+/// Draws a page of the list.
+pub fn draw(
+    frame: Frame<'_>,
+    query: &ZoneListQuery,
+    list: &ZoneListPage,
+) -> Result<String, askama::Error> {
+    let link = |direction: &str, zone: Option<&ListedZone>| {
+        let state = if query.without_data {
+            "&state=down"
+        } else {
+            ""
+        };
+        let (search, name) = (escaped(&query.search), escaped(&zone?.name));
+        Some(format!("/?zones={search}{state}&{direction}={name}"))
+    };
+    let earlier = list.zones.first().filter(|_| list.has_earlier);
+    let later = list.zones.last().filter(|_| list.has_later);
+    let page = ZonesPage {
+        frame,
+        search: &query.search,
+        without_data: query.without_data,
+        count: count_text(query, list),
+        warnings: &list.warnings,
+        rows: list.zones.iter().map(row).collect(),
+        earlier: link("before", earlier),
+        later: link("after", later),
+    };
+    page.render()
+}
+
+fn row(zone: &ListedZone) -> ListedRow<'_> {
+    ListedRow {
+        zone,
+        link: escaped(&zone.name),
+        class: match zone.state.as_str() {
+            "current" | "live" => "fine",
+            "stale" | "not loaded" => "doubtful",
+            _ => "down",
+        },
+        backend: match zone.backend {
+            0 => "–".into(),
+            number => number.to_string(),
+        },
+    }
+}
+
+fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
+    let (matching, total) = (list.matching, list.total);
+    let plural = if total == 1 { "" } else { "s" };
+    match query.search.is_empty() && !query.without_data {
+        true => format!("{total} zone{plural}"),
+        false => format!("{matching} of {total} zone{plural}"),
+    }
+}
+
+/// A text as the value of a parameter in an address (RFC 3986 section 2).
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for octet in text.bytes() {
+        match octet {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(octet.into());
+            }
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_values_of_parameters_and_nothing_else() {
+        assert_eq!(escaped("a-b.example."), "a-b.example.");
+        assert_eq!(
+            escaped("a&b=\"<x>\\032.é"),
+            "a%26b%3D%22%3Cx%3E%5C032.%C3%A9"
+        );
+    }
+}

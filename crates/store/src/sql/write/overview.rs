@@ -1,0 +1,122 @@
+//! Zones of a database as lists show them: the stored serial, how the served serial is made, and whether there are keys.
+
+use super::super::SqlBackend;
+use super::super::dialect::{SqlEngine, int, text};
+use super::super::row::{Cells, read_content, read_name};
+use super::WriteError;
+use super::session::Value;
+use super::standing::text_of;
+use nameward_dnssec::SoaEdit;
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::soa_serial;
+
+/// Names in one statement.
+const NAMES_AT_ONCE: usize = 200;
+
+/// A zone of a database as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneOverview {
+    /// The name of the zone.
+    pub name: NameBuf,
+    /// The serial of its SOA, if it has one that can be read.
+    pub serial: Option<Serial>,
+    /// How the served serial is made of it (SOA-EDIT); it applies to signed zones.
+    pub soa_edit: SoaEdit,
+    /// It has an active key.
+    pub has_keys: bool,
+    /// It was signed elsewhere (PRESIGNED).
+    pub is_presigned: bool,
+}
+
+impl ZoneOverview {
+    /// Returns the serial that clients get, now in seconds since 1970.
+    pub fn served_serial(&self, now: u32) -> Option<Serial> {
+        let stored = self.serial?;
+        match self.has_keys && !self.is_presigned {
+            true => Some(Serial(self.soa_edit.serial(stored.0, now))),
+            false => Some(stored),
+        }
+    }
+
+    /// Reads a row: name, content of the SOA, SOA-EDIT, active keys, PRESIGNED.
+    fn read(row: &dyn Cells) -> Option<Self> {
+        let mut name = NameBuf::root();
+        read_name(row.text(0).unwrap_or_default(), &mut name).ok()?;
+        let serial = row.text(1).and_then(|content| {
+            let mut rdata = Vec::new();
+            read_content(Type::SOA, None, content, &mut rdata).ok()?;
+            soa_serial(&rdata)
+        });
+        let soa_edit = row.text(2).and_then(|word| std::str::from_utf8(word).ok());
+        Some(ZoneOverview {
+            name,
+            serial,
+            soa_edit: soa_edit.and_then(SoaEdit::read).unwrap_or_default(),
+            has_keys: row.int(3).is_some_and(|keys| keys > 0),
+            is_presigned: row.int(4).is_some_and(|items| items > 0),
+        })
+    }
+}
+
+/// The statement without a condition.
+fn select(engine: SqlEngine, reads_keys: bool) -> String {
+    let content = match engine {
+        SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
+        _ => text(engine, "r.content"),
+    };
+    let metadata = |what: &str, kind: &str| {
+        format!(
+            "(SELECT {what} FROM domainmetadata m WHERE m.domain_id = d.id AND m.kind = '{kind}')"
+        )
+    };
+    let keys = "(SELECT COUNT(*) FROM cryptokeys k WHERE k.domain_id = d.id AND k.active)";
+    let (soa_edit, keys, presigned) = match reads_keys {
+        true => (
+            metadata("MAX(m.content)", "SOA-EDIT"),
+            keys.to_owned(),
+            metadata("COUNT(*)", "PRESIGNED"),
+        ),
+        false => ("NULL".into(), "0".into(), "0".into()),
+    };
+    let columns = [
+        text(engine, "d.name"),
+        content,
+        text(engine, &soa_edit),
+        int(engine, &keys),
+        int(engine, &presigned),
+    ]
+    .join(", ");
+    // The sum keeps planners off the index on zones, by which they would read every zone as a whole.
+    format!(
+        "SELECT {columns} FROM domains d LEFT JOIN records r \
+         ON r.name = d.name AND r.type = 'SOA' AND NOT r.disabled AND r.domain_id + 0 = d.id"
+    )
+}
+
+impl SqlBackend {
+    /// Reads what a list of zones shows, of some zones or of all.
+    pub async fn overview(
+        &self,
+        zones: Option<&[NameBuf]>,
+    ) -> Result<Vec<ZoneOverview>, WriteError> {
+        let mut session = self.reader().await?;
+        let select = select(session.engine(), self.inner.options.security.is_read);
+        let mut found = Vec::new();
+        let each = &mut |row: &dyn Cells| found.extend(ZoneOverview::read(row));
+        match zones {
+            None => session.rows(&select, &[], each).await?,
+            Some(names) => {
+                for chunk in names.chunks(NAMES_AT_ONCE) {
+                    let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                    let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
+                    let places = vec!["?"; values.len()].join(", ");
+                    let sql = format!("{select} WHERE d.name IN ({places})");
+                    session.rows(&sql, &values, each).await?;
+                }
+            }
+        }
+        self.inner.writer.give_back(session);
+        Ok(found)
+    }
+}
