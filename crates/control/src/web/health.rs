@@ -11,7 +11,7 @@ use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 const SHOWN_FAULTS: usize = 3;
 
 /// The top of every page: the state of the server, in the title of the window too.
-pub struct Frame<'a> {
+pub struct PageFrame<'a> {
     /// Product and version.
     pub title: &'a str,
     /// Which of several servers it is.
@@ -36,7 +36,7 @@ pub struct ShownFault<'a> {
     pub since: String,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> PageFrame<'a> {
     /// Makes the top of the page for a state.
     pub fn new(title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
@@ -48,7 +48,7 @@ impl<'a> Frame<'a> {
         };
         let mut faults: Vec<ShownFault<'_>> = status.faults.iter().map(show).collect();
         let more_faults = faults.split_off(faults.len().min(SHOWN_FAULTS));
-        Frame {
+        PageFrame {
             title,
             host: &status.host,
             state: match kinds[..] {

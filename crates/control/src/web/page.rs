@@ -11,7 +11,7 @@ use nameward_stats::{
 use nameward_wire::calendar::UtcTime;
 
 use super::chart::{self, Chart};
-use super::health::Frame;
+use super::health::PageFrame;
 use super::{Mnemonic, RESIZE_CHOICES};
 use crate::operations::ServerStatus;
 
@@ -23,7 +23,7 @@ const ROWS_OF_ONE_RING: usize = 100;
 #[derive(Template)]
 #[template(path = "status.html")]
 struct Page<'a> {
-    frame: Frame<'a>,
+    frame: PageFrame<'a>,
     token: &'a str,
     uptime_days: String,
     queries: Averages,
@@ -134,7 +134,7 @@ pub fn draw(
             .collect(),
     };
     let page = Page {
-        frame: Frame::new(drawing.title, drawing.status),
+        frame: PageFrame::new(drawing.title, drawing.status),
         token: drawing.token,
         uptime_days: days(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),

@@ -7,7 +7,7 @@ use nameward_stats::Ring;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::PageStart;
 
-use super::health::Frame;
+use super::health::PageFrame;
 use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
@@ -238,7 +238,7 @@ fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
         return not_found(request);
     };
     let status = (shared.status)();
-    let frame = Frame::new(&shared.settings.title, &status);
+    let frame = PageFrame::new(&shared.settings.title, &status);
     let snapshot = shared.stats.snapshot();
     page_reply(zone_page::draw(
         frame,
@@ -267,7 +267,7 @@ fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response
     };
     let status = (shared.status)();
     let list = shared.zones.list(&query);
-    let frame = Frame::new(&shared.settings.title, &status);
+    let frame = PageFrame::new(&shared.settings.title, &status);
     page_reply(zone_list::draw(frame, &query, &list))
 }
 

@@ -3,7 +3,7 @@
 use askama::Template;
 use nameward_zone::PageStart;
 
-use super::health::Frame;
+use super::health::PageFrame;
 use crate::operations::ListedZone;
 
 /// Zones on one page.
@@ -40,17 +40,17 @@ pub struct ZoneListPage {
 #[derive(Template)]
 #[template(path = "zones.html")]
 struct ZonesPage<'a> {
-    frame: Frame<'a>,
+    frame: PageFrame<'a>,
     search: &'a str,
     without_data: bool,
     count: String,
     warnings: &'a [String],
-    rows: Vec<ListedRow<'a>>,
+    rows: Vec<ZoneListRow<'a>>,
     earlier: Option<String>,
     later: Option<String>,
 }
 
-struct ListedRow<'a> {
+struct ZoneListRow<'a> {
     zone: &'a ListedZone,
     /// The name in an address.
     link: String,
@@ -60,7 +60,7 @@ struct ListedRow<'a> {
 
 /// Draws a page of the list.
 pub fn draw(
-    frame: Frame<'_>,
+    frame: PageFrame<'_>,
     query: &ZoneListQuery,
     list: &ZoneListPage,
 ) -> Result<String, askama::Error> {
@@ -88,8 +88,8 @@ pub fn draw(
     page.render()
 }
 
-fn row(zone: &ListedZone) -> ListedRow<'_> {
-    ListedRow {
+fn row(zone: &ListedZone) -> ZoneListRow<'_> {
+    ZoneListRow {
         zone,
         link: escaped(&zone.name),
         class: match zone.state.as_str() {

@@ -8,7 +8,7 @@ use nameward_stats::{Ring, Snapshot};
 use nameward_wire::calendar::UtcTime;
 
 use super::Mnemonic;
-use super::health::Frame;
+use super::health::PageFrame;
 use super::page::percentage;
 use crate::operations::{ListedSigning, ListedZoneStatus};
 
@@ -40,7 +40,7 @@ pub struct ZoneFacts {
 #[derive(Template)]
 #[template(path = "zone.html")]
 struct ZonePage<'a> {
-    frame: Frame<'a>,
+    frame: PageFrame<'a>,
     zone: &'a str,
     facts: Vec<(&'static str, String)>,
     signing: Vec<(&'static str, String)>,
@@ -62,7 +62,7 @@ struct RingShare {
 
 /// Draws the page of a zone.
 pub fn draw(
-    frame: Frame<'_>,
+    frame: PageFrame<'_>,
     facts: &ZoneFacts,
     snapshot: &Snapshot,
     mnemonic: Mnemonic,
