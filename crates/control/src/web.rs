@@ -50,9 +50,9 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::operations::{ReadyRules, ServerStatus};
-pub use access::BadHash;
 use access::Password;
 pub use access::hash_password;
+pub use access::{BadHash, check_password};
 use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;

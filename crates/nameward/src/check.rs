@@ -28,7 +28,7 @@ use crate::{
     db, example,
     policies::{self, UnknownKey},
     privileges,
-    serve::{StartError, counted},
+    serve::{StartError, counted, failures},
     zones,
 };
 
@@ -83,10 +83,18 @@ impl ZoneTarget for CheckedZones {
 pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config);
-    zones::check_state(&config)?;
-    privileges::find(&config.server.user, &config.server.group).map_err(StartError::from)?;
     let mut printer = Printer::new(form);
     let (mut good, mut errors, mut warnings) = (0, 0, 0);
+    let failures = failures(&config);
+    for failure in &failures {
+        errors += 1;
+        message("error", &failure.to_string(), &mut printer).map_err(CommandError::Output)?;
+    }
+    if !failures.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    // Files that the server's user cannot read are found by root, too.
+    let _identity = privileges::borrow_server_user(&config)?;
     if config.example {
         example_zone().map_err(StartError::Example)?;
         good += 1;

@@ -13,6 +13,11 @@ use std::{
     ptr,
 };
 
+use crate::{
+    config::Config,
+    serve::{StartError, databases::state_directory},
+};
+
 /// A user and group to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserAndGroup {
@@ -141,6 +146,17 @@ pub fn find(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityErr
         name => find_group(name)?.ok_or_else(|| IdentityError::NoGroup(name.into()))?,
     };
     Ok(Some(UserAndGroup { gid, ..of_user }))
+}
+
+/// Becomes, for as long as the result lives, the user that the server runs as: the one of the configuration, or the owner of
+/// the state directory.
+pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, StartError> {
+    let named = find(&config.server.user, &config.server.group)?;
+    let owner = || UserAndGroup::owner_of(&state_directory(config)?);
+    match named.or_else(owner) {
+        Some(user) => Ok(user.borrow()?),
+        None => Ok(None),
+    }
 }
 
 impl UserAndGroup {

@@ -16,11 +16,13 @@ mod maintenance;
 mod operator;
 mod page_zones;
 mod ports;
+mod preconditions;
 mod recursion;
 mod running;
 mod secondaries;
 mod updates;
 mod web;
+mod zone_files;
 mod zone_requests;
 
 use std::sync::Arc;
@@ -48,6 +50,7 @@ use nameward_stats::{Gauge, Stats};
 use nameward_store::state::CopyBoundsInForce;
 use nameward_zone::{AccessSource, TableChange};
 pub use operator::resolved;
+pub use preconditions::failures;
 
 use crate::{
     check,
@@ -73,7 +76,9 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     // Before the change of user: its directories may not be ours to read then.
     let config_file = overrides.file.as_deref().map(resolved);
     let sources = zones::sources(&config);
-    zones::check_state(&config)?;
+    if let Some(first) = failures(&config).into_iter().next() {
+        return Err(first);
+    }
     let signatures = databases::signatures(&config);
     let databases = databases::prepare(&config, &signatures)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;

@@ -92,6 +92,15 @@ pub struct PollSettings {
     pub interval: Duration,
 }
 
+impl PollSettings {
+    /// Returns the name that is polled.
+    pub fn name(&self) -> Result<NameBuf, NameError> {
+        let suffix = self.suffix.trim_matches('.');
+        let text = format!("auth-{}.security-status.{suffix}.", self.version);
+        NameBuf::from_text(text.as_bytes(), Name::ROOT)
+    }
+}
+
 /// Polls the security status of this version.
 pub struct SecurityPoller {
     version: &'static str,
@@ -110,11 +119,9 @@ impl SecurityPoller {
         resolvers: Option<Arc<Resolvers>>,
         stats: Arc<Stats>,
     ) -> Result<Self, NameError> {
-        let suffix = settings.suffix.trim_matches('.');
-        let text = format!("auth-{}.security-status.{suffix}.", settings.version);
         Ok(SecurityPoller {
             version: settings.version,
-            name: NameBuf::from_text(text.as_bytes(), Name::ROOT)?,
+            name: settings.name()?,
             interval: settings.interval,
             resolvers,
             stats,

@@ -42,9 +42,15 @@ enum AccessForm {
 /// A password hash that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "web password: a hash has the form $scrypt$ln=10,p=1,r=8$salt$hash with base64 salt and hash"
+    "invalid password hash: expected $scrypt$ln=10,p=1,r=8$SALT$HASH with base64 salt and hash, as `nameward hash-password` \
+     prints it"
 )]
 pub struct BadHash;
+
+/// Returns whether a configured password or API key can be used: a hash must be complete, everything else is plain text.
+pub fn check_password(configured: &str) -> Result<(), BadHash> {
+    Password::new(configured).map(drop)
+}
 
 impl Password {
     /// Reads the configured text; `None` when it is empty, which means that no password is asked for.

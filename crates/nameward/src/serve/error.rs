@@ -44,9 +44,9 @@ pub enum StartError {
         "keys of zones: {0}; not started, because zones whose keys are in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
-    /// The password of the status page cannot be used.
-    #[error("{0}")]
-    Password(#[from] BadHash),
+    /// The password or API key of the status page cannot be used.
+    #[error("{0}: {1}")]
+    Secret(&'static str, #[source] BadHash),
     /// A resolver is this server itself.
     #[error(
         "recursor.address: {0} is an address that this server answers on itself; questions would go in circles"

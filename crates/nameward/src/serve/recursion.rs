@@ -102,25 +102,42 @@ impl Recursion {
     }
 
     fn set_poller(&self, config: &Config) -> Result<(), StartError> {
-        let poll = &config.security_poll;
-        let poller = match poll.suffix.is_empty() {
-            true => None,
-            false => {
-                let settings = PollSettings {
-                    version: env!("CARGO_PKG_VERSION"),
-                    suffix: poll.suffix.clone(),
-                    interval: poll.interval.seconds(),
-                };
+        let poller = match poll_settings(config)? {
+            None => None,
+            Some(settings) => {
                 let stats = Arc::clone(&self.shared.stats);
-                let poller = SecurityPoller::new(settings, self.resolvers.clone(), stats)
-                    .map_err(|error| StartError::PollSuffix(poll.suffix.clone(), error))?;
-                Some(poller)
+                let poller = SecurityPoller::new(settings, self.resolvers.clone(), stats);
+                let suffix = &config.security_poll.suffix;
+                Some(poller.map_err(|error| StartError::PollSuffix(suffix.clone(), error))?)
             }
         };
         if self.pollers.try_send(poller).is_err() {
             tracing::warn!("the security poll goes on as before: reload again in a moment");
         }
         Ok(())
+    }
+}
+
+/// Returns what a start would refuse of the settings about resolvers.
+pub fn failures(config: &Config) -> Vec<StartError> {
+    let own = resolvers(&config.recursor, &config.server.listen).err();
+    own.into_iter().chain(poll_settings(config).err()).collect()
+}
+
+/// The settings of the security poll; none if nothing is polled.
+fn poll_settings(config: &Config) -> Result<Option<PollSettings>, StartError> {
+    let poll = &config.security_poll;
+    if poll.suffix.is_empty() {
+        return Ok(None);
+    }
+    let settings = PollSettings {
+        version: env!("CARGO_PKG_VERSION"),
+        suffix: poll.suffix.clone(),
+        interval: poll.interval.seconds(),
+    };
+    match settings.name() {
+        Ok(_) => Ok(Some(settings)),
+        Err(error) => Err(StartError::PollSuffix(poll.suffix.clone(), error)),
     }
 }
 

@@ -1,0 +1,31 @@
+//! Owns the checks of a configuration that go beyond single settings. `serve` makes them before it starts anything, `check`
+//! lists all that fail: what one of them accepts the other does, too.
+
+use nameward_control::web::check_password;
+
+use super::{StartError, databases, recursion};
+use crate::{config::Config, privileges, zones};
+
+/// Returns every reason for which a server with this configuration would not start.
+pub fn failures(config: &Config) -> Vec<StartError> {
+    let signatures = databases::signatures(config);
+    let web = &config.web;
+    let checks = [
+        zones::check_state(config).err(),
+        privileges::find(&config.server.user, &config.server.group)
+            .err()
+            .map(StartError::from),
+        databases::prepare(config, &signatures)
+            .err()
+            .map(StartError::from),
+        check_password(web.password.reveal())
+            .err()
+            .map(|error| StartError::Secret("web.password", error)),
+        check_password(web.api_key.reveal())
+            .err()
+            .map(|error| StartError::Secret("web.api_key", error)),
+    ];
+    let mut failures: Vec<StartError> = checks.into_iter().flatten().collect();
+    failures.extend(recursion::failures(config));
+    failures
+}
