@@ -8,11 +8,13 @@ const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
 /// Warnings of one kind that are given.
 const MANY: usize = 5;
 
-/// Warns of steps whose records would not do what was meant. `is_zone` says whether a name is a zone of its own here.
+/// Warns of steps whose records would not do what was meant. `is_zone` says whether a name is a zone of its own here,
+/// `is_server` whether the delegation at the first name has the second as name server.
 pub(super) fn of_edits(
     apex: &NameBuf,
     edits: &[Edit],
     is_zone: impl Fn(&NameBuf) -> bool,
+    is_server: impl Fn(&NameBuf, &NameBuf) -> bool,
 ) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
     for edit in edits {
@@ -35,7 +37,9 @@ pub(super) fn of_edits(
                 "{name} LUA is kept as data: scripts are not run, and clients get no answer from it"
             ));
         }
-        if let Some(child) = child_above(name, rrset.rtype, apex, &is_zone) {
+        if let Some(child) = child_above(name, rrset.rtype, apex, &is_zone)
+            && !(matches!(rrset.rtype, Type::A | Type::AAAA) && is_server(&child, name))
+        {
             warn(format!(
                 "{name} {} is hidden: {child} is a zone of its own here, and answers for it",
                 rrset.rtype
@@ -68,16 +72,13 @@ fn repeated(name: &NameBuf, apex: &NameBuf) -> Option<String> {
 }
 
 /// Returns the zone between a name and the apex that answers for the name. NS and DS at its apex are the parent's
-/// (RFC 4035 section 2.4), and addresses below it may be glue.
+/// (RFC 4035 section 2.4).
 fn child_above(
     name: &NameBuf,
     rtype: Type,
     apex: &NameBuf,
     is_zone: &impl Fn(&NameBuf) -> bool,
 ) -> Option<NameBuf> {
-    if matches!(rtype, Type::A | Type::AAAA) {
-        return None;
-    }
     let mut next = Some(name.as_name());
     while let Some(current) = next.filter(|current| *current != apex.as_name()) {
         let of_parent = current == name.as_name() && matches!(rtype, Type::NS | Type::DS);
@@ -104,7 +105,13 @@ mod tests {
         });
         let child: NameBuf = "sub.example.org.".parse().unwrap();
         let apex = "example.org.".parse().unwrap();
-        of_edits(&apex, &[edit], |name| *name == child)
+        let server: NameBuf = "ns.sub.example.org.".parse().unwrap();
+        of_edits(
+            &apex,
+            &[edit],
+            |name| *name == child,
+            |cut, name| *cut == child && *name == server,
+        )
     }
 
     #[test]
@@ -135,6 +142,8 @@ mod tests {
             ("sub.example.org.", Type::NS, false),
             ("sub.example.org.", Type::DS, false),
             ("ns.sub.example.org.", Type::A, false),
+            ("www.sub.example.org.", Type::A, true),
+            ("sub.example.org.", Type::AAAA, true),
             ("other.example.org.", Type::TXT, false),
         ] {
             let found = warnings(name, rtype);

@@ -6,10 +6,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::SystemTime;
 
 use nameward_maintain::{CommitError, VersionSource};
-use nameward_store::sql::write::{Committed, WriteError};
+use nameward_store::sql::write::{Committed, StoredRecord, WriteError};
 use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_wire::rdata::{canonicalise, write_text};
-use nameward_wire::{NameBuf, Rcode, Type};
+use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
     ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt,
     ZoneChange, soa_serial,
@@ -180,7 +180,9 @@ impl Operations {
         if outcome.is_changed {
             let warnings = &mut outcome.changed.warnings;
             let is_zone = |name: &NameBuf| (self.rank_of)(name.as_name()).is_some();
-            warnings.extend(advice::of_edits(&change.apex, &change.edits, is_zone));
+            let is_server = |cut: &NameBuf, name: &NameBuf| self.delegates_to(place, cut, name);
+            let advice = advice::of_edits(&change.apex, &change.edits, is_zone, is_server);
+            warnings.extend(advice);
             warnings.extend(outcome.difference.as_ref().and_then(advice::of_serials));
             if mode == ChangeMode::Make {
                 let serial = outcome.changed.serial.unwrap_or_default();
@@ -188,6 +190,34 @@ impl Operations {
             }
         }
         Ok(outcome)
+    }
+
+    /// Returns whether a zone has NS records at a name that name a server.
+    fn delegates_to(&self, place: &ZonePlace<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
+        let mut is_named = false;
+        match place {
+            ZonePlace::Memory(zone) => {
+                zone.version
+                    .each_record(cut.as_name(), &mut |rtype, _, rdata| {
+                        let is_it = |target| target == server.as_name();
+                        is_named |= rtype == Type::NS && Name::from_wire(rdata).is_ok_and(is_it);
+                    });
+            }
+            ZonePlace::Database(database, row) => {
+                let mut take = |record: StoredRecord| {
+                    let target = record.content.parse::<NameBuf>();
+                    is_named |=
+                        record.rtype == "NS" && target.is_ok_and(|target| target == *server);
+                    true
+                };
+                let listing = database
+                    .backend
+                    .stored_records(row, Some(cut.as_name()), &mut take);
+                // A warning too many, where the database does not answer.
+                let _ = self.runtime.block_on(listing);
+            }
+        }
+        is_named
     }
 
     fn change_rows(

@@ -82,17 +82,25 @@ fn check_place(
                 above: shown(above),
             });
         }
-        let is_address = served_records(rows, name)
-            .all(|row| matches!(row.rtype(), Some(Type::A | Type::AAAA | Type::NS)));
-        if above != apex && has(Type::NS) && !is_address && row.id.is_none() {
+        if above != apex && has(Type::NS) && !is_glue(rows, name, above) && row.id.is_none() {
             warnings.push(format!(
-                "{} stands below the delegation {}: it is not served",
+                "{} is below the delegation {}, and none of its name servers: it is not served",
                 shown(name),
                 shown(above)
             ));
         }
     }
     Ok(())
+}
+
+/// Whether the records at a name are addresses of a server that the delegation above it names.
+fn is_glue(rows: &Rows, name: &[u8], cut: &[u8]) -> bool {
+    let is_address = |row: &Row| matches!(row.rtype(), Some(Type::A | Type::AAAA));
+    let is_named = |row: &Row| match &row.what {
+        What::Record(Type::NS, target) => target.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    served_records(rows, name).all(is_address) && served_records(rows, cut).any(is_named)
 }
 
 fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
