@@ -12,7 +12,7 @@ mod table;
 mod update;
 mod zonemd;
 
-pub use kept::{KeptError, KeptKey, KeptPolicies, KeptSecondary};
+pub use kept::{DeclaredZone, KeptError, KeptKey, KeptPolicies, KeptSecondary, KeptSettings};
 pub use part::PolicyPart;
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};

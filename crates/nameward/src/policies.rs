@@ -6,8 +6,7 @@ use std::{
 };
 
 use nameward_maintain::policy::{
-    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, PolicySource, RemoteServer,
-    ZoneKind,
+    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, PolicySource, ZoneKind,
 };
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
@@ -157,27 +156,9 @@ pub fn templates(config: &Config) -> HashMap<String, PolicyPart> {
     named.collect()
 }
 
-/// Puts what the state store keeps into force, with the terms that templates give.
+/// Puts what the state store keeps into force, with the settings of templates.
 pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
-    let templates = templates(config);
-    let applied = kept.apply(move |secondary| {
-        let primary = RemoteServer {
-            address: secondary.primary,
-            key: secondary.key,
-            source: None,
-        };
-        let own = PolicyPart {
-            kind: Some(ZoneKind::Secondary),
-            primaries: Some(vec![primary]),
-            ..PolicyPart::default()
-        };
-        // A zone does not go away because its template does.
-        Some(match templates.get(&secondary.template) {
-            Some(template) => template.or(&own),
-            None => own,
-        })
-    });
-    if let Err(error) = applied {
+    if let Err(error) = kept.apply(templates(config)) {
         tracing::error!("{error}; keys and zones that it keeps are not known");
     }
 }

@@ -1,8 +1,15 @@
-//! Policies that the state store keeps: keys of TSIG that an operator made, and secondaries that autoprimaries made.
+//! Policies that the state store keeps: TSIG keys that an operator made, zones that an operator declared by command, and
+//! secondaries that autoprimaries made.
 //!
 //! What is written is on the disk before it counts. Values begin with a number for their form.
 
-use super::{PolicyPart, PolicySet, PolicySource, PolicyTable};
+mod declared;
+
+pub use declared::{DeclaredZone, KeptSettings};
+
+use declared::ZONES;
+
+use super::{PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
@@ -62,15 +69,41 @@ pub enum KeptError {
     Store(#[from] StateError),
 }
 
-/// Makes the terms of a secondary that an autoprimary made; `None` if its template is gone.
-type TermsOf = dyn Fn(&KeptSecondary) -> Option<PolicyPart> + Send + Sync;
+/// The settings of templates, by name.
+type Templates = HashMap<String, PolicyPart>;
+
+impl KeptSecondary {
+    /// Returns its policy. A template goes before the address that the NOTIFY came from.
+    fn part(&self, templates: &Templates) -> PolicyPart {
+        let own = KeptSettings::from(self).part(&Templates::new());
+        match templates.get(&self.template) {
+            Some(template) => template.or(&own),
+            None => own,
+        }
+    }
+}
+
+impl From<&KeptSecondary> for KeptSettings {
+    fn from(secondary: &KeptSecondary) -> Self {
+        KeptSettings {
+            kind: ZoneKind::Secondary,
+            primaries: vec![RemoteServer {
+                address: secondary.primary,
+                key: secondary.key,
+                source: None,
+            }],
+            template: secondary.template.clone(),
+            catalog: None,
+        }
+    }
+}
 
 /// The policies that the state store keeps.
 pub struct KeptPolicies {
     store: Option<StateStore>,
     table: Arc<PolicyTable>,
-    /// One who changes at a time; replaced by each reload.
-    terms_of: Mutex<Box<TermsOf>>,
+    /// Replaced by each reload. Whoever changes something holds the lock.
+    templates: Mutex<Templates>,
 }
 
 impl KeptPolicies {
@@ -79,18 +112,67 @@ impl KeptPolicies {
         KeptPolicies {
             store,
             table,
-            terms_of: Mutex::new(Box::new(|_| None)),
+            templates: Mutex::default(),
         }
     }
 
-    /// Puts what is kept into the table, with the terms that a configuration gives to secondaries of autoprimaries.
-    pub fn apply(
-        &self,
-        terms_of: impl Fn(&KeptSecondary) -> Option<PolicyPart> + Send + Sync + 'static,
-    ) -> Result<(), KeptError> {
+    /// Puts what is kept into the table, with the templates of a configuration.
+    pub fn apply(&self, templates: HashMap<String, PolicyPart>) -> Result<(), KeptError> {
         let mut own = self.lock();
-        *own = Box::new(terms_of);
-        self.publish(&**own)
+        *own = templates;
+        self.publish(&own)
+    }
+
+    /// Returns whether the configuration has a template of this name.
+    pub fn has_template(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    /// Reads the settings of a zone that is declared here, by a command or an autoprimary.
+    pub fn zone(&self, zone: Name<'_>) -> Result<Option<KeptSettings>, KeptError> {
+        let (store, name) = (self.store()?, wire(zone));
+        if let Some(value) = store.item(ZONES, &name)? {
+            return Ok(KeptSettings::from_value(&value));
+        }
+        let secondary = store.item(SECONDARIES, &name)?;
+        let secondary = secondary.and_then(|value| read_secondary(&(name, value)));
+        Ok(secondary.as_ref().map(KeptSettings::from))
+    }
+
+    /// Declares a zone, or gives one that is declared here other settings.
+    pub fn set_zone(&self, zone: Name<'_>, settings: &KeptSettings) -> Result<(), KeptError> {
+        let templates = self.lock();
+        let name = wire(zone);
+        // The declaration takes the place of the one that an autoprimary made.
+        let forget = StateChange::RemoveItem {
+            kind: SECONDARIES,
+            name: name.clone(),
+        };
+        let set = StateChange::SetItem {
+            kind: ZONES,
+            name,
+            value: settings.to_value(),
+        };
+        self.store()?.write(vec![forget, set])?;
+        let part = Arc::new(settings.part(&templates));
+        let change = [(NameBuf::from(zone), Some(part))];
+        self.table.change(PolicySource::Kept, change);
+        Ok(())
+    }
+
+    /// Forgets a zone that is declared here; false if there was none.
+    pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, KeptError> {
+        let is_there = self.zone(zone)?.is_some();
+        let _changing = self.lock();
+        let name = wire(zone);
+        let forget = [ZONES, SECONDARIES].map(|kind| StateChange::RemoveItem {
+            kind,
+            name: name.clone(),
+        });
+        self.store()?.write(forget.into())?;
+        let change = [(NameBuf::from(zone), None)];
+        self.table.change(PolicySource::Kept, change);
+        Ok(is_there)
     }
 
     /// Reads the keys in the order of their names.
@@ -101,7 +183,7 @@ impl KeptPolicies {
 
     /// Keeps a key; returns the one of this name that it replaces.
     pub fn set_key(&self, key: &KeptKey) -> Result<Option<KeptKey>, KeptError> {
-        let terms_of = self.lock();
+        let templates = self.lock();
         let store = self.store()?;
         let name = wire(key.name.as_name());
         let before = store.item(KEYS, &name)?;
@@ -113,7 +195,7 @@ impl KeptPolicies {
             name,
             value,
         }])?;
-        self.publish(&**terms_of)?;
+        self.publish(&templates)?;
         Ok(before)
     }
 
@@ -130,7 +212,7 @@ impl KeptPolicies {
 
     /// Keeps a secondary.
     pub fn set_secondary(&self, secondary: &KeptSecondary) -> Result<(), KeptError> {
-        let terms_of = self.lock();
+        let templates = self.lock();
         let address = secondary.primary.to_string();
         let key = secondary.key.map(|key| wire(key.as_name()));
         let form = match key {
@@ -149,7 +231,7 @@ impl KeptPolicies {
             name: wire(secondary.zone.as_name()),
             value,
         }])?;
-        self.publish(&**terms_of)
+        self.publish(&templates)
     }
 
     /// Forgets a secondary; false if there was none.
@@ -158,16 +240,16 @@ impl KeptPolicies {
     }
 
     fn remove(&self, kind: &'static str, name: Name<'_>) -> Result<bool, KeptError> {
-        let terms_of = self.lock();
+        let templates = self.lock();
         let store = self.store()?;
         let name = wire(name);
         let is_there = store.item(kind, &name)?.is_some();
         store.write(vec![StateChange::RemoveItem { kind, name }])?;
-        self.publish(&**terms_of)?;
+        self.publish(&templates)?;
         Ok(is_there)
     }
 
-    fn publish(&self, terms_of: &TermsOf) -> Result<(), KeptError> {
+    fn publish(&self, templates: &Templates) -> Result<(), KeptError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
@@ -182,15 +264,32 @@ impl KeptPolicies {
             }
         }
         // Zones of one primary, key and template share their terms.
-        let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Option<Arc<PolicyPart>>> =
+        let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Arc<PolicyPart>> =
             HashMap::new();
         for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
             let template = secondary.template.clone();
             let like = (secondary.primary, secondary.key, template);
-            let make = || terms_of(&secondary).map(Arc::new);
-            if let Some(part) = made.entry(like).or_insert_with(make) {
-                set.set_zone(secondary.zone.as_name(), Arc::clone(part));
-            }
+            let make = || Arc::new(secondary.part(templates));
+            let part = made.entry(like).or_insert_with(make);
+            set.set_zone(secondary.zone.as_name(), Arc::clone(part));
+        }
+        let mut made: HashMap<KeptSettings, Arc<PolicyPart>> = HashMap::new();
+        for item in &store.items(ZONES)? {
+            let Some(DeclaredZone { zone, settings }) = DeclaredZone::read(item) else {
+                let name = Name::from_wire(&item.0).map(|name| name.to_string());
+                let name = name.unwrap_or_default();
+                tracing::error!("zone {name}: its declaration in the state store cannot be read");
+                continue;
+            };
+            let part = match made.get(&settings) {
+                Some(part) => Arc::clone(part),
+                None => {
+                    let part = Arc::new(settings.part(templates));
+                    made.insert(settings, Arc::clone(&part));
+                    part
+                }
+            };
+            set.set_zone(zone.as_name(), part);
         }
         self.table.set(PolicySource::Kept, set);
         Ok(())
@@ -200,9 +299,9 @@ impl KeptPolicies {
         self.store.as_ref().ok_or(KeptError::NoStore)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Box<TermsOf>> {
-        let terms_of = self.terms_of.lock();
-        terms_of.unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Templates> {
+        let templates = self.templates.lock();
+        templates.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -276,8 +375,7 @@ mod tests {
             let store = StateStore::open(dir.path(), bounds()).unwrap();
             let table = Arc::new(PolicyTable::default());
             let kept = KeptPolicies::new(Some(store), Arc::clone(&table));
-            let terms_of = |_: &KeptSecondary| Some(PolicyPart::closed(ZoneKind::Secondary));
-            kept.apply(terms_of).unwrap();
+            kept.apply(Templates::new()).unwrap();
             (kept, table)
         };
         let (kept, table) = start();
@@ -313,6 +411,52 @@ mod tests {
         assert!(kept.remove_secondary(zone).unwrap());
         let policies = table.load();
         assert!(policies.keys().is_empty() && policies.own(zone).is_none());
+    }
+
+    #[test]
+    fn a_declared_zone_takes_the_place_of_an_autoprimarys_and_is_there_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let start = |template: &str| {
+            let store = StateStore::open(dir.path(), bounds()).unwrap();
+            let table = Arc::new(PolicyTable::default());
+            let kept = KeptPolicies::new(Some(store), Arc::clone(&table));
+            let pool = PolicyPart {
+                notify_at_once: Some(false),
+                ..PolicyPart::default()
+            };
+            kept.apply(HashMap::from([(template.into(), pool)]))
+                .unwrap();
+            (kept, table)
+        };
+        let (kept, table) = start("pool");
+        let zone: NameBuf = "z.example.".parse().unwrap();
+        kept.set_secondary(&KeptSecondary {
+            zone,
+            primary: "192.0.2.1:53".parse().unwrap(),
+            template: String::new(),
+            key: None,
+        })
+        .unwrap();
+        let mut settings = kept.zone(zone.as_name()).unwrap().unwrap();
+        assert_eq!(settings.primaries.len(), 1);
+        settings.template = "pool".into();
+        settings.primaries[0].address = "192.0.2.2:53".parse().unwrap();
+        kept.set_zone(zone.as_name(), &settings).unwrap();
+        assert!(kept.secondaries().unwrap().is_empty());
+        let is_right = |table: &PolicyTable, at_once| {
+            let policies = table.load();
+            let policy = policies.own(zone.as_name()).unwrap();
+            assert_eq!(policy.primaries, settings.primaries);
+            assert_eq!(policy.notify_at_once, at_once);
+        };
+        is_right(&table, false);
+        drop((kept, table));
+        // Without its template the zone is still there.
+        let (kept, table) = start("another");
+        is_right(&table, true);
+        assert!(kept.remove_zone(zone.as_name()).unwrap());
+        assert!(!kept.remove_zone(zone.as_name()).unwrap());
+        assert!(table.load().own(zone.as_name()).is_none());
     }
 
     #[test]

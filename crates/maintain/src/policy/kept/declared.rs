@@ -1,0 +1,140 @@
+//! Owns zones that an operator declares by command: their form in the state store, and the policy that they get.
+//!
+//! A declaration is lines of text behind a number for their form: `kind secondary`, `primary 192.0.2.1:53 key.example.`,
+//! `template pool`, `catalog catalog.example.`.
+
+use crate::policy::{PolicyPart, RemoteServer, ZoneKind};
+use nameward_wire::{Name, NameBuf};
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// The kind of item that declared zones are in the state store.
+pub(super) const ZONES: &str = "zone";
+/// The form of values.
+const FORM: u8 = 1;
+
+/// A zone that the state store declares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredZone {
+    /// The name.
+    pub zone: NameBuf,
+    /// Its settings.
+    pub settings: KeptSettings,
+}
+
+/// The settings of a zone that the state store declares. Those of its template and the defaults come after them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct KeptSettings {
+    /// The kind.
+    pub kind: ZoneKind,
+    /// The servers that it is transferred from, in the order they are asked.
+    pub primaries: Vec<RemoteServer>,
+    /// The template whose settings it has; none if empty.
+    pub template: String,
+    /// The catalog that it is a member of.
+    pub catalog: Option<NameBuf>,
+}
+
+impl KeptSettings {
+    /// Returns the policy that these settings give, with those of the template behind them.
+    pub(super) fn part(&self, templates: &HashMap<String, PolicyPart>) -> PolicyPart {
+        let own = PolicyPart {
+            kind: Some(self.kind),
+            primaries: (!self.primaries.is_empty()).then(|| self.primaries.clone()),
+            catalog: self.catalog,
+            ..PolicyPart::default()
+        };
+        // A zone does not vanish because its template does.
+        match templates.get(&self.template) {
+            Some(template) => own.or(template),
+            None => own,
+        }
+    }
+
+    /// Writes the settings as the state store keeps them.
+    pub fn to_value(&self) -> Vec<u8> {
+        let mut text = format!("kind {}\n", self.kind.word());
+        for primary in &self.primaries {
+            let _ = match &primary.key {
+                Some(key) => writeln!(text, "primary {} {key}", primary.address),
+                None => writeln!(text, "primary {}", primary.address),
+            };
+        }
+        if !self.template.is_empty() {
+            let _ = writeln!(text, "template {}", self.template);
+        }
+        if let Some(catalog) = &self.catalog {
+            let _ = writeln!(text, "catalog {catalog}");
+        }
+        [&[FORM][..], text.as_bytes()].concat()
+    }
+
+    /// Reads settings as the state store keeps them; `None` if they are of another form.
+    pub fn from_value(value: &[u8]) -> Option<Self> {
+        let [FORM, text @ ..] = value else {
+            return None;
+        };
+        let mut settings = KeptSettings::default();
+        for line in std::str::from_utf8(text).ok()?.lines() {
+            match line.split_once(' ')? {
+                ("kind", word) => settings.kind = ZoneKind::from_word(word)?,
+                ("primary", server) => {
+                    let (address, key) = match server.split_once(' ') {
+                        Some((address, key)) => (address, Some(key.parse().ok()?)),
+                        None => (server, None),
+                    };
+                    settings.primaries.push(RemoteServer {
+                        address: address.parse().ok()?,
+                        key,
+                        source: None,
+                    });
+                }
+                ("template", name) => settings.template = name.into(),
+                ("catalog", name) => settings.catalog = Some(name.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(settings)
+    }
+}
+
+impl DeclaredZone {
+    pub(super) fn read((name, value): &(Vec<u8>, Vec<u8>)) -> Option<Self> {
+        Some(DeclaredZone {
+            zone: Name::from_wire(name).ok()?.into(),
+            settings: KeptSettings::from_value(value)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_back_as_they_were_written() {
+        let plain = KeptSettings {
+            kind: ZoneKind::Secondary,
+            primaries: vec![
+                RemoteServer {
+                    address: "[2001:db8::1]:53".parse().unwrap(),
+                    key: None,
+                    source: None,
+                },
+                RemoteServer {
+                    address: "192.0.2.1:5300".parse().unwrap(),
+                    key: Some("k\\032ey.example.".parse().unwrap()),
+                    source: None,
+                },
+            ],
+            template: "a template".into(),
+            catalog: Some("catalog.example.".parse().unwrap()),
+        };
+        for settings in [plain, KeptSettings::default()] {
+            let value = settings.to_value();
+            assert_eq!(KeptSettings::from_value(&value), Some(settings));
+        }
+        assert_eq!(KeptSettings::from_value(b"\x02kind native\n"), None);
+        assert_eq!(KeptSettings::from_value(b"\x01colour blue\n"), None);
+    }
+}
