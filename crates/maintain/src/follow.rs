@@ -8,5 +8,5 @@ mod log;
 pub mod unknown;
 
 pub use file_faults::{FaultyZone, FaultyZoneList, FaultyZones, FileFaults};
-pub use files::{FileFollower, LoadOutcome, missing_files};
+pub use files::{FileFollower, LoadOutcome, ServedFile, ZoneFileError, missing_files};
 pub use log::{contested, counted, place_of_rank, waiting};

@@ -246,7 +246,8 @@ fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf
     }
 }
 
-fn sync_directory(file: &Path) -> io::Result<()> {
+/// Has the directory of a file written to the disk.
+pub(crate) fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
 }

@@ -99,6 +99,16 @@ impl TableWriter {
         })
     }
 
+    /// Withdraws the version that the source of a rank has offered, and returns it as it was offered. A commit that is
+    /// published later finds the zone gone and fails.
+    pub fn withdraw(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        self.write(|table, _| {
+            let last = table.offered_by(name, rank).map(Zone::unsigned);
+            table.make(&[TableChange::Withdraw(name.as_wire().into(), rank)]);
+            last
+        })
+    }
+
     /// Has a zone signed from now on, now and in all its versions to come; `None` has it unsigned.
     pub fn set_signing(&self, name: Name<'_>, signing: Option<Arc<Signing>>) {
         if let Some(signing) = &signing {

@@ -6,12 +6,14 @@
 //! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
 
 mod check;
+mod copy;
 mod directory;
 mod files;
 pub(crate) mod form;
 mod life;
 
 pub use check::{KeyFileFault, key_file_faults};
+pub use copy::KeysCopy;
 pub use directory::KeyFileProgress;
 pub use files::{KeyPairError, PrivateKeyHome};
 pub(crate) use life::made_key;

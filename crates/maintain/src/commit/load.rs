@@ -81,6 +81,15 @@ impl Commits {
         });
     }
 
+    /// Withdraws a zone that an operator deletes, and returns the version that was served last. A commit that is not
+    /// published yet fails.
+    pub(crate) fn withdraw(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let last = self.table.withdraw(zone, rank);
+        // A zone that is made later under this name starts from nothing.
+        self.forget_sources(&[TableChange::Withdraw(zone.as_wire().into(), rank)]);
+        last
+    }
+
     /// Forgets what is kept of zones that their source has withdrawn, if no other source has them.
     fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneHome) {
         let table = self.table.load();

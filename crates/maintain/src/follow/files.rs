@@ -3,6 +3,10 @@
 //! A zone that was read takes the place of its older version by a commit, so that the difference of the two is
 //! journalled; at the first load the journal is compared with what the file has.
 
+mod by_command;
+
+pub use by_command::{ServedFile, ZoneFileError};
+
 use super::file_copies::{self, FileCopies, last_good};
 use super::file_faults::FileFaults;
 use super::log::{contested, counted, waiting, zone_text};

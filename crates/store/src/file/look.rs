@@ -97,6 +97,25 @@ impl FileBackend {
             })
     }
 
+    /// Returns whether a zone is there because its file is in the directory of a source, and not because a list or a
+    /// configuration names it.
+    pub fn is_found(
+        &self,
+        sources: &[FileSource],
+        zone: Name<'_>,
+        (path, rank): (&Path, u16),
+    ) -> bool {
+        let source = sources.iter().find(|source| source.rank == rank);
+        let zones = source.map(|source| self.zones_of(source, path));
+        let mut zones = zones.into_iter().flatten();
+        zones.any(|(name, origin)| name.as_name() == zone && origin == FileOrigin::Found)
+    }
+
+    /// Forgets a zone whose file an operator has removed by a command.
+    pub fn forget(&mut self, zone: Name<'_>) {
+        self.known.forget(zone);
+    }
+
     /// The zones that a source has in a file.
     fn zones_of(&self, source: &FileSource, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
         // The end is compared first: a list may have a hundred thousand of them.
