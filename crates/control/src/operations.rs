@@ -12,9 +12,14 @@ mod database_keys;
 mod deleted;
 mod error;
 mod history;
+mod key_checks;
 mod key_life;
 mod key_template;
+mod local;
+mod local_copy;
 mod logs;
+mod metadata_check;
+mod parent;
 mod place;
 mod record;
 mod request;
@@ -27,8 +32,10 @@ mod signing_terms;
 mod templates;
 mod tsig;
 mod zone;
+mod zone_files;
 mod zone_keys;
 mod zone_list;
+mod zone_options;
 
 pub use attributes::{
     ListedComment, ListedMetadata, MetadataChange, MetadataRequest, RecordComment, RecordUse,
@@ -46,6 +53,7 @@ pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::key_life::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
+pub use parent::{DsLookup, FindDs, NoParent};
 pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
@@ -63,6 +71,7 @@ pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
 pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
+pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
 
 use nameward_store::sql::write::{Committed, WriteError};
@@ -148,6 +157,10 @@ pub struct Operations {
     pub keeper: Arc<KeyKeeper>,
     /// Has the keys of a zone looked at, and its secondaries notified.
     pub keys_changed: KeysChanged,
+    /// The zone files and the configuration behind zones that no database has.
+    pub files: Box<dyn ZoneFiles>,
+    /// Looks for the DS of a zone at its parent.
+    pub find_ds: FindDs,
     /// How many copies of deleted zones are kept, and for how long.
     pub copies: Arc<CopyBoundsInForce>,
     /// Drives the connections of the databases.
@@ -340,165 +353,4 @@ fn check_ascii(text: &str) -> Result<(), OperationError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nameward_maintain::zone_keys::ZoneKeys;
-    use proptest::prelude::*;
-
-    /// A server with one zone from a file.
-    fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
-        let policies = Arc::<PolicyTable>::default();
-        Operations {
-            databases: Vec::new(),
-            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(1)),
-            each_zone: Box::new(|each| {
-                let name: NameBuf = "file.test.".parse().unwrap();
-                each(name.as_name(), 1);
-            }),
-            commits: Commits::new(Arc::default(), None, |_| {}).unwrap(),
-            is_frozen: Box::new(|_| false),
-            policies: Arc::clone(&policies),
-            kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
-            keeper: keeper(&policies),
-            keys_changed: Box::new(|_| {}),
-            copies: Arc::default(),
-            runtime: runtime.handle().clone(),
-        }
-    }
-
-    fn keeper(policies: &Arc<PolicyTable>) -> Arc<KeyKeeper> {
-        let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
-        let keys = ZoneKeys::new(None, Arc::default(), signatures, Arc::clone(policies));
-        let table = Arc::default();
-        let keeper = KeyKeeper::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
-        Arc::new(keeper)
-    }
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-    }
-
-    fn show(zone: &str) -> OperationRequest {
-        OperationRequest::ZoneShow { zone: zone.into() }
-    }
-
-    fn secure(zone: &str) -> OperationRequest {
-        OperationRequest::ZoneSecure {
-            zone: zone.into(),
-            algorithm: None,
-            denial: None,
-            soa_edit: None,
-        }
-    }
-
-    fn create(zone: &str, kind: ListedKind) -> OperationRequest {
-        OperationRequest::ZoneCreate(ZoneTemplate {
-            zone: zone.into(),
-            kind,
-            name_servers: vec!["b.test".into()],
-            primaries: Vec::new(),
-            hostmaster: None,
-            ttl: 60,
-            backend: None,
-            records: Vec::new(),
-        })
-    }
-
-    #[test]
-    fn zones_of_files_are_listed() {
-        let runtime = runtime();
-        let mut items = Vec::new();
-        let result = operations(&runtime).run(&OperationRequest::ZoneList, &mut |item| {
-            items.push(item);
-            true
-        });
-        assert_eq!(result, Ok(OperationResult::Listed { items: 1 }));
-        let zone = ListedZone {
-            name: "file.test.".into(),
-            kind: ListedKind::File,
-            backend: 1,
-            serial: None,
-            state: "not loaded".into(),
-            signing: "unknown".into(),
-        };
-        assert_eq!(items, [ListedItem::Zone(zone)]);
-    }
-
-    #[test]
-    fn requests_without_a_database_are_answered_with_a_reason() {
-        let runtime = runtime();
-        let operations = operations(&runtime);
-        for (request, kind, reason) in [
-            (
-                OperationRequest::ZoneDelete {
-                    zone: "file.test".into(),
-                    no_copy: false,
-                },
-                ErrorKind::Refused,
-                "comes from a file (backend 1)",
-            ),
-            (
-                show("a.test"),
-                ErrorKind::NotFound,
-                "zone a.test. not found",
-            ),
-            (show("a..test"), ErrorKind::Invalid, "no zone name"),
-            (
-                create(
-                    "a.test",
-                    ListedKind::OfZone(nameward_zone::ZoneKind::Native),
-                ),
-                ErrorKind::Refused,
-                "no backend is a database",
-            ),
-            (
-                create(
-                    "file.test",
-                    ListedKind::OfZone(nameward_zone::ZoneKind::Native),
-                ),
-                ErrorKind::Conflict,
-                "exists already",
-            ),
-            (
-                create(
-                    "a.test",
-                    ListedKind::OfZone(nameward_zone::ZoneKind::Producer),
-                ),
-                ErrorKind::Refused,
-                "producer",
-            ),
-            (OperationRequest::Stop, ErrorKind::Refused, "no operation"),
-            (secure("a.test"), ErrorKind::NotFound, "not found"),
-            (
-                secure("file.test"),
-                ErrorKind::Refused,
-                "server.state_directory",
-            ),
-        ] {
-            let error = operations.run(&request, &mut |_| true).unwrap_err();
-            assert_eq!(error.kind, kind, "{request:?}: {error}");
-            assert!(error.message.contains(reason), "{request:?}: {error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_request_panics(
-            operation in "(zone|record)_(list|show|create|delete|set|add)",
-            zone in "[!-~]{0,12}|file.test",
-            name in "[!-~]{0,12}",
-            content in ".{0,12}",
-        ) {
-            let text = serde_json::json!({
-                "operation": operation, "zone": zone, "name": name, "type": "A", "ttl": 1,
-                "content": [content],
-            });
-            if let Ok(request) = serde_json::from_value::<OperationRequest>(text) {
-                let runtime = runtime();
-                let _ = operations(&runtime).run(&request, &mut |_| true);
-            }
-        }
-    }
-}
+mod tests;

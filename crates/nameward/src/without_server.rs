@@ -5,6 +5,7 @@
 //! which have locks of their own. Nobody is notified: a server that starts compares serials with those it has notified of. A
 //! result means what it means from a server: the change is on the disk.
 
+mod zone_files;
 mod zones;
 
 use std::{
@@ -15,7 +16,8 @@ use std::{
 };
 
 use nameward_control::operations::{
-    Database, ListedItem, OperationError, OperationRequest, OperationResult, Operations, Publish,
+    Database, ListedItem, NoParent, OperationError, OperationRequest, OperationResult, Operations,
+    Publish,
 };
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
@@ -38,10 +40,11 @@ use crate::{
     cli::print,
     command_error::CommandError,
     config::{Config, Overrides, dnssec_policy, settings::BackendMode},
-    policies,
-    privileges::{self, BorrowedIdentity, UserAndGroup},
-    serve::{StartError, databases},
+    policies, privileges,
+    serve::databases,
+    zones::sources as zone_sources,
 };
+use zone_files::StoredFiles;
 use zones::{StoredZones, ZoneParts};
 
 /// Threads that drive the connections of databases.
@@ -62,7 +65,7 @@ pub fn run(
     };
     let config = Config::load(&overrides)?;
     // Dropped last: files that are made on the way belong to the server.
-    let _identity = become_server_user(&config)?;
+    let _identity = privileges::borrow_server_user(&config)?;
     let store = match databases::state_directory(&config) {
         Some(directory) => {
             let bounds = config.journal.bounds();
@@ -77,7 +80,8 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(CommandError::Threads)?;
-    let result = work((request, &author), &config, (store.clone(), &runtime), each);
+    let stores = (store.clone(), &runtime);
+    let result = work((request, &author), (&config, file), stores, each);
     if let Some(store) = store {
         store.close();
     }
@@ -85,21 +89,10 @@ pub fn run(
     result
 }
 
-/// Becomes the user that the server runs as: the one of the configuration, or the owner of the state directory.
-fn become_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, CommandError> {
-    let named = privileges::find(&config.server.user, &config.server.group);
-    let named = named.map_err(StartError::from)?;
-    let owner = || UserAndGroup::owner_of(&databases::state_directory(config)?);
-    match named.or_else(owner) {
-        Some(user) => Ok(user.borrow().map_err(StartError::from)?),
-        None => Ok(None),
-    }
-}
-
 /// Puts the parts together that operations need, and does the request with them.
 fn work(
     (request, author): (&OperationRequest, &Arc<ChangeAuthor>),
-    config: &Config,
+    (config, file): (&Config, &Path),
     (store, runtime): (Option<StateStore>, &Runtime),
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
@@ -124,6 +117,12 @@ fn work(
     let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
     let keeper = KeyKeeper::new(keys, table, kinds, ranks);
     keeper.set_policies(dnssec_policy::policies(config));
+    let files = StoredFiles {
+        sources: zone_sources(config),
+        commits: Arc::clone(&commits),
+        policies: Arc::clone(&policy_table),
+        config: file.to_path_buf(),
+    };
     let zones = StoredZones::new(ZoneParts {
         config,
         commits: Arc::clone(&commits),
@@ -161,6 +160,8 @@ fn work(
                 let _ = store.write(vec![forget_notified(&zone)]);
             }
         }),
+        files: Box::new(files),
+        find_ds: Box::new(|_, _| Err(NoParent("no server is running that could ask it"))),
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         runtime: Handle::clone(runtime.handle()),
     };

@@ -70,7 +70,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
-pub use terms::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems};
+pub use terms::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems, term_kind};
 pub use url::DatabaseAddress;
 pub use watch::Change;
 pub use zone_cache::CacheBounds;

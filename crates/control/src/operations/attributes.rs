@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
 use super::database_keys::of_attributes;
+use super::metadata_check::{check_kind, check_values};
 use super::place::ZonePlace;
 use super::record::{owner, read_content, read_type};
 use super::signing_terms::{is_signing_kind, iterations_advice};
 use super::{
     Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
-    TakeItem, zone::check_primaries, zone_name,
+    TakeItem, zone::stored_primaries, zone_name,
 };
 use nameward_maintain::stored_keys::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
@@ -70,6 +71,15 @@ pub struct ZoneTerms {
     /// The catalog that it is a member of; empty takes it out.
     #[serde(default)]
     pub catalog: Option<String>,
+    /// The template whose settings a zone has that is not in a database; empty takes them away.
+    #[serde(default)]
+    pub template: Option<String>,
+    /// `domains.options` of a zone in a database, as JSON; empty takes them away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<String>,
+    /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options_patch: Option<String>,
 }
 
 /// Records to be served, or kept and not served.
@@ -137,7 +147,8 @@ impl Operations {
         match self.place(&zone_name(zone)?)? {
             ZonePlace::Database(database, row) => Ok((database, row)),
             ZonePlace::Memory(zone) => Err(OperationError::refused(format!(
-                "zone {} is in no database: its settings stand in a [[zone]] table of the configuration",
+                "zone {} is not in a database: its settings are in a [[zone]] table or a [[template]] of the configuration, and \
+                 some are changed by `nameward zone set`",
                 zone.name()
             ))),
         }
@@ -199,6 +210,11 @@ impl Operations {
             error
         });
         let (database, row) = stored?;
+        // What is there can be removed, whatever it is.
+        if request.change != MetadataChange::Remove && !request.content.is_empty() {
+            check_kind(&kind)?;
+            check_values(&kind, &request.content)?;
+        }
         if kind == POLICY_METADATA && request.change != MetadataChange::Remove {
             self.check_policies(&request.content)?;
         }
@@ -254,7 +270,16 @@ impl Operations {
 
     /// Gives a zone of a database other terms.
     pub fn set_terms(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.stored(&terms.zone)?;
+        let name = zone_name(&terms.zone)?;
+        if !self.has_row(&name)? {
+            return self.set_local(terms);
+        }
+        let (database, row) = self.locate(&name)?;
+        if terms.template.is_some() {
+            return Err(OperationError::invalid(
+                "--template is for zones that are not in a database",
+            ));
+        }
         let mut changes = Vec::new();
         let kind = match terms.kind {
             Some(ListedKind::OfZone(kind)) => {
@@ -268,8 +293,19 @@ impl Operations {
         };
         let mut primaries = row.primaries.as_deref().unwrap_or_default().to_owned();
         if let Some(addresses) = &terms.primaries {
-            primaries = check_primaries(addresses)?;
+            let key;
+            (primaries, key) = stored_primaries(addresses)?;
             changes.push(AttributeChange::SetPrimaries(primaries.clone()));
+            if let Some(key) = key {
+                let name = key.to_string();
+                let name = name.trim_end_matches('.').to_owned();
+                let kind = "AXFR-MASTER-TSIG".to_owned();
+                changes.push(AttributeChange::Metadata(
+                    kind,
+                    MetadataEdit::Set,
+                    vec![name],
+                ));
+            }
         }
         if kind.is_transferred() && primaries.trim().is_empty() {
             return Err(OperationError::invalid(
@@ -285,6 +321,11 @@ impl Operations {
                 text => self.catalog_name(database, text)?,
             };
             changes.push(AttributeChange::SetCatalog(name));
+        }
+        if terms.options.is_some() || terms.options_patch.is_some() {
+            let options = row.options.as_deref().unwrap_or_default();
+            let options = terms.new_options(options)?;
+            changes.push(AttributeChange::SetOptions(options));
         }
         if changes.is_empty() {
             return Err(OperationError::invalid(

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_maintain::follow::place_of_rank;
+use nameward_maintain::policy::UNCONFIGURED_RANK;
 use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
 use nameward_store::state::{
     CopyBounds, DeletedZone, KeptCopy, StateChange, StateError, StateStore,
@@ -12,7 +13,8 @@ use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Database, ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name,
+    Database, ListedItem, OperationError, OperationResult, Operations, TakeItem, local_copy,
+    zone_name,
 };
 
 /// A deleted zone that can be brought back.
@@ -88,6 +90,9 @@ impl Operations {
         no_copy: bool,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(name)?;
+        if !self.has_row(&name)? {
+            return self.delete_local(&name, no_copy);
+        }
         let (database, row) = self.locate(&name)?;
         let keeping = match (no_copy, self.commits.store()) {
             (false, Some(store)) if self.copies.now().octets_max() > 0 => Some(CopyKeeping {
@@ -138,7 +143,7 @@ impl Operations {
         })
     }
 
-    fn why_no_copy(&self) -> &'static str {
+    pub(super) fn why_no_copy(&self) -> &'static str {
         match self.commits.store() {
             None => "no copy is kept for `zone undelete`: set server.state_directory",
             Some(_) => "no copy is kept for `zone undelete`: the settings journal.deleted_* say so",
@@ -196,8 +201,17 @@ impl Operations {
                 "no copy of zone {name} is kept; `nameward zone list --deleted` lists those that are"
             ))
         })?;
-        let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
-        let changed = self.restore(database, &name, &rows)?;
+        let changed = match local_copy::is_local(&rows) {
+            true => {
+                let was_file = copy.zone.backend != u32::from(UNCONFIGURED_RANK);
+                let before = was_file.then_some(copy.zone.backend);
+                self.restore_local(&name, &rows, backend.or(before))?
+            }
+            false => {
+                let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
+                self.restore(database, &name, &rows)?
+            }
+        };
         // It is back: whatever becomes of the copy, nothing is lost.
         let number = copy.number;
         if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
@@ -224,11 +238,11 @@ impl Operations {
     }
 }
 
-fn of_store(error: impl std::fmt::Display) -> OperationError {
+pub(super) fn of_store(error: impl std::fmt::Display) -> OperationError {
     OperationError::backend(error.to_string())
 }
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

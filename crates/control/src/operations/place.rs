@@ -6,7 +6,7 @@ use nameward_store::sql::ZoneRow;
 use nameward_wire::NameBuf;
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
-use super::{Database, OperationError, Operations};
+use super::{Database, ErrorKind, OperationError, Operations};
 
 /// The place of a zone's contents.
 pub(super) enum ZonePlace<'o> {
@@ -62,6 +62,21 @@ impl Operations {
                 let (database, row) = self.locate(name)?;
                 Ok(ZonePlace::Database(database, Box::new(row)))
             }
+        }
+    }
+
+    /// Returns whether a database has a zone, served or not.
+    pub(super) fn has_row(&self, name: &NameBuf) -> Result<bool, OperationError> {
+        if let Some(rank) = (self.rank_of)(name.as_name()) {
+            return Ok(self.databases.iter().any(|database| database.rank == rank));
+        }
+        if self.databases.is_empty() {
+            return Ok(false);
+        }
+        match self.locate(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

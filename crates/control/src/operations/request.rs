@@ -252,6 +252,9 @@ pub enum OperationRequest {
     ZoneUnsecure {
         /// The zone.
         zone: String,
+        /// Its parent is not asked for a DS.
+        #[serde(default)]
+        force: bool,
     },
     /// Makes the columns of a zone's rows again that PowerDNS derives from names.
     ZoneRectify {

@@ -26,6 +26,9 @@ pub struct KeyTemplate {
     /// It is not in the zone yet.
     #[serde(default)]
     pub unpublished: bool,
+    /// It is added though it would sign the keys or the zone alone.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// A look at the servers of a parent.
@@ -73,9 +76,12 @@ pub struct ZoneTemplate {
     /// The TTL of SOA and NS.
     #[serde(default = "default_ttl")]
     pub ttl: u32,
-    /// The number of the backend; the first database if nothing is said.
+    /// The number of the backend; by default the first database, or without one the first directory of zone files.
     #[serde(default)]
     pub backend: Option<u32>,
+    /// The `[[template]]` whose settings a zone has that is not in a database.
+    #[serde(default)]
+    pub template: Option<String>,
     /// All records of the zone, SOA and NS among them, in place of those that are made.
     #[serde(default)]
     pub records: Vec<BatchRecords>,
@@ -138,7 +144,7 @@ impl ListedKind {
         };
         known.map(ListedKind::OfZone).ok_or_else(|| {
             OperationError::invalid(format!(
-                "expected the kind native, primary, secondary or consumer, found {text:?}"
+                "expected the kind native, primary, secondary, producer or consumer, found {text:?}"
             ))
         })
     }

@@ -1,10 +1,9 @@
 //! Owns operations on whole zones: show, create.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::policy::ZonePolicy;
+use nameward_maintain::policy::{ZonePolicy, address_text};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{MASTER_MAX, NewZone, StoredRecord, WriteError};
 use nameward_wire::{Name, NameBuf, Type};
@@ -12,6 +11,7 @@ use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
 use super::key_template::now_seconds;
+use super::local::read_primaries;
 use super::place::{MemoryZone, ZonePlace};
 use super::record::read_rrset;
 use super::zone_list::served_serial;
@@ -20,6 +20,8 @@ use super::{
     ZoneTemplate, zone_name,
 };
 
+/// The primary name server in the SOA of a zone whose servers are not known, as in PowerDNS.
+const UNKNOWN_SERVER: &str = "a.misconfigured.dns.server.invalid";
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
 
@@ -156,7 +158,20 @@ impl Operations {
                 "zone {name} exists already, in {place}"
             )));
         }
-        let database = self.database(template.backend)?;
+        let Some(database) = self.database_for(template.backend)? else {
+            return self.create_local(name, kind, template);
+        };
+        if kind == ZoneKind::Producer {
+            return Err(OperationError::refused(format!(
+                "cannot create a zone of kind producer in a database: create it as primary, then `nameward zone set {name} \
+                 --kind producer`"
+            )));
+        }
+        if template.template.is_some() {
+            return Err(OperationError::invalid(
+                "--template is for zones that are not in a database",
+            ));
+        }
         let zone = template.read(name, kind)?;
         let committed = self
             .runtime
@@ -165,13 +180,20 @@ impl Operations {
         let mut warnings = self.publish(database, &committed)?;
         let (number, engine) = (database.number(), database.address().engine());
         tracing::info!("created zone {name} in backend {number} ({engine})");
-        warnings.extend(servers_without_address(&zone).map(|server| {
-            format!(
-                "{server} has no address yet: `nameward record set {name} {server} A 3600 ADDRESS`"
-            )
-        }));
+        warnings.extend(new_zone_warnings(&name, &zone.rrsets));
         let changed = database.changed(&committed, warnings);
         Ok(OperationResult::ZoneCreated(changed))
+    }
+
+    /// Returns the database that a new zone is created in; none if the backend is not one, or no backend is one.
+    fn database_for(&self, number: Option<u32>) -> Result<Option<&Database>, OperationError> {
+        match number {
+            None => Ok(self.databases.first()),
+            Some(number) => {
+                let mut databases = self.databases.iter();
+                Ok(databases.find(|database| database.number() == number))
+            }
+        }
     }
 
     /// Finds the database with this number; the first one if nothing is said.
@@ -214,19 +236,14 @@ fn addresses(policy: &ZonePolicy) -> Option<String> {
     (!primaries.is_empty()).then(|| primaries.join(", "))
 }
 
-/// Zones of these kinds work; others would be served empty or never change.
+/// Reads the kind of a new zone.
 fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
-    let missing = match kind {
-        ListedKind::OfZone(ZoneKind::Producer) => {
-            "create it as primary and set domains.type to PRODUCER"
-        }
-        ListedKind::OfZone(kind) => return Ok(kind),
-        ListedKind::File => "a zone in a file is created by making its file",
-    };
-    Err(OperationError::refused(format!(
-        "cannot create a zone of kind {}: {missing}",
-        kind.name()
-    )))
+    match kind {
+        ListedKind::OfZone(kind) => Ok(kind),
+        ListedKind::File => Err(OperationError::invalid(
+            "expected the kind native, primary, secondary, producer or consumer, found \"file\"",
+        )),
+    }
 }
 
 /// Reads a mailbox as the SOA has it (RFC 1035 section 8): `joe.smith@example.org` is `joe\.smith.example.org.`
@@ -242,23 +259,21 @@ fn mailbox(
     }
 }
 
-/// Checks the addresses of primaries, and writes them as `domains.master` has them.
-pub(super) fn check_primaries(primaries: &[String]) -> Result<String, OperationError> {
-    for text in primaries {
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'));
-        let is_address =
-            text.parse::<SocketAddr>().is_ok() || bare.unwrap_or(text).parse::<IpAddr>().is_ok();
-        if !is_address {
-            return Err(OperationError::invalid(format!(
-                "{text:?} is no address: 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300"
-            )));
-        }
+/// Reads primaries, and returns them as `domains.master` has them. A database has one key for all primaries of a zone.
+pub(super) fn stored_primaries(
+    texts: &[String],
+) -> Result<(String, Option<NameBuf>), OperationError> {
+    let servers = read_primaries(texts)?;
+    let key = servers.first().and_then(|server| server.key);
+    if servers.iter().any(|server| server.key != key) {
+        return Err(OperationError::invalid(
+            "a zone of a database has one TSIG key for all its primaries (AXFR-MASTER-TSIG)",
+        ));
     }
-    let text = primaries.join(", ");
+    let addresses = servers.iter().map(|server| address_text(server.address));
+    let text = addresses.collect::<Vec<_>>().join(", ");
     match text.len() <= MASTER_MAX {
-        true => Ok(text),
+        true => Ok((text, key)),
         false => Err(OperationError::invalid(format!(
             "the primaries have {} characters, and domains.master takes {MASTER_MAX}",
             text.len()
@@ -266,26 +281,41 @@ pub(super) fn check_primaries(primaries: &[String]) -> Result<String, OperationE
     }
 }
 
-/// The name servers of a new zone that are in the zone itself, where nothing has an address yet.
-fn servers_without_address(zone: &NewZone) -> impl Iterator<Item = NameBuf> + '_ {
-    let of_ns = zone.rrsets.iter().filter(|rrset| rrset.rtype == Type::NS);
-    let records = of_ns.flat_map(|rrset| &rrset.records);
+/// Warns of a new zone without name servers, and of those that are in the zone itself and have no address there.
+pub(super) fn new_zone_warnings(name: &NameBuf, rrsets: &[RrsetData]) -> Vec<String> {
+    let has_address = |server: Name<'_>| {
+        let mut addresses = rrsets
+            .iter()
+            .filter(|rrset| matches!(rrset.rtype, Type::A | Type::AAAA));
+        addresses.any(|rrset| rrset.name.as_name() == server)
+    };
+    let of_ns = rrsets.iter().filter(|rrset| rrset.rtype == Type::NS);
+    let of_apex = of_ns.filter(|rrset| rrset.name == *name);
+    let records = of_apex.flat_map(|rrset| &rrset.records);
     let servers = records.filter_map(|record| Name::from_wire(&record.rdata).ok());
-    servers
-        .filter(|server| server.is_at_or_below(zone.name.as_name()))
-        .map(NameBuf::from)
+    let lacking =
+        servers.filter(|server| server.is_at_or_below(name.as_name()) && !has_address(*server));
+    let warn = |server| {
+        format!("{server} has no address yet: `nameward record set {name} {server} A 3600 ADDRESS`")
+    };
+    let mut warnings: Vec<String> = lacking.map(warn).collect();
+    if !rrsets.iter().any(|rrset| rrset.rtype == Type::NS) {
+        warnings.push(format!(
+            "zone {name} has no NS records yet: `nameward record set {name} @ NS 3600 NAME`"
+        ));
+    }
+    warnings
 }
 
 impl ZoneTemplate {
     fn read(&self, name: NameBuf, kind: ZoneKind) -> Result<NewZone, OperationError> {
         let now = SystemTime::now();
-        let is_transferred = kind.is_transferred();
-        let (primaries, rrsets) = match is_transferred {
-            true => (Some(self.primaries_text()?), Vec::new()),
-            false if self.primaries.is_empty() && !self.records.is_empty() => {
-                (None, self.given_records(&name)?)
+        let (primaries, key, rrsets) = match kind.is_transferred() {
+            true => {
+                let (primaries, key) = self.stored_primaries()?;
+                (Some(primaries), key, Vec::new())
             }
-            false if self.primaries.is_empty() => (None, self.first_records(&name, now)?),
+            false if self.primaries.is_empty() => (None, None, self.rrsets(&name, now)?),
             false => {
                 return Err(OperationError::invalid(
                     "--primary is for zones of kind secondary or consumer",
@@ -297,10 +327,32 @@ impl ZoneTemplate {
             kind,
             primaries,
             account: String::new(),
-            key: None,
+            key,
             rrsets,
             now,
         })
+    }
+
+    /// The first records of a zone: those that the request has, or a SOA and name servers.
+    pub(super) fn rrsets(
+        &self,
+        name: &NameBuf,
+        now: SystemTime,
+    ) -> Result<Vec<RrsetData>, OperationError> {
+        match self.records.is_empty() {
+            true => self.first_records(name, now),
+            false => self.given_records(name),
+        }
+    }
+
+    /// Refuses records of a zone whose contents come from a primary or are made here.
+    pub(super) fn check_no_records(&self) -> Result<(), OperationError> {
+        match self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
+            true => Ok(()),
+            false => Err(OperationError::invalid(
+                "a secondary, consumer or producer zone has no records of its own: leave --ns and --hostmaster out",
+            )),
+        }
     }
 
     /// The records that the request has.
@@ -311,27 +363,23 @@ impl ZoneTemplate {
             let is_it = |rrset: &RrsetData| rrset.rtype == rtype && rrset.name == *name;
             rrsets.iter().any(is_it)
         };
-        match has(Type::SOA) && has(Type::NS) {
+        match has(Type::SOA) {
             true => Ok(rrsets),
             false => Err(OperationError::invalid(format!(
-                "a zone needs a SOA and a name server at {name}"
+                "a zone needs a SOA at {name}"
             ))),
         }
     }
 
-    /// The primaries as `domains.master` has them.
-    fn primaries_text(&self) -> Result<String, OperationError> {
-        if !self.name_servers.is_empty() || self.hostmaster.is_some() {
-            return Err(OperationError::invalid(
-                "a zone that is transferred gets its name servers from its primary: leave --ns and --hostmaster out",
-            ));
-        }
+    /// The primaries as `domains.master` has them, and the key of transfers from them.
+    fn stored_primaries(&self) -> Result<(String, Option<NameBuf>), OperationError> {
+        self.check_no_records()?;
         if self.primaries.is_empty() {
             return Err(OperationError::invalid(
-                "a zone that is transferred needs a primary: --primary ADDRESS, once or more",
+                "a zone that is transferred needs a primary: --primary ADDRESS[,KEY], once or more",
             ));
         }
-        check_primaries(&self.primaries)
+        stored_primaries(&self.primaries)
     }
 
     fn first_records(
@@ -355,10 +403,9 @@ impl ZoneTemplate {
             .iter()
             .map(server)
             .collect::<Result<_, _>>()?;
-        let Some(first) = servers.first() else {
-            return Err(OperationError::invalid(
-                "a zone needs a name server: --ns NAME, once or more",
-            ));
+        let first = match servers.first() {
+            Some(first) => *first,
+            None => host(UNKNOWN_SERVER)?,
         };
         let hostmaster = match &self.hostmaster {
             Some(text) => mailbox(text, &host)?,
@@ -382,9 +429,11 @@ impl ZoneTemplate {
             ttl: self.ttl,
             records,
         };
-        Ok(vec![
-            rrset(Type::SOA, vec![record(soa)]),
-            rrset(Type::NS, servers.map(record).collect()),
-        ])
+        let servers: Vec<NewRecord> = servers.map(record).collect();
+        let mut rrsets = vec![rrset(Type::SOA, vec![record(soa)])];
+        if !servers.is_empty() {
+            rrsets.push(rrset(Type::NS, servers));
+        }
+        Ok(rrsets)
     }
 }

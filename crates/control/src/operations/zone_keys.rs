@@ -80,12 +80,14 @@ impl Operations {
                 let terms = AskedTerms::read(denial.as_deref(), soa_edit.as_deref())?;
                 self.secure_zone(zone, algorithm.as_deref(), &terms)
             }
-            OperationRequest::ZoneUnsecure { zone } => self.unsecure_zone(zone),
+            OperationRequest::ZoneUnsecure { zone, force } => self.unsecure_zone(zone, *force),
             OperationRequest::ZoneDs { zone } => self.list_ds(zone, items),
             OperationRequest::KeyList { zone } => self.list_zone_keys(zone.as_deref(), items),
-            OperationRequest::KeyAdd(template) => self.add_zone_key(template, template.generate()?),
+            OperationRequest::KeyAdd(template) => {
+                self.add_zone_key(template, template.generate()?, true)
+            }
             OperationRequest::KeyImport { private, template } => {
-                self.add_zone_key(template, template.read(private)?)
+                self.add_zone_key(template, template.read(private)?, false)
             }
             OperationRequest::KeyExport { zone, key, pem } => self.export_key(zone, *key, *pem),
             OperationRequest::KeyChange { zone, key, change } => {
@@ -138,10 +140,18 @@ impl Operations {
     }
 
     /// Ends the signing of a zone.
-    fn unsecure_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    fn unsecure_zone(
+        &self,
+        zone: &str,
+        is_forced: bool,
+    ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        let keys = match self.key_home(&name)? {
+        let home = self.key_home(&name)?;
+        if !is_forced && self.has_keys(&name, home.as_ref())? {
+            self.check_no_ds(&name)?;
+        }
+        let keys = match home {
             Some(home) => self.unsecure_in_database(&home)?,
             None => {
                 let removed = self.keeper.keys().remove_all(name.as_name());
@@ -232,9 +242,13 @@ impl Operations {
         &self,
         template: &KeyTemplate,
         private: PrivateKey,
+        is_new: bool,
     ) -> Result<OperationResult, OperationError> {
         let (name, home) = self.signable(&template.zone)?;
         let key = template.key(private)?;
+        if is_new && !template.force && key.role != KeyRole::Combined && key.usage.is_active() {
+            self.check_completes(&name, home.as_ref(), &key)?;
+        }
         let number = match &home {
             Some(home) => self.add_in_database(home, &key)?,
             None => {
@@ -322,22 +336,6 @@ impl Operations {
             "zone {name}: key {number}, key tag {tag}: active {active}, published {published}"
         );
         Ok(OperationResult::ZoneKey(key))
-    }
-
-    /// Refuses to take the last key from a zone that signs: that is the end of signing, which has a command.
-    fn check_signed_without(&self, name: &NameBuf, number: u32) -> Result<(), OperationError> {
-        // A key whose files are gone can be removed all the same.
-        let uses = self.keeper.keys().uses(name.as_name());
-        let uses = uses.map_err(of_keys(name))?;
-        let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;
-        let mut own = uses.iter().filter(|(key, _)| *key == number);
-        let mut others = uses.iter().filter(|(key, _)| *key != number);
-        match own.any(is_used) {
-            true if !others.any(is_used) => Err(OperationError::refused(format!(
-                "key {number} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
-            ))),
-            _ => Ok(()),
-        }
     }
 
     /// Returns whether a zone has keys.

@@ -57,9 +57,13 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Create a zone in a database
+    /// Create a zone: in a database, as a file in the directory of a file backend, or as a secondary in the state store
+    ///
+    /// nameward zone create example.org --ns ns1.example.net --ns ns2.example.net
+    ///
+    /// nameward zone create example.org --kind secondary --primary 192.0.2.1,key.example
     Create(CreateArguments),
-    /// Delete a zone from its database, with records, comments, metadata and keys; undelete brings it back
+    /// Delete a zone with all that is stored of it; undelete brings it back
     Delete {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -81,7 +85,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Give a zone of a database another kind, primaries, account or catalog
+    /// Change kind, primaries, catalog, account or template of a zone
     Set(SetArguments),
     /// Sign a zone from now on, with a key that is made for it; of one that is signed, change the denial or the serial shown
     Secure {
@@ -101,11 +105,14 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// End the signing of a zone and remove its keys; first have its DS removed from the parent
+    /// End the signing of a zone and remove its keys, if its parent has no DS for it any more
     Unsecure {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
+        /// Do not check the parent for a DS
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
@@ -160,13 +167,14 @@ pub struct CreateArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// native, primary, secondary or consumer
+    /// native, primary, secondary, consumer or producer
     #[arg(long, value_name = "KIND", default_value = "native")]
     kind: String,
-    /// An address that a secondary zone is transferred from, with or without a port; may be repeated
-    #[arg(long = "primary", value_name = "ADDRESS")]
+    /// A server that a secondary zone is transferred from: its address, with or without a port, and the TSIG key of
+    /// transfers behind a comma; may be repeated
+    #[arg(long = "primary", value_name = "ADDRESS[,KEY]")]
     primaries: Vec<String>,
-    /// A name server of the zone; may be repeated, the first one stands in the SOA
+    /// A name server of the zone; may be repeated, the first one is in the SOA
     #[arg(long = "ns", value_name = "NAME")]
     name_servers: Vec<String>,
     /// The mailbox in the SOA, as a name or as joe@example.org [default: hostmaster.ZONE]
@@ -175,9 +183,12 @@ pub struct CreateArguments {
     /// The TTL of SOA and NS
     #[arg(long, value_name = "TTL", default_value = "3600")]
     ttl: String,
-    /// The number of the backend in the configuration [default: the first database]
+    /// The number of the backend in the configuration [default: the first database, or else the first directory]
     #[arg(long, value_name = "NUMBER")]
     backend: Option<u32>,
+    /// The [[template]] whose settings the zone has; for zones that are not in a database
+    #[arg(long, value_name = "NAME")]
+    template: Option<String>,
     #[command(flatten)]
     remote: RemoteArguments,
 }
@@ -296,7 +307,11 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             };
             (request, remote)
         }
-        ZoneCommand::Unsecure { zone, remote } => (OperationRequest::ZoneUnsecure { zone }, remote),
+        ZoneCommand::Unsecure {
+            zone,
+            force,
+            remote,
+        } => (OperationRequest::ZoneUnsecure { zone, force }, remote),
         ZoneCommand::Rectify { zone, remote } => (OperationRequest::ZoneRectify { zone }, remote),
         ZoneCommand::Ds { zone, remote } => (OperationRequest::ZoneDs { zone }, remote),
         ZoneCommand::Freeze { zone, remote } => (OperationRequest::ZoneFreeze { zone }, remote),
@@ -310,6 +325,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
                 hostmaster: arguments.hostmaster,
                 ttl: read_ttl(&arguments.ttl)?,
                 backend: arguments.backend,
+                template: arguments.template,
                 records: Vec::new(),
             };
             (OperationRequest::ZoneCreate(template), arguments.remote)

@@ -72,8 +72,9 @@ pub struct SetArguments {
     /// native, primary, secondary, producer or consumer
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// An address that a secondary zone is transferred from; may be repeated, "" takes them away
-    #[arg(long = "primary", value_name = "ADDRESS")]
+    /// A server that a secondary zone is transferred from, with the TSIG key of transfers behind a comma; may be
+    /// repeated, "" removes them
+    #[arg(long = "primary", value_name = "ADDRESS[,KEY]")]
     primaries: Vec<String>,
     /// The account; "" takes it away
     #[arg(long, value_name = "ACCOUNT")]
@@ -81,6 +82,9 @@ pub struct SetArguments {
     /// The catalog zone (of kind producer, in the same database) that it is a member of; "" takes it out
     #[arg(long, value_name = "ZONE")]
     catalog: Option<String>,
+    /// The [[template]] whose settings a zone has that is not in a database; "" removes it
+    #[arg(long, value_name = "NAME")]
+    template: Option<String>,
     #[command(flatten)]
     remote: RemoteArguments,
 }
@@ -224,6 +228,9 @@ pub fn terms(
         },
         account: arguments.account,
         catalog: arguments.catalog,
+        template: arguments.template,
+        options: None,
+        options_patch: None,
     };
     Ok((OperationRequest::ZoneSet(terms), arguments.remote))
 }

@@ -116,6 +116,9 @@ pub struct TemplateArguments {
     /// Do not show it in the zone yet
     #[arg(long)]
     unpublished: bool,
+    /// Add a KSK or ZSK though no other key signs the rest of the zone
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     remote: RemoteArguments,
 }
@@ -129,6 +132,7 @@ impl TemplateArguments {
             bits: Some(self.bits),
             inactive: self.inactive,
             unpublished: self.unpublished,
+            force: self.force,
         };
         (template, self.remote)
     }

@@ -351,7 +351,10 @@ fn text(result: &OperationResult) -> String {
 }
 
 fn backend_text(changed: &ZoneChanged) -> String {
-    format!("backend {} ({})", changed.backend, changed.engine)
+    match changed.engine.as_str() {
+        "state store" => "the state store".into(),
+        engine => format!("backend {} ({engine})", changed.backend),
+    }
 }
 
 /// "2d 3h 4m 5s", without units that are zero in front.

@@ -214,6 +214,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
                 hostmaster: None,
                 ttl: default_ttl(),
                 backend,
+                template: None,
                 records: Vec::new(),
             };
             import(

@@ -5,12 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toml::de::DeTable;
+use nameward_wire::{Name, NameBuf};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use super::{
     error::{ConfigError, base_of},
     setting::ConfigTable,
-    settings::Server,
+    settings::{Backend, Server, ZoneSettings},
 };
 
 /// The file that counts where nothing else is said.
@@ -50,9 +54,59 @@ pub fn control_socket(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
     Ok(socket.map(|socket| base_of(path).join(socket)))
 }
 
+/// Returns the file and line of the configuration that declare a zone: a `[[zone]]` table, or the list of a backend.
+pub fn zone_declaration(path: &Path, zone: Name<'_>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let (table, _) = DeTable::parse_recoverable(&text);
+    let entries = |key: &str| {
+        let value = table.get_ref().get(key);
+        let list = value.and_then(|value| value.get_ref().as_array());
+        list.into_iter().flat_map(|list| list.iter())
+    };
+    let names_it = |entry: &Spanned<DeValue<'_>>| {
+        let name = entry.get_ref().as_table()?.get("name")?;
+        let read = NameBuf::from_text(name.get_ref().as_str()?.as_bytes(), Name::ROOT).ok()?;
+        (read.as_name() == zone).then(|| name.span().start)
+    };
+    let tables = entries(ZoneSettings::NAME).find_map(names_it);
+    let listed = || {
+        let backends = entries(Backend::NAME);
+        let lists = backends.filter_map(|backend| {
+            backend
+                .get_ref()
+                .as_table()?
+                .get("zones")?
+                .get_ref()
+                .as_array()
+        });
+        lists.flat_map(|list| list.iter()).find_map(names_it)
+    };
+    let start = tables.or_else(listed)?;
+    let line = text.as_bytes().get(..start)?;
+    let line = line.iter().filter(|octet| **octet == b'\n').count() + 1;
+    Some(format!("{}:{line}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_that_declares_a_zone_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nameward.toml");
+        let text = "[[backend]]\ntype = \"file\"\nzones = [\n  { name = \"listed.test\", file = \"l\" },\n]\n\
+             [[zone]]\nkind = \"native\"\nname = \"Own.Test\"\n";
+        fs::write(&path, text).unwrap();
+        let place = |zone: &str| {
+            let zone: NameBuf = zone.parse().unwrap();
+            zone_declaration(&path, zone.as_name())
+        };
+        let at = |line: u32| Some(format!("{}:{line}", path.display()));
+        assert_eq!(place("listed.test."), at(4));
+        assert_eq!(place("own.test."), at(8));
+        assert_eq!(place("other.test."), None);
+    }
 
     #[test]
     fn the_control_socket_is_found_whatever_else_is_wrong() {

@@ -64,9 +64,14 @@ enum MaintenanceRequest {
     ),
     /// A zone whose file is to be looked at. The sender gets the errors and warnings, for the operator.
     LookAtZone(Box<NameBuf>, SyncSender<Vec<String>>),
+    /// Work on the zone files that a command waits for.
+    OnFiles(FileWork),
     /// Nothing but to see whether a reload is wanted.
     Wake,
 }
+
+/// Work on zone files, with the sources of the configuration in use.
+type FileWork = Box<dyn FnOnce(&mut FileFollower, &[FileSource]) + Send>;
 
 /// Asks the maintenance thread.
 #[derive(Clone)]
@@ -109,6 +114,21 @@ impl Maintenance {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
             .send(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
+            .map_err(|_| ended())?;
+        replied.recv().map_err(|_| ended())
+    }
+
+    /// Has the thread do some work on the zone files, and waits for its result.
+    pub fn on_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut FileFollower, &[FileSource]) -> T + Send + 'static,
+    ) -> Result<T, OperationError> {
+        let (reply, replied) = mpsc::sync_channel(1);
+        let work: FileWork = Box::new(move |files, sources| {
+            let _ = reply.try_send(work(files, sources));
+        });
+        self.requests
+            .send(MaintenanceRequest::OnFiles(work))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())
     }
@@ -291,6 +311,7 @@ fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &
             let errors = files.look_at_zone(&parts.sources, &zone);
             let _ = reply.try_send(errors);
         }
+        MaintenanceRequest::OnFiles(work) => work(files, &parts.sources),
         MaintenanceRequest::Wake => {}
     }
 }
@@ -348,6 +369,8 @@ fn reload(
     if let Some(recursion) = &mut parts.recursion {
         warnings.extend(recursion.reload(&parts.config, &config));
     }
+    let failures = super::failures(&config).into_iter();
+    warnings.extend(failures.map(|error| format!("the server would not start again: {error}")));
     for warning in &warnings {
         tracing::warn!("{warning}");
     }

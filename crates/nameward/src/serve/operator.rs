@@ -9,8 +9,8 @@ use std::{
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, NamedCounter, OperationError,
-        OperationRequest, OperationResult, Operations, TakeItem, zone_name,
+        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, NamedCounter, NoParent,
+        OperationError, OperationRequest, OperationResult, Operations, TakeItem, zone_name,
     },
     socket::{Commands, ControlPeer},
 };
@@ -21,7 +21,7 @@ use nameward_maintain::{
     sync::{SyncError, SyncMode, SyncOutcome},
     update::Updates,
 };
-use nameward_serve::pipeline::ServingState;
+use nameward_serve::{outgoing::find_ds, pipeline::ServingState};
 use nameward_stats::VARIABLES;
 use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
 use nameward_wire::NameBuf;
@@ -39,6 +39,7 @@ use super::{
     logs::TrafficLogs,
     maintenance::Maintenance,
     secondaries::{SecondaryZones, TroubledStates},
+    zone_files::FollowedFiles,
 };
 
 /// Answers the requests of `nameward reload` and the like.
@@ -72,6 +73,7 @@ pub fn operations(
     (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
     (copies, runtime): (&Arc<CopyBoundsInForce>, &Handle),
+    files: FollowedFiles,
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -106,6 +108,17 @@ pub fn operations(
         keys_changed: Box::new({
             let driver = keepers.1.clone();
             move |zone| driver.keys_changed(zone)
+        }),
+        files: Box::new(files),
+        find_ds: Box::new({
+            let (shared, runtime) = (Arc::clone(shared), runtime.clone());
+            move |zone, servers| {
+                let answers = runtime.block_on(find_ds(&shared, *zone, servers));
+                match answers.is_empty() {
+                    true => Err(NoParent("no [recursor] is configured that could be asked")),
+                    false => Ok(answers),
+                }
+            }
         }),
         copies: Arc::clone(copies),
         runtime: runtime.clone(),
@@ -182,7 +195,9 @@ impl Commands for Operator {
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
             asked => {
                 let author = author::of_user(peer.uid, request.message.as_deref())?;
-                self.operations.run_for(Some(&author), asked, items)
+                let result = self.operations.run_for(Some(&author), asked, items)?;
+                self.settle(asked)?;
+                Ok(result)
             }
         }
     }
@@ -218,6 +233,25 @@ impl Operator {
             }
             other => other,
         }
+    }
+
+    /// Waits until a zone that a command declared or deleted is there or gone, so that the next command finds it so. A
+    /// deleted zone does not stay frozen.
+    fn settle(&self, request: &OperationRequest) -> Result<(), OperationError> {
+        let (zone, is_deleted) = match request {
+            OperationRequest::ZoneCreate(template) => (&template.zone, false),
+            OperationRequest::ZoneSet(terms) => (&terms.zone, false),
+            OperationRequest::ZoneUndelete { zone, .. } => (zone, false),
+            OperationRequest::ZoneDelete { zone, .. } => (zone, true),
+            _ => return Ok(()),
+        };
+        let name = zone_name(zone)?;
+        self.secondaries.settle(name);
+        if is_deleted && self.updates.is_frozen(name.as_name()) {
+            let thawed = self.updates.thaw(name.as_name());
+            thawed.map_err(|error| OperationError::backend(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Writes the changes that a zone's file lacks into it.

@@ -46,6 +46,7 @@ use super::{
     ports::Ports,
     recursion::Recursion,
     secondaries::{SecondaryParts, SecondaryZones},
+    zone_files::FollowedFiles,
 };
 use crate::{
     config::settings::{self, BackendMode},
@@ -120,7 +121,8 @@ impl RunningServer {
         (zone_requests, outgoing): (Arc<ZoneRequestHandler>, OutgoingParts),
     ) -> Result<Self, StartError> {
         let (started, health) = (Instant::now(), Arc::<ServerHealth>::default());
-        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)?;
+        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)
+            .map_err(|error| StartError::Secret("web", error))?;
         let heard = Signals::new()?;
         signals::release_hangup();
         let unknown_keys = policies::unknown_keys(&parts.config);
@@ -159,14 +161,6 @@ impl RunningServer {
         })?;
         let (updates, requests) =
             super::updates::start(&shared, &parts.commits, &parts.policies, &databases)?;
-        let operations = operator::operations(
-            &shared,
-            &databases,
-            (&parts.policies, &parts.kept, &parts.keepers),
-            (&parts.commits, &updates),
-            (&parts.copies, &Handle::current()),
-        );
-        let operations = Arc::new(operations);
         zone_requests.set_updates(Arc::new(requests));
         let (commits_store, copies) = (parts.commits.store().cloned(), Arc::clone(&parts.copies));
         let secondary = SecondaryParts {
@@ -202,11 +196,6 @@ impl RunningServer {
             store: parts.commits.store().cloned(),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
-        let web = web.showing_zones(PageZones {
-            secondaries: secondaries.clone(),
-            operations: Arc::clone(&operations),
-            shared: Arc::clone(&shared),
-        });
         let config_file = parts.config_file.clone();
         let policy_table = Arc::clone(&parts.policies);
         announce::started(&addresses, web_address);
@@ -241,16 +230,34 @@ impl RunningServer {
             tasks.spawn(state::drop_old_copies(store, copies, stopping.clone()));
         }
         tasks.spawn(health::keep_fresh(Arc::clone(&health), stopping.clone()));
-        if let Some(listener) = web_port {
-            tasks.spawn(super::web::serve(web, listener, stopping.clone()));
-        }
-
         tasks.spawn(super::recursion::poll(pollers, stopping.clone()));
 
+        let (kept, keepers) = (Arc::clone(&parts.kept), parts.keepers.clone());
+        let (commits, operator_copies) = (Arc::clone(&parts.commits), Arc::clone(&parts.copies));
         let (loaded_sender, loaded) = oneshot::channel();
         let maintenance = maintenance::start(parts, |result| {
             let _ = loaded_sender.send(result);
         })?;
+        let files = FollowedFiles {
+            maintenance: maintenance.clone(),
+            config: config_file.clone(),
+        };
+        let operations = Arc::new(operator::operations(
+            &shared,
+            &databases,
+            (&policy_table, &kept, &keepers),
+            (&commits, &updates),
+            (&operator_copies, &Handle::current()),
+            files,
+        ));
+        let web = web.showing_zones(PageZones {
+            secondaries: secondaries.clone(),
+            operations: Arc::clone(&operations),
+            shared: Arc::clone(&shared),
+        });
+        if let Some(listener) = web_port {
+            tasks.spawn(super::web::serve(web, listener, stopping.clone()));
+        }
         if let Some(control) = control {
             let operator = Operator {
                 maintenance: maintenance.clone(),

@@ -372,6 +372,12 @@ impl SecondaryZones {
         })
     }
 
+    /// Waits until a change of a zone's policy is followed.
+    pub fn settle(&self, zone: NameBuf) {
+        // Questions are answered behind the changes that came before them.
+        self.life.status(Some(zone));
+    }
+
     /// Has a secondary zone checked at once, and transferred if its primary has a newer version, or in any case.
     pub fn retrieve(&self, zone: &str, force: bool) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;

@@ -124,6 +124,26 @@ fn metadata_is_listed_changed_and_in_force() {
                 6,
                 "no kind of metadata",
             ),
+            (
+                ["metadata", "set", "one.test", "SOA-EDIT", "NONSENSE"],
+                6,
+                "SOA-EDIT",
+            ),
+            (
+                ["metadata", "add", "one.test", "NONSENSE", "x"],
+                6,
+                "unknown metadata kind NONSENSE",
+            ),
+            (
+                ["metadata", "set", "one.test", "ALSO-NOTIFY", "ns1.test"],
+                6,
+                "ALSO-NOTIFY",
+            ),
+            (
+                ["metadata", "set", "one.test", "IXFR", "perhaps"],
+                6,
+                "expected IXFR 0, 1",
+            ),
             (["metadata", "set", "file.test", "IXFR", "1"], 7, "[[zone]]"),
             (
                 ["metadata", "set", "none.test", "IXFR", "1"],

@@ -37,7 +37,7 @@ fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {
                 format!("signed (database), keys: {key}, DS {ds}, first signature ends 20");
             let said = status();
             assert!(said.contains(&expected), "{mode}: {said} lacks {expected}");
-            run(&server, &["zone", "unsecure", NAME]);
+            run(&server, &["zone", "unsecure", NAME, "--force"]);
         }
         // Without a word a zone that is looked up has white lies, and one in memory the chain.
         run(&server, &["zone", "secure", NAME]);

@@ -232,7 +232,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
     );
     validate_all("again");
 
-    run(&server, &["zone", "unsecure", NAME]);
+    run(&server, &["zone", "unsecure", NAME, "--force"]);
     assert!(!is_signed(at) && !is_signed(peer.addr()));
     check_rectified(&store, here, "unsecure");
     let shown = show();

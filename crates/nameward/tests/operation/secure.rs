@@ -276,7 +276,7 @@ fn a_zone_file_is_secure_from_one_command_through_edits_and_restarts_until_anoth
     let said = delv(at, ("one.test", &anchor), &["new.one.test", "A"]);
     assert!(said.contains("; fully validated"), "{said}");
     assert!(!server.log().contains("WARN"), "{}", server.log());
-    done(&server, &["zone", "unsecure", "one.test"]);
+    done(&server, &["zone", "unsecure", "one.test", "--force"]);
     assert!(!has_record(at, "one.test", "DNSKEY"));
     assert!(has_record(at, "two.test", "DNSKEY"));
     assert_eq!(
@@ -292,7 +292,10 @@ fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
     let server = start(home.path());
     let at = server.address();
     let secure = || check_answers(at, "one.test", &anchor);
-    done(&server, &["key", "add", "one.test", "--role", "ksk"]);
+    done(
+        &server,
+        &["key", "add", "one.test", "--role", "ksk", "--force"],
+    );
     done(&server, &["key", "add", "one.test", "--role", "zsk"]);
     write_anchor(&server, "one.test", &anchor);
     secure();
@@ -432,7 +435,7 @@ fn zone_show_says_whether_and_how_a_zone_is_signed() {
         ] {
             assert!(json.contains(&expected), "{json} lacks {expected}");
         }
-        done(&server, &["zone", "unsecure", "one.test"]);
+        done(&server, &["zone", "unsecure", "one.test", "--force"]);
     }
 }
 

@@ -213,7 +213,7 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
     assert_eq!(tags(&server), wanted, "{}", server.log());
     place.check_secure(&server);
     // The end of signing removes the files.
-    done(&server, &["zone", "unsecure", "one.test"]);
+    done(&server, &["zone", "unsecure", "one.test", "--force"]);
     assert!(!private_file(&ksk).exists() && tags(&server).is_empty());
 }
 

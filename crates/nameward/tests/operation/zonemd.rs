@@ -294,7 +294,7 @@ fn the_digest_that_a_zone_brings_gives_way_to_one_that_is_made_and_goes_when_the
     // They are not over the signatures.
     done(&server, &["zone", "secure", ZONE]);
     assert_eq!(digests(), "");
-    done(&server, &["zone", "unsecure", ZONE]);
+    done(&server, &["zone", "unsecure", ZONE, "--force"]);
     assert_eq!(digests().lines().count(), 2, "{}", digests());
     let path = server.dir().join("nameward.toml");
     let before = fs::read_to_string(&path).unwrap();

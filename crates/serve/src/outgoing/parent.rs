@@ -44,18 +44,42 @@ impl ParentClient {
     }
 }
 
+/// The servers of a parent, each by itself, or else the resolvers of this server; none if there are none.
+fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolvers>> {
+    let aliases = shared.aliases();
+    let resolvers = aliases.and_then(|aliases| aliases.resolvers());
+    match servers.is_empty() {
+        true => resolvers.into_iter().collect(),
+        false => {
+            let servers = servers.iter().take(SERVERS_MAX);
+            servers.map(|server| alone(*server)).collect()
+        }
+    }
+}
+
+/// Asks for the DS of a zone at once, for an operator who waits. Returns the key tags that each server has; `None` for one
+/// that gave no answer. Empty if nobody can be asked.
+pub async fn find_ds(
+    shared: &ServingState,
+    zone: NameBuf,
+    servers: &[SocketAddr],
+) -> Vec<Option<Vec<u16>>> {
+    let tag = |ds: &Vec<u8>| match ds[..] {
+        [high, low, ..] => u16::from_be_bytes([high, low]),
+        _ => 0,
+    };
+    let mut answers = Vec::new();
+    for server in servers_of(shared, servers) {
+        let found = ask_one(&server, zone).await;
+        answers.push(found.map(|records| records.iter().map(tag).collect()));
+    }
+    answers
+}
+
 impl AskParent for ParentClient {
     fn ask(&mut self, question: ParentQuestion) {
         let (driver, places) = (self.driver.clone(), Arc::clone(&self.places));
-        let aliases = self.shared.aliases();
-        let resolvers = aliases.and_then(|aliases| aliases.resolvers());
-        let asked: Vec<Arc<Resolvers>> = match question.servers.is_empty() {
-            true => resolvers.into_iter().collect(),
-            false => {
-                let servers = question.servers.iter().take(SERVERS_MAX);
-                servers.map(|server| alone(*server)).collect()
-            }
-        };
+        let asked = servers_of(&self.shared, &question.servers);
         if asked.is_empty() {
             return;
         }

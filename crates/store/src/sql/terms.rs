@@ -28,6 +28,11 @@ pub(crate) const TERM_KINDS: [&str; 14] = [
     "PRESIGNED",
     "X-NAMEWARD-DNSSEC-POLICY",
 ];
+/// Returns a kind of metadata about transfers and updates as items have it, if it is one; `kind` is in upper case.
+pub fn term_kind(kind: &str) -> Option<&'static str> {
+    TERM_KINDS.into_iter().find(|known| *known == kind)
+}
+
 /// Items of one zone that are taken; nobody lists more peers by hand.
 const MAX_ITEMS: usize = 10_000;
 /// The port that an autoprimary is asked on.

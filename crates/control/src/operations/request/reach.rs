@@ -74,7 +74,7 @@ impl OperationRequest {
             | OperationRequest::MetadataList { zone, .. }
             | OperationRequest::RecordDelete { zone, .. }
             | OperationRequest::ZoneSecure { zone, .. }
-            | OperationRequest::ZoneUnsecure { zone }
+            | OperationRequest::ZoneUnsecure { zone, .. }
             | OperationRequest::ZoneRectify { zone }
             | OperationRequest::ZoneDs { zone }
             | OperationRequest::KeyList { zone: Some(zone) }

@@ -41,6 +41,8 @@ pub enum AttributeChange {
     SetAccount(String),
     /// The catalog that the zone is a member of, without its final dot; none if empty.
     SetCatalog(String),
+    /// `domains.options`, as JSON.
+    SetOptions(String),
     /// The comment of an RRset in the place of all others; none if empty.
     SetComment {
         /// The owner.
@@ -300,6 +302,7 @@ async fn write(
         AttributeChange::SetPrimaries(text) => set(session, id, "master", text).await?,
         AttributeChange::SetAccount(text) => set(session, id, "account", text).await?,
         AttributeChange::SetCatalog(text) => set(session, id, "catalog", text).await?,
+        AttributeChange::SetOptions(text) => set(session, id, "options", text).await?,
         AttributeChange::Metadata(kind, edit, contents) => {
             write_metadata(session, (id, kind), *edit, contents).await?
         }

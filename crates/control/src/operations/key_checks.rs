@@ -1,0 +1,60 @@
+//! Owns what is refused of changes of keys by hand: a zone that would be signed in part, or no longer.
+
+use nameward_dnssec::KeyUse;
+use nameward_dnssec::rollover::KeyRole;
+use nameward_maintain::zone_keys::ZoneKey;
+use nameward_wire::NameBuf;
+
+use super::database_keys::DatabaseZone;
+use super::zone_keys::of_keys;
+use super::{OperationError, Operations};
+
+impl Operations {
+    /// Refuses a new key that signs the keys or the zone alone, where no other key signs the rest.
+    pub(super) fn check_completes(
+        &self,
+        name: &NameBuf,
+        home: Option<&DatabaseZone<'_>>,
+        key: &ZoneKey,
+    ) -> Result<(), OperationError> {
+        let keys = match home {
+            Some(home) => self.database_keys(home)?,
+            None => self
+                .keeper
+                .keys()
+                .keys(name.as_name())
+                .map_err(of_keys(name))?,
+        };
+        if keys.iter().any(|other| other.usage.is_active()) {
+            return Ok(());
+        }
+        let (role, other) = match key.role {
+            KeyRole::KeySigning => ("KSK", "zsk"),
+            _ => ("ZSK", "ksk"),
+        };
+        Err(OperationError::refused(format!(
+            "zone {name} is not signed, and a {role} alone does not sign all of it: `nameward zone secure {name}` signs the zone \
+             with one key; for two keys add one with --inactive, the other ({other}) with --force, and activate the first"
+        )))
+    }
+
+    /// Refuses to take the last key from a zone that signs: that is the end of signing, which has a command.
+    pub(super) fn check_signed_without(
+        &self,
+        name: &NameBuf,
+        number: u32,
+    ) -> Result<(), OperationError> {
+        // A key whose files are gone can be removed all the same.
+        let uses = self.keeper.keys().uses(name.as_name());
+        let uses = uses.map_err(of_keys(name))?;
+        let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;
+        let mut own = uses.iter().filter(|(key, _)| *key == number);
+        let mut others = uses.iter().filter(|(key, _)| *key != number);
+        match own.any(is_used) {
+            true if !others.any(is_used) => Err(OperationError::refused(format!(
+                "key {number} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

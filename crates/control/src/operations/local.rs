@@ -1,0 +1,477 @@
+//! Owns operations on whole zones that no database has: files in the directory of a file backend, and zones that the state
+//! store declares. Zones that the configuration declares stay the operator's.
+//!
+//! A file is the zone; its kind, template and catalog are declared in the state store if they are not the defaults. Of a
+//! zone that is transferred, or a catalog that is made here, the declaration is all there is.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use nameward_maintain::follow::ServedFile;
+use nameward_maintain::policy::{
+    KeptError, KeptSettings, PolicySource, RemoteServer, UNCONFIGURED_RANK,
+};
+use nameward_maintain::read_contents;
+use nameward_wire::NameBuf;
+use nameward_wire::rdata::write_text;
+use nameward_zone::ZoneKind;
+use nameward_zone::change::RrsetData;
+
+use super::local_copy::text_of;
+use super::zone::new_zone_warnings;
+use super::{
+    ListedKind, OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, ZoneTerms,
+    zone_name,
+};
+
+/// The port of a primary that is named without one.
+const PORT: u16 = 53;
+/// Primaries of one zone.
+const PRIMARIES_MAX: usize = 32;
+
+/// Where a zone that no database has is stored.
+pub(super) enum LocalZone {
+    /// A file in a directory, with the settings that the state store has for it.
+    File(ServedFile, KeptSettings),
+    /// The state store declares it.
+    Declared(KeptSettings),
+}
+
+impl Operations {
+    /// Finds a zone that no database has, if commands may change it.
+    pub(super) fn local_zone(&self, name: &NameBuf) -> Result<LocalZone, OperationError> {
+        if let Some(place) = self.files.declared_at(name.as_name()) {
+            return Err(OperationError::refused(format!(
+                "zone {name} is declared at {place}: change it there and `nameward reload`"
+            )));
+        }
+        let settings = match self.kept.zone(name.as_name()) {
+            Err(KeptError::NoStore) => None,
+            settings => settings.map_err(of_kept)?,
+        };
+        if let Some(file) = self.files.find(name)? {
+            if !file.is_in_directory {
+                return Err(OperationError::refused(format!(
+                    "zone {name} is in {}, which the configuration of backend {} lists: change it there",
+                    file.path.display(),
+                    file.rank
+                )));
+            }
+            return Ok(LocalZone::File(file, settings.unwrap_or_default()));
+        }
+        if let Some(settings) = settings {
+            return Ok(LocalZone::Declared(settings));
+        }
+        let policies = self.policies.load();
+        let own = policies.own(name.as_name());
+        match own.map(|policy| policy.declared_by) {
+            Some(PolicySource::Catalogs) => Err(OperationError::refused(format!(
+                "zone {name} is a member of a catalog zone: change the catalog where it is made"
+            ))),
+            _ => Err(OperationError::not_found(format!(
+                "zone {name} not found; `nameward zone list` lists the zones"
+            ))),
+        }
+    }
+
+    /// Creates a zone as a file of a directory, or declares it in the state store.
+    pub(super) fn create_local(
+        &self,
+        name: NameBuf,
+        kind: ZoneKind,
+        template: &ZoneTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        if let Some(place) = self.files.declared_at(name.as_name()) {
+            return Err(OperationError::conflict(format!(
+                "zone {name} is declared at {place} already"
+            )));
+        }
+        let declared_before = self.kept.zone(name.as_name()).ok().flatten();
+        // Settings of a file that was removed by hand are replaced.
+        if declared_before.is_some_and(|before| !is_file(before.kind)) {
+            return Err(OperationError::conflict(format!(
+                "zone {name} exists already, in the state store"
+            )));
+        }
+        let settings = KeptSettings {
+            kind,
+            primaries: read_primaries(&template.primaries)?,
+            template: self.checked_template(template.template.as_deref())?,
+            catalog: None,
+        };
+        check_settings(&settings)?;
+        let changed = match kind {
+            ZoneKind::Native | ZoneKind::Primary => {
+                let rrsets = template.rrsets(&name, SystemTime::now())?;
+                let warnings = new_zone_warnings(&name, &rrsets);
+                let text = zone_text(&rrsets);
+                let mut changed = self.create_file((&name, template.backend), settings, text)?;
+                changed.warnings.extend(warnings);
+                changed
+            }
+            ZoneKind::Secondary | ZoneKind::Consumer | ZoneKind::Producer => {
+                template.check_no_records()?;
+                if template.backend.is_some() {
+                    return Err(OperationError::invalid(format!(
+                        "a {} zone of the state store has no backend: leave --backend out",
+                        kind.word()
+                    )));
+                }
+                self.declare(&name, &settings)?;
+                declared(&name, self.key_warnings(&settings))
+            }
+        };
+        tracing::info!("zone {name}: created by command");
+        Ok(OperationResult::ZoneCreated(changed))
+    }
+
+    /// Writes the file of a new zone and has it served, with its settings.
+    pub(super) fn create_file(
+        &self,
+        (name, backend): (&NameBuf, Option<u32>),
+        settings: KeptSettings,
+        text: Vec<u8>,
+    ) -> Result<ZoneChanged, OperationError> {
+        let backend = backend.map(|number| {
+            u16::try_from(number)
+                .map_err(|_| OperationError::not_found(format!("backend {number} not found")))
+        });
+        let is_declared = settings != KeptSettings::default();
+        if is_declared && self.commits.store().is_none() {
+            return Err(no_store(name));
+        }
+        if !is_declared
+            && self
+                .kept
+                .zone(name.as_name())
+                .is_ok_and(|kept| kept.is_some())
+        {
+            self.kept.remove_zone(name.as_name()).map_err(of_kept)?;
+        }
+        // Of two commands for one name, the one that makes the file goes on.
+        let file = self.files.create(name, backend.transpose()?, text)?;
+        if is_declared && let Err(error) = self.declare(name, &settings) {
+            self.files.remove(name, file.path, file.rank)?;
+            return Err(error);
+        }
+        (self.keys_changed)(*name);
+        let served = self.commits.table().version(name.as_name(), file.rank);
+        Ok(ZoneChanged {
+            zone: name.to_string(),
+            backend: u32::from(file.rank),
+            engine: "file".into(),
+            serial: served.map(|zone| zone.serial().0),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Gives a zone that no database has other settings.
+    pub(super) fn set_local(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
+        let name = zone_name(&terms.zone)?;
+        let local = self.local_zone(&name)?;
+        let (before, rank) = match &local {
+            LocalZone::File(file, settings) => (settings, file.rank),
+            LocalZone::Declared(settings) => (settings, UNCONFIGURED_RANK),
+        };
+        let settings = self.new_settings(&name, before, terms)?;
+        match (&local, is_file(settings.kind)) {
+            (LocalZone::Declared(_), true) if before.kind == ZoneKind::Secondary => {
+                return self.promote(&name, &settings);
+            }
+            (LocalZone::File(file, _), false) => {
+                return Err(OperationError::refused(format!(
+                    "zone {name} is in {}, and a {} zone has no file: `nameward zone delete {name}`, then create it",
+                    file.path.display(),
+                    settings.kind.word()
+                )));
+            }
+            (LocalZone::Declared(_), true) => {
+                return Err(OperationError::refused(format!(
+                    "zone {name} is a catalog: `nameward zone delete {name}`, then create it"
+                )));
+            }
+            _ => {}
+        }
+        if settings == *before {
+            let zone = name.to_string();
+            return Ok(OperationResult::NoChange { zone });
+        }
+        let warnings = self.key_warnings(&settings);
+        self.declare(&name, &settings)?;
+        tracing::info!("zone {name}: settings changed by command");
+        let served = self.commits.table().version(name.as_name(), rank);
+        let served = served.filter(|served| !served.is_stand_in());
+        Ok(OperationResult::ZoneChanged(ZoneChanged {
+            serial: served.map(|zone| zone.serial().0),
+            backend: u32::from(rank),
+            engine: match &local {
+                LocalZone::File(..) => "file".into(),
+                LocalZone::Declared(_) => "state store".into(),
+            },
+            ..declared(&name, warnings)
+        }))
+    }
+
+    /// Returns the settings that a zone gets in place of those that it has.
+    fn new_settings(
+        &self,
+        name: &NameBuf,
+        before: &KeptSettings,
+        terms: &ZoneTerms,
+    ) -> Result<KeptSettings, OperationError> {
+        let mut settings = before.clone();
+        match terms.kind {
+            Some(ListedKind::OfZone(kind)) => settings.kind = kind,
+            Some(ListedKind::File) => {
+                return Err(OperationError::invalid(
+                    "expected the kind native, primary, secondary, producer or consumer, found \"file\"",
+                ));
+            }
+            None => {}
+        }
+        match &terms.primaries {
+            Some(primaries) => settings.primaries = read_primaries(primaries)?,
+            None if !settings.kind.is_transferred() => settings.primaries.clear(),
+            None => {}
+        }
+        if let Some(template) = &terms.template {
+            settings.template = self.checked_template(Some(template))?;
+        }
+        if let Some(catalog) = &terms.catalog {
+            settings.catalog = self.local_catalog(catalog)?;
+        }
+        if terms.account.is_some() {
+            return Err(OperationError::refused(format!(
+                "zone {name} is not in a database, and accounts are kept in databases only"
+            )));
+        }
+        if terms.kind.is_none()
+            && terms.primaries.is_none()
+            && terms.template.is_none()
+            && terms.catalog.is_none()
+        {
+            return Err(OperationError::invalid(
+                "nothing to set: --kind, --primary, --template or --catalog",
+            ));
+        }
+        check_settings(&settings)?;
+        Ok(settings)
+    }
+
+    /// Makes a secondary a zone of its own, with the contents that it has: they become a file in a directory.
+    fn promote(
+        &self,
+        name: &NameBuf,
+        settings: &KeptSettings,
+    ) -> Result<OperationResult, OperationError> {
+        let served = self
+            .commits
+            .table()
+            .version(name.as_name(), UNCONFIGURED_RANK);
+        let served = served.filter(|served| !served.is_stand_in());
+        let stored = || {
+            // One that has expired is not served.
+            let store = self.commits.store()?;
+            read_contents(store, name).ok().flatten().map(Arc::new)
+        };
+        let zone = served.or_else(stored).ok_or_else(|| {
+            OperationError::refused(format!(
+                "zone {name} has no contents: its primary has not been reached yet"
+            ))
+        })?;
+        let file = self.files.create(name, None, text_of(&zone))?;
+        if let Err(error) = self.declare(name, settings) {
+            self.files.remove(name, file.path, file.rank)?;
+            return Err(error);
+        }
+        let mut warnings = Vec::new();
+        if zone.signing().is_signed() {
+            warnings.push(format!(
+                "zone {name} brings its signatures with it: they are not renewed here, and end"
+            ));
+        }
+        tracing::info!(
+            "zone {name}: changed from secondary to {}",
+            settings.kind.word()
+        );
+        Ok(OperationResult::ZoneChanged(ZoneChanged {
+            serial: Some(zone.serial().0),
+            backend: u32::from(file.rank),
+            engine: "file".into(),
+            ..declared(name, warnings)
+        }))
+    }
+
+    fn declare(&self, name: &NameBuf, settings: &KeptSettings) -> Result<(), OperationError> {
+        let set = self.kept.set_zone(name.as_name(), settings);
+        set.map_err(|error| match error {
+            KeptError::NoStore => no_store(name),
+            error => of_kept(error),
+        })
+    }
+
+    /// Returns the name of a template that the configuration has; empty for none.
+    fn checked_template(&self, name: Option<&str>) -> Result<String, OperationError> {
+        let name = name.unwrap_or_default();
+        match name.is_empty() || self.kept.has_template(name) {
+            true if name.contains('\n') => Err(OperationError::invalid(
+                "the name of the template has several lines",
+            )),
+            true => Ok(name.into()),
+            false => Err(OperationError::not_found(format!(
+                "the configuration has no [[template]] {name:?}"
+            ))),
+        }
+    }
+
+    /// Returns the name of a catalog that is made here; none for an empty text.
+    fn local_catalog(&self, text: &str) -> Result<Option<NameBuf>, OperationError> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let name = zone_name(text)?;
+        match self.policies.load().of(name.as_name()).kind {
+            ZoneKind::Producer => Ok(Some(name)),
+            _ => Err(OperationError::invalid(format!(
+                "zone {name} is not a catalog that is made here: its kind must be producer"
+            ))),
+        }
+    }
+
+    /// Warns of TSIG keys that are not known: nothing is transferred with them.
+    fn key_warnings(&self, settings: &KeptSettings) -> Vec<String> {
+        let policies = self.policies.load();
+        let keys = settings.primaries.iter().filter_map(|server| server.key);
+        let unknown = keys.filter(|key| policies.keys().find(key.as_name()).is_none());
+        let warn =
+            |key: NameBuf| format!("TSIG key {key} is not known: `nameward tsig import {key}`");
+        unknown.map(warn).collect()
+    }
+}
+
+/// Whether zones of a kind are files.
+fn is_file(kind: ZoneKind) -> bool {
+    matches!(kind, ZoneKind::Native | ZoneKind::Primary)
+}
+
+fn no_store(name: &NameBuf) -> OperationError {
+    OperationError::refused(format!(
+        "zone {name}: the settings of a zone are kept in the state store: set server.state_directory"
+    ))
+}
+
+/// A zone of the state store, as results show it.
+pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
+    ZoneChanged {
+        zone: name.to_string(),
+        backend: u32::from(UNCONFIGURED_RANK),
+        engine: "state store".into(),
+        serial: None,
+        warnings,
+    }
+}
+
+/// Refuses settings that contradict each other.
+fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
+    let (kind, has_primaries) = (settings.kind, !settings.primaries.is_empty());
+    match kind.is_transferred() {
+        true if !has_primaries => Err(OperationError::invalid(format!(
+            "a {} zone needs a primary: --primary ADDRESS[,KEY], once or more",
+            kind.word()
+        ))),
+        false if has_primaries => Err(OperationError::invalid(format!(
+            "a {} zone is not transferred from primaries: leave --primary out",
+            kind.word()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Reads primaries as `192.0.2.1`, `192.0.2.1:5300`, `[2001:db8::1]:5300`, each with `,key.name` behind it or not.
+pub(super) fn read_primaries(texts: &[String]) -> Result<Vec<RemoteServer>, OperationError> {
+    if texts.len() > PRIMARIES_MAX {
+        return Err(OperationError::invalid(format!(
+            "a zone has {PRIMARIES_MAX} primaries at most"
+        )));
+    }
+    texts.iter().map(|text| read_primary(text)).collect()
+}
+
+fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
+    let (address, key) = match text.split_once(',') {
+        Some((address, key)) => (address, Some(key)),
+        None => (text, None),
+    };
+    let bare = address
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let address = address.parse::<SocketAddr>().or_else(|_| {
+        let ip = bare.unwrap_or(address).parse::<IpAddr>();
+        ip.map(|ip| SocketAddr::new(ip, PORT))
+    });
+    let address = address.map_err(|_| {
+        OperationError::invalid(format!(
+            "invalid primary {text:?}: expected 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300, with ,KEY \
+             behind it if transfers are signed with a TSIG key"
+        ))
+    })?;
+    let key = key.map(|key| {
+        zone_name(key)
+            .map_err(|_| OperationError::invalid(format!("invalid TSIG key name {key:?}")))
+    });
+    Ok(RemoteServer {
+        address,
+        key: key.transpose()?,
+        source: None,
+    })
+}
+
+/// Writes RRsets as a zone file.
+fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
+    let mut text = String::from("; created by nameward zone create\n");
+    for rrset in rrsets {
+        for record in &rrset.records {
+            let mut data = String::new();
+            // The data was read from text.
+            let _ = write_text(rrset.rtype, &record.rdata, &mut data);
+            let line = format!("{} {} IN {} {data}\n", rrset.name, rrset.ttl, rrset.rtype);
+            text.push_str(&line);
+        }
+    }
+    text.into_bytes()
+}
+
+pub(super) fn of_kept(error: KeptError) -> OperationError {
+    match error {
+        KeptError::NoStore => OperationError::refused(error.to_string()),
+        KeptError::Store(_) => OperationError::backend(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primaries_are_read_with_ports_and_keys() {
+        for (text, address, key) in [
+            ("192.0.2.1", "192.0.2.1:53", None),
+            (
+                "192.0.2.1:5300,k.example",
+                "192.0.2.1:5300",
+                Some("k.example."),
+            ),
+            ("2001:db8::1", "[2001:db8::1]:53", None),
+            ("[2001:db8::1],k", "[2001:db8::1]:53", Some("k.")),
+            ("[2001:db8::1]:1", "[2001:db8::1]:1", None),
+        ] {
+            let server = read_primary(text).unwrap();
+            assert_eq!(server.address, address.parse().unwrap(), "{text}");
+            assert_eq!(server.key.map(|key| key.to_string()).as_deref(), key);
+        }
+        for wrong in ["", "ns1.example", "192.0.2.1:99999", "192.0.2.1,a..b"] {
+            assert!(read_primary(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Owns what operations need of zone files and of the configuration: the server and commands without one provide it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nameward_maintain::follow::{ServedFile, ZoneFileError};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+
+use super::OperationError;
+
+/// Zone files and the configuration.
+pub trait ZoneFiles: Send + Sync {
+    /// Writes the file of a new zone into the directory of a backend, and serves the zone.
+    fn create(
+        &self,
+        zone: &NameBuf,
+        backend: Option<u16>,
+        text: Vec<u8>,
+    ) -> Result<ServedFile, OperationError>;
+
+    /// Finds the file that a zone is served from.
+    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError>;
+
+    /// Removes the file of a zone. Returns the version that was served last.
+    fn remove(
+        &self,
+        zone: &NameBuf,
+        path: PathBuf,
+        rank: u16,
+    ) -> Result<Option<Arc<Zone>>, OperationError>;
+
+    /// Returns the file and line of the configuration that declares a zone.
+    fn declared_at(&self, zone: Name<'_>) -> Option<String>;
+}
+
+impl From<ZoneFileError> for OperationError {
+    fn from(error: ZoneFileError) -> Self {
+        let text = error.to_string();
+        match error {
+            ZoneFileError::NoDirectory(_) | ZoneFileError::Root => OperationError::refused(text),
+            ZoneFileError::Exists(_) => OperationError::conflict(text),
+            ZoneFileError::Wrong(_) => OperationError::invalid(text),
+            ZoneFileError::File { .. } => OperationError::backend(text),
+        }
+    }
+}

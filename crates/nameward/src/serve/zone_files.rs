@@ -1,0 +1,57 @@
+//! Owns zone files as commands to the running server change them: on the thread that follows them.
+
+use std::{path::PathBuf, sync::Arc};
+
+use nameward_control::operations::{OperationError, ZoneFiles};
+use nameward_maintain::follow::ServedFile;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+
+use super::maintenance::Maintenance;
+use crate::config::place;
+
+/// The zone files of the running server.
+pub struct FollowedFiles {
+    /// The thread that follows them.
+    pub maintenance: Maintenance,
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+}
+
+impl ZoneFiles for FollowedFiles {
+    fn create(
+        &self,
+        zone: &NameBuf,
+        backend: Option<u16>,
+        text: Vec<u8>,
+    ) -> Result<ServedFile, OperationError> {
+        let zone = *zone;
+        let created = self
+            .maintenance
+            .on_files(move |files, sources| files.create_file(sources, (&zone, backend), &text))?;
+        Ok(created?)
+    }
+
+    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError> {
+        let zone = *zone;
+        self.maintenance
+            .on_files(move |files, sources| files.find_file(sources, &zone))
+    }
+
+    fn remove(
+        &self,
+        zone: &NameBuf,
+        path: PathBuf,
+        rank: u16,
+    ) -> Result<Option<Arc<Zone>>, OperationError> {
+        let zone = *zone;
+        let removed = self
+            .maintenance
+            .on_files(move |files, _| files.remove_file(&zone, &path, rank))?;
+        Ok(removed?)
+    }
+
+    fn declared_at(&self, zone: Name<'_>) -> Option<String> {
+        place::zone_declaration(self.config.as_deref()?, zone)
+    }
+}
