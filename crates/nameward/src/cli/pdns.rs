@@ -6,6 +6,8 @@
 mod control;
 mod keys;
 mod secure_all;
+mod tools;
+mod tsig;
 mod util;
 mod verbs;
 
@@ -14,7 +16,7 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use nameward_control::operations::{
     BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, OperationError,
-    OperationRequest, OperationResult, ZoneBatch, zone_name,
+    OperationRequest, OperationResult, ZoneBatch, ZoneTerms, zone_name,
 };
 use nameward_wire::rdata::write_text;
 
@@ -85,6 +87,20 @@ enum PdnsStep {
     Print(ServerFact),
     /// Changes keys or prints them as pdnsutil does.
     Key(keys::PdnsKeyStep),
+    /// Changes TSIG keys or prints them as pdnsutil does.
+    Tsig(tsig::TsigStep),
+    /// Does what a tool of pdnsutil does.
+    Tool(tools::ToolStep),
+    /// Changes the catalog options of a zone.
+    SetOptions(ZoneTerms),
+    /// Sends NOTIFY for all zones.
+    NotifyAll,
+    /// Prints zone files that are not served as they are.
+    ListRejects,
+    /// Prints the number of entries in the caches.
+    CacheCounts,
+    /// Prints the commands of pdns_control.
+    ControlHelp,
     /// Prints a sentence.
     Say(&'static str),
 }
@@ -229,6 +245,16 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
     match step {
         PdnsStep::Run(_) | PdnsStep::Say(_) | PdnsStep::SecureAll(_) => Ok(String::new()),
         PdnsStep::Key(step) => keys::answer(step, overrides),
+        PdnsStep::Tsig(step) => tsig::answer(step, overrides),
+        PdnsStep::Tool(step) => tools::answer(step, overrides),
+        PdnsStep::SetOptions(terms) => {
+            remote::ask(OperationRequest::ZoneSet(terms), overrides, &mut drop)?;
+            Ok(String::new())
+        }
+        PdnsStep::NotifyAll => control::notify_all(overrides),
+        PdnsStep::ListRejects => control::list_rejects(overrides),
+        PdnsStep::CacheCounts => control::cache_counts(overrides),
+        PdnsStep::ControlHelp => Ok(control::HELP.into()),
         PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
         PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
         PdnsStep::ListMembers(catalog) => list_members(catalog, overrides),

@@ -232,6 +232,161 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
     assert!(!is_good && error.contains("not done here"), "{error}");
 }
 
+/// PowerDNS and this server, each with an empty database.
+fn both(zone: &str) -> (TestServer, Sqlite, std::path::PathBuf) {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    let state = "[server]\nstate_directory = \"state\"\n";
+    let server = setup
+        .config(state)
+        .config(&database.backend("live"))
+        .start();
+    let directory = server.dir().join("powerdns");
+    std::fs::create_dir(&directory).unwrap();
+    let theirs = directory.join("theirs.db");
+    let schema = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql";
+    let schema =
+        std::fs::read_to_string(schema).expect("PowerDNS is installed: run scripts/install-deps");
+    let connection = rusqlite::Connection::open(&theirs).unwrap();
+    connection.execute_batch(&schema).unwrap();
+    let settings = format!(
+        "launch=gsqlite3\ngsqlite3-dnssec=yes\ngsqlite3-database={}\n",
+        theirs.display()
+    );
+    std::fs::write(directory.join("pdns.conf"), settings).unwrap();
+    let powerdns = PowerDns {
+        directory: &directory,
+    };
+    let create = ["create-zone", zone, "ns.other.test"];
+    assert!(powerdns.run(&create).0);
+    assert!(ours(&server, "pdnsutil", &create).0);
+    (server, database, directory)
+}
+
+#[test]
+fn tsig_keys_tools_and_options_print_and_store_what_pdnsutil_does() {
+    const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
+    let (server, database, directory) = both("a.test");
+    let powerdns = PowerDns {
+        directory: &directory,
+    };
+    let file = server.dir().join("a.zone");
+    std::fs::write(&file, ZONE).unwrap();
+    let file = file.display().to_string();
+    for words in [
+        &["import-tsig-key", "k.test", "hmac-sha256", SECRET][..],
+        &["list-tsig-keys"],
+        &["activate-tsig-key", "a.test", "k.test", "primary"],
+        &["get-meta", "a.test", "TSIG-ALLOW-AXFR"],
+        &["deactivate-tsig-key", "a.test", "k.test", "primary"],
+        &["delete-tsig-key", "k.test"],
+        &["list-tsig-keys"],
+        &["raw-lua-from-content", "MX", "10 mx.example.org"],
+        &["raw-lua-from-content", "TXT", "\"a-b.c d_9\""],
+        &["hash-zone-record", "a.test", "www.a.test"],
+        &["set-meta", "a.test", "NSEC3PARAM", "1 0 1 ab"],
+        &["hash-zone-record", "a.test", "www.a.test"],
+        &["create-slave-zone", "s.test", "192.0.2.1"],
+        &["change-slave-zone-master", "s.test", "192.0.2.9"],
+        &["add-supermaster", "192.0.2.1", "ns.x.test", "joe"],
+        &["list-autoprimaries"],
+        &["set-option", "a.test", "producer", "group", "g1", "g2"],
+        &["set-option", "a.test", "producer", "unique", "u1"],
+        &["set-option", "a.test", "producer", "group", ""],
+        &[
+            "set-options-json",
+            "s.test",
+            "{\"producer\": {\"coo\": \"x.test.\"}}",
+        ],
+        &["zonemd-verify-file", "a.test", &file],
+    ] {
+        let theirs = powerdns.run(words);
+        let (is_good, said, error) = ours(&server, "pdnsutil", words);
+        assert_eq!(is_good, theirs.0, "{words:?}: {said}{error}");
+        // Where ours has words of its own, it says that something is done.
+        let is_compared = words[0].contains("tsig")
+            || words[0].starts_with("raw")
+            || words[0].starts_with("hash")
+            || words[0].starts_with("list")
+            || words[0].starts_with("get");
+        if is_compared {
+            assert_eq!(said, theirs.1, "{words:?}: {error}");
+        }
+    }
+    let options = |path: &Path| {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let mut statement = connection
+            .prepare("SELECT name, master, options FROM domains ORDER BY name")
+            .unwrap();
+        let rows = statement.query_map([], |row| {
+            let options: Option<String> = row.get(2)?;
+            let options =
+                options.map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, Option<String>>(1)?,
+                options,
+            ))
+        });
+        rows.unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let theirs = options(&directory.join("theirs.db"));
+    let own = options(&database.path);
+    let empty = |list: &[(String, Option<String>, Option<serde_json::Value>)]| {
+        let filled = list.iter().map(|(name, master, options)| {
+            (
+                name.clone(),
+                master.clone().unwrap_or_default(),
+                options.clone(),
+            )
+        });
+        filled.collect::<Vec<_>>()
+    };
+    assert_eq!(empty(&own), empty(&theirs));
+    // The secret is random; everything else is equal.
+    let generate = ["generate-tsig-key", "new.test", "hmac-sha512"];
+    let (theirs, own) = (
+        powerdns.run(&generate).1,
+        ours(&server, "pdnsutil", &generate).1,
+    );
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&own)[..6], words(&theirs)[..6], "{own}");
+    let key = ["generate-zone-key", "ksk", "ecdsa256"];
+    let lines = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with("PrivateKey") && !line.is_empty());
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (theirs, own) = (powerdns.run(&key).1, ours(&server, "pdnsutil", &key).1);
+    // The version of the format and times may differ.
+    let common = |text: &str| {
+        let known = |line: &String| line.starts_with("Flags") || line.starts_with("Algorithm");
+        lines(text).into_iter().filter(known).collect::<Vec<_>>()
+    };
+    assert_eq!(common(&own), common(&theirs));
+    let (is_good, said, _) = ours(&server, "pdnsutil", &["list-algorithms"]);
+    assert!(is_good && said.contains("13 - ECDSAP256SHA256\n"), "{said}");
+    // Zones without name servers, and zones that are emptied.
+    assert!(ours(&server, "pdnsutil", &["create-zone", "bare.test"]).0);
+    let list = |zone: &str| ours(&server, "pdnsutil", &["list-zone", zone]).1;
+    assert!(list("bare.test").contains("a.misconfigured.dns.server.invalid"));
+    assert!(
+        ours(
+            &server,
+            "pdnsutil",
+            &["add-record", "a.test", "www", "A", "192.0.2.1"]
+        )
+        .0
+    );
+    assert!(ours(&server, "pdnsutil", &["clear-zone", "a.test"]).0);
+    let left = list("a.test");
+    assert!(
+        left.contains("SOA") && left.contains("NS") && !left.contains("www"),
+        "{left}"
+    );
+}
+
 #[test]
 fn secure_all_zones_signs_those_of_databases_and_files_and_tells_of_each() {
     let setup = Setup::new().without_web();
@@ -304,6 +459,23 @@ fn pdns_control_is_understood_also_by_its_own_name() {
     assert_eq!(ask(&["purge", "a.test$", "b.test"]).1, "0\n");
     let (is_good, said, error) = ask(&["rediscover"]);
     assert!(is_good && said.starts_with("reloaded"), "{said}{error}");
+    assert!(ask(&["help"]).1.contains("notify ZONE"));
+    assert_eq!(ask(&["ccounts"]).1, "queries: 0, packets: 0\n");
+    assert_eq!(ask(&["bind-list-rejects"]).1, "");
+    let file = server.dir().join("added.zone");
+    std::fs::write(&file, ZONE).unwrap();
+    let file = file.display().to_string();
+    assert!(ask(&["bind-add-zone", "added.test", &file]).0);
+    assert_eq!(ask(&["notify", "*"]).1, "Added 1 zones to queue\n");
+    for (value, state) in [("yes", "on"), ("no", "off")] {
+        assert!(ask(&["set", "query-logging", value]).0);
+        let status = server.command(&["query-log", "status"]).stdout;
+        let status = String::from_utf8_lossy(&status).into_owned();
+        assert!(
+            status.contains(&format!("query log      {state}")),
+            "{status}"
+        );
+    }
     for impossible in [
         &["cycle"][..],
         &["token-login", "x"],
@@ -314,7 +486,7 @@ fn pdns_control_is_understood_also_by_its_own_name() {
     }
     for (name, words, expected) in [
         ("pdns_control", &["rping"][..], "PONG\n"),
-        ("pdnsutil", &["list-all-zones"], ""),
+        ("pdnsutil", &["list-all-zones"], "added.test\n"),
     ] {
         let link = server.dir().join(name);
         std::os::unix::fs::symlink(binary(), &link).unwrap();

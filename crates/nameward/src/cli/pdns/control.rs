@@ -1,8 +1,11 @@
 //! Owns the commands of pdns_control.
 
-use nameward_control::operations::OperationError;
+use nameward_control::operations::{
+    FaultKind, ListedItem, OperationError, OperationRequest, OperationResult,
+};
 
 use super::{PdnsStep, ServerFact, ZoneCount, impossible, wrong};
+use crate::{command_error::CommandError, config::Overrides, remote};
 
 /// Returns the steps of a command.
 pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
@@ -39,12 +42,37 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         }
         "purge" | "flush" => vec![PdnsStep::Purge(rest.to_vec())],
         "reload" | "rediscover" | "bind-reload-now" => vec![own(&["reload"])],
-        "notify" => each("notify", "pdns_control notify ZONE")?,
-        "retrieve" => match rest.split_last() {
-            Some((last, [zone])) if last == "--force" => {
+        "notify" if rest == ["*"] => vec![PdnsStep::NotifyAll],
+        "notify" => each("notify", "pdns_control notify ZONE | '*'")?,
+        "retrieve" => match rest {
+            [zone] => vec![own(&["zone", "retrieve", zone])],
+            [zone, flag] if flag == "--force" => {
                 vec![own(&["zone", "retrieve", "--force", zone])]
             }
-            _ => each("retrieve", "pdns_control retrieve ZONE [--force]")?,
+            [_, _] => {
+                let instead = "`nameward zone set ZONE --primary ADDRESS` sets another primary";
+                return Err(impossible("retrieve with an address", instead));
+            }
+            _ => return Err(wrong("pdns_control retrieve ZONE [--force]")),
+        },
+        "help" => vec![PdnsStep::ControlHelp],
+        "ccounts" => vec![PdnsStep::CacheCounts],
+        "bind-list-rejects" => vec![PdnsStep::ListRejects],
+        "bind-add-zone" => match rest {
+            [zone, file] => vec![own(&["zone", "import", zone, file])],
+            _ => return Err(wrong("pdns_control bind-add-zone ZONE FILE")),
+        },
+        "set" => match rest {
+            [name, value] if name == "query-logging" => {
+                let is_on = ["yes", "on", "1", "true"].contains(&value.as_str());
+                vec![own(&["query-log", if is_on { "on" } else { "off" }])]
+            }
+            _ => {
+                return Err(impossible(
+                    &verb,
+                    "only query-logging can be set; change other settings in the configuration and reload",
+                ));
+            }
         },
         "bind-domain-status" | "bind-domain-extended-status" => match rest.is_empty() {
             true => vec![own(&["zone", "status"])],
@@ -58,17 +86,6 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
                 "put the address into also_notify of the zone",
             ));
         }
-        "bind-add-zone" => {
-            let instead =
-                "put the file into a directory of a file backend, where it is found by itself";
-            return Err(impossible(&verb, instead));
-        }
-        "bind-list-rejects" => {
-            return Err(impossible(
-                &verb,
-                "`nameward check` shows what is wrong with zones",
-            ));
-        }
         "cycle" => {
             return Err(impossible(
                 &verb,
@@ -80,13 +97,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
                 "`nameward status` names the file, `nameward config` prints every setting";
             return Err(impossible(&verb, instead));
         }
-        "set" => {
-            return Err(impossible(
-                &verb,
-                "`nameward query-log` switches the log of queries",
-            ));
-        }
-        "qtypes" | "remotes" | "respsizes" | "ccounts" => {
+        "qtypes" | "remotes" | "respsizes" => {
             return Err(impossible(
                 &verb,
                 "the status page and /metrics have the numbers",
@@ -99,6 +110,84 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
             )));
         }
     })
+}
+
+/// The commands that are understood.
+pub(super) const HELP: &str = "\
+bind-add-zone ZONE FILE             create a zone from a file
+bind-domain-extended-status [ZONE]  the status of zones
+bind-domain-status [ZONE]           the status of zones
+bind-list-rejects                   zone files that are not served as they are
+bind-reload-now [ZONE]              reload configuration and zone files
+ccounts                             entries in the caches
+help                                this list
+list                                all counters
+list-zones [KIND]                   all zones
+notify ZONE | '*'                   send NOTIFY for a zone, or for all
+ping, rping                         PONG
+purge [NAME[$]]                     drop entries from the caches
+quit                                stop the server
+rediscover, reload                  reload configuration and zone files
+retrieve ZONE                       check the primary of a zone now
+set query-logging yes | no          turn the query log on or off
+show NAME | PREFIX*                 counters
+status                              the state of the server
+uptime                              seconds since the start
+version                             the version of the server
+xfr-queue                           the status of zones that are transferred
+";
+
+/// Sends NOTIFY for all zones that have somebody to notify.
+pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> {
+    let mut zones = Vec::new();
+    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+        if let ListedItem::Zone(zone) = item {
+            zones.push(zone.name);
+        }
+    })?;
+    zones.dedup();
+    for zone in &zones {
+        let request = OperationRequest::ZoneNotify { zone: zone.clone() };
+        remote::ask(request, overrides, &mut drop)?;
+    }
+    Ok(format!("Added {} zones to queue\n", zones.len()))
+}
+
+/// Lists the faults of zone files, one a line.
+pub(super) fn list_rejects(overrides: &Overrides) -> Result<String, CommandError> {
+    let OperationResult::Status(status) =
+        remote::ask(OperationRequest::Status, overrides, &mut drop)?
+    else {
+        return Err(CommandError::Interrupted);
+    };
+    let is_rejected = |kind| {
+        matches!(
+            kind,
+            FaultKind::ZoneErrors | FaultKind::ZoneEmpty | FaultKind::FileSource
+        )
+    };
+    let faults = status.faults.into_iter();
+    let rejected = faults.filter(|fault| is_rejected(fault.kind));
+    Ok(rejected.map(|fault| format!("{}\n", fault.text)).collect())
+}
+
+/// Prints the entries of both caches as PowerDNS does.
+pub(super) fn cache_counts(overrides: &Overrides) -> Result<String, CommandError> {
+    let request = OperationRequest::Stats {
+        names: vec!["query-cache-size".into(), "packetcache-size".into()],
+    };
+    let OperationResult::Counters { counters } = remote::ask(request, overrides, &mut drop)? else {
+        return Err(CommandError::Interrupted);
+    };
+    let value = |name: &str| {
+        let counter = counters.iter().find(|counter| counter.name == name);
+        counter.map_or(0, |counter| counter.value)
+    };
+    Ok(format!(
+        "queries: {}, packets: {}\n",
+        value("query-cache-size"),
+        value("packetcache-size")
+    ))
 }
 
 #[cfg(test)]
@@ -114,6 +203,13 @@ mod tests {
     fn commands_become_ours_or_say_why_not() {
         let own = |text: &str| PdnsStep::Run(text.split(' ').map(Into::into).collect());
         assert_eq!(plan_of("RELOAD"), Ok(vec![own("reload")]));
+        let logged = plan_of("set query-logging yes");
+        assert_eq!(logged, Ok(vec![own("query-log on")]));
+        assert_eq!(plan_of("notify *"), Ok(vec![PdnsStep::NotifyAll]));
+        assert_eq!(
+            plan_of("bind-add-zone a.test /tmp/a"),
+            Ok(vec![own("zone import a.test /tmp/a")])
+        );
         let both = [own("zone notify a.test"), own("zone notify b.test")];
         assert_eq!(plan_of("notify a.test b.test"), Ok(both.to_vec()));
         assert_eq!(
@@ -123,7 +219,8 @@ mod tests {
         for text in [
             "token-login x",
             "cycle",
-            "set query-logging yes",
+            "set other yes",
+            "retrieve a.test 192.0.2.1",
             "nothing",
             "notify",
             "show",

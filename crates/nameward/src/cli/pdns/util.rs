@@ -1,13 +1,15 @@
 //! Owns the commands of pdnsutil.
 
-use nameward_control::operations::{KeyTemplate, OperationError};
+use nameward_control::operations::{KeyTemplate, OperationError, SecretText, ZoneTerms};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
 
 use super::keys::{PdnsKeyStep, template};
 use super::secure_all::SerialRaise;
-use super::verbs::{IMPOSSIBLE, NOUNS};
+use super::tools::ToolStep;
+use super::tsig::TsigStep;
+use super::verbs::{IMPOSSIBLE, NOUNS, OLD};
 use super::{PdnsStep, ZoneCount, impossible, wrong};
 
 /// The TTL of records without one: `default-ttl` of PowerDNS.
@@ -19,9 +21,11 @@ fn spelled(words: &[String]) -> Option<(&str, &[String])> {
     let is_it = |(noun, verb, _): &&(&str, &str, &str)| {
         *noun == first && rest.first().is_some_and(|second| second == verb)
     };
-    match NOUNS.iter().find(is_it) {
-        Some((_, _, verb)) => Some((verb, &rest[1..])),
-        None => Some((first, rest)),
+    let old = OLD.iter().find(|(old, _)| old == first);
+    match (NOUNS.iter().find(is_it), old) {
+        (Some((_, _, verb)), _) => Some((verb, &rest[1..])),
+        (None, Some((_, verb))) => Some((verb, rest)),
+        (None, None) => Some((first, rest)),
     }
 }
 
@@ -38,7 +42,8 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     let list: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let steps = of_zone(verb, &list)
         .or_else(|| of_records(verb, &list))
-        .or_else(|| of_keys(verb, &list));
+        .or_else(|| of_keys(verb, &list))
+        .or_else(|| of_tools(verb, &list));
     match steps {
         Some(steps) => Ok(steps),
         None if is_known(verb) => Err(OperationError::invalid(format!(
@@ -52,7 +57,8 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
 }
 
 fn is_known(verb: &str) -> bool {
-    NOUNS.iter().any(|(_, _, known)| *known == verb)
+    let is_tool = ["list-algorithms", "raw-lua-from-content"].contains(&verb);
+    is_tool || NOUNS.iter().any(|(_, _, known)| *known == verb)
 }
 
 fn own(words: &[&str]) -> PdnsStep {
@@ -78,6 +84,7 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("list-all-zones", [kind]) => {
             vec![PdnsStep::ListZones(Some((*kind).into()), ZoneCount::Silent)]
         }
+        ("create-zone", [zone]) => own_with(&["zone", "create", zone], &[]),
         ("create-zone", [zone, server]) => own_with(&["zone", "create", zone], &["--ns", server]),
         ("create-secondary-zone", [zone, addresses @ ..]) if !addresses.is_empty() => {
             let words = ["zone", "create", zone, "--kind", "secondary"];
@@ -212,7 +219,8 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             .iter()
             .map(|zone| own(&["zone", "secure", zone]))
             .collect(),
-        ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &[]),
+        // pdnsutil does not ask the parent.
+        ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &["--force"]),
         ("list-keys", []) => key_step(PdnsKeyStep::List(None)),
         ("list-keys", [zone]) => key_step(PdnsKeyStep::List(Some((*zone).into()))),
         ("export-zone-ds", [zone]) => key_step(PdnsKeyStep::Ds((*zone).into())),
@@ -238,6 +246,7 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             // pdnsutil makes a key that does not sign yet.
             let zsk = KeyTemplate {
                 inactive: true,
+                force: true,
                 ..of_role(zone, "zsk")
             };
             key_step(PdnsKeyStep::Add(template(zsk, options)))
@@ -247,22 +256,85 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             key_step(PdnsKeyStep::Import(file.into(), template))
         }
         ("generate-tsig-key", [name, algorithm]) => {
-            own_with(&["tsig", "generate"], &[name, algorithm])
+            tsig_step(TsigStep::Generate((*name).into(), (*algorithm).into()))
         }
         ("import-tsig-key", [name, algorithm, secret]) => {
-            // As with PowerDNS the key takes the place of one of that name.
-            own_with(&["tsig", "import", "--replace"], &[name, algorithm, secret])
+            let secret = SecretText((*secret).into());
+            tsig_step(TsigStep::Import(
+                (*name).into(),
+                (*algorithm).into(),
+                secret,
+            ))
         }
-        ("list-tsig-keys", []) => own_with(&["tsig", "list"], &["--secrets"]),
-        ("delete-tsig-key", [name]) => own_with(&["tsig", "remove"], &[name]),
-        ("activate-tsig-key", [zone, name, role]) => {
-            own_with(&["metadata", "add", zone, tsig_kind(role)?], &[name])
-        }
-        ("deactivate-tsig-key", [zone, name, role]) => {
-            own_with(&["metadata", "remove", zone, tsig_kind(role)?], &[name])
+        ("list-tsig-keys", []) => tsig_step(TsigStep::List),
+        ("delete-tsig-key", [name]) => tsig_step(TsigStep::Delete((*name).into())),
+        ("activate-tsig-key" | "deactivate-tsig-key", [zone, name, role]) => {
+            tsig_step(TsigStep::Use {
+                zone: (*zone).into(),
+                key: (*name).into(),
+                kind: tsig_kind(role)?,
+                is_enabled: verb == "activate-tsig-key",
+            })
         }
         _ => return None,
     })
+}
+
+fn tsig_step(step: TsigStep) -> Vec<PdnsStep> {
+    vec![PdnsStep::Tsig(step)]
+}
+
+/// Commands about single keys, hashes, records and the options of catalogs.
+fn of_tools(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    let step = match (verb, arguments) {
+        ("generate-zone-key", [role, words @ ..]) => {
+            let flags = match *role {
+                "ksk" => 257,
+                "zsk" => 256,
+                _ => return None,
+            };
+            let words = words.iter().map(|word| (*word).to_owned());
+            ToolStep::GenerateKey(flags, words.collect())
+        }
+        ("hash-zone-record", [zone, name]) => ToolStep::HashRecord((*zone).into(), (*name).into()),
+        ("list-algorithms", [] | ["with-backend"]) => ToolStep::ListAlgorithms,
+        ("raw-lua-from-content", [rtype, content]) => {
+            ToolStep::LuaString((*rtype).into(), (*content).into())
+        }
+        ("zonemd-verify-file", [zone, file]) => ToolStep::VerifyZonemd((*zone).into(), file.into()),
+        ("clear-zone", [zone]) => ToolStep::ClearZone((*zone).into()),
+        ("set-options-json", [zone, json]) => {
+            return Some(vec![PdnsStep::SetOptions(ZoneTerms {
+                zone: (*zone).into(),
+                options: Some((*json).into()),
+                ..ZoneTerms::default()
+            })]);
+        }
+        ("set-option", [zone, role, name, values @ ..]) if !values.is_empty() => {
+            return Some(vec![PdnsStep::SetOptions(ZoneTerms {
+                zone: (*zone).into(),
+                options_patch: Some(options_patch(role, name, values)?),
+                ..ZoneTerms::default()
+            })]);
+        }
+        _ => return None,
+    };
+    Some(vec![PdnsStep::Tool(step)])
+}
+
+/// The change of one option as a JSON merge patch (RFC 7396); an empty value removes it.
+fn options_patch(role: &str, name: &str, values: &[&str]) -> Option<String> {
+    if !matches!(role, "producer" | "consumer") {
+        return None;
+    }
+    let absolute = |text: &str| format!("{}.", text.trim_end_matches('.'));
+    let value = match (name, values) {
+        ("coo" | "unique" | "group", [""]) => serde_json::Value::Null,
+        ("coo" | "unique", [value]) => absolute(value).into(),
+        ("group", values) => values.iter().copied().collect(),
+        _ => return None,
+    };
+    Some(serde_json::json!({ role: { name: value } }).to_string())
 }
 
 /// The kind of metadata that binds a key of TSIG to a zone.
@@ -347,9 +419,18 @@ mod tests {
                 "zone|set|a.test|--kind|primary",
             ),
             (
-                "activate-tsig-key|a.test|k|primary",
-                "metadata|add|a.test|TSIG-ALLOW-AXFR|k",
+                "create-slave-zone|a.test|192.0.2.1",
+                "zone|create|a.test|--kind|secondary|--primary|192.0.2.1",
             ),
+            (
+                "change-slave-zone-master|a.test|192.0.2.1",
+                "zone|set|a.test|--primary|192.0.2.1",
+            ),
+            (
+                "add-supermaster|192.0.2.1|ns.test|joe",
+                "autoprimary|add|192.0.2.1|ns.test|joe",
+            ),
+            ("create-zone|a.test", "zone|create|a.test"),
         ] {
             let expected = PdnsStep::Run(words(ours));
             assert_eq!(plan_of(theirs), Ok(vec![expected]), "{theirs}");
@@ -358,6 +439,7 @@ mod tests {
             algorithm: Some("rsasha256".into()),
             bits: Some(2048),
             inactive: true,
+            force: true,
             ..of_role("a.test", "zsk")
         };
         let added = PdnsStep::Key(PdnsKeyStep::Add(key));

@@ -67,6 +67,13 @@ pub(super) const NOUNS: &[(&str, &str, &str)] = &[
     ("zone", "zonemd-verify-file", "zonemd-verify-file"),
 ];
 
+/// Spellings of older versions, with those of 4.7 that mean the same.
+pub(super) const OLD: &[(&str, &str)] = &[
+    ("add-supermaster", "add-autoprimary"),
+    ("change-slave-zone-master", "change-secondary-zone-primary"),
+    ("create-slave-zone", "create-secondary-zone"),
+];
+
 /// Commands that cannot be done, and what to do instead.
 pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     (
@@ -83,31 +90,14 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
         "bench/databases of the project measures databases",
     ),
     (
-        "clear-zone",
-        "a zone needs its SOA; `nameward zone delete`, or `nameward zone import` with another file",
-    ),
-    (
         "create-bind-db",
         "keys of file zones are kept in the state store",
     ),
-    (
-        "generate-zone-key",
-        "`nameward key add` makes a key for a zone",
-    ),
-    ("hash-zone-record", "`nsec3hash` of BIND does it"),
-    ("list-algorithms", "docs/dnssec.md lists them"),
     ("hsm", "keys in hardware are not supported"),
     ("ipdecrypt", "addresses are not encrypted"),
     ("ipencrypt", "addresses are not encrypted"),
-    ("raw-lua-from-content", "LUA records are not run"),
-    ("set-option", "set domains.options in the database"),
-    ("set-options-json", "set domains.options in the database"),
     (
         "test-schema",
         "`nameward db check DATABASE` checks a schema",
-    ),
-    (
-        "zonemd-verify-file",
-        "`nameward check` compares the files of zones with zonemd = \"verify\"",
     ),
 ];

@@ -1,0 +1,221 @@
+//! Owns commands of pdnsutil about single keys, hashes and records, most of which need no server.
+
+use std::path::PathBuf;
+
+use data_encoding::BASE32HEX_NOPAD;
+use nameward_control::operations::{
+    BatchDeletion, BatchRequest, BatchStep, ErrorKind, ListedItem, OperationError,
+    OperationRequest, OperationResult, ZoneBatch, zone_name,
+};
+use nameward_control::socket::AskError;
+use nameward_dnssec::{Nsec3, Nsec3Param, PrivateKey, algorithm_name, algorithm_number};
+use nameward_maintain::policy::ZonemdRule;
+use nameward_wire::rdata::parse_text;
+use nameward_wire::text::Fields;
+use nameward_wire::{Name, NameBuf, Type};
+
+use super::bare;
+use super::keys::template;
+use crate::{command_error::CommandError, config::Overrides, remote, zone_work};
+
+/// The algorithms that this server signs with.
+const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
+/// Bits of an RSA key where the command has none.
+const DEFAULT_BITS: u32 = 2048;
+/// The algorithm of a key where the command has none.
+const DEFAULT_ALGORITHM: u8 = 13;
+
+/// A command of pdnsutil.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ToolStep {
+    /// Prints a new key, which is not stored: its flags, and the words about algorithm and size.
+    GenerateKey(u16, Vec<String>),
+    /// Prints the NSEC3 hash of a name in a zone.
+    HashRecord(String, String),
+    /// Lists the algorithms that zones can be signed with.
+    ListAlgorithms,
+    /// Prints the data of a record as a string of Lua.
+    LuaString(String, String),
+    /// Compares the ZONEMD record of a zone file with its contents.
+    VerifyZonemd(String, PathBuf),
+    /// Deletes all records of a zone but its SOA and name servers.
+    ClearZone(String),
+}
+
+/// Returns the text that a command prints.
+pub(super) fn answer(step: ToolStep, overrides: &Overrides) -> Result<String, CommandError> {
+    match step {
+        ToolStep::GenerateKey(flags, words) => Ok(generate_key(flags, &words)?),
+        ToolStep::HashRecord(zone, name) => hash_record(&zone, &name, overrides),
+        ToolStep::ListAlgorithms => Ok(list_algorithms()),
+        ToolStep::LuaString(rtype, content) => Ok(lua_string(&rtype, &content)?),
+        ToolStep::VerifyZonemd(zone, file) => Ok(verify_zonemd(&zone, &file)?),
+        ToolStep::ClearZone(zone) => clear_zone(&zone, overrides),
+    }
+}
+
+fn generate_key(flags: u16, words: &[String]) -> Result<String, OperationError> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let asked = template(Default::default(), &words);
+    let algorithm = match asked.algorithm.as_deref() {
+        None => DEFAULT_ALGORITHM,
+        Some(word) => algorithm_number(word).ok_or_else(|| {
+            OperationError::invalid(format!("unknown or unsupported algorithm {word:?}"))
+        })?,
+    };
+    let bits = asked.bits.unwrap_or(DEFAULT_BITS) as usize;
+    let key = PrivateKey::generate(algorithm, bits)
+        .map_err(|error| OperationError::invalid(error.to_string()))?;
+    let role = if flags & 1 == 1 { "KSK" } else { "ZSK" };
+    eprintln!("Generating a {role} with algorithm = {algorithm}");
+    Ok(format!("Flags: {flags}\n{}", key.to_text()))
+}
+
+fn list_algorithms() -> String {
+    let line = |number: u8| {
+        format!(
+            "{number} - {}\n",
+            algorithm_name(number).unwrap_or_default()
+        )
+    };
+    let lines: String = ALGORITHMS.into_iter().map(line).collect();
+    format!("DNSKEY algorithms supported by this installation of Nameward:\n{lines}")
+}
+
+/// Writes octets as pdnsutil does: letters as they are, everything else by number.
+fn lua_string(rtype: &str, content: &str) -> Result<String, OperationError> {
+    let known = Type::from_text(rtype.as_bytes())
+        .ok_or_else(|| OperationError::invalid(format!("unknown record type {rtype:?}")))?;
+    let mut rdata = Vec::new();
+    let mut fields = Fields::new(content.as_bytes());
+    parse_text(known, &mut fields, Name::ROOT, &mut rdata).map_err(|error| {
+        OperationError::invalid(format!("invalid {rtype} record data {content:?}: {error}"))
+    })?;
+    let text: String = rdata
+        .iter()
+        .map(|octet| match octet {
+            letter if letter.is_ascii_alphabetic() => char::from(*letter).to_string(),
+            other => format!("\\{other:03}"),
+        })
+        .collect();
+    Ok(format!("\"{text}\"\n"))
+}
+
+fn verify_zonemd(zone: &str, file: &std::path::Path) -> Result<String, OperationError> {
+    let name = zone_name(zone)?;
+    let read = zone_work::read_file(&name, file)?;
+    match ZonemdRule::Require.objection(&read) {
+        None => Ok(format!(
+            "zonemd-verify-file: Verification of ZONEMD record succeeded for zone {}\n",
+            bare(&name.to_string())
+        )),
+        Some(reason) => Err(OperationError::invalid(format!(
+            "{}: {reason}",
+            file.display()
+        ))),
+    }
+}
+
+/// The way in which a zone hashes names: as its metadata says, or as this server signs a zone that has none.
+fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, CommandError> {
+    let (mut param, mut is_narrow) = (None, false);
+    let request = OperationRequest::MetadataList {
+        zone: zone.into(),
+        kind: None,
+    };
+    let listed = remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Metadata(item) = item {
+            match item.kind.as_str() {
+                "NSEC3PARAM" => param = Nsec3Param::read(&item.content).ok(),
+                "NSEC3NARROW" => is_narrow = item.content == "1",
+                _ => {}
+            }
+        }
+    });
+    match listed {
+        // A zone that is not in a database has no metadata.
+        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::Refused => {
+            let show = OperationRequest::ZoneShow { zone: zone.into() };
+            let OperationResult::Zone(details) = remote::ask(show, overrides, &mut drop)? else {
+                return Err(CommandError::Interrupted);
+            };
+            let denial = details.signing.and_then(|signing| signing.denial);
+            let is_hashed = denial.is_some_and(|word| word.starts_with("nsec3"));
+            Ok(is_hashed.then(|| (Nsec3::default(), false)))
+        }
+        listed => {
+            listed?;
+            Ok(param.map(|param| (param.hashing, is_narrow)))
+        }
+    }
+}
+
+fn hash_record(zone: &str, name: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let apex = zone_name(zone)?.to_string();
+    let Some((hashing, is_narrow)) = hashing(zone, overrides)? else {
+        eprintln!("The '{}' zone does not use NSEC3", bare(&apex));
+        return Ok(String::new());
+    };
+    if is_narrow {
+        eprintln!(
+            "The '{}' zone uses narrow NSEC3, but calculating hash anyhow",
+            bare(&apex)
+        );
+    }
+    let owner: NameBuf = zone_name(name)?;
+    let hash = hashing.hash(owner.as_name());
+    Ok(format!(
+        "{}\n",
+        BASE32HEX_NOPAD.encode(&hash).to_ascii_lowercase()
+    ))
+}
+
+fn clear_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let fetched = zone_work::fetch(zone, overrides)?;
+    let mut steps = Vec::new();
+    for node in fetched.zone.nodes_in_any_order() {
+        for rrset in node.rrsets() {
+            let is_apex = node.name() == fetched.name.as_name();
+            if is_apex && matches!(rrset.rtype(), Type::SOA | Type::NS) {
+                continue;
+            }
+            steps.push(BatchStep::Delete(BatchDeletion {
+                name: node.name().to_string(),
+                rtype: Some(rrset.rtype().to_string()),
+                content: Vec::new(),
+            }));
+        }
+    }
+    eprintln!("SOA and NS records of the zone are kept: without them it could not be served");
+    if steps.is_empty() {
+        return Ok(String::new());
+    }
+    let request = BatchRequest {
+        zones: vec![ZoneBatch {
+            zone: fetched.name.to_string(),
+            serial: Some(fetched.zone.serial().0),
+            steps,
+        }],
+        ..BatchRequest::default()
+    };
+    remote::ask(OperationRequest::Apply(request), overrides, &mut drop)?;
+    Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_becomes_a_lua_string_as_pdnsutil_writes_it() {
+        assert_eq!(
+            lua_string("MX", "10 mx.example.org").unwrap(),
+            "\"\\000\\010\\002mx\\007example\\003org\\000\"\n"
+        );
+        assert_eq!(
+            lua_string("A", "65.97.48.34").unwrap(),
+            "\"Aa\\048\\034\"\n"
+        );
+        assert!(lua_string("A", "x").is_err() && lua_string("ODD", "x").is_err());
+    }
+}

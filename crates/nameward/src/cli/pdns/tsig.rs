@@ -1,0 +1,121 @@
+//! Owns commands of pdnsutil about TSIG keys, with its output: scripts read secrets from it.
+
+use nameward_control::operations::{
+    ListedItem, ListedTsigKey, MetadataChange, MetadataRequest, OperationRequest, OperationResult,
+    SecretText,
+};
+
+use super::bare;
+use crate::{command_error::CommandError, config::Overrides, remote};
+
+/// A command about TSIG keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TsigStep {
+    /// Makes a key: its name and algorithm.
+    Generate(String, String),
+    /// Stores a key that another server made.
+    Import(String, String, SecretText),
+    /// Lists the keys with their secrets.
+    List,
+    /// Removes a key.
+    Delete(String),
+    /// Lets a zone be transferred with a key, or no longer.
+    Use {
+        /// The zone.
+        zone: String,
+        /// The key.
+        key: String,
+        /// The metadata that binds them.
+        kind: &'static str,
+        /// Whether it is bound from now on.
+        is_enabled: bool,
+    },
+}
+
+/// Returns the text that a command prints.
+pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, CommandError> {
+    match step {
+        TsigStep::Generate(name, algorithm) => {
+            let request = OperationRequest::TsigGenerate {
+                name,
+                algorithm: Some(algorithm),
+                backend: None,
+                // As with PowerDNS the key takes the place of one of that name.
+                replace: true,
+            };
+            let key = key_of(request, overrides)?;
+            let secret = key.secret.map_or_else(String::new, |secret| secret.0);
+            let name = bare(&key.name);
+            Ok(format!(
+                "Create new TSIG key {name} {} {secret}\n",
+                key.algorithm
+            ))
+        }
+        TsigStep::Import(name, algorithm, secret) => {
+            let request = OperationRequest::TsigImport {
+                name,
+                algorithm: Some(algorithm),
+                secret,
+                backend: None,
+                replace: true,
+            };
+            let key = key_of(request, overrides)?;
+            Ok(format!(
+                "Imported TSIG key {} {}\n",
+                bare(&key.name),
+                key.algorithm
+            ))
+        }
+        TsigStep::List => list(overrides),
+        TsigStep::Delete(name) => {
+            let request = OperationRequest::TsigRemove { name: name.clone() };
+            remote::ask(request, overrides, &mut drop)?;
+            Ok(format!("Deleted TSIG key {}\n", bare(&name)))
+        }
+        TsigStep::Use {
+            zone,
+            key,
+            kind,
+            is_enabled,
+        } => {
+            let request = MetadataRequest {
+                zone: zone.clone(),
+                kind: kind.into(),
+                content: vec![key.clone()],
+                change: match is_enabled {
+                    true => MetadataChange::Add,
+                    false => MetadataChange::Remove,
+                },
+            };
+            let request = OperationRequest::MetadataChange(request);
+            remote::ask(request, overrides, &mut drop)?;
+            let word = if is_enabled { "Enabled" } else { "Disabled" };
+            Ok(format!(
+                "{word} TSIG key {} for {}\n",
+                bare(&key),
+                bare(&zone)
+            ))
+        }
+    }
+}
+
+fn key_of(request: OperationRequest, overrides: &Overrides) -> Result<ListedTsigKey, CommandError> {
+    match remote::ask(request, overrides, &mut drop)? {
+        OperationResult::TsigKey(key) => Ok(key),
+        _ => Err(CommandError::Interrupted),
+    }
+}
+
+/// Keys whose secret is not given out, those of the configuration, have an empty one.
+fn list(overrides: &Overrides) -> Result<String, CommandError> {
+    let mut lines = String::new();
+    let request = OperationRequest::TsigList { secrets: true };
+    remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::TsigKey(key) = item {
+            let secret = key.secret.map_or_else(String::new, |secret| secret.0);
+            let line = format!("{}. {}. {secret}\n", bare(&key.name), key.algorithm);
+            lines.push_str(&line);
+        }
+    })?;
+    Ok(lines)
+}
