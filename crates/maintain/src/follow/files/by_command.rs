@@ -99,6 +99,9 @@ impl FileFollower {
             let _ = self.remove_file(zone, &path, rank);
             return Err(ZoneFileError::Wrong(errors));
         }
+        if let Some(copies) = &self.copies {
+            copies.compare(&[*zone]);
+        }
         Ok(ServedFile {
             path,
             rank,
@@ -145,7 +148,13 @@ impl FileFollower {
         }
         self.backend.forget(zone.as_name());
         self.faults.note(&LoadEvent::Removed(zone.as_name()));
-        commits.keep(*zone, vec![StateChange::RemoveZone { zone: *zone }]);
+        let zone = *zone;
+        let mut forget = vec![StateChange::RemoveZone { zone }];
+        match &self.copies {
+            Some(copies) => copies.forget(vec![zone]),
+            None => forget.push(StateChange::RemoveFileCopy { zone }),
+        }
+        commits.keep(zone, forget);
         Ok(last)
     }
 
