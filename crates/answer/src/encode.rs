@@ -173,7 +173,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
             Data::Rrset(rrset) => self.rrset(owner, rrset, entry.ttl),
             Data::All(node) => {
                 let mut count = 0;
-                for rrset in node.rrsets() {
+                let shown = node.rrsets();
+                for rrset in shown.filter(|rrset| !rrset.rtype().is_server_internal()) {
                     count += self.further_rrset(owner, rrset, rrset.ttl())?;
                 }
                 Ok(count)

@@ -198,7 +198,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        match node.rrset(self.qtype) {
+        let found = match self.qtype.is_server_internal() {
+            true => None,
+            false => node.rrset(self.qtype),
+        };
+        match found {
             Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,
             Some(rrset) => {
                 self.push(
@@ -250,7 +254,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        let Some(first) = node.rrsets().next() else {
+        let mut shown = node.rrsets();
+        let Some(first) = shown.find(|rrset| !rrset.rtype().is_server_internal()) else {
             return self.no_data(zone, node, key, current);
         };
         match self.policy.any {

@@ -284,7 +284,8 @@ impl<'n> Encoder<'n, '_> {
     ) -> Result<u16, Stop> {
         let mut count = 0;
         for rrset in node.rrsets() {
-            if rrset.rtype() != Type::RRSIG || !self.dnssec_ok {
+            let rtype = rrset.rtype();
+            if !rtype.is_server_internal() && (rtype != Type::RRSIG || !self.dnssec_ok) {
                 count += self.signed(owner, (rrset, rrset.ttl()), node, state)?;
             }
         }

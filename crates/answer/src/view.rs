@@ -21,6 +21,10 @@ pub trait ZoneView {
     fn is_free(&self, _name: Name<'_>) -> bool {
         false
     }
+    /// The node of a name that the zone is authoritative for, as far as that is known.
+    fn known_node(&self, _name: Name<'_>) -> Option<Node<'_>> {
+        None
+    }
     /// Whether this only stands for contents that are not here.
     fn is_elsewhere(&self) -> bool {
         false
@@ -74,6 +78,17 @@ impl ZoneView for Zone {
         // Ancestors of what exists exist, so nothing is below a name that does not.
         let found = || Zone::find(self, &NameKey::new(name));
         !self.is_part() && matches!(found(), Find::Missing { .. } | Find::Wildcard { .. })
+    }
+
+    fn known_node(&self, name: Name<'_>) -> Option<Node<'_>> {
+        let found = || Zone::find(self, &NameKey::new(name));
+        match self.is_part() {
+            true => None,
+            false => match found() {
+                Find::Exact(node) | Find::Cut { node, exact: true } => Some(node),
+                _ => None,
+            },
+        }
     }
 
     #[inline]

@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 #[path = "denial/out_of_date.rs"]
 mod out_of_date;
+#[path = "denial/types.rs"]
+mod types;
 
 const APEX: &str = "$TTL 300\n@ SOA ns.other. host 1 2 3 4 60\n@ NS ns.other.\n";
 const A: u16 = 1;

@@ -35,22 +35,28 @@ impl Signing {
     }
 
     /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` says whether
-    /// nothing stands at a sibling and below, as far as is known.
-    pub fn covering(
+    /// nothing stands at a sibling and below, as far as is known, and `types_at` which types an owner has that exists.
+    pub fn covering<T: Iterator<Item = Type>>(
         &self,
         name: Name<'_>,
         parent: impl Iterator<Item = Type>,
         is_free: impl Fn(Name<'_>) -> bool,
+        types_at: impl FnOnce(Name<'_>) -> Option<T>,
     ) -> Option<Proof> {
         match self.denial() {
             Denial::Nsec => {
                 let next = nsec::after(name, self.apex.as_name());
                 Some(match nsec::before(name, is_free) {
-                    // The owner may exist, or have types that a wildcard, a DNAME or a zone below gives it. RFC 6840 section 4.1: a record with NS and without SOA denies no type there but DS.
-                    Some(owner) => {
-                        let types = [Type::NS, Type::DS].into_iter();
-                        self.nsec_of_chain(owner.as_name(), next, types)
-                    }
+                    Some(owner) => match types_at(owner.as_name()) {
+                        // Where labels leave no room for a name in between, the owner is one of the zone.
+                        Some(types) => self.nsec_of_chain(owner.as_name(), next, types),
+                        // It may still exist, or have types that a wildcard, a DNAME or a zone below gives it. RFC 6840
+                        // section 4.1: a record with NS and without SOA denies no type there but DS.
+                        None => {
+                            let types = [Type::NS, Type::DS].into_iter();
+                            self.nsec_of_chain(owner.as_name(), next, types)
+                        }
+                    },
                     None => self.nsec_of_chain(name.parent()?, next, parent),
                 })
             }

@@ -14,6 +14,14 @@ pub struct Class(pub u16);
 
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]
 impl Type {
+    /// Returns whether records of the type tell a server what to do and are not meant for clients: ALIAS and LUA of
+    /// PowerDNS. Transfers have them; answers never do, since a LUA record is a script and may hold addresses and
+    /// passwords of the inside.
+    #[inline]
+    pub const fn is_server_internal(self) -> bool {
+        matches!(self, Type::ALIAS | Type::LUA)
+    }
+
     pub const A: Type = Type(1);
     pub const NS: Type = Type(2);
     pub const CNAME: Type = Type(5);

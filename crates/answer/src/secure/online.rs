@@ -24,7 +24,9 @@ pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item 
     let of_alias = [Type::A, Type::AAAA]
         .into_iter()
         .filter(move |&rtype| !is_cut && is_alias(node) && absent != Some(rtype));
-    node.types_of_denial().chain(of_alias)
+    let of_node = node.types_of_denial();
+    let of_node = of_node.filter(|rtype| !rtype.is_server_internal());
+    of_node.chain(of_alias)
 }
 
 /// Returns a hash that identifies a proof within an answer. Two that hash alike would be a bogus answer for one question, once in 2^64.
@@ -58,15 +60,20 @@ impl<'n> Encoder<'n, '_> {
             // From here on it is known.
             name.map(|name| self.hashed(hashing, name)).transpose()?;
         }
+        let types_at = |owner: Name<'_>| Some(types(entry.zone.known_node(owner)?, None));
         let proof = match claim {
             Claim::Types => signing.matching(node.name(), types(node, absent)),
             // The name of the node, or in compact denial one that it stands for.
             Claim::NoType => signing.matching(next_closer, types(node, absent)),
             Claim::NoName => signing.matching(next_closer, std::iter::once(Type::NXNAME)),
-            Claim::Absent => signing.covering(next_closer, types(node, absent), is_free),
+            Claim::Absent => {
+                let parent = types(node, absent);
+                signing.covering(next_closer, parent, is_free, types_at)
+            }
             Claim::NoWildcard => match wildcard_below(node.name()) {
                 Some(wildcard) => {
-                    signing.covering(wildcard.as_name(), types(node, absent), is_free)
+                    let parent = types(node, absent);
+                    signing.covering(wildcard.as_name(), parent, is_free, types_at)
                 }
                 None => return Ok(0),
             },
