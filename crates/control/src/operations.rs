@@ -10,6 +10,7 @@ mod catalogs;
 mod change;
 mod database_keys;
 mod deleted;
+mod ds_advice;
 mod error;
 mod history;
 mod key_checks;
@@ -44,6 +45,7 @@ pub use attributes::{
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
 pub use deleted::ListedDeletedZone;
+pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use key_life::{KeySteps, ListedStep};
@@ -132,6 +134,8 @@ pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
 /// Returns whether a zone takes no changes for the time being.
 pub type IsFrozen = Box<dyn Fn(Name<'_>) -> bool + Send + Sync>;
+/// Asks the secondaries of a zone for the serials that they have; `None` without a server that could ask.
+pub type SecondarySerials = Box<dyn Fn(NameBuf) -> Option<Vec<ListedSecondary>> + Send + Sync>;
 /// Hears of changes of keys by operators.
 pub type KeysChanged = Box<dyn Fn(NameBuf) + Send + Sync>;
 /// Takes the items of a listing; false if nobody takes more.
@@ -161,6 +165,8 @@ pub struct Operations {
     pub files: Box<dyn ZoneFiles>,
     /// Looks for the DS of a zone at its parent.
     pub find_ds: FindDs,
+    /// The serials that secondaries have.
+    pub secondary_serials: SecondarySerials,
     /// How many copies of deleted zones are kept, and for how long.
     pub copies: Arc<CopyBoundsInForce>,
     /// Drives the connections of the databases.

@@ -9,6 +9,7 @@
 mod cache;
 pub mod fuzzing;
 mod key;
+mod made_types;
 mod nsec;
 mod nsec3;
 mod period;
@@ -28,8 +29,9 @@ pub use key::{
     KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey, algorithm_name,
     algorithm_number, ds_data, file_owner, have_distinct_tags, key_tag,
 };
+pub use made_types::{MadeTypes, is_signature_or_denial};
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Hash, Nsec3Param, Nsec3ParamError};
-pub use period::SignatureTimes;
+pub use period::{SignatureTimes, SignatureWeek, signature_week};
 pub use policy::{Denial, DenialStyle, DenialTerms, PolicyItemError, Publish, SigningPolicy};
 pub use proof::Proof;
 pub use reused::ReusedBytes;

@@ -5,6 +5,9 @@
 //! earlier, by up to a day that follows from its name: a server of many zones does not sign them all at one moment,
 //! and the serial of SOA-EDIT, which moves on Thursday, still comes after the new signatures.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use nameward_wire::Name;
+
 pub(crate) const DAY: u32 = 86_400;
 pub(crate) const WEEK: u32 = 7 * DAY;
 
@@ -20,6 +23,32 @@ pub(crate) fn validity(now: u32, early: u32) -> (u32, u32) {
     // RFC 4034 section 3.1.5: times wrap around like serials.
     let at = |time: u64| time.saturating_sub(early) as u32;
     (at(start.saturating_sub(week)), at(start + 2 * week))
+}
+
+/// A week of signatures of a zone without a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignatureWeek {
+    /// Its number.
+    pub number: u64,
+    /// When it ends, and all signatures are renewed.
+    pub ends_at: u64,
+}
+
+/// Returns the week of signatures that a zone is in.
+pub fn signature_week(apex: Name<'_>, now: u64) -> SignatureWeek {
+    let (early, week) = (u64::from(early_of(apex)), u64::from(WEEK));
+    let number = (now + early) / week;
+    SignatureWeek {
+        number,
+        ends_at: ((number + 1) * week).saturating_sub(early),
+    }
+}
+
+/// The seconds by which the signatures of a zone are renewed before others.
+pub(crate) fn early_of(apex: Name<'_>) -> u32 {
+    let hash = digest(&SHA256, &apex.as_wire().to_ascii_lowercase());
+    let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+    u32::from_be_bytes(first) % DAY
 }
 
 /// When the signatures of a zone with a policy begin, end and are renewed, in seconds.

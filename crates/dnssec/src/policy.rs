@@ -1,5 +1,6 @@
 //! How a zone is signed, as its metadata says.
 
+use crate::made_types::MadeTypes;
 use crate::nsec3::{Nsec3, Nsec3Param, Nsec3ParamError};
 use crate::period::SignatureTimes;
 use crate::soa_edit::SoaEdit;
@@ -161,6 +162,14 @@ impl DenialStyle {
 }
 
 impl SigningPolicy {
+    /// The types that are made for a zone with this policy.
+    pub fn made_types(&self) -> MadeTypes {
+        MadeTypes {
+            cds: self.cds != Publish::Nothing,
+            cdnskey: self.cdnskey != Publish::Nothing,
+        }
+    }
+
     /// Takes one item of metadata; others than those about signing are passed over.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
         use PolicyItemError::PassedOver;

@@ -94,6 +94,19 @@ pub struct RolloverPolicy {
 }
 
 impl RolloverTimes {
+    /// No delay at all, to be raised to what a zone has.
+    pub const NONE: RolloverTimes = RolloverTimes {
+        dnskey_ttl: 0,
+        zone_ttl: 0,
+        negative_ttl: 0,
+        zone_propagation: 0,
+        ds_ttl: 0,
+        parent_propagation: 0,
+        parent_registration: 0,
+        safety: 0,
+        purge_after: 0,
+    };
+
     /// The time after which no cache has another version of the DNSKEY RRset, or none of it.
     fn dnskey_delay(&self) -> u64 {
         self.zone_propagation + self.dnskey_ttl.max(self.negative_ttl) + self.safety

@@ -2,13 +2,13 @@
 
 use crate::cache::{SignatureCache, SignedOctets};
 use crate::key::{KeyUse, SigningKey};
-use crate::period::{DAY, validity};
+use crate::made_types::MadeTypes;
+use crate::period::{early_of, validity};
 use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
 use crate::reused::ReusedBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
 use arrayvec::ArrayVec;
-use aws_lc_rs::digest::{SHA256, digest};
 use nameward_wire::{Name, NameBuf, Type};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -180,14 +180,12 @@ impl Signing {
     ) -> Self {
         let mut apex: NameBuf = apex.into();
         apex.make_lowercase();
-        let hash = digest(&SHA256, apex.as_name().as_wire());
-        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
         Signing {
+            early: early_of(apex.as_name()),
             apex,
             keys,
             policy,
             cache,
-            early: u32::from_be_bytes(first) % DAY,
         }
     }
 
@@ -261,15 +259,9 @@ impl Signing {
         self.keys.is_broken
     }
 
-    /// Whether records of a type are made here, so that those which the zone brings are left over from other times. CDS and
-    /// CDNSKEY are the zone's own where nothing asks for them, as PowerDNS has it.
-    pub fn makes(&self, rtype: Type) -> bool {
-        match rtype {
-            Type::CDS => self.policy.cds != Publish::Nothing,
-            Type::CDNSKEY => self.policy.cdnskey != Publish::Nothing,
-            Type::DNSKEY | Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM => true,
-            _ => false,
-        }
+    /// The types that are made here: records of them that the zone brings are not served.
+    pub fn made_types(&self) -> MadeTypes {
+        self.policy.made_types()
     }
 
     /// Records that stand at the apex because the zone is signed.

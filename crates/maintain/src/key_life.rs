@@ -17,7 +17,7 @@ mod status;
 
 use homes::KeyHome;
 pub use parent::{AskParent, ParentAnswer, ParentQuestion};
-pub use status::{KeyStatus, NextStep, ZoneSigningStatus};
+pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
 
 use crate::policy::PolicyTable;
 use crate::stored_keys::{KeysOrDatabase, StoredKeys, StoredKeysError};
@@ -216,18 +216,10 @@ impl KeyKeeper {
             false => self.keys.read_files(zone, now)?,
         };
         let Some(after) = after else {
-            return match files.has_files {
-                // Their times say what is done.
-                true => Ok(KeyProgress {
-                    next_at: files.next_at,
-                    is_visible: files.is_visible,
-                    ..KeyProgress::default()
-                }),
-                false => Err(KeyLookError::NoPolicy),
-            };
+            return self.look_without_policy(zone, files, now);
         };
         let mut progress = match &after.home {
-            KeyHome::Store(_) => self.keys.advance(zone, &after.plan, now)?,
+            KeyHome::Store => self.keys.advance(zone, &after.plan, now)?,
             KeyHome::Database(home) => self.stored.advance(home, &after.plan, now)?,
         };
         progress.is_visible |= files.is_visible;
@@ -240,23 +232,37 @@ impl KeyKeeper {
             tracing::info!("zone {zone}: {text}: {words}");
         }
         let is_ended = progress.keys.is_empty() && !progress.steps.is_empty();
-        match &after.home {
-            KeyHome::Store(version) if is_ended => {
-                let serial = version.serial();
-                tracing::info!(
-                    "zone {zone}: not signed any more, its serial is {serial} again: secondaries follow when it is higher than \
-                     the one they have"
-                );
-            }
-            KeyHome::Database(_) if is_ended => tracing::info!("zone {zone}: not signed any more"),
-            _ => {}
+        if is_ended {
+            tracing::info!("zone {zone}: no longer signed");
         }
-        if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store(_)) {
+        if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store) {
             // The serial moves when signatures are renewed, so that secondaries fetch them.
             let renewal = after.plan.signatures.next_period_at(now);
             progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
         }
         Ok(progress)
+    }
+
+    /// Takes the steps that are due for a zone whose keys are changed by commands or by the times in their files.
+    fn look_without_policy(
+        &self,
+        zone: Name<'_>,
+        files: KeyFileProgress,
+        now: u64,
+    ) -> Result<KeyProgress, KeyLookError> {
+        let renewal = match self.is_in_database(zone) {
+            true => None,
+            false => self.keys.renew(zone, now)?,
+        };
+        if !files.has_files && renewal.is_none() {
+            return Err(KeyLookError::NoPolicy);
+        }
+        let renewed_at = renewal.map(|(_, at)| at);
+        Ok(KeyProgress {
+            next_at: files.next_at.into_iter().chain(renewed_at).min(),
+            is_visible: files.is_visible || renewal.is_some_and(|(is_raised, _)| is_raised),
+            ..KeyProgress::default()
+        })
     }
 
     /// Notes that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps that
@@ -293,7 +299,7 @@ impl KeyKeeper {
             return Err(KeyLookError::NoPolicy);
         }
         let rolled = match &after.home {
-            KeyHome::Store(_) => self.keys.roll(zone, role)?,
+            KeyHome::Store => self.keys.roll(zone, role)?,
             KeyHome::Database(_) => self.stored.roll(zone, role)?,
         };
         Ok((rolled, self.look(zone, now)?))

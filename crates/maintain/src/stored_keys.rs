@@ -247,7 +247,7 @@ impl StoredKeys {
         let mut rolled = Vec::new();
         self.change_lives(zone, None, |life| {
             let is_meant = role.is_none_or(|role| life.role == role);
-            if is_meant && life.goal == KeyGoal::Present && life.in_use_since().is_some() {
+            if is_meant && life.goal == KeyGoal::Present && life.dnskey.is_shown() {
                 life.is_rolled_by_hand = true;
                 rolled.push(life.id);
             }

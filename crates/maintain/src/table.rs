@@ -7,10 +7,11 @@
 //! maintains a zone has its contents as its home has them.
 
 use arc_swap::ArcSwap;
-use nameward_dnssec::{DenialStyle, Signing};
+use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
 use nameward_wire::Name;
 use nameward_zone::{
-    AccessRules, AccessSource, Contest, SigningState, TableChange, Zone, ZoneTable,
+    AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, Zone, ZoneTable,
+    is_digest_of,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -194,6 +195,33 @@ fn make_chain(unsigned: &Zone, signing: &Signing) {
     }
 }
 
+/// Returns the digest that a zone is served with: the one that was made, if that is of this version, or the one that the
+/// contents have, unless a change has left it behind.
+fn served_digest<'d>(
+    unsigned: &Zone,
+    signing: Option<&Arc<Signing>>,
+    made: Option<&'d Vec<u8>>,
+) -> ServedDigest<'d> {
+    // A digest in a zone that brings its signatures is signed with the rest.
+    if matches!(unsigned.signing(), SigningState::Stored(_)) {
+        return ServedDigest::AsStored;
+    }
+    let offset = signing.map_or(0, |signing| signing.serial_offset());
+    let serial = unsigned.serial().0.wrapping_add(offset);
+    let online = signing.or(unsigned.signing().online());
+    let edit = online.map_or(SoaEdit::None, |signing| signing.soa_edit());
+    match made {
+        // Where SOA-EDIT moves the serial, the digest is made anew when it has.
+        Some(made) if edit != SoaEdit::None && edit != SoaEdit::Epoch => ServedDigest::Made(made),
+        Some(made) if edit == SoaEdit::None && is_digest_of(made, serial) => {
+            ServedDigest::Made(made)
+        }
+        Some(_) => ServedDigest::LeftOut,
+        None if unsigned.has_stale_digest(serial) => ServedDigest::LeftOut,
+        None => ServedDigest::AsStored,
+    }
+}
+
 /// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures, and
 /// with the digest that was made of it.
 fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
@@ -201,20 +229,18 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
     let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
     let signing = additions.signings.get(&name[..]);
     let brings_signatures = unsigned.signing().is_signed();
-    if signing.is_none() && !brings_signatures {
+    if signing.is_none_or(|signing| !signing.signs()) && !brings_signatures {
         unsigned.forget_chain();
     }
     if unsigned.is_stand_in() {
         return unsigned;
     }
     let signing = signing.filter(|_| !brings_signatures);
-    // A digest in a zone that brings its signatures would have none.
-    let is_stored = matches!(unsigned.signing(), SigningState::Stored(_));
-    let zonemd = additions.digests.get(&name[..]).filter(|_| !is_stored);
-    if signing.is_none() && zonemd.is_none() {
+    let digest = served_digest(&unsigned, signing, additions.digests.get(&name[..]));
+    if signing.is_none() && digest == ServedDigest::AsStored {
         return unsigned;
     }
-    match unsigned.served_with(signing, zonemd.map(Vec::as_slice)) {
+    match unsigned.served_with(signing, digest) {
         Ok(served) => Arc::new(served),
         Err(error) => {
             // Resolvers that know a DS of the zone would take unsigned answers for forged.

@@ -10,7 +10,9 @@ mod copy;
 mod directory;
 mod files;
 pub(crate) mod form;
+mod in_force;
 mod life;
+mod serial;
 
 pub use check::{KeyFileFault, key_file_faults};
 pub use copy::KeysCopy;
@@ -18,18 +20,20 @@ pub use directory::KeyFileProgress;
 pub use files::{KeyPairError, PrivateKeyHome};
 pub(crate) use life::made_key;
 pub use life::{KeyPlan, KeyProgress};
+pub use serial::SerialRaise;
 
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use files::{KeyDirectories, remove_pair, write_pair};
 use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{
-    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, Publish, SignatureCache, SignatureTimes,
-    Signing, SigningKey, SigningPolicy, SoaEdit,
+    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
+    SoaEdit,
 };
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone};
+use serial::{SeenUses, seen_uses, uses_of};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -53,6 +57,8 @@ pub struct SigningTerms {
     pub soa_edit: SoaEdit,
     /// The terms of a zone that a policy looks after.
     pub managed: Option<ManagedTerms>,
+    /// How far the serial is ahead of that of the contents.
+    pub serial: SerialRaise,
 }
 
 /// How a zone is signed that a policy looks after, or looked after until it went.
@@ -66,10 +72,6 @@ pub struct ManagedTerms {
     pub shows_cds: bool,
     /// Whether it is asked so to remove all DS (RFC 8078 section 4).
     pub asks_removal: bool,
-    /// The number that is added to the serial: one for each change of keys, and for each renewal of signatures.
-    pub serial_offset: u32,
-    /// The period of signatures for which the number was last raised.
-    pub period: u64,
     /// The delays that count when the policy is gone.
     pub times: RolloverTimes,
     /// How the parent is asked.
@@ -157,32 +159,6 @@ impl ZoneKey {
     }
 }
 
-impl SigningTerms {
-    fn policy(&self) -> SigningPolicy {
-        let managed = self.managed.as_ref();
-        let shows_cds = managed.is_none_or(|managed| managed.shows_cds);
-        let asks_removal = managed.is_some_and(|managed| managed.asks_removal);
-        let (cds, cdnskey) = match (shows_cds, asks_removal) {
-            (false, _) => (Publish::Nothing, Publish::Nothing),
-            (true, true) => (Publish::Removal, Publish::Removal),
-            // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
-            (true, false) => (Publish::Keys(vec![2]), Publish::Keys(())),
-        };
-        SigningPolicy {
-            denial: self.denial.denial.clone(),
-            style: self.denial.style,
-            is_opt_out: self.denial.is_opt_out,
-            cds,
-            cdnskey,
-            soa_edit: self.soa_edit,
-            signatures: managed.map(|managed| managed.signatures),
-            dnskey_ttl: managed.map(|managed| managed.dnskey_ttl),
-            serial_offset: managed.map_or(0, |managed| managed.serial_offset),
-            ..SigningPolicy::default()
-        }
-    }
-}
-
 /// The keys of zones, in the state store and in force.
 pub struct ZoneKeys {
     store: Option<StateStore>,
@@ -239,6 +215,11 @@ impl ZoneKeys {
                 false => self.put_in_force(zone, &read_all(&values))?,
             }
         }
+        for zone in self.zones_with_serials()? {
+            if !in_files.contains(&zone) {
+                self.refresh(zone.as_name())?;
+            }
+        }
         for zone in in_files {
             if let Err(error) = self.read_files(zone.as_name(), now) {
                 self.put_in_force(zone.as_name(), &Err(error))?;
@@ -249,14 +230,7 @@ impl ZoneKeys {
 
     /// Reads the uses of a zone's keys, also if their private parts cannot be read.
     pub fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
-        let values = self.values(zone)?;
-        let uses = values
-            .iter()
-            .map(|(number, value)| match form::kept_pair(*number, value)? {
-                Some(kept) => Ok((*number, kept.usage)),
-                None => Ok((*number, ZoneKey::read(*number, value)?.usage)),
-            });
-        uses.collect()
+        uses_of(&self.values(zone)?)
     }
 
     /// Returns whether a zone brings its signatures with it, so that keys here would be of no use.
@@ -294,21 +268,30 @@ impl ZoneKeys {
         Ok(zones)
     }
 
-    /// Says how a zone is signed.
-    pub fn set_terms(&self, zone: Name<'_>, terms: &SigningTerms) -> Result<(), ZoneKeysError> {
+    /// Changes how a zone is signed; returns the terms that are in force then. Secondaries take the zone again if that can
+    /// be seen.
+    pub fn change_terms(
+        &self,
+        zone: Name<'_>,
+        now: u64,
+        change: impl FnOnce(&mut SigningTerms),
+    ) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
-        self.store()?.write(vec![StateChange::SetItem {
-            kind: ZONES,
-            name: wire(zone),
-            value: terms.value(),
-        }])?;
-        self.refresh(zone)
+        let mut terms = self.terms(zone)?;
+        change(&mut terms);
+        let uses = seen_uses(&self.read_keys(zone)?);
+        self.write_change(zone, Vec::new(), (terms, uses), now)
     }
 
     /// Keeps a key of a zone and uses it; its number is made here.
-    pub fn add(&self, zone: Name<'_>, mut key: ZoneKey) -> Result<ZoneKey, ZoneKeysError> {
+    pub fn add(
+        &self,
+        zone: Name<'_>,
+        mut key: ZoneKey,
+        now: u64,
+    ) -> Result<ZoneKey, ZoneKeysError> {
         let _changing = self.lock();
-        let keys = self.read_keys(zone)?;
+        let mut keys = self.read_keys(zone)?;
         if keys.len() >= MAX_KEYS {
             return Err(ZoneKeysError::TooMany);
         }
@@ -323,7 +306,8 @@ impl ZoneKeys {
             key.move_into(&directory, zone)?;
             self.write_files(zone, &key)?;
         }
-        self.write(zone, &key)?;
+        keys.push(key.clone());
+        self.write(zone, &key, &keys, now)?;
         Ok(key)
     }
 
@@ -335,21 +319,22 @@ impl ZoneKeys {
         change: impl FnOnce(KeyRole, &mut KeyUse),
     ) -> Result<ZoneKey, ZoneKeysError> {
         let _changing = self.lock();
-        let keys = self.read_keys(zone)?;
-        let key = keys.into_iter().find(|key| key.number == number);
-        let mut key = key.ok_or(ZoneKeysError::NotThere(number))?;
+        let mut keys = self.read_keys(zone)?;
+        let found = keys.iter_mut().find(|key| key.number == number);
+        let key = found.ok_or(ZoneKeysError::NotThere(number))?;
         change(key.role, &mut key.usage);
         if let PrivateKeyHome::Files { times, .. } = &mut key.home {
             times.set_usage(key.flags, key.usage, now);
             key.usage = times.usage(key.flags, now);
-            self.write_files(zone, &key)?;
+            self.write_files(zone, key)?;
         }
-        self.write(zone, &key)?;
+        let key = key.clone();
+        self.write(zone, &key, &keys, now)?;
         Ok(key)
     }
 
     /// Forgets a key.
-    pub fn remove(&self, zone: Name<'_>, number: u32) -> Result<(), ZoneKeysError> {
+    pub fn remove(&self, zone: Name<'_>, number: u32, now: u64) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
         let found = values.iter().find(|(other, _)| *other == number);
@@ -357,12 +342,19 @@ impl ZoneKeys {
         if let Some(kept) = form::kept_pair(number, value)? {
             remove_pair(&kept.path)?;
         }
-        self.store()?.write(vec![forget(zone, number)])?;
-        self.refresh(zone)
+        let stay: Vec<_> = values
+            .into_iter()
+            .filter(|(other, _)| *other != number)
+            .collect();
+        let mut uses = uses_of(&stay)?;
+        uses.retain(|(_, usage)| *usage != KeyUse::UNUSED);
+        let terms = self.terms(zone)?;
+        self.write_change(zone, vec![forget(zone, number)], (terms, uses), now)
     }
 
-    /// Forgets all keys of a zone and how it is signed; returns how many keys there were.
-    pub fn remove_all(&self, zone: Name<'_>) -> Result<usize, ZoneKeysError> {
+    /// Forgets all keys of a zone and how it is signed; returns how many keys there were. The serial stays ahead of that of
+    /// the contents.
+    pub fn remove_all(&self, zone: Name<'_>, now: u64) -> Result<usize, ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
         for (number, value) in &values {
@@ -371,13 +363,12 @@ impl ZoneKeys {
             }
         }
         let numbers = values.iter().map(|(number, _)| *number);
-        let mut changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
-        changes.push(StateChange::RemoveItem {
-            kind: ZONES,
-            name: wire(zone),
-        });
-        self.store()?.write(changes)?;
-        self.refresh(zone)?;
+        let changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
+        let terms = SigningTerms {
+            serial: self.terms(zone)?.serial,
+            ..SigningTerms::default()
+        };
+        self.write_change(zone, changes, (terms, SeenUses::new()), now)?;
         Ok(values.len())
     }
 
@@ -389,54 +380,21 @@ impl ZoneKeys {
         }
     }
 
-    fn write(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
-        self.store()?.write(vec![StateChange::SetItem {
+    /// Writes a key that is new or used in another way; `keys` are all of the zone then.
+    fn write(
+        &self,
+        zone: Name<'_>,
+        key: &ZoneKey,
+        keys: &[ZoneKey],
+        now: u64,
+    ) -> Result<(), ZoneKeysError> {
+        let change = StateChange::SetItem {
             kind: KEYS,
             name: item_name(zone, key.number),
             value: key.value(),
-        }])?;
-        self.refresh(zone)
-    }
-
-    /// Puts what is kept of a zone into force.
-    fn refresh(&self, zone: Name<'_>) -> Result<(), ZoneKeysError> {
-        let values = self.values(zone)?;
-        match values.is_empty() {
-            true => {
-                self.table.set_signing(zone, None);
-                Ok(())
-            }
-            false => self.put_in_force(zone, &read_all(&values)),
-        }
-    }
-
-    fn put_in_force(
-        &self,
-        zone: Name<'_>,
-        keys: &Result<Vec<ZoneKey>, ZoneKeysError>,
-    ) -> Result<(), ZoneKeysError> {
-        let keys_hide_ds = keys.as_ref().is_ok_and(|keys| directory::hide_ds(keys));
-        let made = keys.as_ref().map_err(ZoneKeysError::clone);
-        let keys = match made.and_then(|keys| signing_keys(keys)) {
-            Ok(keys) => keys,
-            Err(error) => {
-                let place = match &error {
-                    ZoneKeysError::Pair(_) => "key file",
-                    _ => "state store",
-                };
-                tracing::error!("zone {zone}: answers with DNSSEC fail: {place}: {error}");
-                Keys::broken()
-            }
         };
-        let mut policy = self.terms(zone)?.policy();
-        if keys_hide_ds {
-            (policy.cds, policy.cdnskey) = (Publish::Nothing, Publish::Nothing);
-        }
-        let policy = Arc::new(policy);
-        let cache = Arc::clone(&self.signatures);
-        let signing = Signing::new(zone, Arc::new(keys), policy, cache);
-        self.table.set_signing(zone, Some(Arc::new(signing)));
-        Ok(())
+        let terms = self.terms(zone)?;
+        self.write_change(zone, vec![change], (terms, seen_uses(keys)), now)
     }
 
     /// The numbers and values of the keys of a zone.

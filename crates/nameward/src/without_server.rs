@@ -162,6 +162,7 @@ fn work(
         }),
         files: Box::new(files),
         find_ds: Box::new(|_, _| Err(NoParent("no server is running that could ask it"))),
+        secondary_serials: Box::new(|_| None),
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         runtime: Handle::clone(runtime.handle()),
     };

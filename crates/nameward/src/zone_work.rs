@@ -10,6 +10,7 @@ use nameward_control::operations::{
     OperationError, OperationRequest, OperationResult, RecordFate, ZoneBatch, ZoneTemplate,
     zone_name,
 };
+use nameward_dnssec::MadeTypes;
 use nameward_store::file::{zone_from_file, zone_from_text};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
@@ -19,17 +20,6 @@ use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
 
 use crate::{command_error::CommandError, config::Overrides, remote};
-
-/// Types of records that signing makes.
-const MADE_BY_SIGNING: [Type; 7] = [
-    Type::RRSIG,
-    Type::NSEC,
-    Type::NSEC3,
-    Type::NSEC3PARAM,
-    Type::DNSKEY,
-    Type::CDS,
-    Type::CDNSKEY,
-];
 
 /// A zone as the running server has it.
 pub struct FetchedZone {
@@ -130,7 +120,8 @@ pub fn records_of(zone: &Zone, unsigned: bool) -> RecordList {
         }
     };
     push(&|is_apex, rtype| is_apex && rtype == Type::SOA);
-    push(&|_, rtype| rtype != Type::SOA && !(unsigned && MADE_BY_SIGNING.contains(&rtype)));
+    let is_left_out = |is_apex, rtype| unsigned && MadeTypes::ALL.contains(rtype, is_apex);
+    push(&|is_apex, rtype| rtype != Type::SOA && !is_left_out(is_apex, rtype));
     list
 }
 

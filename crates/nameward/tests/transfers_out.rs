@@ -10,7 +10,7 @@ use nameward_testkit::mesh::{
     compare, wait_for_serial,
 };
 use nameward_testkit::peers::{PeerKind, free_address};
-use nameward_testkit::{Setup, TestServer};
+use nameward_testkit::{Setup, TestServer, wait_until};
 use nameward_wire::NameBuf;
 
 const ZONE: &str = "fleet.example";
@@ -159,4 +159,137 @@ fn transfers_are_for_nobody_unless_the_configuration_says_so() {
             .log()
             .contains("allow_transfer does not have the client")
     );
+}
+
+/// A server whose zone is signed by command, and a secondary of another brand that follows it.
+fn secure_for(kind: PeerKind) {
+    if kind.require().is_none() {
+        return;
+    }
+    let zone = ChangingZone::new(ZONE, 10, 20, 11);
+    let address = free_address().unwrap();
+    let setup = Setup::new();
+    let state = setup.dir().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let config = format!(
+        "[server]\nstate_directory = {state:?}\n\
+         [[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
+         [[zone]]\nname = \"{ZONE}\"\nkind = \"primary\"\nallow_transfer = [\"key:{KEY_NAME}\"]\n\
+         also_notify = [{{ address = \"{address}\", key = \"{KEY_NAME}\" }}]\n"
+    );
+    let server = setup.config(&config).zone(ZONE, &zone.text()).start();
+    let setup = MeshSetup {
+        kind,
+        role: MeshRole::Secondary,
+        zone: ZONE,
+        address,
+        other: server.address(),
+    };
+    let peer = MeshPeer::start(&setup, "").unwrap_or_else(|error| panic!("{kind}: {error}"));
+    let run = |arguments: &[&str]| -> String {
+        let output = server.command(arguments);
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {arguments:?}: {text}");
+        text.into_owned()
+    };
+    let followed = |serial: u32| {
+        wait_for_serial(address, ZONE, serial).unwrap_or_else(|there| {
+            let (log, ours) = (peer.log_tail(), server.log());
+            panic!("{kind}: {there:?}, not {serial}\n{log}\n{ours}")
+        });
+        compare(server.address(), address, ZONE)
+            .unwrap_or_else(|difference| panic!("{kind}, serial {serial}: {difference}"));
+    };
+    followed(10);
+    // Each change that a transfer shows comes with a serial of its own, and a NOTIFY.
+    run(&["zone", "secure", ZONE]);
+    followed(11);
+    run(&["key", "add", ZONE, "--role", "zsk", "--inactive"]);
+    followed(12);
+    run(&["key", "activate", ZONE, "2"]);
+    followed(13);
+    run(&["key", "deactivate", ZONE, "2"]);
+    followed(14);
+    run(&["key", "remove", ZONE, "2"]);
+    followed(15);
+    // A key that nobody sees changes nothing.
+    run(&[
+        "key",
+        "add",
+        ZONE,
+        "--role",
+        "zsk",
+        "--inactive",
+        "--unpublished",
+    ]);
+    run(&["zone", "secure", ZONE, "--denial", "nsec3"]);
+    followed(16);
+    run(&["zone", "unsecure", ZONE]);
+    followed(17);
+    // And again, above all serials that the secondary has seen.
+    run(&["zone", "secure", ZONE]);
+    followed(18);
+}
+
+#[test]
+fn bind_gets_each_version_of_a_zone_that_is_signed_by_command() {
+    secure_for(PeerKind::Bind);
+}
+
+#[test]
+fn knot_gets_each_version_of_a_zone_that_is_signed_by_command() {
+    secure_for(PeerKind::Knot);
+}
+
+#[test]
+fn nsd_gets_each_version_of_a_zone_that_is_signed_by_command() {
+    secure_for(PeerKind::Nsd);
+}
+
+#[test]
+fn zone_ds_names_the_secondaries_that_are_behind() {
+    if PeerKind::Knot.require().is_none() {
+        return;
+    }
+    let address = free_address().unwrap();
+    let setup = Setup::new();
+    let state = setup.dir().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let config = format!(
+        "[server]\nstate_directory = {state:?}\n\
+         [[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
+         [[zone]]\nname = \"{ZONE}\"\nkind = \"primary\"\nallow_transfer = [\"key:{KEY_NAME}\"]\n\
+         also_notify = [{{ address = \"{address}\", key = \"{KEY_NAME}\" }}]\n"
+    );
+    let text = "$TTL 1\n@ SOA ns1 hostmaster 10 3600 600 86400 1\n@ NS ns1\nns1 A 192.0.2.1\n";
+    let server = setup.config(&config).zone(ZONE, text).start();
+    let run = |arguments: &[&str]| -> String {
+        let output = server.command(arguments);
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {text}");
+        text.into_owned()
+    };
+    // Nobody listens there yet.
+    let secured = run(&["zone", "secure", ZONE]);
+    let expected = format!("secondary {address} is not known to have serial 11");
+    assert!(secured.contains(&expected), "{secured}");
+    assert!(
+        secured.contains("the DS must not go to the parent yet"),
+        "{secured}"
+    );
+    let setup = MeshSetup {
+        kind: PeerKind::Knot,
+        role: MeshRole::Secondary,
+        zone: ZONE,
+        address,
+        other: server.address(),
+    };
+    let peer = MeshPeer::start(&setup, "").unwrap_or_else(|error| panic!("{error}"));
+    wait_for_serial(address, ZONE, 11).unwrap_or_else(|there| {
+        panic!("{there:?}\n{}\n{}", peer.log_tail(), server.log());
+    });
+    let is_safe = || run(&["zone", "ds", ZONE]).contains("its secondary has serial 11");
+    wait_until("a DS that may go to the parent", is_safe);
 }

@@ -193,7 +193,12 @@ impl OutgoingTransfers {
 
     /// Returns whether a zone goes out as it stands in memory.
     fn is_plain(&self, zone: &Zone) -> bool {
-        zone.live().is_none() && zone.signing().online().is_none() && !self.makes_digest(zone)
+        // The journal has the serials of the contents.
+        let is_as_stored = zone.unsigned_version().is_none();
+        zone.live().is_none()
+            && zone.signing().online().is_none()
+            && is_as_stored
+            && !self.makes_digest(zone)
     }
 
     /// Returns how many signed copies are being made for transfers.

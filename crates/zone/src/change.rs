@@ -193,6 +193,14 @@ pub enum ChangeError {
         /// The rule, or what would be wrong.
         what: String,
     },
+    /// The change brings a record that only the signer of the zone makes.
+    #[error("{owner} {rtype}: records of this type are made by the server that signs the zone")]
+    MadeBySigner {
+        /// Its owner.
+        owner: String,
+        /// Its type.
+        rtype: Type,
+    },
     /// The zone has no contents in memory.
     #[error("the contents of the zone are not in memory")]
     NotResident,

@@ -54,6 +54,7 @@ pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use room::ZoneLimits;
 pub use serial::{Serial, SerialRule};
+pub use signed_version::{ServedDigest, is_digest_of};
 pub use signing_state::{DenialIndex, SigningState};
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,

@@ -7,30 +7,53 @@
 use crate::change::{ChangeError, Difference};
 use crate::record_list::WireRecord;
 use crate::zone::Zone;
-use nameward_dnssec::{DenialStyle, Signing};
+use nameward_dnssec::{DenialStyle, Signing, Zonemd};
 use nameward_wire::Type;
 use std::sync::Arc;
 
+/// The digest (ZONEMD) that a version is served with. One of another version is never served: a verifier would take the zone
+/// for damaged (RFC 8976 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServedDigest<'d> {
+    /// That which its contents have.
+    AsStored,
+    /// None.
+    LeftOut,
+    /// This one, which was made of the version: data of ZONEMD.
+    Made(&'d [u8]),
+}
+
 impl Zone {
-    /// Returns the version that is served when this one is signed, or gets a digest over the whole (data of ZONEMD), or
-    /// both. It shares the contents.
+    /// Returns whether the zone has a digest (ZONEMD) of another serial than this one.
+    pub fn has_stale_digest(&self, serial: u32) -> bool {
+        let records = self.apex().rrset(Type::ZONEMD).into_iter();
+        let mut records = records.flat_map(|rrset| rrset.records());
+        records.any(|record| !is_digest_of(record.rdata, serial))
+    }
+
+    /// Returns the version that is served when this one is signed, or has another digest over the whole. It shares the
+    /// contents.
     pub fn served_with(
         self: &Arc<Self>,
         signing: Option<&Arc<Signing>>,
-        zonemd: Option<&[u8]>,
+        digest: ServedDigest<'_>,
     ) -> Result<Zone, ChangeError> {
         let unsigned = self.unsigned();
         let soa_ttl = unsigned.soa().map_or(0, |soa| soa.ttl());
         let mut difference = Difference::default();
         // The digest that a zone brings is not over the signatures that it gets here.
-        if zonemd.is_some() || signing.is_some_and(|signing| signing.signs()) {
+        let is_signed = signing.is_some_and(|signing| signing.signs());
+        if digest != ServedDigest::AsStored || is_signed {
             unsigned.remove_digests(&mut difference);
+        }
+        if let Some(signing) = signing.filter(|signing| signing.signs()) {
+            unsigned.remove_made_records(signing, &mut difference);
         }
         if let Some(signing) = signing {
             unsigned.raise_serial(signing.serial_offset(), &mut difference);
             unsigned.add_apex_records(signing, &mut difference);
         }
-        if let Some(rdata) = zonemd {
+        if let ServedDigest::Made(rdata) = digest {
             difference.added.push(WireRecord {
                 owner: unsigned.apex_name(),
                 rtype: Type::ZONEMD,
@@ -50,18 +73,43 @@ impl Zone {
         Ok(zone)
     }
 
+    /// Adds the records at the apex that the zone brings and that are made here to those that go. A second NSEC3PARAM would
+    /// have secondaries look for a chain that is not there (RFC 5155 section 4.1.2), and another CDS would have the parent
+    /// take a DS of a key that does not sign. Keys of other signers stay (RFC 8901 section 2.1.2).
+    fn remove_made_records(&self, signing: &Signing, difference: &mut Difference) {
+        let (apex, made) = (self.apex(), signing.made_types());
+        for rrset in apex.rrsets() {
+            let rtype = rrset.rtype();
+            if matches!(rtype, Type::DNSKEY | Type::ZONEMD) || !made.contains(rtype, true) {
+                continue;
+            }
+            for record in rrset.records() {
+                let (owner, ttl) = (self.apex_name(), rrset.ttl());
+                let rdata = record.rdata;
+                difference.removed.push(WireRecord {
+                    owner,
+                    rtype,
+                    ttl,
+                    rdata,
+                });
+            }
+        }
+    }
+
     /// Adds the records that signing puts at the apex to those that come.
     fn add_apex_records(&self, signing: &Signing, difference: &mut Difference) {
         let apex = self.apex();
         let soa_ttl = self.soa().map_or(0, |soa| soa.ttl());
         for (rtype, rdata) in signing.apex_records() {
-            let there = apex.rrset(rtype);
+            // What is made here has taken the place of what was there, but for keys: one of ours may be in the file.
+            let there = apex
+                .rrset(rtype)
+                .filter(|_| rtype == Type::DNSKEY || !signing.signs());
             let mut there = there.into_iter().flat_map(|rrset| rrset.records());
             let ttl = match rtype {
                 Type::DNSKEY | Type::CDS | Type::CDNSKEY => signing.dnskey_ttl(),
                 _ => None,
             };
-            // Keys of other signers stay, and one of ours may be in the file (RFC 8901 section 2.1.2).
             if there.any(|record| record.rdata == &rdata[..]) {
                 continue;
             }
@@ -104,4 +152,9 @@ impl Zone {
     pub fn unsigned(self: &Arc<Self>) -> Arc<Zone> {
         self.unsigned_version().unwrap_or(self).clone()
     }
+}
+
+/// Returns whether the data of a ZONEMD record is of the version with a serial.
+pub fn is_digest_of(zonemd: &[u8], serial: u32) -> bool {
+    Zonemd::read(zonemd).is_some_and(|zonemd| zonemd.serial == serial)
 }

@@ -190,7 +190,8 @@ impl Zone {
         self.signing = signing.into();
     }
 
-    pub(crate) fn unsigned_version(&self) -> Option<&Arc<Zone>> {
+    /// The version that its home has, if this one was made of it: signed here, with a higher serial, or with a digest.
+    pub fn unsigned_version(&self) -> Option<&Arc<Zone>> {
         self.changes.as_ref()?.unsigned.as_ref()
     }
 

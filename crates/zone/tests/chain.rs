@@ -220,7 +220,7 @@ fn listed_names_deny_nothing_that_they_may_have() {
         ("alias.example.", NameRecord::Of(Type::ALIAS)),
         ("cut.example.", of(NS)),
         ("cut.example.", NameRecord::Unreadable),
-        ("left.example.", NameRecord::Unserved),
+        ("left.example.", NameRecord::Of(Type::NSEC3PARAM)),
         ("odd.example.", NameRecord::Unreadable),
         ("other.", of(A)),
     ] {

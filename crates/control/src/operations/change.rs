@@ -12,7 +12,7 @@ use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
     ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt,
-    ZoneChange, soa_serial,
+    UnsignedRecords, ZoneChange, soa_serial,
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
@@ -126,6 +126,14 @@ impl ConditionalChange for OperatorChange {
     }
 
     fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+        let signed_by = records.signed_by();
+        for edit in &self.edits {
+            let checked = signed_by.check_edit(edit, self.apex.as_name());
+            checked.map_err(|error| ChangeRefused {
+                rcode: Rcode::Refused,
+                reason: format!("zone {}: {error}", self.apex),
+            })?;
+        }
         self.check_serial(records)?;
         if self.is_strict {
             for edit in &self.edits {
@@ -260,13 +268,6 @@ impl Operations {
         mode: ChangeMode,
     ) -> Result<ChangeOutcome, OperationError> {
         self.check_changeable(zone)?;
-        if zone.is_signed_here
-            && let Some(made) = change.edits.iter().find_map(made_by_signing)
-        {
-            return Err(OperationError::invalid(format!(
-                "{made} records are made by the server that signs the zone"
-            )));
-        }
         let (serial, difference) = match mode {
             ChangeMode::Make => self.commit_in_memory(zone, change)?,
             ChangeMode::Try => try_in_memory(zone, change)?,
@@ -318,7 +319,12 @@ fn try_in_memory(
 ) -> Result<(Serial, Difference), OperationError> {
     let tip = &zone.version;
     let of_error = |error: CommitError| of_commit(&change.apex, error);
-    let decided = change.decide(&**tip).map_err(|error| of_refused(&error))?;
+    let records = UnsignedRecords {
+        records: tip,
+        signed_by: zone.signed_by,
+    };
+    let decided = change.decide(&records);
+    let decided = decided.map_err(|error| of_refused(&error))?;
     let difference = tip.difference_of(&decided);
     let difference = difference.map_err(|error| of_error(error.into()))?;
     if difference.is_empty() {
@@ -335,13 +341,6 @@ fn try_in_memory(
             tip.serial()
         ))),
     }
-}
-
-fn made_by_signing(edit: &Edit) -> Option<Type> {
-    let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
-        return None;
-    };
-    matches!(rrset.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3).then_some(rrset.rtype)
 }
 
 fn of_refused(refused: &ChangeRefused) -> OperationError {

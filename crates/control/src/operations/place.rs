@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nameward_store::sql::ZoneRow;
 use nameward_wire::NameBuf;
+use nameward_zone::change::{RecordsAt as _, SignedBy};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
 use super::{Database, ErrorKind, OperationError, Operations};
@@ -20,8 +21,8 @@ pub(super) enum ZonePlace<'o> {
 pub(super) struct MemoryZone {
     /// The version that is served, without the records that signing adds.
     pub(super) version: Arc<Zone>,
-    /// Whether this server signs it.
-    pub(super) is_signed_here: bool,
+    /// The maker of the DNSSEC records that are served.
+    pub(super) signed_by: SignedBy,
 }
 
 impl MemoryZone {
@@ -54,7 +55,7 @@ impl Operations {
                     )));
                 }
                 Ok(ZonePlace::Memory(MemoryZone {
-                    is_signed_here: zone.signing().online().is_some(),
+                    signed_by: zone.signed_by(),
                     version: zone.unsigned(),
                 }))
             }

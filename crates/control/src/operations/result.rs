@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment, ListedDeletedZone,
-    ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey, ListedVersion,
-    ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone, ServerStatus,
+    DsAdvice, FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment,
+    ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey,
+    ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone,
+    ServerStatus,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -198,6 +199,18 @@ pub enum OperationResult {
         zone: String,
         /// The key.
         key: ListedZoneKey,
+        /// Whether its DS may go to the parent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        advice: Option<DsAdvice>,
+    },
+    /// Of `zone ds`.
+    ZoneDs {
+        /// The zone.
+        zone: String,
+        /// How many records were listed.
+        items: u64,
+        /// Whether the DS may go to the parent.
+        advice: DsAdvice,
     },
     /// Of `zone secure` for a zone that is signed already.
     SigningChanged {

@@ -10,6 +10,7 @@ use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_wire::NameBuf;
 
 use super::database_keys::DatabaseZone;
+use super::key_template::now_seconds;
 use super::zone_keys::of_keys;
 use super::{MetadataChange, MetadataRequest, OperationError, OperationResult, Operations};
 
@@ -44,6 +45,7 @@ impl AskedTerms {
             denial: self.denial.clone().unwrap_or(terms.denial),
             soa_edit: self.soa_edit.unwrap_or(terms.soa_edit),
             managed: terms.managed,
+            serial: terms.serial,
         }
     }
 
@@ -120,8 +122,10 @@ impl Operations {
                 let before = keys.terms(name.as_name()).map_err(of_keys(name))?;
                 let after = terms.over(before.clone());
                 if before != after {
-                    let set = keys.set_terms(name.as_name(), &after);
+                    let change = |kept: &mut SigningTerms| *kept = terms.over(kept.clone());
+                    let set = keys.change_terms(name.as_name(), now_seconds(), change);
                     set.map_err(of_keys(name))?;
+                    (self.keys_changed)(*name);
                 }
                 before != after
             }

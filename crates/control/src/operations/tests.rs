@@ -20,6 +20,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
         keeper: keeper(&policies),
         keys_changed: Box::new(|_| {}),
+        secondary_serials: Box::new(|_| None),
         files: Box::new(NoFiles),
         find_ds: Box::new(|_, _| Err(NoParent("nobody can be asked"))),
         copies: Arc::default(),

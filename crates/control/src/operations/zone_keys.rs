@@ -14,12 +14,9 @@ use super::database_keys::DatabaseZone;
 use super::key_template::{now_seconds, use_of};
 use super::signing_terms::{AskedTerms, check_denial, signed_already};
 use super::{
-    ErrorKind, KeyChange, KeyTemplate, ListedItem, ListedRecord, OperationError, OperationRequest,
+    ErrorKind, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
     OperationResult, Operations, SecretText, TakeItem, zone_name,
 };
-
-/// The TTL of DS records as they are shown: the parent has its own.
-const SHOWN_TTL: u32 = 3600;
 
 /// A key of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +75,8 @@ impl Operations {
                 soa_edit,
             } => {
                 let terms = AskedTerms::read(denial.as_deref(), soa_edit.as_deref())?;
-                self.secure_zone(zone, algorithm.as_deref(), &terms)
+                let secured = self.secure_zone(zone, algorithm.as_deref(), &terms)?;
+                Ok(self.with_advice(secured))
             }
             OperationRequest::ZoneUnsecure { zone, force } => self.unsecure_zone(zone, *force),
             OperationRequest::ZoneDs { zone } => self.list_ds(zone, items),
@@ -125,18 +123,28 @@ impl Operations {
             Some(home) => self.secure_in_database(home, terms, &key)?,
             None => {
                 let keys = self.keeper.keys();
-                let first = terms.over(SigningTerms::default());
+                let zone = name.as_name();
                 // Before the key, which is when signing begins.
-                keys.set_terms(name.as_name(), &first)
+                let set = |kept: &mut SigningTerms| {
+                    let serial = kept.serial;
+                    *kept = terms.over(SigningTerms::default());
+                    kept.serial = serial;
+                };
+                keys.change_terms(zone, now_seconds(), set)
                     .map_err(of_keys(&name))?;
-                let key = keys.add(name.as_name(), key).map_err(of_keys(&name))?;
+                let key = keys.add(zone, key, now_seconds()).map_err(of_keys(&name))?;
+                (self.keys_changed)(name);
                 listed(&name, &key, std::slice::from_ref(&key))?
             }
         };
         let (algorithm, tag) = (&key.algorithm, key.tag);
         tracing::info!("zone {name}: signed with a new key, {algorithm}, key tag {tag}");
         let zone = name.to_string();
-        Ok(OperationResult::ZoneSecured { zone, key })
+        Ok(OperationResult::ZoneSecured {
+            zone,
+            key,
+            advice: None,
+        })
     }
 
     /// Ends the signing of a zone.
@@ -154,47 +162,18 @@ impl Operations {
         let keys = match home {
             Some(home) => self.unsecure_in_database(&home)?,
             None => {
-                let removed = self.keeper.keys().remove_all(name.as_name());
+                let keys = self.keeper.keys();
+                let removed = keys.remove_all(name.as_name(), now_seconds());
+                (self.keys_changed)(name);
                 removed.map_err(of_keys(&name))?
             }
         };
         if keys == 0 {
             return Err(no_keys(&name));
         }
-        tracing::info!("zone {name}: not signed any more, {keys} keys removed");
+        tracing::info!("zone {name}: no longer signed, {keys} keys removed");
         let zone = name.to_string();
         Ok(OperationResult::ZoneUnsecured { zone, keys })
-    }
-
-    /// Lists DS, DNSKEY, CDS and CDNSKEY as lines of a zone file.
-    fn list_ds(&self, zone: &str, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
-        let name = zone_name(zone)?;
-        let all = self.keys_of(&name)?;
-        let mut count = 0;
-        let mut show = |rtype: Type, rdata: &[u8]| {
-            count += 1;
-            items(ListedItem::Record(record(&name, rtype, rdata)))
-        };
-        let keys = signing_keys(&all).map_err(of_keys(&name))?;
-        for made in keys.list() {
-            // With double-DS the parent has the DS of a key before the zone has the key.
-            if made.usage().published {
-                show(Type::DNSKEY, made.dnskey());
-            }
-            if !made.usage().asks_ds {
-                continue;
-            }
-            show(Type::CDNSKEY, made.dnskey());
-            for digest in [2, 4] {
-                let ds = made.ds(name.as_name(), digest).unwrap_or_default();
-                show(Type::DS, &ds);
-                // The zone has CDS records of SHA-256 alone.
-                if digest == 2 {
-                    show(Type::CDS, &ds);
-                }
-            }
-        }
-        Ok(OperationResult::Listed { items: count })
     }
 
     /// Lists the keys of a zone, or of all.
@@ -256,10 +235,11 @@ impl Operations {
                 if let Ok(terms) = keys.terms(name.as_name()) {
                     check_denial(&name, &terms.denial, std::slice::from_ref(&key))?;
                 }
-                let added = keys.add(name.as_name(), key);
+                let added = keys.add(name.as_name(), key, now_seconds());
                 added.map_err(of_keys(&name))?.number
             }
         };
+        (self.keys_changed)(name);
         self.key_changed(&name, number)
     }
 
@@ -306,6 +286,7 @@ impl Operations {
                 key.map_err(of_keys(&name))?;
             }
         }
+        (self.keys_changed)(name);
         self.key_changed(&name, number)
     }
 
@@ -316,10 +297,12 @@ impl Operations {
             Some(home) => self.remove_in_database(&home, number)?,
             None => {
                 self.check_signed_without(&name, number)?;
-                let removed = self.keeper.keys().remove(name.as_name(), number);
+                let keys = self.keeper.keys();
+                let removed = keys.remove(name.as_name(), number, now_seconds());
                 removed.map_err(of_keys(&name))?;
             }
         }
+        (self.keys_changed)(name);
         tracing::info!("zone {name}: key {number} removed");
         Ok(OperationResult::ZoneKeyRemoved {
             zone: name.to_string(),
@@ -354,7 +337,7 @@ impl Operations {
     }
 
     /// Reads the keys of a zone that has some.
-    fn keys_of(&self, name: &NameBuf) -> Result<Vec<ZoneKey>, OperationError> {
+    pub(super) fn keys_of(&self, name: &NameBuf) -> Result<Vec<ZoneKey>, OperationError> {
         let keys = match self.key_home(name)? {
             Some(home) => self.database_keys(&home)?,
             None => {
@@ -449,20 +432,6 @@ fn ds_text(name: &NameBuf, key: &SigningKey) -> String {
     let ds = key.ds(name.as_name(), 2).unwrap_or_default();
     let digest = HEXUPPER.encode(ds.get(4..).unwrap_or_default());
     format!("{} {} 2 {digest}", key.tag(), key.algorithm())
-}
-
-fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
-    let mut content = String::new();
-    let written = write_text(rtype, rdata, &mut content);
-    ListedRecord {
-        id: None,
-        name: name.to_string(),
-        ttl: SHOWN_TTL,
-        rtype: rtype.to_string(),
-        content,
-        disabled: false,
-        problem: written.err().map(|error| error.to_string()),
-    }
 }
 
 pub(super) fn no_keys(name: &NameBuf) -> OperationError {

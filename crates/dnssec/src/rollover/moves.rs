@@ -75,7 +75,9 @@ impl<'p> KeyRing<'p> {
     /// not make keys pile up.
     fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
-        !current.is_established()
+        // A key that an operator wants replaced need not have come all the way: its DS may never be asked for.
+        let is_new = !current.is_established() && !current.is_rolled_by_hand;
+        is_new
             || others.any(|key| {
                 let is_alike = match wanted.role.signs_keys() {
                     true => key.role.signs_keys(),

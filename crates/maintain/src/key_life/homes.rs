@@ -5,14 +5,14 @@ use crate::stored_keys::{KeyDatabase, KeyZone, POLICY_METADATA, StoredKeysError}
 use crate::zone_keys::{KeyPlan, SigningTerms, ZoneKey};
 use nameward_store::sql::write::KEY_SERVER;
 use nameward_wire::Name;
-use nameward_zone::{SigningState, Zone};
+use nameward_zone::SigningState;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// Where the keys of a zone are.
 pub(super) enum KeyHome<'k> {
     /// The state store; the zone is in memory.
-    Store(Arc<Zone>),
+    Store,
     /// The database that has the zone.
     Database(Box<KeyZone<'k>>),
 }
@@ -57,7 +57,7 @@ impl KeyKeeper {
         })
     }
 
-    fn database_rank(&self, zone: Name<'_>) -> Option<u16> {
+    pub(super) fn database_rank(&self, zone: Name<'_>) -> Option<u16> {
         let table = self.table.load();
         let rank = table.exact(zone)?.rank();
         self.databases.contains(&rank).then_some(rank)
@@ -88,7 +88,7 @@ impl KeyKeeper {
         };
         plan.rollover.times.take_ttls(&version);
         Ok(LookedAfter {
-            home: KeyHome::Store(version),
+            home: KeyHome::Store,
             plan,
             policy,
         })

@@ -388,8 +388,6 @@ impl ZoneRound<'_> {
                 dnskey_ttl: plan.dnskey_ttl,
                 shows_cds: plan.shows_cds,
                 asks_removal: wish == ParentWish::Removal,
-                serial_offset: 0,
-                period: 0,
                 times: plan.rollover.times,
                 parent: plan.parent.clone(),
             }),

@@ -97,10 +97,19 @@ impl<P: UpdatePermission> UpdateChange<P> {
         draft: &mut UpdateDraft<'_>,
     ) -> Result<(), ChangeRefused> {
         let name = step.name();
-        let is_signed_here = draft.records.signed_by() == SignedBy::ThisServer;
+        let (signed_by, is_apex) = (draft.records.signed_by(), name == draft.apex);
+        let is_refused = |rtype: Type| match signed_by {
+            // A deletion that changes nothing in the zone that is served would look like one that did.
+            SignedBy::ThisServer(_) => !signed_by.takes(rtype, is_apex),
+            SignedBy::Nobody | SignedBy::Elsewhere => {
+                matches!(step, UpdateStep::Add { .. }) && !signed_by.takes(rtype, is_apex)
+            }
+        };
         let check = |rtype: Type| {
-            if is_signed_here && is_made_by_signing(rtype) {
-                let reason = format!("{name} {rtype}: this server makes the records of that type");
+            if is_refused(rtype) {
+                let reason = format!(
+                    "{name} {rtype}: records of this type are made by the server that signs the zone"
+                );
                 return Err(refused(Rcode::Refused, reason));
             }
             match self.permission.permits(name, rtype) {
@@ -115,7 +124,6 @@ impl<P: UpdatePermission> UpdateChange<P> {
             Some(rtype) => check(rtype),
             // A name is deleted by a client that may delete each of its RRsets.
             None => {
-                let is_apex = name == draft.apex;
                 let types = draft.owner(name).rrsets.keys().copied();
                 let mut deleted = types.filter(|rtype| !(is_apex && stays_at_apex(*rtype)));
                 deleted.try_for_each(check)
@@ -127,20 +135,6 @@ impl<P: UpdatePermission> UpdateChange<P> {
 /// RFC 2136 section 3.4.2.3: what the deletion of all RRsets of the apex leaves.
 fn stays_at_apex(rtype: Type) -> bool {
     matches!(rtype, Type::SOA | Type::NS)
-}
-
-/// Types that a server makes for a zone that it signs.
-fn is_made_by_signing(rtype: Type) -> bool {
-    matches!(
-        rtype,
-        Type::RRSIG
-            | Type::NSEC
-            | Type::NSEC3
-            | Type::NSEC3PARAM
-            | Type::DNSKEY
-            | Type::CDS
-            | Type::CDNSKEY
-    )
 }
 
 /// Types that may stand beside a CNAME (RFC 4034 section 3, RFC 2535 section 2.3.5).

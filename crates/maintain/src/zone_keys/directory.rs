@@ -13,6 +13,7 @@
 
 use super::files::{KeyPairError, PrivateKeyHome, is_away, lacks_private, read_pair};
 use super::form::{KeptPair, kept_pair};
+use super::serial::{SeenUses, keep_terms};
 use super::{KEYS, MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, item_name};
 use nameward_dnssec::rollover::{KeyLife, KeyRole};
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse};
@@ -40,6 +41,8 @@ struct PairLook {
     /// File names of pairs that have a number.
     known: BTreeSet<PathBuf>,
     is_managed: bool,
+    /// What the keys did before, and do now.
+    uses: (SeenUses, SeenUses),
     last_number: u32,
     count: usize,
 }
@@ -105,6 +108,9 @@ impl ZoneKeys {
         for pair in taken {
             take_pair(zone, pair, now, &mut look)?;
         }
+        if look.progress.is_visible && !look.is_managed {
+            self.raise_for_files(zone, &mut look, now)?;
+        }
         if !look.changes.is_empty() {
             self.store()?.write(look.changes)?;
         }
@@ -112,6 +118,21 @@ impl ZoneKeys {
             self.refresh(zone)?;
         }
         Ok(look.progress)
+    }
+
+    /// Raises the serial of a zone whose keys do something else since a time in their files has passed, or the files have
+    /// changed.
+    fn raise_for_files(
+        &self,
+        zone: Name<'_>,
+        look: &mut PairLook,
+        now: u64,
+    ) -> Result<(), ZoneKeysError> {
+        let terms = self.terms(zone)?;
+        let (before, after) = &look.uses;
+        let raised = self.raised(zone, (&terms, before), (terms.clone(), after), now);
+        look.changes.push(keep_terms(zone, &raised));
+        Ok(())
     }
 
     /// Reads a pair that has a number, at its old place or in the directory that the zone has now.
@@ -142,9 +163,11 @@ impl ZoneKeys {
         }
         let mut key = ZoneKey::read_at(kept.number, value, path)?;
         let usage = key.usage;
+        look.uses.0.push((key.number, usage));
         look.is_managed |= key.life.is_some();
         key.follow_times(now, &mut look.progress.next_at);
         look.progress.is_visible |= key.usage != usage;
+        look.uses.1.push((key.number, key.usage));
         let changed = key.value();
         if changed != *value {
             look.changes.push(StateChange::SetItem {
@@ -217,6 +240,7 @@ fn take_pair(
     };
     key.follow_times(now, &mut look.progress.next_at);
     look.progress.is_visible |= key.usage != KeyUse::UNUSED;
+    look.uses.1.push((number, key.usage));
     tracing::info!("zone {zone}: key {number} is {}.private", path.display());
     look.changes.push(StateChange::SetItem {
         kind: KEYS,
@@ -294,7 +318,7 @@ impl ZoneKey {
     }
 
     /// Returns the time since which the key does what it does, as far as anybody noted it.
-    pub(super) fn shown_since(&self, now: u64) -> u64 {
+    pub(crate) fn shown_since(&self, now: u64) -> u64 {
         let PrivateKeyHome::Files { times, .. } = &self.home else {
             return self.created.min(now);
         };

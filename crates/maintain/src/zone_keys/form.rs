@@ -10,7 +10,9 @@
 //! ```
 
 use super::files::read_pair;
-use super::{ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeysError};
+use super::{
+    ManagedTerms, ParentTerms, PrivateKeyHome, SerialRaise, SigningTerms, ZoneKey, ZoneKeysError,
+};
 use nameward_dnssec::rollover::{
     KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase, RolloverTimes,
 };
@@ -308,11 +310,18 @@ impl SigningTerms {
         let denial = self.denial.word();
         let mut text = format!("{denial} {}", self.soa_edit.word());
         if let Some(managed) = &self.managed {
-            let numbers: Vec<String> = managed.numbers().iter().map(u64::to_string).collect();
+            let numbers: Vec<String> = managed
+                .numbers(self.serial)
+                .iter()
+                .map(u64::to_string)
+                .collect();
             text.push_str(&format!(" managed={}", numbers.join(",")));
             let servers = managed.parent.servers.iter();
             let servers: Vec<String> = servers.map(ToString::to_string).collect();
             text.push_str(&format!(" parent={}", servers.join(",")));
+        } else if self.serial != SerialRaise::default() {
+            let SerialRaise { offset, period } = self.serial;
+            text.push_str(&format!(" serial={offset},{period}"));
         }
         [&[ZONE_FORM], text.as_bytes()].concat()
     }
@@ -324,11 +333,15 @@ impl SigningTerms {
         let mut words = text.split(' ');
         let denial = words.next().and_then(DenialTerms::read).unwrap_or_default();
         let soa_edit = words.next().and_then(SoaEdit::read).unwrap_or_default();
-        let mut managed = words.next().and_then(|word| {
-            let numbers = word.strip_prefix("managed=")?.split(',');
-            let numbers: Option<Vec<u64>> = numbers.map(|word| word.parse().ok()).collect();
-            ManagedTerms::of_numbers(&numbers?)
-        });
+        let word = words.next().unwrap_or_default();
+        let numbers = |kind: &str| -> Option<Vec<u64>> {
+            let numbers = word.strip_prefix(kind)?.split(',');
+            numbers.map(|word| word.parse().ok()).collect()
+        };
+        let managed = numbers("managed=").and_then(|numbers| ManagedTerms::of_numbers(&numbers));
+        let own = numbers("serial=").and_then(|numbers| SerialRaise::of_numbers(&numbers));
+        let (mut managed, of_policy) = managed.unzip();
+        let serial = of_policy.or(own).unwrap_or_default();
         let servers = words.next().and_then(|word| word.strip_prefix("parent="));
         if let (Some(managed), Some(servers)) = (&mut managed, servers) {
             let servers = servers.split(',').filter_map(|word| word.parse().ok());
@@ -338,12 +351,13 @@ impl SigningTerms {
             denial,
             soa_edit,
             managed,
+            serial,
         }
     }
 }
 
 impl ManagedTerms {
-    fn numbers(&self) -> [u64; 19] {
+    fn numbers(&self, serial: SerialRaise) -> [u64; 19] {
         let (signatures, times) = (&self.signatures, &self.times);
         [
             signatures.validity.into(),
@@ -353,8 +367,8 @@ impl ManagedTerms {
             self.dnskey_ttl.into(),
             self.shows_cds.into(),
             self.asks_removal.into(),
-            self.serial_offset.into(),
-            self.period,
+            serial.offset.into(),
+            serial.period,
             times.dnskey_ttl,
             times.zone_ttl,
             times.negative_ttl,
@@ -368,10 +382,14 @@ impl ManagedTerms {
         ]
     }
 
-    fn of_numbers(numbers: &[u64]) -> Option<Self> {
+    fn of_numbers(numbers: &[u64]) -> Option<(Self, SerialRaise)> {
         let small = |at: usize| u32::try_from(*numbers.get(at)?).ok();
         let large = |at: usize| numbers.get(at).copied();
-        Some(ManagedTerms {
+        let serial = SerialRaise {
+            offset: small(7)?,
+            period: large(8)?,
+        };
+        let managed = ManagedTerms {
             signatures: SignatureTimes {
                 validity: small(0)?,
                 refresh: small(1)?,
@@ -381,8 +399,6 @@ impl ManagedTerms {
             dnskey_ttl: small(4)?,
             shows_cds: large(5)? != 0,
             asks_removal: large(6)? != 0,
-            serial_offset: small(7)?,
-            period: large(8)?,
             times: RolloverTimes {
                 dnskey_ttl: large(9)?,
                 zone_ttl: large(10)?,
@@ -398,7 +414,8 @@ impl ManagedTerms {
                 servers: Vec::new(),
                 interval: large(18)?,
             },
-        })
+        };
+        Some((managed, serial))
     }
 }
 
@@ -458,7 +475,7 @@ mod tests {
     #[test]
     fn ways_of_signing_are_read_as_they_were_written() {
         let numbers: Vec<u64> = (1..20).collect();
-        let mut managed = ManagedTerms::of_numbers(&numbers).unwrap();
+        let (mut managed, serial) = ManagedTerms::of_numbers(&numbers).unwrap();
         managed.asks_removal = false;
         managed.parent.servers = vec![
             "192.0.2.1:53".parse().unwrap(),
@@ -469,6 +486,7 @@ mod tests {
                 denial: DenialTerms::read("compact").unwrap(),
                 soa_edit: SoaEdit::Epoch,
                 managed,
+                serial,
             };
             assert_eq!(SigningTerms::read(&terms.value()), terms);
         }

@@ -5,11 +5,11 @@
 //! whole.
 
 use super::files::{follow_life, remove_pair};
+use super::serial::{SerialRaise, keep_terms, seen_uses};
 use super::{
-    KEYS, ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZONES, ZoneKey, ZoneKeys,
-    ZoneKeysError,
+    KEYS, ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError,
 };
-use super::{forget, item_name, signing_keys, wire};
+use super::{forget, item_name, signing_keys};
 use nameward_dnssec::rollover::{
     self, DsSight, KeyGoal, KeyLife, KeyRole, KskRollover, ParentWish, PolicyKey, RecordLife,
     RecordPhase, RolloverPolicy, RolloverStep,
@@ -198,7 +198,7 @@ impl ZoneKeys {
             let Some(life) = key.life.as_mut().filter(|_| is_meant) else {
                 continue;
             };
-            if life.goal == KeyGoal::Present && life.in_use_since().is_some() {
+            if life.goal == KeyGoal::Present && life.dnskey.is_shown() {
                 life.is_rolled_by_hand = true;
                 rolled.push(key.number);
                 changes.push(keep(zone, key));
@@ -223,13 +223,11 @@ impl ZoneKeys {
         let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
         let wish = rollover::parent_wish(&plan.rollover, &lives);
         let managed_before = terms_before.managed.as_ref();
-        let mut managed = ManagedTerms {
+        let managed = ManagedTerms {
             signatures: plan.signatures,
             dnskey_ttl: plan.dnskey_ttl,
             shows_cds: plan.shows_cds,
             asks_removal: wish == ParentWish::Removal,
-            serial_offset: managed_before.map_or(0, |managed| managed.serial_offset),
-            period: plan.signatures.period(now),
             times: plan.rollover.times,
             parent: plan.parent.clone(),
         };
@@ -239,37 +237,40 @@ impl ZoneKeys {
             parent: plan.parent.clone(),
             ..managed.clone()
         };
-        let uses = |keys: &[ZoneKey]| -> Vec<(u32, KeyUse)> {
-            let seen = keys.iter().filter(|key| key.usage != KeyUse::UNUSED);
-            seen.map(|key| (key.number, key.usage)).collect()
-        };
-        let is_visible = uses(before) != uses(keys)
+        let (uses_before, uses) = (seen_uses(before), seen_uses(keys));
+        let period = plan.signatures.period(now);
+        let is_visible = uses_before != uses
             || managed_before.map(with_times).as_ref() != Some(&managed)
+            || terms_before.serial.period != period
             || terms_before.denial != plan.denial;
-        managed.serial_offset = managed
-            .serial_offset
-            .wrapping_add(u32::from(is_visible && !keys.is_empty()));
-        let terms = SigningTerms {
-            denial: plan.denial.clone(),
-            soa_edit: SoaEdit::None,
-            managed: Some(managed),
+        let serial = SerialRaise {
+            period,
+            ..terms_before.serial
         };
+        let mut terms = match keys.is_empty() {
+            false => SigningTerms {
+                denial: plan.denial.clone(),
+                soa_edit: SoaEdit::None,
+                managed: Some(managed),
+                serial,
+            },
+            true => SigningTerms {
+                serial,
+                ..SigningTerms::default()
+            },
+        };
+        // A zone that never had keys stays as it is.
+        if is_visible && !(before.is_empty() && keys.is_empty()) {
+            terms = self.raised(zone, (&terms_before, &uses_before), (terms, &uses), now);
+        }
         let changed = keys.iter().filter(|key| !before.contains(key));
         let mut changes: Vec<StateChange> = changed.map(|key| keep(zone, key)).collect();
         let gone = before.iter().map(|key| key.number);
         let gone = gone.filter(|number| !keys.iter().any(|key| key.number == *number));
         changes.extend(gone.map(|number| forget(zone, number)));
-        if keys.is_empty() {
-            if !before.is_empty() || managed_before.is_some() {
-                let (kind, name) = (ZONES, wire(zone));
-                changes.push(StateChange::RemoveItem { kind, name });
-            }
-        } else if terms != terms_before {
-            changes.push(StateChange::SetItem {
-                kind: ZONES,
-                name: wire(zone),
-                value: terms.value(),
-            });
+        let had_terms = !before.is_empty() || managed_before.is_some();
+        if terms != terms_before && (had_terms || !keys.is_empty()) {
+            changes.push(keep_terms(zone, &terms));
         }
         if !changes.is_empty() {
             self.keep_files(zone, (before, keys))?;

@@ -3,6 +3,7 @@
 use super::cases::{CASES, ZONE};
 use super::text::{lines, message, rrsets, whole};
 use super::{All, change_of};
+use nameward_dnssec::MadeTypes;
 use nameward_maintain::update::{UpdateChange, UpdatePermission, UpdateRequest};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -107,12 +108,38 @@ fn types_that_signing_makes_are_refused_where_this_server_signs() {
         "delete @ CDS",
         "delete @ CDNSKEY",
     ];
+    let here = SignedBy::ThisServer(MadeTypes::ALL);
     for step in steps {
-        assert_eq!(rcode(SignedBy::ThisServer, step), Rcode::Refused, "{step}");
+        assert_eq!(rcode(here, step), Rcode::Refused, "{step}");
         assert_eq!(rcode(SignedBy::Nobody, step), Rcode::NoError, "{step}");
     }
-    assert_eq!(rcode(SignedBy::ThisServer, "delete www"), Rcode::NoError);
+    assert_eq!(rcode(here, "delete www"), Rcode::NoError);
     assert_eq!(rcode(SignedBy::Elsewhere, "delete www"), Rcode::Refused);
+}
+
+#[test]
+fn an_update_brings_cds_only_where_this_server_does_not_publish_it() {
+    let apex: NameBuf = "example.".parse().unwrap();
+    let rcode = |signed_by, lines: &str| {
+        let asked = change_of(&message(lines, &apex)).unwrap();
+        let decided = asked.decide(&Signed(zone(), signed_by));
+        decided.map_or_else(|refused| refused.rcode, |_| Rcode::NoError)
+    };
+    let cds = "add @ 60 CDS 0 0 0 00";
+    let of_other = "add _dsboot.child._signal.ns1 60 CDS 0 0 0 00";
+    let nsec = "add www 60 NSEC example. A";
+    let published = SignedBy::ThisServer(MadeTypes::ALL);
+    let unpublished = SignedBy::ThisServer(MadeTypes::WITHOUT_CDS);
+    for (signed_by, step, expected) in [
+        (published, cds, Rcode::Refused),
+        (unpublished, cds, Rcode::NoError),
+        (SignedBy::Nobody, cds, Rcode::NoError),
+        (published, of_other, Rcode::NoError),
+        (unpublished, nsec, Rcode::Refused),
+        (SignedBy::Nobody, nsec, Rcode::Refused),
+    ] {
+        assert_eq!(rcode(signed_by, step), expected, "{signed_by:?} {step}");
+    }
 }
 
 /// Whoever asks may change addresses below one name.

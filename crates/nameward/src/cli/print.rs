@@ -276,7 +276,10 @@ fn text(result: &OperationResult) -> String {
             };
             format!("zone {zone}: changed{serial}\n")
         }
-        OperationResult::ZoneSecured { zone, key } => zone_key::secured(zone, key),
+        OperationResult::ZoneSecured { zone, key, advice } => {
+            zone_key::secured(zone, key, advice.as_ref())
+        }
+        OperationResult::ZoneDs { zone, advice, .. } => zone_key::ds_advice(zone, advice),
         OperationResult::SigningChanged {
             zone,
             denial,
@@ -284,7 +287,7 @@ fn text(result: &OperationResult) -> String {
         } => zone_key::changed(zone, denial.as_deref(), soa_edit.as_deref()),
         OperationResult::ZoneUnsecured { zone, keys } => {
             let (zone, keys) = (zone_text(zone), counted(*keys, "key"));
-            format!("zone {zone}: not signed any more, {keys} removed\n")
+            format!("zone {zone}: no longer signed, {keys} removed\n")
         }
         OperationResult::KeySteps(steps) => zone_key::steps(steps),
         OperationResult::ZoneKey(key) => format!("{}\n", zone_key::line(key)),

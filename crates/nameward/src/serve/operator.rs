@@ -9,7 +9,7 @@ use std::{
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, NamedCounter, NoParent,
+        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, ListedSecondary, NamedCounter, NoParent,
         OperationError, OperationRequest, OperationResult, Operations, TakeItem, zone_name,
     },
     socket::{Commands, ControlPeer},
@@ -21,7 +21,8 @@ use nameward_maintain::{
     sync::{SyncError, SyncMode, SyncOutcome},
     update::Updates,
 };
-use nameward_serve::{outgoing::find_ds, pipeline::ServingState};
+use nameward_serve::outgoing::{Notifier, SecondarySerial, find_ds};
+use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
 use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
 use nameward_wire::NameBuf;
@@ -72,7 +73,7 @@ pub fn operations(
     databases: &Databases,
     (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
-    (copies, runtime): (&Arc<CopyBoundsInForce>, &Handle),
+    (copies, runtime, notifier): (&Arc<CopyBoundsInForce>, &Handle, &Notifier),
     files: FollowedFiles,
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
@@ -120,9 +121,29 @@ pub fn operations(
                 }
             }
         }),
+        secondary_serials: Box::new({
+            let notifier = notifier.clone();
+            move |zone| Some(listed_secondaries(notifier.secondary_serials(zone)))
+        }),
         copies: Arc::clone(copies),
         runtime: runtime.clone(),
     }
+}
+
+fn listed_secondaries(serials: Vec<SecondarySerial>) -> Vec<ListedSecondary> {
+    let listed = serials.into_iter().map(|one| {
+        let (serial, problem) = match one.serial {
+            Ok(serial) => (Some(serial.0), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        ListedSecondary {
+            server: one.server,
+            serial,
+            problem,
+            behind: false,
+        }
+    });
+    listed.collect()
 }
 
 /// The path of a configuration file as two processes can compare it.

@@ -167,7 +167,7 @@ impl RunningServer {
             shared: Arc::clone(&shared),
             commits: Arc::clone(&parts.commits),
             policies: Arc::clone(&parts.policies),
-            notifier: outgoing.notifier,
+            notifier: outgoing.notifier.clone(),
             notified: outgoing.notified,
             listens: addresses.clone(),
             kept: Arc::clone(&parts.kept),
@@ -247,7 +247,7 @@ impl RunningServer {
             &databases,
             (&policy_table, &kept, &keepers),
             (&commits, &updates),
-            (&operator_copies, &Handle::current()),
+            (&operator_copies, &Handle::current(), &notifier),
             files,
         ));
         let web = web.showing_zones(PageZones {

@@ -68,6 +68,14 @@ pub(crate) fn is_signed(at: SocketAddr) -> bool {
     reply.answer.iter().any(|record| record.rtype == RRSIG)
 }
 
+/// The serial that the database has.
+fn stored_serial(store: &Store) -> u32 {
+    let lines = store.lines("SELECT content FROM records WHERE type = 'SOA'");
+    let mut fields = lines.split([' ', '\t', '|', '\n']);
+    let serial = fields.nth(2).and_then(|field| field.parse().ok());
+    serial.unwrap_or_else(|| panic!("{lines:?}"))
+}
+
 /// BIND finds the answers of a server secure.
 pub(crate) fn validate(validator: &Validator, at: SocketAddr, salt: &str) {
     for (name, rtype) in [
@@ -202,10 +210,24 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
         validate_all("unset");
     }
 
+    // What only the signer makes is refused, wherever the zone is stored.
+    for (owner, rtype, data) in [
+        ("@", "NSEC3PARAM", "1 0 5 AB"),
+        ("@", "DNSKEY", "257 3 13 AAAA"),
+        ("ns1", "NSEC", "keys.test. A"),
+    ] {
+        let set = ["record", "set", NAME, owner, rtype, "60", data];
+        assert_eq!(code(&server, &set), Some(7), "{rtype}");
+    }
     // A zone-signing key comes, and the first key is left with the keys alone.
+    let before = stored_serial(&store);
     run(
         &server,
         &["key", "add", NAME, "--role", "zsk", "--inactive"],
+    );
+    assert!(
+        stored_serial(&store) > before,
+        "secondaries would not take the new key"
     );
     let (second, second_tag, usage) = listed(&server).remove(1);
     assert_eq!(usage, "published");
@@ -232,7 +254,12 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
     );
     validate_all("again");
 
+    let before = stored_serial(&store);
     run(&server, &["zone", "unsecure", NAME, "--force"]);
+    assert!(
+        stored_serial(&store) > before,
+        "secondaries would stay signed"
+    );
     assert!(!is_signed(at) && !is_signed(peer.addr()));
     check_rectified(&store, here, "unsecure");
     let shown = show();

@@ -15,6 +15,7 @@ mod key_life;
 mod large_transfer;
 mod logs;
 mod lost_store;
+mod made_types;
 mod missing_files;
 mod named_conf;
 mod not_ready;

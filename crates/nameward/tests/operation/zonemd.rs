@@ -294,8 +294,9 @@ fn the_digest_that_a_zone_brings_gives_way_to_one_that_is_made_and_goes_when_the
     // They are not over the signatures.
     done(&server, &["zone", "secure", ZONE]);
     assert_eq!(digests(), "");
+    // Nor of the serial that the zone has when signing ends, which is higher.
     done(&server, &["zone", "unsecure", ZONE, "--force"]);
-    assert_eq!(digests().lines().count(), 2, "{}", digests());
+    assert_eq!(digests(), "");
     let path = server.dir().join("nameward.toml");
     let before = fs::read_to_string(&path).unwrap();
     let rule = format!("{before}\n[zone_defaults]\nzonemd = \"generate\"\n");
@@ -305,6 +306,47 @@ fn the_digest_that_a_zone_brings_gives_way_to_one_that_is_made_and_goes_when_the
     assert_eq!(one.lines().count(), 1, "{one}");
     fs::write(&path, before).unwrap();
     done(&server, &["reload"]);
-    let both = eventually(digests, |text| text.lines().count() == 2);
-    assert_eq!(both.lines().count(), 2, "{both}");
+    let none = eventually(digests, String::is_empty);
+    assert_eq!(none, "");
+}
+
+#[test]
+fn a_digest_of_another_version_is_not_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = Setup::new();
+    let state = start.dir().join("state");
+    fs::create_dir(&state).unwrap();
+    let config = format!(
+        "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"{ZONE}\"\nallow_transfer = [\"127.0.0.1\"]\n"
+    );
+    let text = version(1, None, directory.path());
+    let server = start.config(&config).zone(ZONE, &text).start();
+    let ask = |rtype: &str| dig(server.address(), &["+short", "+tcp", ZONE, rtype]);
+    assert_eq!(ask("ZONEMD").lines().count(), 2);
+    done(
+        &server,
+        &["record", "set", ZONE, "new", "A", "60", "192.0.2.7"],
+    );
+    assert_eq!(ask("ZONEMD"), "");
+    let transfer = ask("AXFR");
+    assert!(
+        transfer.contains("192.0.2.7") && !transfer.contains(" 1 1 1 "),
+        "{transfer}"
+    );
+    // One that is made here is of the version that is served, or there is none.
+    let terms = "allow_update = [\"key:ddns.example.\"]\nzonemd = \"generate\"";
+    let busy = setup(terms).start();
+    for number in 0..50 {
+        let update = format!("update add n{number}.dyn.example. 60 A 192.0.2.{number}");
+        assert_eq!(nsupdate(&busy, &update), (true, String::new()));
+        let digest = dig(busy.address(), &["+short", "dyn.example", "ZONEMD"]);
+        let serial = serial_if_served(busy.address(), "dyn.example").unwrap();
+        let made = digest.split(' ').next().unwrap_or_default();
+        assert!(
+            made.is_empty() || made == serial.to_string(),
+            "{serial}: {digest}"
+        );
+    }
+    let answered = || dig(busy.address(), &["+short", "dyn.example", "ZONEMD"]);
+    assert!(!eventually(answered, |text| !text.is_empty()).is_empty());
 }

@@ -8,10 +8,12 @@
 //! resolve       name servers whose addresses are in no zone here
 //! live_servers  name servers of zones that are looked up in a database
 //! serials       the serials that secondaries were notified of, over a restart
+//! secondaries   the serials that secondaries have, when an operator asks
 //! ```
 
 mod live_servers;
 mod resolve;
+mod secondaries;
 mod sender;
 mod serials;
 
@@ -30,6 +32,7 @@ use tokio::sync::Notify;
 
 use super::lock;
 use crate::pipeline::ServingState;
+pub use secondaries::SecondarySerial;
 pub use serials::forget_notified;
 use serials::{KeptSerials, SentSerials};
 
@@ -108,6 +111,10 @@ impl Notifier {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),
             zones: Arc::clone(&parts.zones),
+            listens: parts.listens.clone(),
+            shared: Arc::clone(&parts.shared),
+            database_runtime: parts.database_runtime.clone(),
+            runtime: runtime.clone(),
         });
         sender::start(&self.shared, parts, runtime);
     }
@@ -120,6 +127,7 @@ impl Notifier {
             store: Some(store),
             policies,
             zones,
+            ..
         }) = start
         else {
             return;
@@ -144,9 +152,13 @@ impl Notifier {
     }
 }
 
-/// The parts that a look at all zones after the start needs.
+/// The parts that are needed besides the task that sends.
 struct StartParts {
     store: Option<StateStore>,
     policies: Arc<PolicyTable>,
     zones: Arc<ArcSwap<ZoneTable>>,
+    listens: Vec<SocketAddr>,
+    shared: Arc<ServingState>,
+    database_runtime: Handle,
+    runtime: Handle,
 }

@@ -2,8 +2,8 @@
 //!
 //! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
 //! waits for it. A transfer has the digest of the version that it is of, as its last record, and clients that ask for the same
-//! version share it. Answers have that of the version that was hashed last, and its serial: a thread makes it again when the zone
-//! has changed, and rests four times as long as that took.
+//! version share it. Answers have the digest of the version that is served, or none until that is made: a thread makes it when
+//! the zone has changed, and pauses four times as long as that took.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -150,11 +150,6 @@ impl DigestKeeper {
     /// Makes the digest of a zone and has answers show it.
     fn digest(&self, transfers: &Arc<OutgoingTransfers>, zone: Arc<Zone>) {
         let name = NameBuf::from(zone.apex_name());
-        // From the first version on answers prove that there is one.
-        if zone.apex().rrset(Type::ZONEMD).is_none() {
-            let placeholder = zone.zonemd_placeholder();
-            self.table.set_digest(name.as_name(), Some(placeholder));
-        }
         let version = transfers.whole_version(zone, &self.shared);
         match transfers.runtime.block_on(version) {
             Ok(sent) => {

@@ -27,7 +27,6 @@ pub(crate) use build::soa_minimum;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone};
-pub(crate) use need::is_made_by_signing;
 use std::sync::Arc;
 use wanted::{WantedName, WantedNames};
 

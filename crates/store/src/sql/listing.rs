@@ -8,7 +8,6 @@
 use super::above::{Above, Collector};
 use super::dialect::Statement;
 use super::error::SqlError;
-use super::fragment::is_made_by_signing;
 use super::row::read_type;
 use super::{LiveZone, SqlBackend};
 use nameward_zone::{ChainLister, ListedChain, NameRecord};
@@ -143,7 +142,6 @@ impl SqlBackend {
 /// Reads a type as far as a chain has to know it.
 fn listed(rtype: &[u8]) -> NameRecord {
     match read_type(rtype) {
-        Ok(rtype) if is_made_by_signing(rtype) => NameRecord::Unserved,
         Ok(rtype) => NameRecord::Of(rtype),
         Err(_) => NameRecord::Unreadable,
     }

@@ -108,15 +108,16 @@ impl<'b> Loader<'b> {
             Ok(rtype) => rtype,
             Err(reason) => return self.note_broken(id, None, &reason),
         };
+        let is_apex = self.name == self.apex;
         let signing = self.report.signing.as_ref();
         let is_signed = signing.is_some();
-        if signing.is_some_and(|signing| signing.makes(rtype)) {
+        if signing.is_some_and(|signing| signing.made_types().contains(rtype, is_apex)) {
             return;
         }
         if let Err(reason) = read_content(rtype, row.int(4), content, &mut self.rdata) {
             return self.note_broken(id, Some(rtype), &reason);
         }
-        if is_signed && rtype == Type::SOA && self.name == self.apex {
+        if is_signed && rtype == Type::SOA && is_apex {
             self.minimum = soa_minimum(&self.rdata);
         }
         self.builder.add(

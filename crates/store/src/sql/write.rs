@@ -26,6 +26,7 @@ mod rectify;
 mod replica;
 mod retry;
 mod rows;
+mod serial;
 mod session;
 mod standing;
 mod tsig;

@@ -3,9 +3,10 @@
 //! Whoever makes a change durable asks for its edits within the commit, when nobody else can change the zone any more: under
 //! the lock of a zone in memory, or within the transaction of a database.
 
-use super::{ChangeAuthor, ChangeOrigin, ZoneChange};
+use super::{ChangeAuthor, ChangeError, ChangeOrigin, Edit, ZoneChange};
 use crate::signing_state::SigningState;
 use crate::zone::Zone;
+use nameward_dnssec::{MadeTypes, is_signature_or_denial};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use std::sync::Arc;
 
@@ -23,10 +24,37 @@ pub trait RecordsAt {
 pub enum SignedBy {
     /// The zone is not signed.
     Nobody,
-    /// This server signs while it answers.
-    ThisServer,
+    /// This server signs while it answers, and makes these types.
+    ThisServer(MadeTypes),
     /// The signatures are among the records, and no change could mend them.
     Elsewhere,
+}
+
+impl SignedBy {
+    /// Returns whether a change may bring records of a type into the zone.
+    pub fn takes(self, rtype: Type, is_apex: bool) -> bool {
+        match self {
+            SignedBy::Nobody => !is_signature_or_denial(rtype),
+            SignedBy::ThisServer(made) => !made.contains(rtype, is_apex),
+            SignedBy::Elsewhere => false,
+        }
+    }
+
+    /// Refuses an edit that brings records which only the signer of the zone makes. Deletions pass: what the zone's file or
+    /// database still has of them can be cleaned up.
+    pub fn check_edit(self, edit: &Edit, apex: Name<'_>) -> Result<(), ChangeError> {
+        let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
+            return Ok(());
+        };
+        let is_taken = self.takes(rrset.rtype, rrset.name.as_name() == apex);
+        if is_taken || rrset.records.is_empty() {
+            return Ok(());
+        }
+        Err(ChangeError::MadeBySigner {
+            owner: rrset.name.to_string(),
+            rtype: rrset.rtype,
+        })
+    }
 }
 
 /// A change whose edits are decided when it is made.
@@ -90,11 +118,11 @@ impl RecordsAt for Zone {
 
     fn signed_by(&self) -> SignedBy {
         match self.signing() {
-            SigningState::Unsigned => SignedBy::Nobody,
-            SigningState::Online(_) | SigningState::Chained(_) | SigningState::Listed(_) => {
-                SignedBy::ThisServer
-            }
             SigningState::Stored(_) => SignedBy::Elsewhere,
+            state => match state.online() {
+                Some(signing) => SignedBy::ThisServer(signing.made_types()),
+                None => SignedBy::Nobody,
+            },
         }
     }
 }

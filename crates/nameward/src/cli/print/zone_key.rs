@@ -1,6 +1,6 @@
 //! Owns the words for keys of zones.
 
-use nameward_control::operations::{KeySteps, ListedStep, ListedZoneKey};
+use nameward_control::operations::{DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey};
 use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
@@ -42,7 +42,7 @@ pub fn steps(steps: &KeySteps) -> String {
     }
     match &steps.next {
         Some(next) => text.push_str(&format!("zone {zone}: next: {}\n", next_words(next))),
-        None => text.push_str(&format!("zone {zone}: nothing is to come\n")),
+        None => text.push_str(&format!("zone {zone}: no further steps scheduled\n")),
     }
     text
 }
@@ -55,11 +55,11 @@ pub fn next_words(next: &ListedStep) -> String {
     }
 }
 
-/// A time as `2026-11-15 23:00:00 UTC`.
+/// A time as `2026-11-15T23:00:00Z` (RFC 3339).
 pub fn time_text(seconds: u64) -> String {
     let time = UtcTime::from_unix(seconds);
     format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
         time.year, time.month, time.day, time.hour, time.minute, time.second
     )
 }
@@ -77,11 +77,65 @@ pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> Stri
 }
 
 /// The first key of a zone, and the DS that its parent needs.
-pub fn secured(zone: &str, key: &ListedZoneKey) -> String {
+pub fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> String {
     let (short, algorithm, tag) = (zone_text(zone), &key.algorithm, key.tag);
     let ds = key.ds.as_deref().unwrap_or_default();
-    format!(
-        "zone {short}: signed with a new key, {algorithm}, key tag {tag}\n\
-         for the parent, when all servers of the zone have the signed version:\n{zone} IN DS {ds}\n"
-    )
+    let mut text = format!("zone {short}: signed with a new key, {algorithm}, key tag {tag}\n");
+    text.push_str(&advice.map_or_else(String::new, |advice| ds_advice(zone, advice)));
+    text.push_str(&format!("{zone} IN DS {ds}\n"));
+    text
+}
+
+/// Whether the DS may go to the parent, as comments of a zone file.
+pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
+    let zone = zone_text(zone);
+    let mut reasons = Vec::new();
+    let serial = match advice.serial {
+        Some(serial) => format!("serial {serial}"),
+        None => "the current serial".into(),
+    };
+    let secondaries = advice.secondaries.as_deref();
+    for one in secondaries
+        .unwrap_or_default()
+        .iter()
+        .filter(|one| one.behind)
+    {
+        let has = match (one.serial, &one.problem) {
+            (Some(theirs), _) => format!("has serial {theirs}, not {serial}"),
+            (None, Some(problem)) => format!("is not known to have {serial}: {problem}"),
+            (None, None) => format!("is not known to have {serial}"),
+        };
+        reasons.push(format!("secondary {} {has}", one.server));
+    }
+    match advice.caches {
+        Some(DsTime::Now) => {}
+        Some(DsTime::At(at)) => {
+            reasons.push(format!(
+                "caches may have unsigned answers until {}",
+                time_text(at)
+            ));
+        }
+        Some(DsTime::AfterSigning(seconds)) => reasons.push(format!(
+            "caches may have unsigned answers for {seconds} s after the zone was signed"
+        )),
+        None => reasons.push("the TTLs of the zone are not known".into()),
+    }
+    if secondaries.is_none() {
+        reasons.push("the server is not running, so its secondaries were not asked".into());
+    }
+    if reasons.is_empty() {
+        let count = secondaries.map_or(0, <[_]>::len);
+        let all = match count {
+            0 => String::new(),
+            1 => format!(": its secondary has {serial}"),
+            count => format!(": all {count} secondaries have {serial}"),
+        };
+        return format!("; zone {zone}: the DS may go to the parent now{all}\n");
+    }
+    let mut text = format!("; zone {zone}: the DS must not go to the parent yet:\n");
+    for reason in reasons {
+        text.push_str(&format!(";   {reason}\n"));
+    }
+    text.push_str(&format!("; `nameward zone ds {zone}` says when it may\n"));
+    text
 }

@@ -78,17 +78,9 @@ impl LiveServerLookup {
         tokio::spawn(async move {
             let _place = places.acquire_owned().await;
             // SQLite keeps its thread waiting.
-            let looking = runtime.spawn_blocking(move || {
-                let mut servers = LiveServers {
-                    zone,
-                    time,
-                    addresses: Vec::new(),
-                    unknown: Vec::new(),
-                    failure: None,
-                };
-                servers.failure = servers.fill(&shared).err();
-                servers
-            });
+            let current = runtime.clone();
+            let looking =
+                runtime.spawn_blocking(move || LiveServers::look_up(zone, time, &shared, &current));
             if let Ok(servers) = looking.await {
                 // Nobody listens any more at the end of the server.
                 let _ = found.send(servers).await;
@@ -103,12 +95,30 @@ impl LiveServerLookup {
 }
 
 impl LiveServers {
-    fn fill(&mut self, shared: &ServingState) -> Result<(), LookupError> {
+    /// Looks up the name servers of a zone; blocks until the database has answered. `runtime` is the one that its
+    /// connections belong to.
+    pub(super) fn look_up(
+        zone: NameBuf,
+        time: NotifyTime,
+        shared: &ServingState,
+        runtime: &Handle,
+    ) -> Self {
+        let mut servers = LiveServers {
+            zone,
+            time,
+            addresses: Vec::new(),
+            unknown: Vec::new(),
+            failure: None,
+        };
+        servers.failure = servers.fill(shared, runtime).err();
+        servers
+    }
+
+    fn fill(&mut self, shared: &ServingState, runtime: &Handle) -> Result<(), LookupError> {
         let table = shared.zones.load();
         let Some(zone) = table.exact(self.zone.as_name()) else {
             return Ok(());
         };
-        let runtime = &Handle::current();
         let hosts: Option<Vec<NameBuf>> =
             shared
                 .live

@@ -387,13 +387,18 @@ impl NotifySender {
 
     /// Returns whether an address is one that this server listens on (RFC 1996 section 3.3: nobody notifies himself).
     fn is_ourselves(&self, target: SocketAddr) -> bool {
-        let same_port = |listen: &&SocketAddr| listen.port() == target.port();
-        let mut listens = self.parts.listens.iter().filter(same_port);
-        listens.any(|listen| match listen.ip().is_unspecified() {
-            true => is_local(target),
-            false => listen.ip().to_canonical() == target.ip().to_canonical(),
-        })
+        is_ourselves(&self.parts.listens, target)
     }
+}
+
+/// Returns whether an address is one that this server listens on.
+pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
+    let same_port = |listen: &&SocketAddr| listen.port() == target.port();
+    let mut listens = listens.iter().filter(same_port);
+    listens.any(|listen| match listen.ip().is_unspecified() {
+        true => is_local(target),
+        false => listen.ip().to_canonical() == target.ip().to_canonical(),
+    })
 }
 
 /// Returns whether an address is one of this machine: the system then sends from the address itself.

@@ -5,14 +5,13 @@
 use super::super::connection::SqlConnection;
 use super::super::dialect::{SqlEngine, Statement, all_keys, all_metadata, all_records};
 use super::super::error::{RowError, SqlError};
-use super::super::fragment::is_made_by_signing;
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{SqlTable, TABLES};
 use super::super::url::DatabaseAddress;
 use super::super::{keys, read_zone};
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
-use nameward_dnssec::SigningPolicy;
+use nameward_dnssec::{MadeTypes, SigningPolicy};
 use nameward_wire::zonefile::{Record, RecordPlace, Severity};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
@@ -375,10 +374,10 @@ fn check_record(
         return Err(CheckFault::NotFound(reason));
     }
     let rtype = read_type(rtype)?;
-    if zone.is_signed && is_made_by_signing(rtype) {
+    let is_apex = name == zone.name;
+    if zone.is_signed && MadeTypes::WITHOUT_CDS.contains(rtype, is_apex) {
         return Ok(());
     }
-    let is_apex = name == zone.name;
     zone.has_soa |= is_apex && rtype == Type::SOA;
     zone.has_ns |= is_apex && rtype == Type::NS;
     let mut rdata = Vec::new();

@@ -77,11 +77,13 @@ impl Gathering {
 
     /// Returns how much the answer needs a row of a name. A row of the closest encloser that cannot be read does not fail
     /// the answer: it is not about that name.
-    fn is_needed(&self, wanted: &WantedName, row: &FetchedRow) -> Need {
+    fn is_needed(&self, wanted: &WantedName, row: &FetchedRow, is_apex: bool) -> Need {
         let signing = self.signing.as_ref();
         let is_signed = signing.is_some();
+        let is_made =
+            |rtype| signing.is_some_and(|signing| signing.made_types().contains(rtype, is_apex));
         let by_type = match row.rtype {
-            Ok(rtype) if signing.is_some_and(|signing| signing.makes(rtype)) => return Need::No,
+            Ok(rtype) if is_made(rtype) => return Need::No,
             Ok(rtype) => is_needed(wanted.needs, rtype),
             Err(_) => wanted.needs & need::ALL != 0,
         };
@@ -179,7 +181,7 @@ impl Gathering {
                 continue;
             }
             for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
-                let needed = self.is_needed(wanted, row);
+                let needed = self.is_needed(wanted, row, at == 0);
                 if needed == Need::No {
                     continue;
                 }
@@ -211,7 +213,8 @@ impl Gathering {
             let apex_needs = self.wanted[0].needs;
             let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
             let signing = self.signing.as_ref();
-            let is_made = signing.is_some_and(|signing| signing.makes(record.rtype));
+            let is_made =
+                signing.is_some_and(|signing| signing.made_types().contains(record.rtype, true));
             if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
                 continue;
             }

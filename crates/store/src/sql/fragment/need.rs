@@ -34,17 +34,3 @@ pub(super) fn is_needed(needs: u16, rtype: Type) -> bool {
     };
     needs & (ALL | by_type) != 0
 }
-
-/// Types that a zone signed by us has from us: rows of them are left over from other times.
-pub(crate) fn is_made_by_signing(rtype: Type) -> bool {
-    matches!(
-        rtype,
-        Type::DNSKEY
-            | Type::CDS
-            | Type::CDNSKEY
-            | Type::RRSIG
-            | Type::NSEC
-            | Type::NSEC3
-            | Type::NSEC3PARAM
-    )
-}

@@ -5,11 +5,12 @@ use super::InvalidChange;
 use super::commit::Work;
 use super::derive::{CanonicalName, KeptDenial, key};
 use super::edit::check_edit;
+use super::key_step::KEY_SERVER;
 use super::rows::What;
 use super::session::{Failure, Session, Value};
 use crate::sql::dialect::SqlEngine;
 use crate::sql::row::Cells;
-use nameward_dnssec::Nsec3Param;
+use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{
     ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
@@ -66,17 +67,23 @@ pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<CanonicalName> {
 pub(super) struct SigningRows {
     pub(super) denial: KeptDenial,
     pub(super) is_presigned: bool,
+    /// The types that this server makes, if it signs the zone.
+    pub(super) made: MadeTypes,
+    /// How the serial is shown: SOA-EDIT counts while the zone is signed here.
+    pub(super) soa_edit: SoaEdit,
 }
 
 pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<SigningRows, Failure> {
     let (mut param, mut narrow, mut is_presigned) = (None, false, false);
+    let (mut policy, mut has_key_server) = (SigningPolicy::default(), false);
     let text = match session.engine() {
         SqlEngine::Mysql => "CAST(content AS BINARY)",
         _ => "CAST(content AS VARCHAR)",
     };
     let sql = format!(
         "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
-         AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED')"
+         AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED', 'PUBLISH-CDS', 'PUBLISH-CDNSKEY', 'SOA-EDIT', \
+         '{KEY_SERVER}')"
     );
     session
         .rows(&sql, &[Value::Int(zone)], &mut |row| {
@@ -84,6 +91,11 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             match row.text(1).unwrap_or_default().trim_ascii() {
                 b"NSEC3PARAM" => param = Some(content),
                 b"NSEC3NARROW" => narrow = content == "1",
+                kind @ (b"PUBLISH-CDS" | b"PUBLISH-CDNSKEY" | b"SOA-EDIT") => {
+                    // What cannot be read there is not in force either.
+                    let _ = policy.take(&String::from_utf8_lossy(kind), &content);
+                }
+                kind if kind == KEY_SERVER.as_bytes() => has_key_server = true,
                 _ => is_presigned = content == "1",
             }
         })
@@ -103,6 +115,15 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             (true, Some(param)) => KeptDenial::Nsec3 { param, narrow },
         },
         is_presigned,
+        soa_edit: match has_keys && !is_presigned {
+            true => policy.soa_edit,
+            false => SoaEdit::None,
+        },
+        // A policy that looks after the keys writes CDS and CDNSKEY as rows.
+        made: match has_key_server {
+            true => MadeTypes::ALL,
+            false => policy.made_types(),
+        },
     })
 }
 
@@ -130,7 +151,7 @@ impl RecordsAt for Work {
     fn signed_by(&self) -> SignedBy {
         match self.denial {
             KeptDenial::Unsigned => SignedBy::Nobody,
-            KeptDenial::Nsec | KeptDenial::Nsec3 { .. } => SignedBy::ThisServer,
+            KeptDenial::Nsec | KeptDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
         }
     }
 }

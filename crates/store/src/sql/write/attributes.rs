@@ -5,15 +5,18 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
-use super::asked::{SigningRows, read_signing};
-use super::commit::lock_zone;
+use super::asked::{Asked, SigningRows, read_signing};
+use super::commit::{self, LockedZone, lock_zone};
+use super::derive::KeptDenial;
 use super::keys::{self, KeyEdit, KeyRefusal};
 use super::rectify::rectify;
+use super::serial::RaisedSerial;
 use super::session::{Failure, Session, Value};
 use super::zones::{StoredRecord, kind_column, stored_columns};
 use super::{Committed, Task, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
+use std::time::SystemTime;
 
 /// Kinds of metadata about signing.
 const SIGNING_KINDS: [&str; 5] = [
@@ -59,6 +62,16 @@ pub enum AttributeChange {
 }
 
 impl AttributeChange {
+    /// Returns whether secondaries that have the zone have to take it again.
+    fn alters_transfers(&self) -> bool {
+        match self {
+            AttributeChange::Key(KeyEdit::Add(key)) => key.is_active || key.is_published,
+            AttributeChange::Key(_) => true,
+            AttributeChange::Metadata(kind, ..) => TRANSFERRED_KINDS.contains(&kind.as_str()),
+            _ => false,
+        }
+    }
+
     /// Returns whether it bears on how the zone is signed, and on nothing that the list of zones has.
     fn is_about_signing(&self) -> bool {
         match self {
@@ -68,6 +81,15 @@ impl AttributeChange {
         }
     }
 }
+
+/// Kinds of metadata that change what a transfer of a signed zone has.
+const TRANSFERRED_KINDS: [&str; 5] = [
+    "NSEC3PARAM",
+    "PRESIGNED",
+    "PUBLISH-CDNSKEY",
+    "PUBLISH-CDS",
+    "SOA-EDIT",
+];
 
 /// The fate of items of metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,11 +237,63 @@ pub(super) async fn change(
     changes: &[AttributeChange],
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
+    let is_about_keys = changes.iter().any(AttributeChange::alters_transfers);
+    // What cannot be read now may be what is mended.
+    let before = match is_about_keys {
+        true => read_signing(session, id).await.ok(),
+        false => None,
+    };
     let is_changed = change_locked(session, &zone, changes).await?;
-    if is_changed {
+    let is_key_edit = |change: &AttributeChange| matches!(change, AttributeChange::Key(_));
+    let has_key_edit = changes.iter().any(is_key_edit);
+    let raised = match is_changed && is_about_keys {
+        true => raise_serial(session, &zone, before, has_key_edit).await?,
+        false => None,
+    };
+    if is_changed && raised.is_none() {
         session.notify_change(id).await?;
     }
-    Ok(Committed::without_records((id, zone.name), is_changed))
+    let without = Committed::without_records((id, zone.name), is_changed);
+    Ok(match raised {
+        // A zone in memory has to be read with its keys.
+        Some(raised) => Committed {
+            has_soa: raised.has_soa,
+            serial: raised.serial,
+            ..without
+        },
+        None => without,
+    })
+}
+
+/// Raises the serial of a zone that is signed otherwise than before, so that its secondaries take it again; `None` if it
+/// stays. The serial of a secondary zone is that of its primary, and that of a zone that was signed elsewhere is signed.
+async fn raise_serial(
+    session: &mut Session,
+    zone: &ZoneRow,
+    before: Option<SigningRows>,
+    has_key_edit: bool,
+) -> Result<Option<Committed>, WriteError> {
+    if zone.kind.is_transferred() {
+        return Ok(None);
+    }
+    let mut locked = LockedZone::of(session, zone.clone()).await?;
+    if locked.signing.is_presigned {
+        return Ok(None);
+    }
+    let is_unsigned = |signing: &SigningRows| matches!(signing.denial, KeptDenial::Unsigned);
+    let was_unsigned = before.as_ref().is_none_or(is_unsigned);
+    if !has_key_edit && was_unsigned && is_unsigned(&locked.signing) {
+        return Ok(None);
+    }
+    let now = SystemTime::now();
+    let after = locked.signing.soa_edit;
+    let serial = RaisedSerial {
+        apex: zone.name,
+        soa_edit: (before.map_or(after, |before| before.soa_edit), after),
+        now,
+    };
+    let committed = commit::change(session, &mut locked, Asked::When(&serial)).await?;
+    Ok(committed.is_changed.then_some(committed))
 }
 
 /// Makes changes of a zone that is locked; false if all was like that already.

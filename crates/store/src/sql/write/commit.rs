@@ -16,8 +16,9 @@ use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{SqlEngine, Statement};
-use crate::sql::fragment::{is_made_by_signing, soa_minimum};
+use crate::sql::fragment::soa_minimum;
 use crate::sql::row::write_name;
+use nameward_dnssec::MadeTypes;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord};
@@ -31,7 +32,7 @@ const MANY: usize = 16;
 /// A zone that nobody else changes until the end of the transaction, and what is known of it meanwhile.
 pub(super) struct LockedZone {
     pub(super) row: ZoneRow,
-    signing: SigningRows,
+    pub(super) signing: SigningRows,
     /// Its version in the table of changes, where nobody else can raise it.
     version: Option<i64>,
 }
@@ -111,7 +112,7 @@ pub(super) async fn change(
     if let Asked::Change(change) = asked {
         check_edits(change, zone, signing)?;
     }
-    let mut work = Work::read(session, zone, signing.denial.clone(), asked).await?;
+    let mut work = Work::read(session, zone, signing, asked).await?;
     let decided;
     let change = match asked {
         Asked::Change(change) => change,
@@ -133,16 +134,9 @@ pub(super) async fn change(
     let known = work.serial();
     let serial = known.unwrap_or_default();
     let mut committed = Committed {
-        zone: zone.id,
-        apex: zone.name,
-        is_changed: work.is_changed(),
-        is_gone: false,
         has_soa: known.is_some(),
         serial,
-        difference: None,
-        mark: None,
-        warnings: Vec::new(),
-        author: None,
+        ..Committed::without_records((zone.id, zone.name), work.is_changed())
     };
     if !committed.is_changed {
         return Ok(committed);
@@ -175,6 +169,7 @@ pub(super) async fn change(
 pub(super) struct Work {
     pub(super) apex: CanonicalName,
     pub(super) denial: KeptDenial,
+    pub(super) made: MadeTypes,
     pub(super) rows: Rows,
     /// Names that steps are about.
     pub(super) touched: BTreeSet<CanonicalName>,
@@ -198,7 +193,7 @@ impl Work {
     async fn read(
         session: &mut Session,
         zone: &ZoneRow,
-        denial: KeptDenial,
+        signing: &SigningRows,
         asked: Asked<'_>,
     ) -> Result<Self, Failure> {
         let apex = key(zone.name.as_name());
@@ -214,7 +209,8 @@ impl Work {
         Ok(Work {
             before: rows.facts(),
             apex,
-            denial,
+            denial: signing.denial.clone(),
+            made: signing.made,
             rows,
             touched,
             flipped: BTreeSet::new(),
@@ -241,7 +237,7 @@ impl Work {
                     return None;
                 };
                 // As a zone in memory has them: what signing makes is not from rows.
-                if is_signed && is_made_by_signing(*rtype) {
+                if is_signed && self.made.contains(*rtype, *name == self.apex) {
                     continue;
                 }
                 list.push(WireRecord {

@@ -5,6 +5,7 @@ use super::content::write_content;
 use super::derive::{CanonicalName, key};
 use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
+use nameward_dnssec::is_signature_or_denial;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, NewRecord, RrsetData};
@@ -34,7 +35,7 @@ pub(super) fn check_edit(
         return Ok(());
     };
     let rtype = rrset.rtype;
-    if !is_presigned && matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) {
+    if !is_presigned && is_signature_or_denial(rtype) {
         return Err(InvalidChange::MadeBySigning(rtype));
     }
     let is_long =

@@ -12,13 +12,15 @@ use super::asked::Asked;
 use super::attributes::{change_locked, read_metadata, write_metadata};
 use super::commit::{self, LockedZone, lock_zone};
 use super::keys::{self, KeyRefusal, StoredKey};
+use super::serial::RaisedSerial;
 use super::session::{Session, Value};
 use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};
-use nameward_wire::{NameBuf, Rcode, Type};
+use nameward_dnssec::SoaEdit;
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
     ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange, soa_serial,
+    ZoneChange,
 };
 use std::time::SystemTime;
 
@@ -96,11 +98,13 @@ pub(super) async fn take(
     let own = std::slice::from_ref(&step.server);
     let mut is_changed = write_metadata(session, (id, KEY_SERVER), MetadataEdit::Set, own).await?;
     is_changed |= change_locked(session, &zone, &step.changes).await?;
-    let records = RecordsOfStep {
-        apex: zone.name,
-        step,
-    };
+    let apex = zone.name;
     let mut locked = LockedZone::of(session, zone).await?;
+    let records = RecordsOfStep {
+        apex,
+        step,
+        soa_edit: locked.signing.soa_edit,
+    };
     let committed = commit::change(session, &mut locked, Asked::When(&records)).await?;
     if is_changed && !committed.is_changed {
         session.notify_change(id).await?;
@@ -118,6 +122,7 @@ pub(super) async fn take(
 struct RecordsOfStep<'s> {
     apex: NameBuf,
     step: &'s KeyStep,
+    soa_edit: SoaEdit,
 }
 
 impl RecordsOfStep<'_> {
@@ -144,26 +149,6 @@ impl RecordsOfStep<'_> {
             (false, _) => Some(Edit::Replace(rrset((name, rtype, ttl), wanted))),
         }
     }
-
-    /// Returns the SOA with the next serial.
-    fn raised(&self, records: &dyn RecordsAt) -> Result<Edit, ChangeRefused> {
-        let mut soa = None;
-        records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {
-            if rtype == Type::SOA {
-                soa = Some((ttl, rdata.to_vec()));
-            }
-        });
-        let refused = || ChangeRefused {
-            rcode: Rcode::ServFail,
-            reason: format!("zone {} has no SOA that can be read", self.apex),
-        };
-        let (ttl, mut rdata) = soa.ok_or_else(refused)?;
-        let serial = soa_serial(&rdata).ok_or_else(refused)?;
-        let at = rdata.len().checked_sub(20).ok_or_else(refused)?;
-        let next = serial.raised(SerialRule::default(), self.step.now);
-        rdata[at..at + 4].copy_from_slice(&next.0.to_be_bytes());
-        Ok(Edit::Replace(rrset((self.apex, Type::SOA, ttl), &[rdata])))
-    }
 }
 
 impl ConditionalChange for RecordsOfStep<'_> {
@@ -179,7 +164,12 @@ impl ConditionalChange for RecordsOfStep<'_> {
             edits.extend(self.edit(records, (Type::CDNSKEY, ttl), &parent.cdnskey));
         }
         if self.step.raises_serial || !edits.is_empty() {
-            edits.push(self.raised(records)?);
+            let raised = RaisedSerial {
+                apex: self.apex,
+                soa_edit: (self.soa_edit, self.soa_edit),
+                now: self.step.now,
+            };
+            edits.extend(raised.edit(records)?);
         }
         Ok(ZoneChange {
             edits,

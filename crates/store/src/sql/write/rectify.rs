@@ -6,6 +6,7 @@ use super::commit::Work;
 use super::derive::{CanonicalName, KeptDenial, ancestors, key};
 use super::rows::Rows;
 use super::session::{Failure, Session};
+use nameward_dnssec::MadeTypes;
 use std::collections::{BTreeSet, HashMap};
 
 /// Brings `auth`, `ordername` and the rows of empty non-terminals to what the denial of the zone asks for; the caller ends the
@@ -29,6 +30,8 @@ pub(super) async fn rectify(
         explored: explored.union(&touched).cloned().collect(),
         apex,
         denial,
+        // Nothing is served of this.
+        made: MadeTypes::ALL,
         rows,
         touched,
         flipped: BTreeSet::new(),

@@ -3,7 +3,7 @@
 use super::super::{ChainKind, HASH, name_of_key};
 use super::{ListedChain, ListedTypes};
 use crate::order::sort_key;
-use nameward_dnssec::{Nsec3Hash, Signing};
+use nameward_dnssec::{MadeTypes, Nsec3Hash, Signing};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -17,8 +17,6 @@ pub enum NameRecord {
     Of(Type),
     /// Its type cannot be read.
     Unreadable,
-    /// It is not served, because signing makes records of its type, but its name exists.
-    Unserved,
 }
 
 /// One record: where the key of its name stands, and its type.
@@ -34,6 +32,7 @@ pub struct ChainLister {
     apex: NameBuf,
     apex_key_len: usize,
     apex_types: Vec<Type>,
+    made: MadeTypes,
     octets: Vec<u8>,
     rows: Vec<ListedRow>,
     last: NameBuf,
@@ -54,6 +53,7 @@ impl ChainLister {
             apex,
             apex_key_len: key.len(),
             apex_types: signing.apex_types().to_vec(),
+            made: signing.made_types(),
             octets: Vec::new(),
             rows: Vec::new(),
             last: NameBuf::root(),
@@ -69,10 +69,12 @@ impl ChainLister {
             return;
         }
         let rtype = match record {
+            // It is not served, but its name exists: no set of types has RRSIG.
+            NameRecord::Of(rtype) if self.made.contains(rtype, name == self.apex.as_name()) => {
+                Type::RRSIG
+            }
             NameRecord::Of(rtype) => rtype,
             NameRecord::Unreadable => UNREADABLE,
-            // No set of types has it.
-            NameRecord::Unserved => Type::RRSIG,
         };
         let before = self.rows.last().filter(|_| self.last.as_name() == name);
         let (start, end) = match before {
@@ -159,6 +161,8 @@ impl ChainLister {
         types.retain(|&rtype| match rtype {
             Type::NS | Type::DS => true,
             UNREADABLE | Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
+            // They cannot be asked for, as in PowerDNS.
+            Type::ALIAS | Type::LUA => false,
             // RFC 4035 section 2.3: the rest is the child's.
             _ => !is_cut,
         });
