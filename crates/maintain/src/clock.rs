@@ -17,7 +17,7 @@ const TOLERATED: u64 = 10_000;
 #[derive(Debug, Clone)]
 pub struct SteadyClock {
     start: Instant,
-    /// What the wall clock showed at the start, in milliseconds since 1970, moved by all steps since.
+    /// Time of the wall clock at the start, in milliseconds since 1970, moved by all steps since.
     wall_at_start: Arc<AtomicU64>,
 }
 

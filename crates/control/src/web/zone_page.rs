@@ -91,7 +91,7 @@ pub fn draw(
         signing: signing_rows(facts.signing.as_ref()),
         keys: signing
             .iter()
-            .flat_map(|one| one.keys.iter().map(key_cells))
+            .flat_map(|one| one.keys.iter().map(|key| key_cells(key)))
             .collect(),
         ds: signing.map_or(&[], |signing| &signing.ds),
         rings: rings.into(),
@@ -121,7 +121,7 @@ fn is_at_or_below(entry: &str, zone: &str) -> bool {
 }
 
 /// The cells of a key that is written as number, tag, role and state.
-fn key_cells(key: &String) -> Vec<&str> {
+fn key_cells(key: &str) -> Vec<&str> {
     key.splitn(4, ' ').collect()
 }
 

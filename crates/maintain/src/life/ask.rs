@@ -26,7 +26,7 @@ pub enum TransferWay {
     Whole,
 }
 
-/// What a primary is asked for.
+/// A request to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskStep {
     /// Its serial, over UDP: no transfer has to end for that.
@@ -46,7 +46,7 @@ pub struct Ask {
     pub primary: RemoteServer,
     /// The version that is here.
     pub have: Option<Serial>,
-    /// What it is asked for.
+    /// The request.
     pub step: AskStep,
     /// Octets of memory that a transferred version may take.
     pub octets_max: u64,

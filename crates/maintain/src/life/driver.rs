@@ -59,7 +59,7 @@ struct Inbox {
     has_ended: bool,
 }
 
-/// What an operator has a zone checked for.
+/// The version that an operator requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retrieval {
     /// A newer version.

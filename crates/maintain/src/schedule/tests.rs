@@ -135,7 +135,7 @@ fn all_times_move_with_a_clock_that_is_set() {
     assert_eq!(schedule.next(), Some(Moment(1000)));
 }
 
-/// What the list knows of an event: its lane, whether it was requested, and its time.
+/// An event in the list: its lane, whether it was requested, and its time.
 type Listed = (Lane, bool, Moment);
 
 proptest! {

@@ -9,8 +9,9 @@ use std::{
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, ListedSecondary, NamedCounter, NoParent,
-        OperationError, OperationRequest, OperationResult, Operations, TakeItem, zone_name,
+        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, ListedSecondary, NamedCounter,
+        NoParent, OperationError, OperationRequest, OperationResult, Operations, TakeItem,
+        zone_name,
     },
     socket::{Commands, ControlPeer},
 };

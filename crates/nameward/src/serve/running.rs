@@ -247,7 +247,7 @@ impl RunningServer {
             &databases,
             (&policy_table, &kept, &keepers),
             (&commits, &updates),
-            (&operator_copies, &Handle::current(), &notifier),
+            (&operator_copies, &Handle::current(), &outgoing.notifier),
             files,
         ));
         let web = web.showing_zones(PageZones {
