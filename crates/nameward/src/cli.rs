@@ -43,13 +43,13 @@ use crate::{
 
 /// An authoritative DNS name server.
 ///
-/// The configuration is the file that --config names, else the one in $NAMEWARD_CONFIG, else
-/// /etc/nameward/nameward.toml. Without a command and without any of these it serves a built-in
+/// The configuration file is the argument of --config, else $NAMEWARD_CONFIG, else
+/// /etc/nameward/nameward.toml. Without a command and without any of these, nameward serves a built-in
 /// example on 127.0.0.1 and ::1, port 5300, with a status page on http://127.0.0.1:8081/.
 #[derive(Parser)]
 #[command(name = "nameward", version, max_term_width = 100)]
 pub struct Cli {
-    /// Print JSON, one object a line; errors too, on stderr
+    /// Print JSON, one object per line; errors too, on stderr
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -58,13 +58,13 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Answer queries (the built-in example when neither a file nor a zone is given)
+    /// Run the server (with the built-in example if there is neither a configuration file nor a zone)
     Serve(ServeArguments),
-    /// Read the configuration and all zones and say what is wrong with them
+    /// Check the configuration and all zones, and report every error
     Check(SourceArguments),
-    /// Show the state of the running server: listeners, zones, backends, transfers, rates, faults
+    /// Show the status of the running server: listeners, zones, backends, transfers, rates, faults
     Status(RemoteArguments),
-    /// Have the running server read its configuration and the changed zones again
+    /// Reload the configuration and changed zones
     Reload {
         /// Withdraw zones whose files are missing, even if a directory has lost most of its files
         #[arg(long)]
@@ -72,23 +72,23 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Print the counters of the running server
+    /// Print the server's counters
     Stats {
-        /// Only these; a name may end in * to mean all that start so
+        /// Only these counters; a trailing * matches any suffix
         #[arg(value_name = "NAME")]
         names: Vec<String>,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List, show, create, delete, compare, edit and export zones
+    /// Manage zones: list, show, create, delete, compare, edit, export
     #[command(subcommand)]
     Zone(ZoneCommand),
-    /// List, set, add and delete records of zones
+    /// Manage records: list, set, add, delete
     #[command(subcommand)]
     Record(RecordCommand),
-    /// Make many changes of records, each zone all or nothing
+    /// Apply a batch of record changes, atomically per zone
     ///
-    /// The file has lines of zone files with + or - before them, or JSON:
+    /// The input is zone file lines prefixed with + or -, or JSON:
     ///
     /// zone example.org
     ///
@@ -96,56 +96,56 @@ enum Command {
     ///
     /// -www A 192.0.2.9
     Apply(ApplyArguments),
-    /// List, add, import, export, use and remove keys of zones that are signed here
+    /// Manage DNSSEC keys of zones signed by this server
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Generate, import, list and remove keys of TSIG that the state store keeps
+    /// Manage TSIG keys
     #[command(subcommand)]
     Tsig(TsigCommand),
-    /// List and change the metadata of zones in databases, by the names that PowerDNS has for it
+    /// Manage the metadata of database zones, under its PowerDNS names
     #[command(subcommand)]
     Metadata(MetadataCommand),
-    /// List the catalog zones (RFC 9432) that are made here or followed, and their members
+    /// List catalog zones (RFC 9432) and their members
     #[command(subcommand)]
     Catalog(CatalogCommand),
-    /// List, add and remove servers whose zones become secondaries here when they notify
+    /// Manage autoprimaries: servers whose zones become secondaries here when they send NOTIFY
     #[command(subcommand)]
     Autoprimary(AutoprimaryCommand),
-    /// Drop what the caches of the running server have
+    /// Flush the caches
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Log answers of the running server: all, or those of some zones, clients, or a share
+    /// Control the query log: all answers, or those of some zones, clients, or a sample
     #[command(subcommand)]
     QueryLog(QueryLogCommand),
-    /// Print or change the level of the running server's log
+    /// Show or change the log level
     LogLevel(LogLevelArguments),
-    /// Stop the running server, and wait until it has ended
+    /// Stop the server and wait until it has exited
     Stop(RemoteArguments),
-    /// Make or check the schema of a database
+    /// Create or check the schema of a database
     #[command(subcommand)]
     Db(DbCommand),
-    /// Check, compact or copy the state store
+    /// Check, compact or back up the state store
     #[command(subcommand)]
     State(StateCommand),
     /// Convert the configuration of another server to a nameward.toml, and report what is not supported
     #[command(subcommand)]
     Import(ImportCommand),
-    /// Write zone files, keys and configuration with which another server takes zones over
+    /// Export zones, keys and configuration for another server
     #[command(subcommand)]
     Export(ExportCommand),
     #[command(flatten)]
     Pdns(PdnsCommand),
-    /// Read a password from stdin and print the hash that web.password and web.api_key take
+    /// Read a password from stdin and print its hash for web.password and web.api_key
     HashPassword,
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
     Config {
-        /// The form to print
+        /// Output format
         #[arg(long, value_enum, default_value = "toml")]
         format: ConfigFormat,
     },
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
         /// The shell
         shell: Shell,
@@ -160,9 +160,9 @@ enum Command {
 
 #[derive(Subcommand)]
 enum CacheCommand {
-    /// Drop what is kept for all names, for one name, or with a final $ for all at and below a name
+    /// Flush all entries, those of a name, or with a trailing $ those at and below a name
     Flush {
-        /// The name; NAME$ means all names that end in it
+        /// The name; NAME$ includes all names below it
         #[arg(value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
@@ -172,19 +172,19 @@ enum CacheCommand {
 
 #[derive(Subcommand)]
 enum DbCommand {
-    /// Make the tables that are missing, and the triggers that notify running servers of changes
+    /// Create missing tables, and the triggers that notify running servers of changes
     Init(DbArguments),
-    /// Say what is wrong with the tables and which rows cannot be served
+    /// Report schema errors and rows that cannot be served
     Check(DbArguments),
 }
 
 #[derive(Subcommand)]
 enum StateCommand {
-    /// Say what is wrong with the state store: its file, each journal, the zones that are kept in it
+    /// Check the state store: its file, each journal, and the zones stored in it
     Check(StateArguments),
-    /// Give room that the state store does not use back to the disk
+    /// Return unused space of the state store to the file system
     Compact(StateArguments),
-    /// Copy the state store as it is now to a new file; the server may be running
+    /// Copy the state store to a new file; the server may be running
     Backup {
         /// The file to write
         #[arg(value_name = "FILE")]
@@ -196,7 +196,7 @@ enum StateCommand {
 
 #[derive(Args)]
 struct StateArguments {
-    /// Configuration file of the server, to find its state directory
+    /// Configuration file of the server, used to find its state directory
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The state directory
@@ -235,13 +235,13 @@ struct SourceArguments {
 struct ServeArguments {
     #[command(flatten)]
     source: SourceArguments,
-    /// Answer on this address; may be repeated
+    /// Listen on this address; may be repeated
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
-    /// Show the status page on this address
+    /// Serve the status page on this address
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     web: Option<SocketAddr>,
-    /// Threads that answer UDP; 0 means one for each core
+    /// Threads that answer UDP; 0 means one per core
     #[arg(long, value_name = "N")]
     workers: Option<u64>,
     /// Path of the control socket

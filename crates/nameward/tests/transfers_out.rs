@@ -225,7 +225,7 @@ fn secure_for(kind: PeerKind) {
     ]);
     run(&["zone", "secure", ZONE, "--denial", "nsec3"]);
     followed(16);
-    run(&["zone", "unsecure", ZONE]);
+    run(&["zone", "unsecure", ZONE, "--force"]);
     followed(17);
     // And again, above all serials that the secondary has seen.
     run(&["zone", "secure", ZONE]);

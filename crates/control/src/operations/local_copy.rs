@@ -117,8 +117,15 @@ impl Operations {
             }
             LocalZone::Declared(settings) => copy.settings = Some(settings.clone()),
         }
-        let keeps =
-            !no_copy && self.commits.store().is_some() && self.copies.now().octets_max() > 0;
+        let can_keep = self.commits.store().is_some() && self.copies.now().octets_max() > 0;
+        // The file may be the only place that has the zone: it is not deleted without a copy unless that is requested.
+        if !no_copy && !can_keep {
+            let reason = self.why_no_copy();
+            return Err(OperationError::refused(format!(
+                "zone {name} is not deleted: {reason}, or use `--no-copy`"
+            )));
+        }
+        let keeps = !no_copy;
         let about = (name, rank, kind);
         let mut number = None;
         if keeps {
@@ -154,13 +161,9 @@ impl Operations {
         keys.forget(name.as_name()).map_err(of_keys(name))?;
         tracing::info!("zone {name}: deleted by command");
         let kept_until = number.map(|_| now().saturating_add(self.copies.now().seconds));
-        let mut warnings = Vec::new();
-        if kept_until.is_none() && !no_copy {
-            warnings.push(self.why_no_copy().into());
-        }
         let changed = ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
-            ..of_local(name, &local, warnings)
+            ..of_local(name, &local, Vec::new())
         };
         Ok(OperationResult::ZoneDeleted {
             changed,

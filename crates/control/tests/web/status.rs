@@ -323,7 +323,7 @@ fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
         ["zone example.org: not <loaded>\\010", "1", "1.0%"]
     );
     // Three cells, as specified: the stylesheet shows level and time above the text. The ring's own page has columns.
-    let noted = "<td class=\"entry error\" data-level=\"error\" data-last=\"2";
+    let noted = "<td class=\"entry\" data-level=\"error\" data-last=\"2";
     assert!(
         page.contains(noted) && !page.contains("class=\"level"),
         "{page}"

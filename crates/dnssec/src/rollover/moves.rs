@@ -75,8 +75,11 @@ impl<'p> KeyRing<'p> {
     /// not make keys pile up.
     fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
-        // A key that an operator wants replaced need not have come all the way: its DS may never be asked for.
-        let is_new = !current.is_established() && !current.is_rolled_by_hand;
+        // A key that an operator wants replaced need not have come all the way: its DS may never be requested. With
+        // double-DS the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
+        let is_given_up =
+            current.is_rolled_by_hand && self.policy.ksk_rollover != KskRollover::DoubleDs;
+        let is_new = !current.is_established() && !is_given_up;
         is_new
             || others.any(|key| {
                 let is_alike = match wanted.role.signs_keys() {

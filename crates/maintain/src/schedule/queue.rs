@@ -153,11 +153,11 @@ impl ClassQueue {
         if self.running >= self.limit.running {
             return None;
         }
-        let ready = self.ready.first();
-        let ready = ready.filter(|(running, ..)| self.has_place(*running));
-        let ready = ready.map(|(_, at, _)| *at);
+        // Lanes are ordered by their running events. Few are left here: `start` takes those that have a place.
+        let ready = self.ready.iter();
+        let ready = ready.take_while(|(running, ..)| self.has_place(*running));
         let later = self.by_time.first().map(|(at, _)| *at);
-        ready.into_iter().chain(later).min()
+        ready.map(|(_, at, _)| *at).chain(later).min()
     }
 
     /// Returns whether a lane with so many running events may start another.

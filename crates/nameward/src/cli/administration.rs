@@ -16,13 +16,13 @@ pub enum ZoneCommand {
     Work(ZoneWorkCommand),
     /// Print name, kind and backend of every zone
     List {
-        /// Only zones that were deleted and can be brought back
+        /// List deleted zones that can be restored
         #[arg(long)]
         deleted: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Show kind, serial, records and home of a zone
+    /// Show kind, serial, records and storage of a zone
     Show {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -38,7 +38,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Ask the primary of a secondary zone now, and transfer what is newer
+    /// Refresh a secondary zone from its primary now
     Retrieve {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -63,23 +63,23 @@ pub enum ZoneCommand {
     ///
     /// nameward zone create example.org --kind secondary --primary 192.0.2.1,key.example
     Create(CreateArguments),
-    /// Delete a zone with all that is stored of it; undelete brings it back
+    /// Delete a zone with all its data; `zone undelete` restores it
     Delete {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// Keep no copy, so that it cannot be brought back
+        /// Keep no copy; the zone cannot be restored
         #[arg(long)]
         no_copy: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Bring back a zone that was deleted in the last days, with all that it had
+    /// Restore a recently deleted zone with all its data
     Undelete {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The number of the backend to put it into [default: the one that it was in]
+        /// Number of the backend to restore it to [default: the original one]
         #[arg(long, value_name = "NUMBER")]
         backend: Option<u32>,
         #[command(flatten)]
@@ -92,20 +92,20 @@ pub enum ZoneCommand {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The algorithm of the key, by number or name; ECDSAP256SHA256 if nothing is said
+        /// Algorithm of the key, by number or name [default: ECDSAP256SHA256]
         #[arg(long, value_name = "ALGORITHM")]
         algorithm: Option<String>,
-        /// How names that do not exist are denied: nsec (the default), nsec3 (by their hashes), nsec3-opt-out (without
-        /// insecure delegations), white-lies (records for each answer, the zone cannot be walked), compact (RFC 9824)
+        /// Denial of existence: nsec (the default), nsec3, nsec3-opt-out (skips insecure delegations), white-lies (records
+        /// made for each answer, the zone cannot be walked), compact (RFC 9824)
         #[arg(long, value_name = "WORD")]
         denial: Option<String>,
-        /// The serial that secondaries see: INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH
+        /// SOA-EDIT of the served serial: INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH
         #[arg(long, value_name = "WORD")]
         soa_edit: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// End the signing of a zone and remove its keys, if its parent has no DS for it any more
+    /// Stop signing a zone and remove its keys, once its parent no longer has a DS
     Unsecure {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -116,8 +116,8 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Make the columns auth and ordername and the empty non-terminals of a zone in a database again, for PowerDNS beside this
-    /// server: after rows were written by other programs
+    /// Recompute auth, ordername and empty non-terminals of a database zone, for PowerDNS on the same database; needed after
+    /// other programs have written rows
     Rectify {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -125,7 +125,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Print the DS records of a signed zone for its parent, with DNSKEY, CDS and CDNSKEY
+    /// Print the DS records for the parent of a signed zone, with DNSKEY, CDS and CDNSKEY
     Ds {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -133,18 +133,18 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Write changes by DNS UPDATE into the zone file, keeping its comments and layout
+    /// Write pending changes to the zone file, preserving comments and layout
     Sync {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// Write the whole zone over the file, without comments and whatever it has
+        /// Overwrite the file with the whole zone, without comments
         #[arg(long)]
         rewrite: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Refuse updates of a zone and write its file, so that it can be edited
+    /// Suspend updates and write the zone file, so that it can be edited
     Freeze {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -152,7 +152,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Load the zone file and take updates again
+    /// Load the zone file and resume updates
     Thaw {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -170,14 +170,14 @@ pub struct CreateArguments {
     /// native, primary, secondary, consumer or producer
     #[arg(long, value_name = "KIND", default_value = "native")]
     kind: String,
-    /// A server that a secondary zone is transferred from: its address, with or without a port, and the TSIG key of
-    /// transfers behind a comma; may be repeated
+    /// Primary of a secondary zone: ADDRESS[:PORT][,TSIG-KEY]; may be
+    /// repeated
     #[arg(long = "primary", value_name = "ADDRESS[,KEY]")]
     primaries: Vec<String>,
-    /// A name server of the zone; may be repeated, the first one is in the SOA
+    /// Name server of the zone; may be repeated, the first one is the MNAME of the SOA
     #[arg(long = "ns", value_name = "NAME")]
     name_servers: Vec<String>,
-    /// The mailbox in the SOA, as a name or as joe@example.org [default: hostmaster.ZONE]
+    /// RNAME of the SOA, as a name or as joe@example.org [default: hostmaster.ZONE]
     #[arg(long, value_name = "NAME")]
     hostmaster: Option<String>,
     /// The TTL of SOA and NS
@@ -197,12 +197,12 @@ pub struct CreateArguments {
 pub enum RecordCommand {
     #[command(flatten)]
     Attributes(RecordAttributeCommand),
-    /// Print the stored records as lines of a zone file; those that are not served are comments
+    /// Print the stored records as zone file lines; records that are not served are comments
     List {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The owner: @ for the zone itself, www or www.example.org
+        /// Owner name: @ for the apex, www or www.example.org
         #[arg(value_name = "NAME")]
         name: Option<String>,
         /// The type
@@ -211,26 +211,26 @@ pub enum RecordCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Put records in place of all of this name and type
+    /// Replace the RRset of a name and type
     ///
     /// nameward record set example.org www A 300 192.0.2.1 192.0.2.2
     ///
     /// nameward record set example.org @ MX 1h '10 mail.example.org.'
     Set(RecordArguments),
-    /// Add records to those of this name and type; the TTL becomes that of all
+    /// Add records to an RRset; its TTL is set for all of them
     Add(RecordArguments),
     /// Delete a name, a name and type, or single records
     Delete {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The owner: @ for the zone itself, www or www.example.org
+        /// Owner name: @ for the apex, www or www.example.org
         #[arg(value_name = "NAME")]
         name: String,
-        /// The type; without it all types of the name
+        /// The type [default: all types]
         #[arg(value_name = "TYPE")]
         rtype: Option<String>,
-        /// The data of the records to delete; without it all of the type
+        /// Data of the records to delete [default: all of the type]
         #[arg(value_name = "CONTENT")]
         contents: Vec<String>,
         #[command(flatten)]
@@ -243,16 +243,16 @@ pub struct RecordArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// The owner: @ for the zone itself, www or www.example.org
+    /// Owner name: @ for the apex, www or www.example.org
     #[arg(value_name = "NAME")]
     name: String,
     /// The type
     #[arg(value_name = "TYPE")]
     rtype: String,
-    /// Seconds, or 1h, 1d
+    /// TTL in seconds, or 1h, 1d
     #[arg(value_name = "TTL")]
     ttl: String,
-    /// The data of each record, names with their final dot; in quotes if it has spaces
+    /// Data of each record, names with their final dot; quote it if it has spaces
     #[arg(value_name = "CONTENT", required = true)]
     contents: Vec<String>,
     #[command(flatten)]

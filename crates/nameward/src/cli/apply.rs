@@ -17,10 +17,10 @@ const BATCH_MAX: u64 = 12 << 20;
 
 #[derive(Args)]
 pub struct ApplyArguments {
-    /// The file with the changes; - reads them from stdin
+    /// File with the changes; - reads stdin
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Check the changes and show what would go and come, but change nothing
+    /// Check the changes and show the difference without applying it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
 pub enum MetadataCommand {
-    /// Print the metadata of a zone: kind and content, a line for each item
+    /// Print the metadata of a zone, one line per item
     List {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -29,9 +29,9 @@ pub enum MetadataCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Put items in place of all of a kind
+    /// Replace all items of a kind
     Set(MetadataArguments),
-    /// Add items to those of a kind
+    /// Add items to a kind
     Add(MetadataArguments),
     /// Remove items, or all of a kind
     Remove {
@@ -41,7 +41,7 @@ pub enum MetadataCommand {
         /// The kind, such as ALLOW-AXFR-FROM
         #[arg(value_name = "KIND")]
         kind: String,
-        /// The items; without them all of the kind
+        /// The items [default: all of the kind]
         #[arg(value_name = "CONTENT")]
         contents: Vec<String>,
         #[command(flatten)]
@@ -72,14 +72,14 @@ pub struct SetArguments {
     /// native, primary, secondary, producer or consumer
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
-    /// A server that a secondary zone is transferred from, with the TSIG key of transfers behind a comma; may be
-    /// repeated, "" removes them
+    /// Primary of a secondary zone: ADDRESS[:PORT][,TSIG-KEY]; may be
+    /// repeated, "" removes all
     #[arg(long = "primary", value_name = "ADDRESS[,KEY]")]
     primaries: Vec<String>,
-    /// The account; "" takes it away
+    /// The account; "" clears it
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
-    /// The catalog zone (of kind producer, in the same database) that it is a member of; "" takes it out
+    /// Catalog zone (of kind producer, in the same database) that lists the zone; "" removes it
     #[arg(long, value_name = "ZONE")]
     catalog: Option<String>,
     /// The [[template]] whose settings a zone has that is not in a database; "" removes it
@@ -91,16 +91,16 @@ pub struct SetArguments {
 
 #[derive(Subcommand)]
 pub enum RecordAttributeCommand {
-    /// Serve records of a database again that were disabled
+    /// Enable disabled records of a database zone
     Enable(UseArguments),
-    /// Keep records in their database, but do not serve them
+    /// Disable records of a database zone without deleting them
     Disable(UseArguments),
-    /// Set the comment of a name and type in a database; without a text take it away
+    /// Set the comment of an RRset in a database; without a text, remove it
     Comment {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The owner: @ for the zone itself, www or www.example.org
+        /// Owner name: @ for the apex, www or www.example.org
         #[arg(value_name = "NAME")]
         name: String,
         /// The type
@@ -109,13 +109,13 @@ pub enum RecordAttributeCommand {
         /// The comment
         #[arg(value_name = "TEXT", default_value = "")]
         comment: String,
-        /// Who says it
+        /// Author of the comment
         #[arg(long, value_name = "ACCOUNT", default_value = "")]
         account: String,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Print the comments of a zone in a database
+    /// Print the comments of a database zone
     Comments {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -123,16 +123,16 @@ pub enum RecordAttributeCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Find records of all zones whose owner or data match a pattern
+    /// Search all zones for records whose owner or data match a pattern
     ///
     /// nameward record search '*.192.0.2.*'
     ///
     /// nameward record search 'www.*'
     Search {
-        /// The pattern: * stands for anything, ? for one character
+        /// The pattern: * matches anything, ? one character
         #[arg(value_name = "PATTERN")]
         pattern: String,
-        /// End after so many records
+        /// Maximum number of records to print
         #[arg(long, value_name = "NUMBER", default_value = "100")]
         limit: u64,
         #[command(flatten)]
@@ -145,13 +145,13 @@ pub struct UseArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// The owner: @ for the zone itself, www or www.example.org
+    /// Owner name: @ for the apex, www or www.example.org
     #[arg(value_name = "NAME")]
     name: String,
     /// The type
     #[arg(value_name = "TYPE")]
     rtype: String,
-    /// The data of the records; without it all of the type
+    /// Data of the records [default: all of the type]
     #[arg(value_name = "CONTENT")]
     contents: Vec<String>,
     #[command(flatten)]

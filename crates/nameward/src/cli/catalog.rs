@@ -7,12 +7,12 @@ use super::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum CatalogCommand {
-    /// List the catalogs that are made here (producer) or followed (consumer)
+    /// List catalog zones produced or consumed by this server
     List {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List the member zones of a catalog, with their groups and the catalog that they may move to (coo)
+    /// List the members of a catalog, with their groups and change of ownership (coo)
     Members {
         /// The catalog
         #[arg(value_name = "NAME")]
@@ -24,22 +24,22 @@ pub enum CatalogCommand {
 
 #[derive(Subcommand)]
 pub enum AutoprimaryCommand {
-    /// List the servers whose zones become secondaries here, of the configuration and of databases
+    /// List the autoprimaries in the configuration and in databases
     List {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Add a server to the autoprimaries of a database
+    /// Add an autoprimary to a database
     Add {
         #[command(flatten)]
         server: ServerArguments,
-        /// The account of zones that are made for it
+        /// Account for its zones
         #[arg(value_name = "ACCOUNT", default_value = "")]
         account: String,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Remove a server from the autoprimaries of the databases
+    /// Remove an autoprimary from the databases
     Remove {
         #[command(flatten)]
         server: ServerArguments,
@@ -50,13 +50,13 @@ pub enum AutoprimaryCommand {
 
 #[derive(Args)]
 pub struct ServerArguments {
-    /// The address that it notifies from
+    /// Address that its NOTIFY messages come from
     #[arg(value_name = "ADDRESS")]
     address: String,
-    /// The name server that its zones must have
+    /// Name server that its zones must have
     #[arg(value_name = "NAMESERVER")]
     name_server: String,
-    /// The number of the backend in the configuration [default: the first database; to remove: all]
+    /// Number of the backend in the configuration [default: the first database; to remove: all]
     #[arg(long, value_name = "NUMBER")]
     backend: Option<u32>,
 }

@@ -20,16 +20,16 @@ pub enum ImportCommand {
 
 #[derive(Args)]
 pub struct ImportArguments {
-    /// The configuration of the other server
+    /// Configuration file of the other server
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write nothing: print the report and the nameward.toml
+    /// Print the report and the nameward.toml without writing files
     #[arg(long)]
     dry_run: bool,
     /// The directory for nameward.toml, TSIG secrets and copies of signed zones
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// The state directory of the new server
+    /// State directory of the new server
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nameward")]
     state_directory: PathBuf,
     /// The user that the server runs as, who must be able to read the files (default: nameward, if there is one)

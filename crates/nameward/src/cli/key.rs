@@ -19,7 +19,7 @@ const KEY_MAX: u64 = 64 << 10;
 
 #[derive(Subcommand)]
 pub enum KeyCommand {
-    /// Print zone, number, key tag, role, algorithm and use of the keys of a zone, or of all zones
+    /// List the keys of a zone, or of all zones: number, key tag, role, algorithm, state
     List {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -27,48 +27,48 @@ pub enum KeyCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Make a key for a zone and use it
+    /// Generate a key and sign with it
     Add(TemplateArguments),
-    /// Take a key that another server or tool made: a .private file of BIND, or PEM
+    /// Import a key made elsewhere: a BIND .private file, or PEM
     Import {
-        /// The file; read from stdin if it is -
+        /// The file; - reads stdin
         #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
         template: TemplateArguments,
     },
-    /// Print the private text of a key, for another server
+    /// Print the private key, for another server
     Export {
         #[command(flatten)]
         key: KeyArguments,
-        /// Print PEM instead of the text of a .private file
+        /// Print PEM instead of the BIND .private format
         #[arg(long)]
         pem: bool,
     },
-    /// Sign with a key from now on
+    /// Activate a key: sign with it
     Activate(KeyArguments),
-    /// Do not sign with a key any more
+    /// Deactivate a key: stop signing with it
     Deactivate(KeyArguments),
-    /// Show a key in the zone from now on
+    /// Publish a key's DNSKEY in the zone
     Publish(KeyArguments),
-    /// Do not show a key in the zone any more
+    /// Unpublish a key's DNSKEY
     Unpublish(KeyArguments),
     /// Replace the keys of a zone that has a dnssec_policy by new ones, step by step, and print the next step
     Rollover {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// Replace keys of this role alone: ksk, zsk or csk
+        /// Roll only keys of this role: ksk, zsk or csk
         #[arg(long, value_name = "ROLE")]
         role: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Report that the parent has the DS of a key, or of all keys that wait for it, at all its servers
+    /// Confirm that all parent servers have the DS of a key, or of all keys waiting for it
     DsSeen(ReportArguments),
-    /// Report that the parent has the DS of a key no more, at none of its servers
+    /// Confirm that no parent server has the DS of a key any longer
     DsGone(ReportArguments),
-    /// Remove a key for good
+    /// Remove a key permanently
     Remove(KeyArguments),
 }
 
@@ -77,7 +77,7 @@ pub struct KeyArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// The number of the key, as `nameward key list` prints it
+    /// Number of the key, as shown by `nameward key list`
     #[arg(value_name = "KEY")]
     key: u32,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub struct ReportArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// The number of the key, as `nameward key list` prints it; all keys that wait if it is not given
+    /// Number of the key, as shown by `nameward key list` [default: all keys waiting for it]
     #[arg(value_name = "KEY")]
     key: Option<u32>,
     #[command(flatten)]
@@ -110,10 +110,10 @@ pub struct TemplateArguments {
     /// Bits of a new RSA key: 2048, 3072 or 4096
     #[arg(long, value_name = "BITS", default_value = "2048")]
     bits: u32,
-    /// Do not sign with it yet
+    /// Do not activate it yet
     #[arg(long)]
     inactive: bool,
-    /// Do not show it in the zone yet
+    /// Do not publish it yet
     #[arg(long)]
     unpublished: bool,
     /// Add a KSK or ZSK though no other key signs the rest of the zone

@@ -7,7 +7,7 @@ use super::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum QueryLogCommand {
-    /// Log answers from now on: all, or only those that are named
+    /// Start logging answers: all, or only the selected ones
     On {
         /// Only answers about names at and below this one; may be repeated
         #[arg(long = "zone", value_name = "ZONE")]
@@ -15,22 +15,22 @@ pub enum QueryLogCommand {
         /// Only answers to clients in this network; may be repeated
         #[arg(long = "client", value_name = "NETWORK")]
         clients: Vec<String>,
-        /// Of these, one in N
+        /// Sample: one in N of them
         #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
         share: u32,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Log no answers any more
+    /// Stop logging answers
     Off(RemoteArguments),
-    /// Say whether answers are logged, which, where to, and how many lines were dropped
+    /// Show whether answers are logged, which, where to, and how many lines were dropped
     Status(RemoteArguments),
 }
 
 /// The arguments of `nameward log-level`.
 #[derive(Args)]
 pub struct LogLevelArguments {
-    /// The least important message that is logged from now on; until a reload changes server.log_level, or a restart
+    /// New log level, until a reload changes server.log_level or the server restarts
     #[arg(value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"])]
     level: Option<String>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use crate::config::{Overrides, place};
 
 #[derive(Args)]
 pub struct RemoteArguments {
-    /// Configuration file of the server, to find its control socket
+    /// Configuration file of the server, used to find its control socket
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Path of the server's control socket
@@ -22,7 +22,7 @@ pub struct RemoteArguments {
 /// Arguments of commands that change records.
 #[derive(Args)]
 pub struct ChangeArguments {
-    /// Why: kept with the change and shown by `nameward zone history`
+    /// Reason, stored with the change and shown by `nameward zone history`
     #[arg(long, value_name = "TEXT")]
     pub message: Option<String>,
     #[command(flatten)]

@@ -42,10 +42,10 @@ pub enum TsigCommand {
         /// The name of the key
         #[arg(value_name = "NAME")]
         name: String,
-        /// The algorithm, as hmac-sha256
+        /// Algorithm, such as hmac-sha256
         #[arg(value_name = "ALGORITHM")]
         algorithm: String,
-        /// The secret as base64; read from stdin if it is not given, so that nobody sees it among the processes
+        /// Secret in base64 [default: read from stdin, so that it does not appear in the process list]
         #[arg(value_name = "SECRET")]
         secret: Option<String>,
         #[command(flatten)]
@@ -53,7 +53,7 @@ pub enum TsigCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Print name, algorithm and place of every key that the server knows
+    /// List all keys with name, algorithm and storage
     List {
         /// Print the secrets of keys in the state store and in databases, too
         #[arg(long)]

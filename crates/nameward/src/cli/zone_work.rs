@@ -34,34 +34,34 @@ pub enum ZoneWorkCommand {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// Leave out what signing makes: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS and CDNSKEY
+        /// Omit records made by signing: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS and CDNSKEY
         #[arg(long)]
         unsigned: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Compare a zone file with the served zone, or two versions of the journal; ends with 1 if they differ
+    /// Compare a zone file with the served zone, or two versions in the journal; exits with 1 if they differ
     Diff {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The file; lines with + are in the file only
+        /// The file; lines marked + are in the file only
         #[arg(
             value_name = "FILE",
             required_unless_present = "from",
             conflicts_with = "from"
         )]
         file: Option<PathBuf>,
-        /// The serial of the version before
+        /// Serial of the old version
         #[arg(long, value_name = "SERIAL")]
         from: Option<u32>,
-        /// The serial of the version after [default: the served one]
+        /// Serial of the new version [default: the served one]
         #[arg(long, value_name = "SERIAL", requires = "from")]
         to: Option<u32>,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List the versions of a zone that the journal has: serials, time, records, origin
+    /// List the versions in a zone's journal: serials, time, records, origin
     History {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -69,21 +69,21 @@ pub enum ZoneWorkCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Give a zone the records that it had at an older serial of its journal, with a new serial
+    /// Restore the records of an older serial in the journal, under a new serial
     Rollback {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The serial of the version to go back to
+        /// Serial of the version to restore
         #[arg(long, value_name = "SERIAL")]
         to: u32,
-        /// Show what would go and come, but change nothing
+        /// Show the difference without applying it
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         remote: ChangeArguments,
     },
-    /// Make a zone what a zone file says: one change with what differs, or a new zone in a database
+    /// Import a zone file: create the zone, or apply the differences
     Import {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -91,35 +91,35 @@ pub enum ZoneWorkCommand {
         /// The zone file
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Show what would go and come, but change nothing
+        /// Show the difference without applying it
         #[arg(long)]
         dry_run: bool,
-        /// The kind of a new zone: native or primary
+        /// Kind of a new zone: native or primary
         #[arg(long, value_name = "KIND", default_value = "native")]
         kind: String,
-        /// The number of the backend of a new zone [default: the first database]
+        /// Number of the backend for a new zone [default: the first database]
         #[arg(long, value_name = "NUMBER")]
         backend: Option<u32>,
         #[command(flatten)]
         remote: ChangeArguments,
     },
-    /// Edit a zone as text with $VISUAL or $EDITOR: checked, shown, asked for, and made as one change
+    /// Edit a zone with $VISUAL or $EDITOR; the result is checked, confirmed and applied as one change
     Edit {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// Do not ask before the change
+        /// Apply without confirmation
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
         remote: ChangeArguments,
     },
-    /// Say what is wrong with a zone file, or with a zone that is served
+    /// Check a zone file, or a served zone
     Check {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The zone file; without it the served zone is checked
+        /// The zone file [default: the served zone]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         #[command(flatten)]

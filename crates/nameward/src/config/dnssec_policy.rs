@@ -39,62 +39,62 @@ words! {
 }
 
 section! {
-    /// How zones are signed and how their keys live, under a name that zones refer to by `dnssec_policy`. Times are in
-    /// seconds. This table may be given several times. A reload takes changes; keys follow by rollovers.
+    /// How zones are signed and their keys are rolled; zones refer to it by `dnssec_policy`. Times are in seconds. May be
+    /// given several times. Changes take effect on reload; keys follow by rollovers.
     DnssecPolicySettings = "dnssec_policy" {
-        /// The policy's name.
+        /// Name of the policy.
         name: String = r#""""#;
-        /// The algorithm of keys, by number or name: 8, 10, 13, 14 or 15. Another one than before begins an algorithm
-        /// rollover.
+        /// Key algorithm, by number or name: 8, 10, 13, 14 or 15. Changing it starts an algorithm rollover.
         algorithm: SigningAlgorithm = r#""ECDSAP256SHA256""#;
-        /// Bits of RSA keys: 2048, 3072 or 4096.
+        /// Size of RSA keys in bits: 2048, 3072 or 4096.
         rsa_bits: RsaBits = "2048";
-        /// The keys of a zone: one that signs everything (csk), or one for the keys, which has the DS, and one for the rest.
+        /// Keys of a zone: one that signs everything (csk), or a ksk, which has the DS, and a zsk for everything else.
         keys: KeyScheme = r#""csk""#;
-        /// The time for which a key that has a DS (csk, ksk) is in use; 0 means until `nameward key rollover`.
+        /// Lifetime of a key with a DS (csk, ksk); 0 means until `nameward key rollover`.
         ksk_lifetime: Count<0, 3_153_600_000> = "0";
-        /// The time for which a zsk is in use; 0 means until `nameward key rollover`.
+        /// Lifetime of a zsk; 0 means until `nameward key rollover`.
         zsk_lifetime: Count<0, 3_153_600_000> = "2592000";
-        /// How a ksk is replaced (RFC 6781 section 4.1.2): the new one is published and signs beside the old one until its DS has
-        /// taken the place of the old one's ("double-signature"), or its DS is at the parent beside the old one's, then the
-        /// key in the zone is replaced in one step, then the old DS goes ("double-ds", with `keys = "ksk+zsk"`). A new
-        /// algorithm comes by the first way in any case.
+        /// KSK rollover method (RFC 6781 section 4.1.2): with "double-signature" the new key is published and signs
+        /// beside the old one until its DS has replaced the old DS; with "double-ds" (requires `keys = "ksk+zsk"`) the
+        /// parent first has both DS records, then the key in the zone is replaced in one step, then the old DS is
+        /// removed. An algorithm rollover always uses the first method.
         ksk_rollover: KskRolloverSetting = r#""double-signature""#;
-        /// How names that do not exist are denied: the chain of NSEC, that of NSEC3 without salt and further rounds (RFC 9276)
-        /// and with or without opt-out, or records made for each answer (RFC 4470, RFC 9824).
+        /// Denial of existence: an NSEC chain, an NSEC3 chain without salt and extra iterations (RFC 9276), with or
+        /// without opt-out, or records made for each answer (RFC 4470, RFC 9824).
         denial: DenialSetting = r#""nsec""#;
-        /// The time from the renewal of a signature to its end.
+        /// Time from the renewal of a signature to its expiration.
         signature_validity: Count<4, 315_360_000> = "1209600";
-        /// The least time that a signature which is given out has left. Secondaries get new signatures when this time is
-        /// left, so it has to be longer than they may take.
+        /// Minimum remaining validity of a signature that is served. Secondaries get new signatures when this time is
+        /// left, so it must be longer than their delay.
         signature_refresh: Count<2, 315_360_000> = "604800";
-        /// The time by which signatures begin in the past, for validators whose clocks are behind.
+        /// How far in the past signature inception is set, for validators with slow clocks.
         signature_inception_offset: Count<0, 31_536_000> = "3600";
-        /// The time over which renewals are spread, so that not all is signed and ends at one moment.
+        /// Time over which renewals are spread, so that signatures are not all made, and do not all expire, at the same
+        /// moment.
         signature_jitter: Count<0, 31_536_000> = "43200";
-        /// The TTL of DNSKEY, CDS and CDNSKEY.
+        /// TTL of DNSKEY, CDS and CDNSKEY.
         dnskey_ttl: Count<0, 604_800> = "3600";
-        /// The longest TTL that the zone has or had of late. A longer one that is in the zone counts instead.
+        /// Longest TTL in the zone, now or recently. A longer one found in the zone is used instead.
         zone_ttl_max: Count<0, 31_536_000> = "86400";
-        /// The time until every server of the zone has a new version.
+        /// Time until all servers of the zone have a new version.
         propagation_delay: Count<0, 31_536_000> = "3600";
-        /// The TTL that the DS has at the parent.
+        /// TTL of the DS at the parent.
         parent_ds_ttl: Count<0, 31_536_000> = "86400";
-        /// The time until every server of the parent has a new version.
+        /// Time until all servers of the parent have a new version.
         parent_propagation_delay: Count<0, 31_536_000> = "3600";
-        /// The time that the parent may take to act on CDS records or on a request. A rollover begins earlier by it, and a
-        /// DS that is seen to be gone is not believed before.
+        /// Time the parent may take to act on CDS records or on a request. A rollover starts this much earlier, and the
+        /// removal of a DS is not trusted before it has passed.
         parent_registration_delay: Count<0, 31_536_000> = "86400";
-        /// A margin on top of each delay.
+        /// Margin added to each delay.
         safety_margin: Count<0, 31_536_000> = "3600";
-        /// The time for which a key that is out of use is kept.
+        /// Time after which a retired key is deleted.
         purge_after: Count<0, 3_153_600_000> = "7776000";
-        /// Whether CDS and CDNSKEY ask the parent for the DS (RFC 7344) and for its removal (RFC 8078).
+        /// Publish CDS and CDNSKEY to request the DS (RFC 7344) and its removal (RFC 8078) from the parent.
         cds: bool = "true";
-        /// The servers of the parent, which are asked for the DS; all must have it. "" asks the resolvers of `[recursor]`;
-        /// without them `nameward key ds-seen` has to report it.
+        /// Servers of the parent to query for the DS; all of them must have it. "" uses the resolvers of `[recursor]`;
+        /// without those, confirm the DS with `nameward key ds-seen`.
         parent_servers: Addresses = r#""""#;
-        /// The time between two looks at the parent, while a DS is waited for.
+        /// Interval between parent checks while a DS change is pending.
         parent_interval: Count<1, 31_536_000> = "3600";
     }
 }

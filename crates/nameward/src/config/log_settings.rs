@@ -27,46 +27,46 @@ words! {
 }
 
 section! {
-    /// The log, which goes to stderr. Its level is `server.log_level`.
+    /// The log, written to stderr. Its level is `server.log_level`.
     Log = "log" {
-        /// Lines for people, a JSON object a line, or lines for the journal of systemd, which reads the level before them
-        /// and has the time itself.
+        /// Format: text for people, one JSON object per line, or lines for the systemd journal, prefixed with their level
+        /// and without the time.
         format: LogFormat = r#""text""#;
     }
 }
 
 section! {
-    /// The query log: a line for each answer. `nameward query-log` turns it on and off while the server runs. Lines that
-    /// cannot be written as fast as they come are dropped and counted; answers never wait.
+    /// The query log: one line per answer. `nameward query-log` turns it on and off while the server runs. Lines that
+    /// cannot be written fast enough are dropped and counted; answers never wait.
     QueryLogSettings = "query_log" {
-        /// Whether it is on from the start.
+        /// Enable the query log at start.
         enabled: bool = "false";
-        /// The file, which may be moved away at any time; "" means stderr.
+        /// Output file, which can be rotated at any time; "" means stderr.
         file: Option<PathBuf> = r#""""#;
-        /// Only answers about names at and below these.
+        /// Log only answers for names at and below these.
         zones: Vec<ZoneName> = "[]";
-        /// Only answers to clients in these networks.
+        /// Log only answers to clients in these networks.
         clients: Vec<IpNet> = "[]";
-        /// Of these, one in so many.
+        /// Log one in this many of the selected answers.
         share: Count<1, 1_000_000_000> = "1";
-        /// Lines that may wait to be written; more are dropped.
+        /// Maximum number of lines waiting to be written; further ones are dropped.
         queue: Count<1, 10_000_000> = "10000";
     }
 }
 
 section! {
-    /// dnstap: requests and replies as they are, for a collector.
+    /// dnstap: requests and responses in wire format, for a collector.
     DnstapSettings = "dnstap" {
-        /// The Unix socket on which the collector listens (Frame Streams, both ends shake hands); "" sends nothing. While
-        /// nobody listens, it is tried once a second.
+        /// Unix socket of the collector (Frame Streams, bidirectional); "" disables dnstap. While there is no collector,
+        /// the server retries once a second.
         socket: Option<PathBuf> = r#""""#;
-        /// Whether requests are sent (AUTH_QUERY).
+        /// Send requests (AUTH_QUERY).
         queries: bool = "true";
-        /// Whether replies are sent (AUTH_RESPONSE).
+        /// Send responses (AUTH_RESPONSE).
         responses: bool = "true";
-        /// The name of this server in the messages; "" means `server.nsid`, or else the name of the host.
+        /// Identity of this server in the messages; "" means `server.nsid`, or else the host name.
         identity: String = r#""""#;
-        /// MiB of messages that may wait for the collector; more are dropped and counted.
+        /// Maximum size in MiB of messages waiting for the collector; further ones are dropped and counted.
         queue_mb: Count<1, 65_536> = "16";
     }
 }

@@ -30,45 +30,45 @@ use super::{
 section! {
     /// Where the server listens and how it answers.
     Server = "server" {
-        /// Addresses to answer on, UDP and TCP. Port 0 takes a free port.
+        /// Addresses to listen on, UDP and TCP. Port 0 picks a free port.
         listen: Vec<SocketAddr> = r#"["0.0.0.0:53", "[::]:53"]"#;
-        /// Threads that answer UDP; 0 means one for each core.
+        /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
-        /// The text that `version.bind` and `version.server` in class CH answer; "" refuses the question.
+        /// Text returned for `version.bind` and `version.server` in class CH; "" refuses the query.
         version: String = r#""Nameward 0.1.0""#;
-        /// The name of this server: `id.server` and `hostname.bind` in class CH and the NSID
-        /// option (RFC 5001). "" gives neither.
+        /// Name of this server: returned for `id.server` and `hostname.bind` in class CH and in the NSID option (RFC
+        /// 5001). "" disables all three.
         nsid: String = r#""""#;
-        /// The user to become after the ports are bound; "" stays as started.
+        /// User to switch to after the ports are bound; "" keeps the current user.
         user: String = r#""""#;
-        /// The group to become; "" means the user's own.
+        /// Group to switch to; "" means the user's primary group.
         group: String = r#""""#;
-        /// The largest UDP answer in octets, whatever the client offers (RFC 9715).
+        /// Maximum size of a UDP response in octets, whatever the client advertises (RFC 9715).
         udp_payload_max: Count<512, 65535> = "1232";
-        /// The answer to a question for type ANY (RFC 8482): one RRset of the name; all of them, but
-        /// over UDP a truncated answer; or all of them.
+        /// Response to queries for type ANY (RFC 8482): one RRset of the name; all of them, but truncated over UDP; or
+        /// all of them.
         any: AnyPolicy = r#""one""#;
-        /// How far a CNAME is followed: into every zone served here, or only within its zone.
+        /// How far a CNAME is followed: into every zone served here, or only within its own zone.
         cname_follow: CnamePolicy = r#""served""#;
-        /// TCP connections open at one time; one more closes the one that was idle for longest.
+        /// Maximum number of open TCP connections; a new connection above it closes the one that has been idle longest.
         tcp_connections_max: Count<1, 1_000_000> = "20000";
-        /// TCP connections of one client address (IPv6: one /64) open at one time.
+        /// Maximum number of open TCP connections per client address (IPv6: per /64).
         tcp_connections_per_client: Count<1, 1_000_000> = "15000";
-        /// Milliseconds without a complete query after which a TCP connection is closed.
+        /// Timeout for a TCP connection without a complete query, in milliseconds.
         tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
-        /// Milliseconds after which a TCP connection is closed even if it is in use.
+        /// Maximum lifetime of a TCP connection, even if it is in use, in milliseconds.
         tcp_total_timeout_ms: Count<10, 86_400_000> = "600000";
-        /// Transfers to secondaries that run at one time; further ones wait for their turn.
+        /// Maximum number of concurrent outgoing transfers; further ones wait their turn.
         transfers_out_max: Count<1, 1_000_000> = "100";
-        /// Transfers to one client address (IPv6: one /64) that run at one time.
+        /// Maximum number of concurrent outgoing transfers per client address (IPv6: per /64).
         transfers_out_per_client: Count<1, 1_000_000> = "20";
-        /// MiB of zones that are kept as they last went out to secondaries, to send only what changed since (IXFR): those
-        /// that are signed while they are served or looked up in a database, which have no journal. 0 keeps none.
+        /// Memory in MiB for the last transferred version of zones without a journal (signed here, or live in a
+        /// database), so that secondaries get only the differences (IXFR). 0 disables it.
         transfers_out_kept_mb: Count<0, 1_048_576> = "256";
-        /// Clients whose packets are dropped without an answer, whatever they ask.
+        /// Clients whose packets are dropped without a response.
         blackhole: Clients = "[]";
-        /// Maximum number of concurrent transfers from primaries. Places are shared fairly: a primary never has more
-        /// than are still free, so that zones of others find one.
+        /// Maximum number of concurrent incoming transfers. Slots are shared fairly: a primary never holds more than are
+        /// still free.
         transfers_in_max: Count<1, 10_000> = "100";
         /// Maximum number of concurrent transfers from one primary address.
         transfers_in_per_primary: Count<1, 10_000> = "50";
@@ -78,28 +78,27 @@ section! {
         /// Lowest rate of a transfer from a primary in octets per second, averaged over `transfer_idle_timeout_ms`; a
         /// slower one is cut. 0 accepts any rate.
         transfer_rate_min: Count<0, 1_000_000_000> = "1024";
-        /// Milliseconds in which a connection to a primary must come about.
+        /// Timeout for connecting to a primary, in milliseconds.
         transfer_connect_timeout_ms: Count<10, 600_000> = "5000";
-        /// Milliseconds in which a primary must complete a message of a transfer.
+        /// Timeout for each message of an incoming transfer, in milliseconds.
         transfer_idle_timeout_ms: Count<10, 3_600_000> = "30000";
-        /// Milliseconds after which a transfer from a primary is given up.
+        /// Timeout for a whole incoming transfer, in milliseconds.
         transfer_total_timeout_ms: Count<10, 604_800_000> = "7200000";
-        /// The least important message that is logged.
+        /// Least severe level that is logged.
         log_level: LogLevel = r#""info""#;
-        /// The socket for `nameward reload` and the like. "" means `control.sock` in the
-        /// service's runtime directory, `/run/nameward` for root, the user's runtime directory
-        /// or the directory for temporary files.
+        /// Socket for `nameward reload` and the other commands. "" means `control.sock` in the service's runtime
+        /// directory, in `/run/nameward` for root, in the user's runtime directory, or in the directory for temporary
+        /// files.
         control_socket: Option<PathBuf> = r#""""#;
-        /// A file for the process id; "" writes none.
+        /// File for the process id; "" means none.
         pid_file: Option<PathBuf> = r#""""#;
         /// Grace period in seconds: how long the zone of a file that has vanished from a directory is still served. Zones
         /// stay in service, with a fault, until the file is back or the period ends. Longer helps where deployments delete
         /// files before they write them again; 0 withdraws at once. `nameward reload` does not wait for it.
         zone_file_grace: Count<0, 86_400> = "10";
-        /// A directory for what is to survive a restart: the state store (`state.db`) with the journal of
-        /// changes, and the names of the zones in databases, so that they are answered SERVFAIL and not
-        /// refused when a database is down at start. "" means the service's state directory
-        /// (`$STATE_DIRECTORY`); without one nothing is kept. It is made if it is not there.
+        /// Directory for state that survives a restart: the state store (`state.db`) with the journal, and the names of
+        /// database zones, so that they are answered SERVFAIL instead of REFUSED when a database is down at start. ""
+        /// means the service's state directory (`$STATE_DIRECTORY`); without one nothing is stored. Created if missing.
         state_directory: Option<PathBuf> = r#""""#;
     }
 }
@@ -107,22 +106,21 @@ section! {
 section! {
     /// The status page.
     Web = "web" {
-        /// The address of the status page; "" means none.
+        /// Address of the status page; "" disables it.
         listen: Option<SocketAddr> = r#""""#;
-        /// Clients that may look; others are closed without an answer.
+        /// Clients that may connect; connections from others are closed without a response.
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
-        /// Password of the page (HTTP Basic, any user name); "" asks for none.
+        /// Password for the page (HTTP Basic, any user name); "" means no password.
         password: Secret = r#""""#;
         /// Key of the API (`X-API-Key`); "" turns the API off.
         api_key: Secret = r#""""#;
-        /// Names under which the page is served when it has no password, besides `localhost` and the
-        /// address that a client connects to: no other site can then read it through a browser.
+        /// Host names under which the page is served when it has no password, besides `localhost` and the address the
+        /// client connects to. This stops other sites from reading the page through a browser (DNS rebinding).
         host_names: Vec<String> = "[]";
-        /// MiB of replies that are held for clients of the page that have not read them yet. When there
-        /// are more, the slowest clients are cut.
+        /// Memory in MiB for replies that clients have not read yet. Above it the slowest clients are disconnected.
         reply_memory_mb: Count<1, 65_536> = "64";
         /// The faults that make `/readyz` return 503. The default is what makes the server useless: no listener works, or no
-        /// zone of a backend can be answered. A fault of a single zone should not be listed on an anycast node: whoever
+        /// zone of a backend can be answered. Do not list faults of single zones on an anycast node: anyone who
         /// can add a zone could then withdraw the node. docs/status-page.md lists the kinds. A server that is starting, or
         /// has zones and cannot answer for any of them, is never ready.
         ready_faults: Vec<FaultKind> = r#"["listener_down", "backend_lost"]"#;
@@ -133,47 +131,45 @@ section! {
 }
 
 section! {
-    /// A source of zones. This table may be given several times; where two have a zone, the first
-    /// one serves it.
+    /// A source of zones. May be given several times; if several have the same zone, the first one serves it.
     Backend = "backend" {
-        /// The kind of source.
+        /// Type of the backend.
         r#type as "type": BackendType = r#""file""#;
-        /// Every `*.zone` file below this directory is a zone; the file's name without `.zone`
-        /// is the zone's name (`\047` stands for `/`, `@.zone` is the root).
+        /// Every `*.zone` file below this directory is a zone, named after the file (`\047` stands for `/`, `@.zone` is
+        /// the root zone).
         directory: Option<PathBuf> = r#""""#;
-        /// Zones whose files stand elsewhere, as `{ name = "example.org", file = "path" }`.
+        /// Zones with files elsewhere, as `{ name = "example.org", file = "path" }`.
         zones: Arc<FileList> = "[]";
-        /// A `named.conf` of BIND: its zones of type primary are served, and those of type secondary
-        /// from the copies that are there. Of several views the first one for all clients counts.
+        /// BIND `named.conf`: primary zones are served, and secondary zones from their local copies. With several views,
+        /// the first one that is open to all clients is used.
         named_conf: Option<PathBuf> = r#""""#;
-        /// Whether zone files, and the BIND configuration, are watched: a change is served within about a
-        /// second. If not, changes are taken by `nameward reload`.
+        /// Watch zone files and the BIND configuration, so that changes take effect within about a second. Otherwise
+        /// `nameward reload` is needed.
         watch: bool = "true";
-        /// MiB of memory that one zone may grow to, of a file or of a database with mode "resident"; a larger one is
-        /// refused and its old version stays in service.
+        /// Maximum memory in MiB for one zone from a file or a database with mode "resident"; a larger version is
+        /// rejected and the previous one stays in service.
         zone_max_mb: Count<1, 16_384> = "4096";
-        /// Records that one zone of a file, or of a database with mode "resident", may have.
+        /// Maximum number of records in one zone from a file or a database with mode "resident".
         zone_records_max: Count<1, 4_000_000_000> = "100000000";
-        /// MiB of names and data that the `$GENERATE` lines of one zone may make. A large file may make
-        /// 1000 times its own size.
+        /// Maximum size in MiB of the names and data produced by all `$GENERATE` lines of a zone. A large file may
+        /// produce up to 1000 times its own size.
         generated_max_mb: Count<0, 16_384> = "64";
-        /// The file of a SQLite database. `nameward db init` makes one.
+        /// File of a SQLite database. `nameward db init` creates one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
         /// `mysql://user:password@host/database`. Several hosts are separated by commas.
         url: Secret = r#""""#;
-        /// A replica of that database for all reading; "" reads from the database itself.
+        /// Replica of that database, used for all reads; "" reads from the database itself.
         replica_url: Secret = r#""""#;
-        /// How the zones of a database are served: looked up when they are asked for, or loaded
-        /// into memory.
+        /// How database zones are served: looked up at query time, or loaded into memory.
         mode: BackendMode = r#""live""#;
-        /// Connections to a database for look-ups; 0 means one for each core, for MySQL two.
+        /// Database connections for look-ups; 0 means one per core, for MySQL two.
         connections: Count<0, 1024> = "0";
-        /// MiB of memory for pages of a SQLite database, over all connections. Look-ups are twice as
-        /// fast where the whole file has room in it.
+        /// Memory in MiB for the SQLite page cache, over all connections. Look-ups are twice as fast if the whole file
+        /// fits.
         page_cache_mb: Count<1, 1_048_576> = "256";
-        /// Whether the keys and metadata of zones are read, and zones that have keys are signed. Where
-        /// they cannot be read, zones fail; false is for a database whose account may not read them.
+        /// Read the keys and metadata of zones, and sign zones that have keys. If they cannot be read, zones fail; set it
+        /// to false for a database account without access to them.
         dnssec: bool = "true";
         /// Milliseconds a database may take to answer.
         timeout_ms: Count<10, 600_000> = "2000";
@@ -181,16 +177,16 @@ section! {
 }
 
 section! {
-    /// A key of TSIG (RFC 8945), which two servers share. This table may be given several times. Keys in databases (table
-    /// `tsigkeys`) and in the state store, where `nameward tsig` stores them, count too, unless one of this name stands here.
+    /// A TSIG key (RFC 8945) shared with another server. May be given several times. Keys in databases (table `tsigkeys`)
+    /// and keys created by `nameward tsig` are used too, unless a key of the same name is given here.
     KeySettings = "key" {
-        /// The name of the key, which both servers spell alike.
+        /// Name of the key, identical on both servers.
         name: ZoneName = r#"".""#;
-        /// The algorithm. `hmac-md5` is for peers that have nothing else.
+        /// Algorithm. Use `hmac-md5` only for peers that support nothing else.
         algorithm: TsigAlgorithm = r#""hmac-sha256""#;
-        /// The secret. It is never printed.
+        /// Shared secret in base64. It is never printed.
         secret: TsigSecret = r#""""#;
-        /// A file with the secret instead, which only its owner may read (mode 0600).
+        /// File with the secret instead, readable by its owner only (mode 0600).
         secret_file: Option<PathBuf> = r#""""#;
     }
 }
@@ -202,56 +198,55 @@ macro_rules! zone_section {
             $(#[doc = $about])+
             $name = $table {
                 $($own)*
-                /// Servers that the zone is transferred from, in the order they are asked. A server may have a `key` that
-                /// messages are signed with and a `source` address that they are sent from.
+                /// Servers that the zone is transferred from, in order of preference. Each may have a `key` to sign
+                /// messages with and a `source` address to send from.
                 primaries: InheritedTerm<Vec<RemoteServer>> = r#""""#;
-                /// Servers that are notified of changes besides those of the zone's NS records.
+                /// Servers to notify of changes in addition to those in the zone's NS records.
                 also_notify: InheritedTerm<Vec<RemoteServer>> = r#""""#;
                 /// Whether the servers of the zone's NS records are notified; if nothing is said, those of primary zones
                 /// and producers are.
                 notify_name_servers: InheritedTerm<bool> = r#""""#;
-                /// Whether they are notified of each change at once, as they are if nothing is said; if not, of all changes of
-                /// a minute together.
+                /// Notify of each change immediately (the default); if false, changes are announced once a minute.
                 notify_at_once: InheritedTerm<bool> = r#""""#;
-                /// Peers that may transfer the zone, by address, by key or by both (`"192.0.2.1 key:name."`); nobody if
-                /// nothing is said. The first entry that matches decides.
+                /// Peers that may transfer the zone, by address, by key or both (`"192.0.2.1 key:name."`). The first
+                /// matching entry decides. By default transfers are refused.
                 allow_transfer: InheritedTerm<Peers> = r#""""#;
-                /// Whether transfers to others have the addresses of the targets of ALIAS records in place of these; if
-                /// nothing is said, they have the ALIAS records.
+                /// Replace ALIAS records by the addresses of their targets in outgoing transfers. By default the ALIAS
+                /// records are transferred.
                 expand_alias: InheritedTerm<bool> = r#""""#;
-                /// Whether a zone that is signed while it is served is transferred without its keys and signatures. Zones
-                /// with narrow NSEC3 cannot be transferred otherwise.
+                /// Transfer a zone that is signed here without its keys and signatures. Zones with narrow NSEC3 can only
+                /// be transferred this way.
                 transfer_unsigned: InheritedTerm<bool> = r#""""#;
-                /// Peers that may notify of changes; the primaries always may.
+                /// Peers that may send NOTIFY, in addition to the primaries.
                 allow_notify: InheritedTerm<Peers> = r#""""#;
-                /// The catalog zone (RFC 9432) that the zone is a member of: a zone of kind producer.
+                /// Catalog zone (RFC 9432) that lists the zone: a zone of kind producer.
                 catalog: InheritedTerm<Box<ZoneName>> = r#""""#;
-                /// The group that the zone has in its catalog; "" means none.
+                /// Group of the zone in its catalog; "" means none.
                 catalog_group: String = r#""""#;
-                /// The catalog zone that the zone is about to move to: said in its catalog (`coo`, RFC 9432 section 4.4.1),
-                /// so that consumers let it move.
+                /// Catalog zone that the zone is about to move to, announced in its current catalog (`coo`, RFC 9432
+                /// section 4.4.1), so that consumers accept the move.
                 catalog_moves_to: InheritedTerm<Box<ZoneName>> = r#""""#;
-                /// Peers that may update the zone (RFC 2136); nobody if nothing is said.
+                /// Peers that may update the zone (RFC 2136). By default updates are refused.
                 allow_update: InheritedTerm<Peers> = r#""""#;
-                /// Rules that say which names and types may be updated, as `{ key = "ddns.example.", subtree =
-                /// "dyn.example", types = ["A"] }`; instead of `subtree` a rule may have `name`, or `self = true` for the
-                /// name of the key. Without rules everything may be updated by those in `allow_update`; keys of rules
-                /// need not be named there if it is not given.
+                /// Names and types that may be updated, as `{ key = "ddns.example.", subtree = "dyn.example", types =
+                /// ["A"] }`; instead of `subtree` a rule may have `name`, or `self = true` for the name of the key.
+                /// Without rules, peers in `allow_update` may update everything; if `allow_update` is not set, the keys
+                /// in the rules need not be listed there.
                 update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
-                /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
-                /// others are. A zone of a database may name its own by the metadata X-NAMEWARD-DNSSEC-POLICY.
+                /// The `[[dnssec_policy]]` that signs the zone and rolls its keys; "none" excludes the zone from a
+                /// default policy. Database zones may name theirs in the metadata X-NAMEWARD-DNSSEC-POLICY.
                 dnssec_policy: InheritedTerm<String> = r#""""#;
-                /// The directory in which the keys of a zone of a file or from a primary are kept as files of BIND
-                /// (`Kexample.org.+013+58482.private` and `.key`), which nobody else may read. Keys that are put there sign the
-                /// zone, as the times in them say. If nothing is said, keys are kept in the state store.
+                /// Directory for the keys of file zones and secondaries, as BIND key files
+                /// (`Kexample.org.+013+58482.private` and `.key`) readable by the server only. Keys placed there sign the
+                /// zone according to the times in them. By default keys are in the state store.
                 key_directory: InheritedTerm<DirectoryPath> = r#""""#;
-                /// Digests over the whole zone (ZONEMD, RFC 8976): "off", as if nothing is said, does nothing with them; "verify"
-                /// refuses a new version from a file or a primary whose digest is wrong; "require" also one without a digest
-                /// that is understood; "generate" makes the digest of a zone in memory here.
+                /// Zone digests (ZONEMD, RFC 8976): "off" (the default) ignores them; "verify" rejects a new version from
+                /// a file or primary whose digest is wrong; "require" also rejects one without a supported digest;
+                /// "generate" makes the digest of a resident zone here.
                 zonemd: InheritedTerm<ZonemdRule> = r#""""#;
                 /// Whether incremental transfers (IXFR) are requested from the primaries; by default they are.
                 request_ixfr: InheritedTerm<bool> = r#""""#;
-                /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
+                /// Forward updates of a secondary zone to its primary. By default they are refused.
                 forward_updates: InheritedTerm<bool> = r#""""#;
             }
         }
@@ -287,11 +282,11 @@ macro_rules! zone_section {
 }
 
 zone_section! {
-    /// Settings for every zone that has no setting of its own in `[[zone]]`, its template or its database.
+    /// Settings for every zone without its own value in `[[zone]]`, its template or its database.
     ZoneDefaults = "zone_defaults" {
-        /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
+        /// Clients that may query; others are answered REFUSED. The first matching entry decides.
         allow_query: Clients = r#"["any"]"#;
-        /// Maximum size in MiB of memory of a zone that is transferred from a primary.
+        /// Maximum memory in MiB of a zone transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";
         /// The serial that signed zones in databases show if they have no SOA-EDIT metadata, so that secondaries fetch
         /// renewed signatures (`default-soa-edit-signed` of PowerDNS).
@@ -300,11 +295,11 @@ zone_section! {
 }
 
 zone_section! {
-    /// Settings under a name, for zones that say `template = "name"`. This table may be given several times.
+    /// Named settings for zones with `template = "name"`. May be given several times.
     TemplateSettings = "template" {
-        /// The template's name.
+        /// Name of the template.
         name: String = r#""""#;
-        /// The kind of the zones.
+        /// Kind of the zones.
         kind: InheritedTerm<ZoneKind> = r#""""#;
         /// Maximum size in MiB of memory of a zone that is transferred from a primary; 0 takes the value of
         /// `[zone_defaults]`.
@@ -313,36 +308,36 @@ zone_section! {
 }
 
 section! {
-    /// A server whose zones become secondary zones here when it notifies of them: `supermasters` of PowerDNS, whose rows in
-    /// databases count too. This table may be given several times. The zones are kept in the state store, those of such rows in
-    /// the database.
+    /// A server whose zones become secondary zones here when it sends a NOTIFY for them (`supermasters` in PowerDNS,
+    /// whose rows in databases are used too). May be given several times. The zones are stored in the state store, or in
+    /// the database that has the row.
     AutoprimarySettings = "autoprimary" {
-        /// The address of the server, with the port that it is asked on if that is not 53.
+        /// Address of the server, with its port if that is not 53.
         address: RemoteAddress = r#""127.0.0.1""#;
-        /// The name of a server that the zone's NS records at that address must have.
+        /// Name server that must be in the zone's NS records at that address.
         name_server: ZoneName = r#"".""#;
-        /// The key that a NOTIFY must be signed with; it signs the transfers, too.
+        /// TSIG key that must sign the NOTIFY; it also signs the transfers.
         key: InheritedTerm<ZoneName> = r#""""#;
-        /// The `[[template]]` whose settings the zones have; "" means none.
+        /// The `[[template]]` for the zones; "" means none.
         template: String = r#""""#;
     }
 }
 
 zone_section! {
-    /// One zone's own settings, whichever backend it comes from. This table may be given several times.
+    /// Settings of one zone, whichever backend it comes from. May be given several times.
     ZoneSettings = "zone" {
-        /// The zone's name.
+        /// Name of the zone.
         name: ZoneName = r#"".""#;
-        /// The `[[template]]` whose settings the zone has where it has none of its own.
+        /// The `[[template]]` for settings that the zone does not have itself.
         template: String = r#""""#;
-        /// Whether the zone is served from its file or database (native), its secondaries are notified as well (primary),
-        /// it is transferred from its primaries (secondary), or it is a catalog zone (RFC 9432) that is made here
-        /// (producer) or followed (consumer). If nothing is said, what the database that has the zone says, or native.
+        /// Native: served from its file or database. Primary: its secondaries are notified as well. Secondary:
+        /// transferred from its primaries. Producer, consumer: a catalog zone (RFC 9432) made here or followed. The
+        /// default is the kind in the zone's database, or native.
         kind: InheritedTerm<ZoneKind> = r#""""#;
-        /// The zone file, which is watched. For a secondary or consumer: where a copy is also written as text.
+        /// Zone file, which is watched. For a secondary or consumer: a text copy of the zone is written here.
         file: Option<PathBuf> = r#""""#;
-        /// Clients that may ask; others are answered REFUSED. "" means what the BIND configuration that
-        /// has the zone says, or else `[zone_defaults]`.
+        /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that has
+        /// the zone, or else from `[zone_defaults]`.
         allow_query: Option<Clients> = r#""""#;
         /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
         /// `[zone_defaults]` says.
@@ -354,94 +349,91 @@ zone_section! {
 }
 
 section! {
-    /// Caches for zones that are looked up in a database. Zones in memory need no
-    /// cache: their answers are made as fast as a cached one is found.
+    /// Caches for live database zones. Resident zones need no cache: building an answer is as fast as finding a cached
+    /// one.
     Cache = "cache" {
-        /// Complete answers that are kept, counted in units of 512 octets; 0 keeps none.
+        /// Size of the packet cache, in units of 512 octets; 0 disables it.
         packet_entries: Count<0, 1_000_000_000> = "200000";
-        /// Seconds for which a complete answer is kept. A change that the server notices is
-        /// answered at once all the same.
+        /// Lifetime of a packet cache entry, in seconds. Changes that the server notices take effect at once regardless.
         packet_ttl: Count<0, 86_400> = "20";
-        /// Names whose data is kept, counted in units of 1024 octets; 0 keeps none.
+        /// Size of the query cache, in units of 1024 octets; 0 disables it.
         query_entries: Count<0, 1_000_000_000> = "200000";
-        /// Seconds for which the data of a name is kept.
+        /// Lifetime of a query cache entry, in seconds.
         query_ttl: Count<0, 86_400> = "20";
-        /// Seconds for which it is remembered that a name does not exist.
+        /// Lifetime of a query cache entry for a name that does not exist, in seconds.
         negative_ttl: Count<0, 86_400> = "60";
-        /// Seconds for which data that is too old is served while its database is down or hangs.
+        /// How long stale data is served while its database is down or hangs, in seconds.
         stale_while_down: Count<0, 31_536_000> = "3600";
-        /// Milliseconds a question waits for a database that hangs before it is answered with such
-        /// data; resolvers give up after 400 and more.
+        /// How long a query waits for a hanging database before it is answered with stale data, in milliseconds;
+        /// resolvers give up after 400 or more.
         stale_after_ms: Count<1, 600_000> = "300";
-        /// Zones of databases whose keys are kept, also that there are none; 0 keeps none.
+        /// Number of database zones whose keys (or lack of keys) are cached; 0 disables the cache.
         key_entries: Count<0, 1_000_000_000> = "100000";
-        /// Seconds for which the keys of a zone are kept.
+        /// Lifetime of a key cache entry, in seconds.
         key_ttl: Count<0, 86_400> = "30";
-        /// Zones of databases whose metadata is kept; 0 keeps none.
+        /// Number of database zones whose metadata is cached; 0 disables the cache.
         meta_entries: Count<0, 1_000_000_000> = "100000";
-        /// Seconds for which the metadata of a zone is kept.
+        /// Lifetime of a metadata cache entry, in seconds.
         meta_ttl: Count<0, 86_400> = "60";
-        /// Signatures of DNSSEC that are kept, 200 to 600 octets each; 0 makes each one anew.
+        /// Number of cached DNSSEC signatures, 200 to 600 octets each; 0 disables the cache.
         signature_entries: Count<0, 1_000_000_000> = "200000";
-        /// Seconds after which the list of zones of a database is read again, even without a
-        /// notice of a change.
+        /// Interval at which the zone list of a database is read again, even without a change notice, in seconds.
         zone_refresh: Count<1, 86_400> = "300";
     }
 }
 
 section! {
-    /// Questions that wait for a database.
+    /// Queries that wait for a database.
     Overload = "overload" {
-        /// Questions that may wait for one database; more are dropped. Answers from caches and
-        /// zones in memory do not wait.
+        /// Maximum number of queries waiting for one database; further ones are dropped. Answers from caches and resident
+        /// zones do not wait.
         overload_queue: Count<1, 10_000_000> = "5000";
-        /// Milliseconds a question may wait; then it is dropped.
+        /// How long a query may wait before it is dropped, in milliseconds.
         query_timeout_ms: Count<10, 600_000> = "1500";
-        /// Names of one zone that may be looked up at one time; questions for more are dropped,
-        /// so that a flood of random names does not reach the database.
+        /// Maximum number of names of one zone looked up at the same time; queries for more are dropped, so that a flood
+        /// of random names does not reach the database.
         lookups_per_zone: Count<1, 10_000_000> = "1000";
-        /// Threads that look up in one SQLite database; 0 means one for each core.
+        /// Look-up threads per SQLite database; 0 means one per core.
         lookup_threads: Count<0, 1024> = "0";
-        /// Questions that may wait for signatures to be made, of one zone a quarter of them; more are
-        /// answered with TC over UDP and SERVFAIL over TCP. Signatures in the cache do not wait.
+        /// Maximum number of queries waiting for signatures, of which one zone may have a quarter; further ones are
+        /// answered with TC over UDP and SERVFAIL over TCP. Cached signatures do not wait.
         signing_queue: Count<4, 10_000_000> = "4096";
-        /// Share of all cores that making signatures for answers may take, in percent. Signing zones for transfers may take as
-        /// much again.
+        /// Share of all cores that signing answers may use, in percent. Signing zones for transfers may use as much again.
         signing_cpu_percent: Count<1, 100> = "50";
     }
 }
 
 section! {
-    /// Resolvers for questions about names that no zone here has. A client that may have recursion and asks for it (RD) gets
-    /// their answer; others are refused. A CNAME of a zone here that leads out of our zones is answered as it is, and the client
-    /// asks for its target itself. A reload takes changes.
+    /// Resolvers for names outside our zones. A client that is allowed recursion and requests it (RD) gets their answer;
+    /// others are refused. A CNAME in our zones that points outside is returned as it is, and the client resolves its
+    /// target. Changes take effect on reload.
     Recursor = "recursor" {
-        /// The resolvers, the preferred one first; the next one is asked where one gives no answer. "" means none.
+        /// Resolvers in order of preference; the next one is tried if one does not respond. "" means none.
         address: Addresses = r#""""#;
-        /// Clients whose questions are handed on.
+        /// Clients whose queries are forwarded.
         allow_from: Clients = r#"["127.0.0.0/8", "::1"]"#;
-        /// Milliseconds that a question waits for all resolvers together; then the client gets SERVFAIL.
+        /// Timeout for all resolvers together, in milliseconds; after it the client gets SERVFAIL.
         timeout_ms: Count<10, 60_000> = "3000";
-        /// Different questions that may be under way at one time; more get SERVFAIL at once. Those for the same
-        /// records share one.
+        /// Maximum number of distinct queries in flight; further ones get SERVFAIL at once. Queries for the same records
+        /// share one.
         in_flight_max: Count<1, 4_000> = "1000";
-        /// Questions of one client address (IPv6: one /64) that may wait at one time; more get SERVFAIL at once, so that one
-        /// client leaves room for others. 0 means a quarter of `in_flight_max`.
+        /// Maximum number of waiting queries per client address (IPv6: per /64); further ones get SERVFAIL at once. 0
+        /// means a quarter of `in_flight_max`.
         in_flight_per_client: Count<0, 32_000> = "0";
-        /// Turn letters of questions at random and take only answers that have them so: one more thing that a forger has
-        /// to guess. For resolvers that do not keep the case of questions it has to be false.
+        /// Randomize the letter case of forwarded queries and accept only responses that repeat it, which makes forging
+        /// harder. Set it to false for resolvers that do not preserve case.
         randomize_case: bool = "true";
     }
 }
 
 section! {
-    /// Asks by DNS whether this version has known security problems: the TXT record of
-    /// `auth-<version>.security-status.<suffix>`, through `recursor.address` or else the system's resolvers.
-    /// A reload takes changes.
+    /// Checks by DNS whether this version has known security problems: the TXT record of
+    /// `auth-<version>.security-status.<suffix>`, through `recursor.address` or else the system's resolvers. Changes take
+    /// effect on reload.
     SecurityPoll = "security_poll" {
-        /// The domain to ask below; "" turns the poll off.
+        /// Domain to query; "" disables the poll.
         suffix: String = r#""""#;
-        /// Seconds between two polls.
+        /// Interval between polls, in seconds.
         interval: Count<1, 31_536_000> = "1800";
     }
 }
@@ -451,21 +443,21 @@ section! {
     Rings = "rings" {
         /// Log messages.
         logmessages: Count<1, 500_000> = "1000";
-        /// Questions for names that exist, but not with that type.
+        /// Queries for names that exist, but not with that type.
         noerror_queries as "noerror-queries": Count<1, 500_000> = "1000";
-        /// Questions for names that do not exist in a zone that does.
+        /// Queries for names that do not exist in a zone served here.
         nxdomain_queries as "nxdomain-queries": Count<1, 500_000> = "10";
-        /// Questions received over UDP.
+        /// Queries received over UDP.
         queries: Count<1, 500_000> = "100";
-        /// Addresses of clients.
+        /// Client addresses.
         remotes: Count<1, 500_000> = "10000";
         /// Addresses that sent corrupt packets.
         remotes_corrupt as "remotes-corrupt": Count<1, 500_000> = "1000";
-        /// Addresses that asked for zones not served here.
+        /// Addresses that queried zones not served here.
         remotes_unauth as "remotes-unauth": Count<1, 500_000> = "500000";
-        /// Questions that failed because of a backend.
+        /// Queries that failed because of a backend.
         servfail_queries as "servfail-queries": Count<1, 500_000> = "100";
-        /// Questions for zones not served here.
+        /// Queries for zones not served here.
         unauth_queries as "unauth-queries": Count<1, 500_000> = "10";
     }
 }

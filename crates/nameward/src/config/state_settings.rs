@@ -5,27 +5,26 @@ use nameward_store::state::{CopyBounds, JournalBounds};
 use super::{read::Count, setting::section};
 
 section! {
-    /// The journal of changes of each zone, kept in the state directory: from which serial to which, and the
-    /// records that went and came. It is what incremental transfers (IXFR, RFC 1995) are made of. Beside it, copies of
-    /// deleted zones.
+    /// The journal of each zone's changes in the state directory: serials, and the records removed and added. Incremental
+    /// transfers (IXFR, RFC 1995) are made from it. Also the limits for copies of deleted zones.
     Journal = "journal" {
-        /// MiB of changes that are kept for one zone; then the oldest are dropped.
+        /// Maximum size in MiB of a zone's journal; above it the oldest changes are dropped.
         size_max_mb: Count<1, 1_048_576> = "64";
-        /// Changes that are kept for one zone; then the oldest are dropped.
+        /// Maximum number of changes in a zone's journal; above it the oldest are dropped.
         changes_max: Count<1, 10_000_000> = "10000";
-        /// Seconds between two times at which changes by DNS UPDATE are written into the zone files that lack them; 0
-        /// writes them only when `nameward zone sync` asks for it.
+        /// Interval at which changes made by DNS UPDATE and commands are written to zone files that lack them, in
+        /// seconds; 0 writes them only on `nameward zone sync`.
         file_sync_seconds: Count<0, 31_536_000> = "0";
         /// MiB of copies of zone files that are kept in the state store: the last version of each zone that was without errors,
         /// which is served when the file has errors at the next start. A zone that does not fit has no copy; 0 keeps none.
         file_copies_max_mb: Count<0, 1_048_576> = "1024";
-        /// Days for which `nameward zone undelete` can bring a zone back that `nameward zone delete` took out of a database;
-        /// 0 keeps no copies.
+        /// Days for which `nameward zone undelete` can restore a zone removed by `nameward zone delete`; 0 keeps no
+        /// copies.
         deleted_keep_days: Count<0, 3650> = "7";
-        /// MiB of copies of deleted zones that are kept; then the oldest are dropped. A zone that is larger, or larger than
-        /// 512 MiB, is deleted with `--no-copy` only.
+        /// Maximum size in MiB of all copies of deleted zones; above it the oldest are dropped. A zone larger than this,
+        /// or larger than 512 MiB, can be deleted with `--no-copy` only.
         deleted_max_mb: Count<0, 1_048_576> = "256";
-        /// Copies of deleted zones that are kept; then the oldest are dropped.
+        /// Maximum number of copies of deleted zones; above it the oldest are dropped.
         deleted_max: Count<0, 1_000_000> = "1000";
     }
 }

@@ -176,7 +176,7 @@ fn a_zone_that_is_unsigned_again_may_lose_its_store() {
     let home = tempfile::tempdir().unwrap();
     let server = setup(home.path(), "").start();
     done(&server, &["zone", "secure", "one.test"]);
-    done(&server, &["zone", "unsecure", "one.test"]);
+    done(&server, &["zone", "unsecure", "one.test", "--force"]);
     assert!(server.stop().success());
     fs::remove_file(store(home.path())).unwrap();
     let server = setup(home.path(), "").start();

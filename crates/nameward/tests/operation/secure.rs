@@ -112,6 +112,10 @@ fn start(home: &Path) -> TestServer {
 }
 
 fn setup(home: &Path) -> Setup {
+    setup_with_page(home).without_web()
+}
+
+fn setup_with_page(home: &Path) -> Setup {
     let state = home.join("state");
     let zone = |name: &str| home.join(format!("{name}.zone"));
     let mut config = format!("[server]\nstate_directory = {state:?}\n");
@@ -124,7 +128,7 @@ fn setup(home: &Path) -> Setup {
             "[[zone]]\nname = \"{name}\"\nfile = {path:?}\nallow_transfer = [\"127.0.0.1\"]\n"
         ));
     }
-    Setup::new().without_web().config(&config)
+    Setup::new().config(&config)
 }
 
 /// The reason for which a server did not start with zones that it would have to leave unsigned.
@@ -405,7 +409,7 @@ fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
 #[test]
 fn zone_show_says_whether_and_how_a_zone_is_signed() {
     let home = tempfile::tempdir().unwrap();
-    let server = start(home.path());
+    let server = setup_with_page(home.path()).start();
     let shown = done(&server, &["zone", "show", "one.test"]);
     assert!(shown.ends_with("signed no\n"), "{shown}");
     for denial in ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"] {

@@ -28,7 +28,8 @@ fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number()
         "{numbers}"
     );
     let status = || text_of(&server.command(&["status"]));
-    let refused = "signatures_broken: Validating resolvers refuse answers of zone one.example.";
+    let refused =
+        "signatures_broken: Signatures that were made elsewhere are not valid: zone one.example.";
     let status = eventually(status, |text| text.contains(refused));
     assert!(status.contains(refused), "{status}");
     let config = server.dir().join("nameward.toml");

@@ -232,7 +232,9 @@ fn a_password_hash_that_cannot_be_used_stops_the_start() {
     };
     assert_eq!(failure.status.unwrap().code(), Some(1));
     assert!(
-        failure.stderr.contains("web password"),
+        failure
+            .stderr
+            .contains("web.password: invalid password hash"),
         "{}",
         failure.stderr
     );

@@ -451,8 +451,13 @@ fn without_a_state_directory_files_are_created_and_settings_are_refused() {
         );
     }
     assert_eq!(rcode(server.address(), "b.test"), REFUSED);
-    let (_, warned) = done(&server, &["zone", "delete", "a.test"]);
-    assert!(warned.contains("no copy is kept"), "{warned}");
+    let (code, refused) = failed(&server, &["zone", "delete", "a.test"]);
+    assert!(
+        code == 7 && refused.contains("no copy is kept") && refused.contains("--no-copy"),
+        "{refused}"
+    );
+    assert!(has_record(server.address(), "a.test", "NS"));
+    done(&server, &["zone", "delete", "a.test", "--no-copy"]);
     assert_eq!(rcode(server.address(), "a.test"), REFUSED);
 }
 

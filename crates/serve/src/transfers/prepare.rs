@@ -4,27 +4,25 @@
 //! Preparing is a task that ends when its client leaves. What has to run on a thread (a disk, a database that blocks, work of
 //! a zone's size) holds a permit or a turn there, so threads are bounded whatever clients do.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_maintain::outgoing::{
-    AxfrMessages, CopyDigest, IxfrMessages, OutgoingFault, SignedCopyError, SignedMessages,
-    SignedReady, TransferRequest, condense, unsigned_copy,
+    AxfrMessages, CopyDigest, IxfrMessages, SignedCopyError, SignedMessages, TransferRequest,
+    condense, unsigned_copy,
 };
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{LookupError, LookupRequest, Serial, Zone};
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore, watch};
+use nameward_zone::{LookupError, Serial, Zone};
+use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 
 use super::access::TransferAccess;
-use super::copies::{CopyReader, CopySource, OpenedCopy};
+use super::copies::{CopySource, OpenedCopy};
 use super::digests::{ZoneDigestFault, with_made_digest, with_placeholder};
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
-use super::sent::SentVersions;
+use super::messages::{OutgoingMessages, SignedTransfer};
 use super::signers::SignerQueue;
 use super::version_state::VersionState;
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
@@ -42,8 +40,6 @@ pub(super) const ALWAYS_SENT: usize = 16 << 10;
 /// How long the client of an IXFR is kept waiting for a difference between signed versions; then it gets the whole zone as it is
 /// signed. Knot gives up after five seconds without an octet.
 const DIFFERENCE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a full message is waited for before what is signed of it goes out: no secondary waits in vain for a slow signer.
-const PART_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The zone of a transfer, the version that the client asks for, and its form.
 pub(super) struct TransferSource {
@@ -52,89 +48,6 @@ pub(super) struct TransferSource {
     pub(super) alias_form: AliasForm,
     pub(super) client: IpAddr,
     pub(super) access: TransferAccess,
-}
-
-/// The messages of a transfer.
-pub(super) enum OutgoingMessages {
-    Whole(AxfrMessages),
-    Differences(IxfrMessages),
-    Signed(SignedTransfer),
-}
-
-/// A zone that is sent as it is signed.
-pub(super) struct SignedTransfer {
-    messages: SignedMessages,
-    reader: CopyReader,
-    /// When the last message was written.
-    last: Instant,
-}
-
-/// The next message of a transfer, if it can be written.
-pub(super) enum OutgoingMessage {
-    Written(usize),
-    /// It has to be signed first.
-    Unready,
-    End,
-}
-
-impl OutgoingMessages {
-    pub(super) fn next_message(&mut self, out: &mut [u8]) -> Result<OutgoingMessage, SendFault> {
-        let written = match self {
-            OutgoingMessages::Whole(messages) => messages.next_message(out)?,
-            OutgoingMessages::Differences(messages) => messages.next_message(out)?,
-            OutgoingMessages::Signed(transfer) => {
-                if !transfer.is_ready()? {
-                    return Ok(OutgoingMessage::Unready);
-                }
-                transfer.next_message(out)?
-            }
-        };
-        Ok(written.map_or(OutgoingMessage::End, OutgoingMessage::Written))
-    }
-
-    pub(super) fn records(&self) -> u64 {
-        match self {
-            OutgoingMessages::Whole(messages) => messages.records(),
-            OutgoingMessages::Differences(messages) => messages.records(),
-            OutgoingMessages::Signed(transfer) => transfer.messages.records(),
-        }
-    }
-
-    /// Lets this notification say that there is more to send.
-    pub(super) fn wake_by(&mut self, wake: &Arc<tokio::sync::Notify>) {
-        if let OutgoingMessages::Signed(transfer) = self {
-            transfer.reader.wake_by(Arc::clone(wake));
-        }
-    }
-}
-
-impl SignedTransfer {
-    fn is_ready(&self) -> Result<bool, PrepareFault> {
-        if let Some(fault) = self.reader.fault() {
-            return Err(fault);
-        }
-        Ok(match self.messages.ready() {
-            SignedReady::Message => true,
-            SignedReady::Part => self.last.elapsed() >= PART_PATIENCE,
-            SignedReady::Nothing => false,
-        })
-    }
-
-    fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
-        let written = self.messages.next_message(out)?;
-        self.last = Instant::now();
-        self.reader.advance(self.messages.position());
-        Ok(written)
-    }
-}
-
-/// Why a transfer ends before its last message.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SendFault {
-    #[error("{0}")]
-    Outgoing(#[from] OutgoingFault),
-    #[error("{0}")]
-    Unsigned(#[from] PrepareFault),
 }
 
 /// The messages of a transfer that can begin, and the serial they lead to.
@@ -360,11 +273,10 @@ impl OutgoingTransfers {
         }
         Ok(PreparedTransfer {
             serial: copy.serial(),
-            messages: OutgoingMessages::Signed(SignedTransfer {
-                messages: SignedMessages::new(copy, request),
+            messages: OutgoingMessages::Signed(SignedTransfer::new(
+                SignedMessages::new(copy, request),
                 reader,
-                last: Instant::now(),
-            }),
+            )),
         })
     }
 
@@ -521,85 +433,4 @@ async fn on_thread<T: Send + 'static>(
     };
     let done = tokio::task::spawn_blocking(run).await;
     done.map_err(|_| PrepareFault::SigningEnded)
-}
-
-/// Turns of those who do the same work, waited for without a thread.
-pub(super) struct Turns<K>(Mutex<HashMap<K, Weak<AsyncMutex<()>>>>);
-
-impl<K> Default for Turns<K> {
-    fn default() -> Self {
-        Turns(Mutex::default())
-    }
-}
-
-impl<K: Hash + Eq> Turns<K> {
-    /// Waits for a turn; it ends when what is returned is dropped.
-    async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
-        let turn = {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            turns.retain(|_, turn| turn.strong_count() > 0);
-            let known = turns.get(&key).and_then(Weak::upgrade);
-            known.unwrap_or_else(|| {
-                let turn = Arc::default();
-                turns.insert(key, Arc::downgrade(&turn));
-                turn
-            })
-        };
-        turn.lock_owned().await
-    }
-}
-
-/// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
-/// read, and is still being sent to another client, gets the same.
-#[derive(Default)]
-pub(super) struct LiveReads {
-    turns: Turns<u32>,
-    /// By the number of the zone: its generation, and its contents as long as they are in use.
-    read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
-}
-
-impl LiveReads {
-    /// Reads a zone as one version. The caller has the turn of its database.
-    fn read(
-        &self,
-        transfers: &OutgoingTransfers,
-        shared: &ServingState,
-        (stand_in, gone): (&Zone, &ClientGone),
-    ) -> Result<Arc<Zone>, PrepareFault> {
-        let live = stand_in.live().ok_or(PrepareFault::Gone)?;
-        // Before it is read: what changes after this is newer than what is read.
-        let generation = live.generation();
-        let known = self.known(live.number(), generation);
-        if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
-            return Ok(zone);
-        }
-        let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
-        let apex = NameBuf::from(stand_in.apex_name());
-        let request = LookupRequest {
-            zone: live.id,
-            apex,
-            name: apex,
-        };
-        let zone = transfers
-            .runtime
-            .block_on(gone.or(source.read_zone(&request)))?;
-        let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.retain(|_, (_, zone)| zone.strong_count() > 0);
-        read.insert(live.number(), (generation, Arc::downgrade(&zone)));
-        Ok(zone)
-    }
-
-    fn known(&self, number: u64, generation: u64) -> Option<Arc<Zone>> {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read_at, zone) = read.get(&number)?;
-        zone.upgrade().filter(|_| *read_at == generation)
-    }
-}
-
-/// Returns whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
-/// not every change of a database is noticed at once.
-fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
-    // The caller has it, and maybe those that are kept.
-    Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
 }

@@ -13,9 +13,8 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use super::prepare::{
-    ClientGone, OutgoingMessage, OutgoingMessages, PrepareFault, PreparedTransfer, TransferSource,
-};
+use super::messages::{OutgoingMessage, OutgoingMessages};
+use super::prepare::{ClientGone, PrepareFault, PreparedTransfer, TransferSource};
 use super::slots::{SlotAnswer, TransferSlot, WaitingSlot};
 use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;

@@ -1,0 +1,119 @@
+//! Each fault with its cost and its remedy.
+
+use super::*;
+use nameward_wire::NameBuf;
+
+#[test]
+fn a_fault_keeps_its_first_time_until_it_is_over() {
+    let mut seen = FirstSeen::default();
+    let stale = || fault(FaultKind::ZoneStale, "stale", "", "");
+    let mut dated = |faults: &mut [ServerFault], now| {
+        seen.date(faults, now);
+        faults.first().map(|fault| fault.since)
+    };
+    assert_eq!(dated(&mut [stale()], 10), Some(10));
+    assert_eq!(dated(&mut [stale()], 20), Some(10));
+    assert_eq!(dated(&mut [], 30), None);
+    assert_eq!(dated(&mut [stale()], 40), Some(40));
+    let mut known = stale();
+    known.since = 5;
+    assert_eq!(dated(&mut [known], 50), Some(5));
+}
+
+#[test]
+fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
+    let backend = |mode: &str, is_lost| BackendStatus {
+        backend: 1,
+        engine: "sqlite".into(),
+        address: "sqlite:/a.db".into(),
+        mode: mode.into(),
+        is_up: false,
+        since: 7,
+        last_error: None,
+        last_error_at: None,
+        unseen_changes: None,
+        zones: 3,
+        is_lost,
+    };
+    let name: NameBuf = "a.test.".parse().unwrap();
+    let status = ServerStatus {
+        is_started: true,
+        zones: 9,
+        zones_not_ready: 4,
+        zones_never_transferred: 1,
+        zones_expired: 2,
+        zones_stale: 1,
+        backends: vec![backend("live", true), backend("resident", false)],
+        last_reload: Some(nameward_control::operations::ReloadStatus {
+            at: 8,
+            is_ok: false,
+            text: "nameward.toml:3: unknown setting".into(),
+        }),
+        ..ServerStatus::default()
+    };
+    let mut databases = DatabaseZoneFaults::default();
+    databases.unsigned.add(name);
+    let sources = FaultSources {
+        status: &status,
+        ended_listeners: &["TCP"],
+        sums: &ZoneSums::default(),
+        files: &FaultyZones::default(),
+        file_sources: &["zones/: permission denied".into()],
+        missing_files: &[MissingZones {
+            directory: "/zones".into(),
+            number: 2,
+            served: 3,
+            first: vec!["a.test.".into()],
+            since: UNIX_EPOCH,
+            outlook: MissingOutlook::Kept,
+        }],
+        store: Some(&StoreFault {
+            error: StateError::Full("/state/state.db".into()),
+            since: UNIX_EPOCH,
+        }),
+        signatures: &SignatureSums::default(),
+        never_transferred: &UntransferredZones {
+            number: 1,
+            overdue: 1,
+            looked_up: 1,
+            first: vec![nameward_maintain::life::UntransferredZone { name, error: None }],
+        },
+        databases: &databases,
+        secondaries: &SecondariesSummary {
+            behind: 2,
+            first_behind: Some(nameward_maintain::life::BehindPrimary {
+                zone: name,
+                here: nameward_zone::Serial(5),
+                there: nameward_zone::Serial(3),
+            }),
+            ..SecondariesSummary::default()
+        },
+        is_transferred: &|_| false,
+    };
+    let faults = sources.find();
+    let kinds: Vec<_> = faults.iter().map(|fault| fault.kind.word()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "listener_down",
+            "backend_lost",
+            "backend_down",
+            "state_store",
+            "zone_empty",
+            "zone_never_transferred",
+            "zone_expired",
+            "zone_unsigned",
+            "zone_file_missing",
+            "file_source",
+            "reload_failed",
+            "primary_behind",
+            "zone_stale"
+        ]
+    );
+    for fault in &faults {
+        for part in [&fault.text, &fault.effect, &fault.remedy] {
+            assert!(part.ends_with('.'), "{fault:?}");
+            assert!(part.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '`'));
+        }
+    }
+}

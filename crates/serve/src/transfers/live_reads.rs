@@ -1,0 +1,95 @@
+//! Reads of whole zones from databases for transfers: one at a time per database, shared by clients of the same version.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use nameward_wire::NameBuf;
+use nameward_zone::{LookupRequest, Zone};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use super::OutgoingTransfers;
+use super::prepare::{ClientGone, PrepareFault};
+use super::sent::SentVersions;
+use crate::pipeline::ServingState;
+
+/// Turns of those who do the same work, waited for without a thread.
+pub(super) struct Turns<K>(Mutex<HashMap<K, Weak<AsyncMutex<()>>>>);
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Turns(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq> Turns<K> {
+    /// Waits for a turn; it ends when what is returned is dropped.
+    pub(super) async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let known = turns.get(&key).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let turn = Arc::default();
+                turns.insert(key, Arc::downgrade(&turn));
+                turn
+            })
+        };
+        turn.lock_owned().await
+    }
+}
+
+/// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
+/// read, and is still being sent to another client, gets the same.
+#[derive(Default)]
+pub(super) struct LiveReads {
+    pub(super) turns: Turns<u32>,
+    /// By the number of the zone: its generation, and its contents as long as they are in use.
+    read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
+}
+
+impl LiveReads {
+    /// Reads a zone as one version. The caller has the turn of its database.
+    pub(super) fn read(
+        &self,
+        transfers: &OutgoingTransfers,
+        shared: &ServingState,
+        (stand_in, gone): (&Zone, &ClientGone),
+    ) -> Result<Arc<Zone>, PrepareFault> {
+        let live = stand_in.live().ok_or(PrepareFault::Gone)?;
+        // Before it is read: what changes after this is newer than what is read.
+        let generation = live.generation();
+        let known = self.known(live.number(), generation);
+        if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
+            return Ok(zone);
+        }
+        let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
+        let apex = NameBuf::from(stand_in.apex_name());
+        let request = LookupRequest {
+            zone: live.id,
+            apex,
+            name: apex,
+        };
+        let zone = transfers
+            .runtime
+            .block_on(gone.or(source.read_zone(&request)))?;
+        let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.retain(|_, (_, zone)| zone.strong_count() > 0);
+        read.insert(live.number(), (generation, Arc::downgrade(&zone)));
+        Ok(zone)
+    }
+
+    fn known(&self, number: u64, generation: u64) -> Option<Arc<Zone>> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, zone) = read.get(&number)?;
+        zone.upgrade().filter(|_| *read_at == generation)
+    }
+}
+
+/// Returns whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
+/// not every change of a database is noticed at once.
+fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
+    // The caller has it, and maybe those that are kept.
+    Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
+}
