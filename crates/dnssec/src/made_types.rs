@@ -36,7 +36,7 @@ impl MadeTypes {
         cdnskey: true,
     };
 
-    /// What every signer makes; CDS and CDNSKEY are zone data.
+    /// Types made by every signer; CDS and CDNSKEY are zone data.
     pub const WITHOUT_CDS: MadeTypes = MadeTypes {
         cds: false,
         cdnskey: false,

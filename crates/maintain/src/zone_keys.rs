@@ -20,7 +20,7 @@ pub use directory::KeyFileProgress;
 pub use files::{KeyPairError, PrivateKeyHome};
 pub(crate) use life::made_key;
 pub use life::{KeyPlan, KeyProgress};
-pub use serial::SerialRaise;
+pub use serial::SerialOffsetRaise;
 
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
@@ -58,7 +58,7 @@ pub struct SigningTerms {
     /// The terms of a zone that a policy looks after.
     pub managed: Option<ManagedTerms>,
     /// How far the serial is ahead of that of the contents.
-    pub serial: SerialRaise,
+    pub serial: SerialOffsetRaise,
 }
 
 /// How a zone is signed that a policy looks after, or looked after until it went.

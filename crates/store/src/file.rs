@@ -157,7 +157,7 @@ pub struct FileBackend {
     has_rivals: bool,
     /// Zones whose files have vanished.
     missing: MissingFiles,
-    /// What was last reported of them, by the rank of their source.
+    /// Last report about them, by the rank of their source.
     reported: BTreeMap<u16, MissingZones>,
     /// The directory of each source, by rank, as of the last load.
     directories: HashMap<u16, Option<PathBuf>>,

@@ -45,7 +45,7 @@ pub use at_home::TakeStoredZones;
 pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 pub use condition::StoreFault;
-use condition::{Condition, StoreFile};
+use condition::{StoreCondition, StoreFile};
 pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedZone, KeptCopy};
 pub use digest::ContentsDigest;
 pub use error::{LostHow, StateError};
@@ -77,7 +77,7 @@ struct OpenStore {
     path: PathBuf,
     writer: StateWriter,
     readers: Mutex<Vec<Connection>>,
-    condition: Arc<Condition>,
+    condition: Arc<StoreCondition>,
     /// Set by [`StateStore::close`].
     is_closed: AtomicBool,
     /// Locked as long as the store is open.
@@ -115,7 +115,7 @@ impl StateStore {
         let mut connection = open_to_write(&path)?;
         schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
         let keys = KeyRegister::open(&path, &connection).map_err(|error| error.of(&path))?;
-        let condition = Arc::<Condition>::default();
+        let condition = Arc::<StoreCondition>::default();
         let file = StoreFile::new(&path);
         let parts = WriterParts {
             connection,

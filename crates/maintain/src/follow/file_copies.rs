@@ -25,9 +25,9 @@ const TOGETHER: usize = 256;
 /// How long the thread works before it rests for as long.
 const WORK: Duration = Duration::from_millis(10);
 
-/// What the thread has to do.
+/// Work of the copying thread.
 #[derive(Default)]
-struct Pending {
+struct PendingCopies {
     /// The ranks of all sources of files, in order.
     ranks: Vec<u16>,
     /// Compare all zones.
@@ -46,7 +46,7 @@ pub(super) struct FileCopies {
 }
 
 struct Shared {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingCopies>,
     woken: Condvar,
     octets_max: AtomicU64,
 }
@@ -76,7 +76,7 @@ impl FileCopies {
                     }
                     if let Some(copied) = &mut copied {
                         copied.octets_max = own.octets_max.load(Ordering::Relaxed);
-                        let mut writer = CopyWriter::new(&commits, &store, copied);
+                        let mut writer = FileCopyWriter::new(&commits, &store, copied);
                         is_done = writer.write_or_log(work);
                     }
                 });
@@ -92,7 +92,7 @@ impl FileCopies {
         Ok(Some(FileCopies { shared }))
     }
 
-    fn change(&self, change: impl FnOnce(&mut Pending)) {
+    fn change(&self, change: impl FnOnce(&mut PendingCopies)) {
         change(&mut self.shared.pending());
         self.shared.woken.notify_one();
     }
@@ -143,22 +143,22 @@ impl Drop for FileCopies {
 }
 
 impl Shared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+    fn pending(&self) -> std::sync::MutexGuard<'_, PendingCopies> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for work; `None` when there will be none.
-    fn next(&self) -> Option<Pending> {
-        let is_idle = |pending: &mut Pending| {
+    fn next(&self) -> Option<PendingCopies> {
+        let is_idle = |pending: &mut PendingCopies| {
             let has_zones = !pending.zones.is_empty() || !pending.gone.is_empty();
             !pending.has_ended && !pending.is_all && !has_zones
         };
         let pending = self.woken.wait_while(self.pending(), is_idle);
         let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
         let ranks = pending.ranks.clone();
-        let next = Pending {
+        let next = PendingCopies {
             ranks,
-            ..Pending::default()
+            ..PendingCopies::default()
         };
         (!pending.has_ended).then(|| std::mem::replace(&mut *pending, next))
     }
@@ -196,7 +196,7 @@ impl Copied {
 }
 
 /// One run of the thread.
-struct CopyWriter<'w> {
+struct FileCopyWriter<'w> {
     commits: &'w Commits,
     store: &'w StateStore,
     copied: &'w mut Copied,
@@ -205,9 +205,9 @@ struct CopyWriter<'w> {
     since: Instant,
 }
 
-impl<'w> CopyWriter<'w> {
+impl<'w> FileCopyWriter<'w> {
     fn new(commits: &'w Commits, store: &'w StateStore, copied: &'w mut Copied) -> Self {
-        CopyWriter {
+        FileCopyWriter {
             commits,
             store,
             copied,
@@ -218,7 +218,7 @@ impl<'w> CopyWriter<'w> {
     }
 
     /// Does some work; false if it was not finished.
-    fn write_or_log(&mut self, work: Pending) -> bool {
+    fn write_or_log(&mut self, work: PendingCopies) -> bool {
         match self.write(work) {
             Ok(()) => true,
             // The server ends.
@@ -230,7 +230,7 @@ impl<'w> CopyWriter<'w> {
         }
     }
 
-    fn write(&mut self, work: Pending) -> Result<(), StateError> {
+    fn write(&mut self, work: PendingCopies) -> Result<(), StateError> {
         for zone in &work.gone {
             self.remove(zone.as_name())?;
         }

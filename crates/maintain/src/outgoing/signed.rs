@@ -55,7 +55,7 @@ pub enum CopyDigest {
 
 /// A piece of the work.
 #[derive(Clone, Copy)]
-enum Piece {
+enum CopyPiece {
     /// Names from this one on.
     Names(WalkPlace),
     /// Links of a block of the chain, from this one on.
@@ -74,7 +74,7 @@ pub struct SignedCopy {
     digest: CopyDigest,
     soa: (u32, Box<[u8]>),
     denial_ttl: u32,
-    pieces: Box<[Piece]>,
+    pieces: Box<[CopyPiece]>,
     chunks: Box<[OnceLock<SignedChunk>]>,
     /// The digest and its signatures.
     tail: OnceLock<SignedChunk>,
@@ -105,12 +105,12 @@ impl SignedCopy {
         let denial_ttl = zone.soa().map_or(0, nameward_zone::negative_ttl);
         let walk = ZoneWalk::new(zone);
         let places = std::iter::successors(walk.first(), |place| walk.next(*place));
-        let names = places.step_by(PIECE).map(Piece::Names);
+        let names = places.step_by(PIECE).map(CopyPiece::Names);
         let links = (0..chain.blocks()).flat_map(|block| {
             let starts = (0..chain.block_len(block)).step_by(PIECE);
-            starts.map(move |start| Piece::Links { block, start })
+            starts.map(move |start| CopyPiece::Links { block, start })
         });
-        let pieces: Box<[Piece]> = names.chain(links).collect();
+        let pieces: Box<[CopyPiece]> = names.chain(links).collect();
         let chunks = pieces.iter().map(|_| OnceLock::new()).collect();
         Ok(SignedCopy {
             walk,
@@ -199,12 +199,12 @@ impl SignedCopy {
         };
         let mut signer = ChunkSigner::new(self);
         match *work {
-            Piece::Links { block, start } => {
+            CopyPiece::Links { block, start } => {
                 if !signer.add_links(block, start..start + PIECE, pause)? {
                     return Ok(signer.finish().1);
                 }
             }
-            Piece::Names(first) => {
+            CopyPiece::Names(first) => {
                 let places = std::iter::successors(Some(first), |place| self.walk.next(*place));
                 for place in places.take(PIECE) {
                     signer.add_node(self.walk.node(place))?;

@@ -5,7 +5,7 @@ use super::{KEYS, ZONES, ZoneKeys, ZoneKeysError, forget, item_name, wire};
 use nameward_store::state::StateChange;
 use nameward_wire::Name;
 
-/// What the state store has about the signing of one zone, as it is stored.
+/// Items in the state store about the signing of one zone, as it is stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeysCopy {
     /// The keys by number.

@@ -41,7 +41,7 @@ struct PairLook {
     /// File names of pairs that have a number.
     known: BTreeSet<PathBuf>,
     is_managed: bool,
-    /// What the keys did before, and do now.
+    /// Uses of the keys before and now.
     uses: (SeenUses, SeenUses),
     last_number: u32,
     count: usize,

@@ -11,7 +11,8 @@
 
 use super::files::read_pair;
 use super::{
-    ManagedTerms, ParentTerms, PrivateKeyHome, SerialRaise, SigningTerms, ZoneKey, ZoneKeysError,
+    ManagedTerms, ParentTerms, PrivateKeyHome, SerialOffsetRaise, SigningTerms, ZoneKey,
+    ZoneKeysError,
 };
 use nameward_dnssec::rollover::{
     KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase, RolloverTimes,
@@ -319,8 +320,8 @@ impl SigningTerms {
             let servers = managed.parent.servers.iter();
             let servers: Vec<String> = servers.map(ToString::to_string).collect();
             text.push_str(&format!(" parent={}", servers.join(",")));
-        } else if self.serial != SerialRaise::default() {
-            let SerialRaise { offset, period } = self.serial;
+        } else if self.serial != SerialOffsetRaise::default() {
+            let SerialOffsetRaise { offset, period } = self.serial;
             text.push_str(&format!(" serial={offset},{period}"));
         }
         [&[ZONE_FORM], text.as_bytes()].concat()
@@ -339,7 +340,7 @@ impl SigningTerms {
             numbers.map(|word| word.parse().ok()).collect()
         };
         let managed = numbers("managed=").and_then(|numbers| ManagedTerms::of_numbers(&numbers));
-        let own = numbers("serial=").and_then(|numbers| SerialRaise::of_numbers(&numbers));
+        let own = numbers("serial=").and_then(|numbers| SerialOffsetRaise::of_numbers(&numbers));
         let (mut managed, of_policy) = managed.unzip();
         let serial = of_policy.or(own).unwrap_or_default();
         let servers = words.next().and_then(|word| word.strip_prefix("parent="));
@@ -357,7 +358,7 @@ impl SigningTerms {
 }
 
 impl ManagedTerms {
-    fn numbers(&self, serial: SerialRaise) -> [u64; 19] {
+    fn numbers(&self, serial: SerialOffsetRaise) -> [u64; 19] {
         let (signatures, times) = (&self.signatures, &self.times);
         [
             signatures.validity.into(),
@@ -382,10 +383,10 @@ impl ManagedTerms {
         ]
     }
 
-    fn of_numbers(numbers: &[u64]) -> Option<(Self, SerialRaise)> {
+    fn of_numbers(numbers: &[u64]) -> Option<(Self, SerialOffsetRaise)> {
         let small = |at: usize| u32::try_from(*numbers.get(at)?).ok();
         let large = |at: usize| numbers.get(at).copied();
-        let serial = SerialRaise {
+        let serial = SerialOffsetRaise {
             offset: small(7)?,
             period: large(8)?,
         };

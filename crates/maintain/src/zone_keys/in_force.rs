@@ -1,4 +1,4 @@
-//! What the state store keeps of a zone's keys, put into force: the signing that the table of zones adds to each version.
+//! A zone's stored keys put into force: the signing that the table of zones adds to each version.
 
 use super::{SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError, directory, read_all, signing_keys};
 use nameward_dnssec::{Keys, Publish, Signing, SigningPolicy};
@@ -45,7 +45,7 @@ impl ZoneKeys {
         }
     }
 
-    /// What is left of signing when a zone has no keys any more: its serial, if that is ahead of the one of its contents.
+    /// The signing state of a zone that no longer has keys: its serial, if that is ahead of the one of its contents.
     fn without_keys(&self, zone: Name<'_>) -> Result<Option<Arc<Signing>>, ZoneKeysError> {
         let serial_offset = self.terms(zone)?.serial.offset;
         if serial_offset == 0 {

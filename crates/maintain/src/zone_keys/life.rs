@@ -5,7 +5,7 @@
 //! whole.
 
 use super::files::{follow_life, remove_pair};
-use super::serial::{SerialRaise, keep_terms, seen_uses};
+use super::serial::{SerialOffsetRaise, keep_terms, seen_uses};
 use super::{
     KEYS, ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError,
 };
@@ -243,7 +243,7 @@ impl ZoneKeys {
             || managed_before.map(with_times).as_ref() != Some(&managed)
             || terms_before.serial.period != period
             || terms_before.denial != plan.denial;
-        let serial = SerialRaise {
+        let serial = SerialOffsetRaise {
             period,
             ..terms_before.serial
         };

@@ -17,21 +17,21 @@ use std::collections::HashSet;
 
 /// How far the serial of a zone is ahead of that of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SerialRaise {
+pub struct SerialOffsetRaise {
     /// The number that is added.
     pub offset: u32,
     /// The period of signatures for which it was last raised.
     pub period: u64,
 }
 
-impl SerialRaise {
+impl SerialOffsetRaise {
     /// Reads the numbers that the state store keeps.
     pub(super) fn of_numbers(numbers: &[u64]) -> Option<Self> {
         let &[offset, period] = numbers else {
             return None;
         };
         let offset = u32::try_from(offset).ok()?;
-        Some(SerialRaise { offset, period })
+        Some(SerialOffsetRaise { offset, period })
     }
 }
 

@@ -135,7 +135,7 @@ fn listed_secondaries(serials: Vec<SecondarySerial>) -> Vec<ListedSecondary> {
     let listed = serials.into_iter().map(|one| {
         let (serial, problem) = match one.serial {
             Ok(serial) => (Some(serial.0), None),
-            Err(problem) => (None, Some(problem)),
+            Err(problem) => (None, Some(problem.0)),
         };
         ListedSecondary {
             server: one.server,

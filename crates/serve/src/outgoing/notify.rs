@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 
 use super::lock;
 use crate::pipeline::ServingState;
-pub use secondaries::SecondarySerial;
+pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
 use serials::{KeptSerials, SentSerials};
 

@@ -126,18 +126,18 @@ fn sign(verdict: Verdict, mut signer: ReplySigner, out: &mut [u8]) -> Verdict {
                 None => Verdict::Drop,
             }
         }
-        Verdict::Stream(messages) => Verdict::Stream(Box::new(SignedMessages { messages, signer })),
+        Verdict::Stream(messages) => Verdict::Stream(Box::new(TsigMessages { messages, signer })),
         other => other,
     }
 }
 
 /// An answer of many messages, each of them signed: peers refuse streams that leave some out.
-struct SignedMessages {
+struct TsigMessages {
     messages: Box<dyn MessageStream>,
     signer: ReplySigner,
 }
 
-impl MessageStream for SignedMessages {
+impl MessageStream for TsigMessages {
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
         let room = out.len().saturating_sub(self.signer.reserved());
         match self.messages.next_message(&mut out[..room]) {

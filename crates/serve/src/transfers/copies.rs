@@ -53,11 +53,11 @@ struct KnownCopy {
 pub(super) enum OpenedCopy {
     /// All of it.
     Version(Arc<Zone>),
-    /// What is signed of it.
+    /// Signed pieces.
     Reader(CopyReader),
 }
 
-/// What a copy is made of.
+/// Source of a copy.
 pub(super) struct CopySource {
     pub(super) zone: Arc<Zone>,
     pub(super) signing: Arc<Signing>,

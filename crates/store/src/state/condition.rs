@@ -29,9 +29,9 @@ pub struct StoreFault {
 
 /// The fault that an open store has, if it has one.
 #[derive(Default)]
-pub(super) struct Condition(Mutex<Option<StoreFault>>);
+pub(super) struct StoreCondition(Mutex<Option<StoreFault>>);
 
-impl Condition {
+impl StoreCondition {
     fn fault_now(&self) -> MutexGuard<'_, Option<StoreFault>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -56,7 +56,7 @@ pub enum StateError {
     Lost {
         /// The file.
         path: PathBuf,
-        /// What has become of it.
+        /// Its state.
         how: LostHow,
         /// A copy of its contents, where one could be made.
         rescued: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub enum StateError {
     },
 }
 
-/// What has become of the file of an open store.
+/// State of the file of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostHow {
     /// It is gone.

@@ -6,7 +6,7 @@
 //! whole fails, as on a disk that is full, each caller's changes are tried alone, so that a small one may still fit.
 
 use super::change::{StateChange, Written};
-use super::condition::{Condition, StoreFile};
+use super::condition::{StoreCondition, StoreFile};
 use super::error::LostHow;
 use super::error::StateError;
 use super::journal::JournalBounds;
@@ -41,12 +41,12 @@ enum WriterMessage {
     Close(SyncSender<()>),
 }
 
-/// What the writing thread works with.
+/// State of the writer thread.
 pub(super) struct WriterParts {
     pub(super) connection: Connection,
     pub(super) file: StoreFile,
     pub(super) keys: KeyRegister,
-    pub(super) condition: Arc<Condition>,
+    pub(super) condition: Arc<StoreCondition>,
 }
 
 /// How often the file is inspected while nothing is written.
@@ -147,7 +147,7 @@ struct Scribe {
     connection: Connection,
     file: StoreFile,
     keys: KeyRegister,
-    condition: Arc<Condition>,
+    condition: Arc<StoreCondition>,
     path: PathBuf,
     zones: ZoneRows,
     /// A commit waits for the disk.

@@ -1,4 +1,4 @@
-//! What an operator is told of the steps to come.
+//! Steps to come, as shown to the operator.
 
 use super::*;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Octets of a message that is not worth waiting for more.
 const FULL: usize = u16::MAX as usize;
 
-/// What can be sent now.
+/// Whether a message can be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedReady {
     /// Nothing: the next piece is not signed yet.

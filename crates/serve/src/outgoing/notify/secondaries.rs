@@ -23,13 +23,18 @@ const SERVERS_MAX: usize = 64;
 /// The longest time that a server may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Why the serial of a secondary is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownSerial(pub String);
+
 /// The serial that a secondary has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondarySerial {
     /// Its address and port, or its name where no address is known.
     pub server: String,
     /// The serial, or why it is not known.
-    pub serial: Result<Serial, String>,
+    pub serial: Result<Serial, UnknownSerial>,
 }
 
 impl Notifier {
@@ -52,7 +57,7 @@ impl Notifier {
             let reason = "its address is in no zone here; also_notify names servers by address";
             SecondarySerial {
                 server: host.to_string(),
-                serial: Err(reason.into()),
+                serial: Err(UnknownSerial(reason.into())),
             }
         }));
         serials.sort_by(|a, b| a.server.cmp(&b.server));
@@ -89,10 +94,10 @@ async fn ask(target: RemoteServer, zone: NameBuf) -> SecondarySerial {
     // Without a key: it is an ordinary question that anybody may ask.
     let asked = ask_soa((&target, None), zone, QuestionForm::Plain);
     let serial = match timeout(PATIENCE, asked).await {
-        Err(_) => Err("no reply".into()),
-        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(UnknownSerial("no reply".into())),
+        Ok(Err(error)) => Err(UnknownSerial(error.to_string())),
         Ok(Ok(SoaReply::Serial(serial, _))) => Ok(serial),
-        Ok(Ok(SoaReply::Truncated)) => Err("its reply is truncated".into()),
+        Ok(Ok(SoaReply::Truncated)) => Err(UnknownSerial("its reply is truncated".into())),
     };
     SecondarySerial { server, serial }
 }
