@@ -259,7 +259,15 @@ fn each_kind_of_error_has_its_exit_code() {
         (&["cache", "flush", "a..b"], 6, "invalid"),
         (&["zone", "delete", "one.example"], 7, "refused"),
         (
-            &["zone", "create", "two.example", "--kind", "secondary"],
+            &[
+                "zone",
+                "create",
+                "two.example",
+                "--kind",
+                "secondary",
+                "--primary",
+                "192.0.2.1",
+            ],
             7,
             "refused",
         ),
