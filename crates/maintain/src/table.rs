@@ -211,7 +211,7 @@ fn served_digest<'d>(
     let online = signing.or(unsigned.signing().online());
     let edit = online.map_or(SoaEdit::None, |signing| signing.soa_edit());
     match made {
-        // Where SOA-EDIT moves the serial, the digest is made anew when it has.
+        // Where SOA-EDIT moves the serial, the digest is made again when it has.
         Some(made) if edit != SoaEdit::None && edit != SoaEdit::Epoch => ServedDigest::Made(made),
         Some(made) if edit == SoaEdit::None && is_digest_of(made, serial) => {
             ServedDigest::Made(made)

@@ -4,7 +4,7 @@
 //! request -> zone, access, limits                     here; a worker decides and waits for nothing
 //!         -> place                                    slots: at once, or in turn
 //!         -> version                                  prepare: the zone in memory as it is; differences from the journal
-//!                                                     and zones of databases on a thread that may wait;
+//!                                                     and database zones on a thread that may wait;
 //!                                                     copies, signers: signed while it is sent
 //!         -> messages, as the client takes them       stream
 //! ```

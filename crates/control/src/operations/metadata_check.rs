@@ -61,7 +61,7 @@ pub(super) fn check_kind(kind: &str) -> Result<(), OperationError> {
     }
 }
 
-/// Refuses values that mean nothing to whoever reads the kind.
+/// Refuses values that no reader of the kind understands.
 pub(super) fn check_values(kind: &str, values: &[String]) -> Result<(), OperationError> {
     for value in values {
         check_value(kind, value)?;

@@ -339,7 +339,7 @@ pub fn start(
 }
 
 /// Runs a follower until the watch on its database ends, or it is stopped. A panic is our mistake and must not leave zones as
-/// they are for ever: the follower begins anew and reads everything.
+/// they are for ever: the follower starts over and reads everything.
 fn follow_to_the_end(
     follower: &mut DatabaseFollower,
     runtime: &Handle,

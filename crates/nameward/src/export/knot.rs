@@ -114,7 +114,7 @@ impl Sections {
         }
         if zone.is_signed() {
             let policy = self.policy(zone, warnings);
-            // The file stays without signatures, for whoever edits it.
+            // The file stays unsigned, so that it can be edited.
             let _ = writeln!(
                 self.zones,
                 "    dnssec-signing: on\n    dnssec-policy: {policy}\n    zonefile-load: difference-no-serial\n    \

@@ -351,7 +351,7 @@ fn unsigned(version: &Zone, keys: &[KeyFile], serial: Serial) -> Vec<RecordList>
     vec![kept]
 }
 
-/// The text of the new zone file: that of the file which the operator edits, with the differences, or all records anew.
+/// The text of the new zone file: that of the file which the operator edits, with the differences, or all records again.
 fn zone_text(name: &NameBuf, records: &[RecordList], source: Option<&Path>) -> Option<Vec<u8>> {
     let mut builder = ZoneBuilder::new(name.as_name());
     records.iter().for_each(|part| builder.add_list(part));

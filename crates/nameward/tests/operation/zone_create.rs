@@ -199,7 +199,7 @@ fn a_deleted_file_zone_comes_back_with_its_changes_its_keys_and_its_kind() {
     assert!(!server.log().contains("ERROR"), "{}", server.log());
 }
 
-/// A primary that gives its zone to whoever has the key.
+/// A primary that transfers its zone to holders of the key.
 fn primary() -> TestServer {
     let config = format!(
         "[[key]]\nname = \"k.test\"\nsecret = \"{SECRET}\"\n[[zone]]\nname = \"sec.test\"\nallow_transfer = [\"key:k.test\"]\n"

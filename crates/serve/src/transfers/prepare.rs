@@ -1,4 +1,4 @@
-//! The version that a transfer is made of: differences from the journal, zones of databases read as a whole, copies that are
+//! The version that a transfer is made of: differences from the journal, database zones read as a whole, copies that are
 //! signed while they are sent.
 //!
 //! Preparing is a task that ends when its client leaves. What has to run on a thread (a disk, a database that blocks, work of

@@ -43,7 +43,7 @@ impl SignerQueue {
             return Ok(());
         }
         for index in 0..threads {
-            // The threads do not keep the copies alive: whoever owns them closes the queue.
+            // The threads do not keep the copies alive: their owner closes the queue.
             let (queue, copies) = (Arc::clone(&copies.queue), Arc::downgrade(copies));
             let work = move || {
                 sys::give_way();

@@ -97,7 +97,7 @@ impl OpenConnection for PostgresTarget {
             .map_err(|error| failure(&error))?;
         // It ends when the client is dropped or the connection breaks; the client reports both.
         tokio::spawn(connection);
-        // Planning a look-up anew for each list of names takes longer than the look-up. Older servers, and others that speak
+        // Planning a look-up again for each list of names takes longer than the look-up. Older servers, and others that speak
         // the protocol, do not know the setting and go on without it.
         let _ = client
             .batch_execute("SET plan_cache_mode = force_generic_plan")
