@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_import::moving::fuzzing::moved_named_conf`.
+//! Fuzzes `nameward_import::migrate::fuzzing::moved_named_conf`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::moving::fuzzing::moved_named_conf(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::migrate::fuzzing::moved_named_conf(data));

@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_import::moving::fuzzing::nsd_conf`.
+//! Fuzzes `nameward_import::migrate::fuzzing::nsd_conf`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::moving::fuzzing::nsd_conf(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::migrate::fuzzing::nsd_conf(data));

@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_import::moving::fuzzing::pdns_conf`.
+//! Fuzzes `nameward_import::migrate::fuzzing::pdns_conf`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::moving::fuzzing::pdns_conf(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::migrate::fuzzing::pdns_conf(data));

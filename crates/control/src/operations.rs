@@ -14,7 +14,6 @@ mod ds_advice;
 mod error;
 mod history;
 mod key_checks;
-mod key_life;
 mod key_template;
 mod local;
 mod local_copy;
@@ -25,11 +24,12 @@ mod place;
 mod record;
 mod request;
 mod result;
+mod rollover;
 mod search;
 mod secure_all;
 mod server_status;
-mod shown_signing;
-mod signing_terms;
+mod signing_settings;
+mod signing_status;
 mod templates;
 mod tsig;
 mod zone;
@@ -48,12 +48,11 @@ pub use deleted::ListedDeletedZone;
 pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
-pub use key_life::{KeySteps, ListedStep};
 pub use logs::{QueryLogStatus, QueryLogTemplate};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::key_life::KeyKeeper;
+use nameward_maintain::keys::rollover::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use parent::{DsLookup, FindDs, NoParent};
 pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
@@ -62,13 +61,14 @@ pub use result::{
     NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
     ZoneChanged, ZoneDetails,
 };
+pub use rollover::{KeySteps, ListedStep};
 pub use search::FoundRecord;
 pub use secure_all::SecuredZone;
 pub use server_status::{
     BackendStatus, DnstapStatus, FaultKind, QueryRates, ReadyRules, ReloadStatus, ServerFault,
     ServerStatus, TransferCounts, UnseenChanges,
 };
-pub use shown_signing::ListedSigning;
+pub use signing_status::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };

@@ -25,12 +25,12 @@
 //! Delays (RFC 7583 section 3.1): Ipub and Iret are propagation, TTL and a margin; DS waits until it is seen at the
 //! parent (Dreg is nothing that can be known before).
 
-mod life;
-mod moves;
+mod key_state;
+mod steps;
 mod versions;
 
-pub use life::{DsSight, KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
-use moves::KeyRing;
+pub use key_state::{DsSight, KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+use steps::KeyRing;
 
 /// Keys that a zone may have at a time, those on their way out included. A policy that changes faster than the parent acts
 /// waits at this bound.

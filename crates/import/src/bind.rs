@@ -24,18 +24,18 @@ pub mod fuzzing;
 mod inherited;
 pub(crate) mod interfaces;
 pub mod journal;
-mod judged;
+mod keywords;
 mod lex;
-pub mod moving;
+pub mod migrate;
 mod notes;
 pub mod raw;
 mod read;
 mod remotes;
+mod resolve;
 mod server_statements;
-mod settle;
+mod settings;
+mod support;
 mod syntax;
-mod terms;
-mod words;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -49,7 +49,7 @@ use nameward_zone::AccessList;
 use crate::Files;
 use lex::TextPlace;
 use notes::ImportNotes;
-use terms::BindTerms;
+use settings::BindTerms;
 
 pub use remotes::Remote;
 

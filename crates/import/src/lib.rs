@@ -9,6 +9,6 @@
 pub mod bind;
 mod echo_files;
 mod files;
-pub mod moving;
+pub mod migrate;
 
 pub use files::{Files, OnDisk, open_regular, reason_of};

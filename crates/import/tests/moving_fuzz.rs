@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use nameward_import::moving::fuzzing::{knot_conf, moved_named_conf, nsd_conf, pdns_conf};
+use nameward_import::migrate::fuzzing::{knot_conf, moved_named_conf, nsd_conf, pdns_conf};
 
 /// Inputs of one run for each target. `scripts/fuzz` runs as long as one likes.
 const INPUTS: usize = 2_000;

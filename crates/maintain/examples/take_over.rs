@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p nameward-maintain --example take_over [ZONES] [RECORDS]`
 
-use nameward_maintain::life::{Ask, AskPrimary, Secondaries};
 use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind};
+use nameward_maintain::secondary::{Ask, AskPrimary, Secondaries};
 use nameward_maintain::transfer::{AskedQuestion, TransferAnswer, TransferReader, TransferStep};
 use nameward_maintain::zone::SecondarySettings;
 use nameward_maintain::{Commits, Moment, TableWriter, VersionSource};

@@ -1,7 +1,7 @@
 //! Work on zones that no change waits for, on a thread of its own: a large zone takes a second for it.
 
 use crate::commit::Commits;
-use crate::spare::spare_thread;
+use crate::panic_guard::spare_thread;
 use nameward_wire::NameBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};

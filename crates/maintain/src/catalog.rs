@@ -10,15 +10,15 @@
 //! ```
 //! A broken catalog changes nothing: the members that it had stay as they are.
 
+mod database;
 mod follow;
-mod home;
 mod make;
 mod owners;
 mod produce;
 mod read;
 
+pub use database::{CatalogHome, StoredCatalogs};
 pub use follow::{CatalogHandle, CatalogParts, start};
-pub use home::{CatalogHome, StoredCatalogs};
 pub use make::make_catalog;
 pub use read::{Catalog, CatalogError, CatalogMember, read_catalog};
 

@@ -11,11 +11,11 @@
 //! share a write to the disk. If one cannot be written those on top of it fail too, because the journal refuses a gap, and
 //! the zone goes on from the version that is published. Nothing is ever read again.
 
-mod aside;
-mod home;
+mod background_jobs;
 mod load;
-mod terms;
-mod under_way;
+mod outcome;
+mod pending;
+mod storage;
 mod wait;
 
 use crate::background::{self, BackgroundTask, BackgroundWork};
@@ -29,11 +29,11 @@ use nameward_zone::change::{
     ChangeError, ConditionalChange, Difference, RecordsAt as _, UnsignedRecords, ZoneChange,
 };
 use nameward_zone::{RecordList, Serial, Zone};
+pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
+use pending::{Gate, UnderWay, lock};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-pub use terms::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
-use under_way::{Gate, UnderWay, lock};
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;

@@ -6,14 +6,14 @@
 //! readers load without a lock. Nobody may transfer, notify or update a zone unless a part says so.
 
 pub mod database;
-mod kept;
-mod part;
+mod fragment;
+mod stored;
 mod table;
 mod update;
 mod zonemd;
 
-pub use kept::{DeclaredZone, KeptError, KeptKey, KeptPolicies, KeptSecondary, KeptSettings};
-pub use part::PolicyPart;
+pub use fragment::PolicyPart;
+pub use stored::{DeclaredZone, KeptError, KeptKey, KeptPolicies, KeptSecondary, KeptSettings};
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
 pub use zonemd::ZonemdRule;

@@ -4,7 +4,7 @@
 //! version is inspected when it is new, and again every hour. What is wrong is logged when it begins, counted on the
 //! page, and alerted on by its metrics.
 
-use crate::spare::spare_thread;
+use crate::panic_guard::spare_thread;
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;

@@ -8,11 +8,11 @@
 mod common;
 
 use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
-use nameward_maintain::life::{
+use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
+use nameward_maintain::secondary::{
     Ask, AskPrimary, AskStep, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries,
     SecondaryStatus,
 };
-use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::transfer::WholeZone;
 use nameward_maintain::zone::{SecondarySettings, ZoneState};
 use nameward_maintain::{

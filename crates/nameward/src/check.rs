@@ -10,8 +10,8 @@ use std::{
 use arc_swap::ArcSwap;
 use nameward_maintain::{
     follow,
+    keys::local::key_file_faults,
     policy::{PolicySource, PolicyTable},
-    zone_keys::key_file_faults,
 };
 use nameward_store::file::{FileBackend, LoadEvent, ZoneTarget, zone_from_text};
 use nameward_wire::{

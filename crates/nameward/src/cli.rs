@@ -18,7 +18,7 @@ mod pdns;
 pub mod print;
 mod target;
 mod tsig;
-mod zone_work;
+mod zone_commands;
 
 use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
@@ -37,7 +37,7 @@ use tsig::TsigCommand;
 use crate::{
     check,
     command_error::CommandError,
-    config::{self, Overrides, place, zone_files::ZoneFile},
+    config::{self, Overrides, location, zone_files::ZoneFile},
     db, manual, remote, serve, signals, state,
 };
 
@@ -207,7 +207,7 @@ struct StateArguments {
 impl StateArguments {
     fn find(self) -> Result<PathBuf, CommandError> {
         let overrides = Overrides {
-            file: self.config.or_else(place::of_this_machine),
+            file: self.config.or_else(location::of_this_machine),
             ..Overrides::default()
         };
         state::directory(self.directory, &overrides)
@@ -260,8 +260,8 @@ enum ConfigFormat {
 impl SourceArguments {
     /// Without a file and without zones the file of this machine counts.
     fn overrides(self) -> Overrides {
-        let file = self.config.or_else(place::named);
-        let default = || place::default_file().filter(|_| self.zones.is_empty());
+        let file = self.config.or_else(location::named);
+        let default = || location::default_file().filter(|_| self.zones.is_empty());
         Overrides {
             file: file.or_else(default),
             zones: self.zones,
@@ -353,7 +353,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Cache(CacheCommand::Flush { name, remote }) => {
             ask(OperationRequest::CacheFlush { name }, remote, form)
         }
-        Command::Zone(ZoneCommand::Work(command)) => zone_work::run(command, form),
+        Command::Zone(ZoneCommand::Work(command)) => zone_commands::run(command, form),
         Command::QueryLog(command) => {
             let (request, remote) = logs::query_log(command);
             ask(request, remote, form)

@@ -1,24 +1,24 @@
 //! Owns the configuration: one TOML file, read into typed sections, with errors that name the
 //! file, the line and the column.
 
-mod backend_words;
+mod backend_keywords;
 pub mod clients;
 pub mod dnssec_policy;
 mod document;
 pub mod error;
+pub mod location;
 pub mod log_settings;
-pub mod place;
 pub mod read;
-mod server_words;
+mod server_keywords;
 pub mod setting;
 pub mod settings;
 mod state_settings;
 mod tables_reader;
 mod tsig_key;
+mod zone_chunks;
 pub mod zone_files;
-mod zone_pieces;
 mod zone_tables;
-mod zone_terms;
+mod zone_values;
 
 use std::{
     fs,
@@ -41,8 +41,8 @@ use settings::{
 };
 use state_settings::Journal;
 use tables_reader::ConfigReader;
+use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
-use zone_pieces::ZonePieces;
 
 /// A larger file is no configuration.
 const FILE_MAX: u64 = 16 << 20;
@@ -265,7 +265,7 @@ impl Config {
             None if pieces.is_empty() => {}
             // The order of zones, and what is wrong with them, is known from the text as a whole.
             Some(value) => reader.problem(value.span(), "zones are apart".into()),
-            None => match zone_pieces::read_zones(&config, base, pieces) {
+            None => match zone_chunks::read_zones(&config, base, pieces) {
                 Some(list) => config.zones = list,
                 None => reader.problem(0..0, "zones are wrong".into()),
             },

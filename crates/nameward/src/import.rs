@@ -14,8 +14,8 @@ use std::{
 
 use nameward_import::{
     Files, OnDisk,
-    bind::moving as bind,
-    moving::{MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns},
+    bind::migrate as bind,
+    migrate::{MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns},
 };
 use serde_json::json;
 

@@ -16,6 +16,7 @@ mod logging;
 mod manual;
 mod memory;
 mod notify;
+mod offline;
 mod pid_file;
 mod policies;
 mod privileges;
@@ -24,8 +25,7 @@ mod serve;
 mod signals;
 mod state;
 mod terminal;
-mod without_server;
-mod zone_work;
+mod zone_commands;
 mod zones;
 
 fn main() -> std::process::ExitCode {

@@ -19,9 +19,9 @@ use nameward_store::state::{StateError, StoreUser};
 
 use crate::{
     command_error::CommandError,
-    config::{Overrides, error::ConfigError, place},
+    config::{Overrides, error::ConfigError, location},
+    offline,
     serve::resolved,
-    without_server,
 };
 
 /// How long a command waits for another one that works on the stores, and for a server that ends; and how often it looks. A
@@ -94,7 +94,7 @@ pub fn ask(
             .clone()
             .or_else(|| match overrides.control_socket {
                 Some(_) => None,
-                None => place::default_file(),
+                None => location::default_file(),
             })
         else {
             return Err(absent.into());
@@ -102,7 +102,7 @@ pub fn ask(
         if request.reach() == RequestReach::Server {
             return Err(absent.into());
         }
-        match without_server::run(&request, (&file, overrides), each) {
+        match offline::run(&request, (&file, overrides), each) {
             Err(CommandError::State(StateError::InUse(_, user)))
                 if begun.elapsed() < patience(user) =>
             {
@@ -148,11 +148,11 @@ fn ask_server(
         // The server says no if it is that of another configuration.
         config = Some(config_file(file)?);
         if path.is_none() {
-            path = place::control_socket(file)?;
+            path = location::control_socket(file)?;
         }
-    } else if let (None, Some(file)) = (&path, place::default_file()) {
+    } else if let (None, Some(file)) = (&path, location::default_file()) {
         // Whoever runs a server with another file has no use for this one.
-        path = place::control_socket(&file).ok().flatten();
+        path = location::control_socket(&file).ok().flatten();
     }
     let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
     let request = ControlRequest {

@@ -9,7 +9,6 @@ mod error;
 mod faults;
 mod flush;
 mod health;
-mod key_life;
 mod live;
 mod logs;
 mod maintenance;
@@ -18,6 +17,7 @@ mod page_zones;
 mod ports;
 mod preconditions;
 mod recursion;
+mod rollover;
 mod running;
 mod secondaries;
 mod updates;
@@ -39,10 +39,10 @@ use nameward_maintain::{
         databases::{Databases, NotifiedSerials},
         unknown,
     },
-    key_life::{KeyKeeper, driver::KeyDriverHandle},
+    keys::local::ZoneKeys,
+    keys::rollover::{KeyKeeper, driver::KeyDriverHandle},
     policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
     signature_watch::{self, SignatureSums, SignatureWatch},
-    zone_keys::ZoneKeys,
 };
 use nameward_serve::outgoing::Notifier;
 use nameward_serve::pipeline::ServingState;
@@ -141,7 +141,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
             signed.tsig_keys.store(Arc::clone(change.policies.keys()));
         }
     });
-    key_life::follow_policies(&policy_table, &key_driver);
+    rollover::follow_policies(&policy_table, &key_driver);
     policy_table.set(PolicySource::Configured, policies::set(&config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);

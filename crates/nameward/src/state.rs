@@ -1,7 +1,7 @@
 //! Owns `nameward state`: care of the state store by its operator.
 
+use nameward_maintain::keys::local::may_have_keys;
 use nameward_maintain::policy::{Policies, ZonePolicy};
-use nameward_maintain::zone_keys::may_have_keys;
 use nameward_store::state::{CopyBoundsInForce, StateChange, StateError, StateStore, StoreUser};
 use nameward_wire::Name;
 use serde_json::json;

@@ -28,11 +28,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nameward_dnssec::tsig::TsigKey;
-use nameward_maintain::life::driver::LifeHandle;
-use nameward_maintain::life::{
+use nameward_maintain::policy::{PolicyTable, RemoteServer};
+use nameward_maintain::secondary::driver::LifeHandle;
+use nameward_maintain::secondary::{
     Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
-use nameward_maintain::policy::{PolicyTable, RemoteServer};
 use nameward_maintain::transfer::{
     AskedQuestion, MemoryShare, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
 };

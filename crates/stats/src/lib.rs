@@ -19,12 +19,12 @@ mod counter;
 mod log_throttle;
 mod message_notes;
 mod messages;
-mod part;
 mod proc;
 mod rank;
 mod rates;
 mod recorder;
 mod ring;
+mod ring_part;
 mod snapshot;
 mod table;
 mod tally;
@@ -50,8 +50,8 @@ pub use table::{FAMILIES, Family, Scope, Unit, VARIABLES, Variable, VariableKind
 pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
 
 use messages::{MessageKind, Messages};
-use part::{Chunk, Part, RingBatch, merge_newest};
 use recorder::{Block, SharedBlock};
+use ring_part::{Chunk, Part, RingBatch, merge_newest};
 use tally::Tally;
 
 /// The longest message the ring of log messages keeps; what is longer is cut.

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::message_notes::{MessageNote, MessageNotes};
-use crate::part::{Chunk, Part, RingBatch, merge_newest};
+use crate::ring_part::{Chunk, Part, RingBatch, merge_newest};
 use crate::text::write_message;
 
 /// The kind of a log message.

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::part::RingBatch;
 use crate::ring::EntryKind;
+use crate::ring_part::RingBatch;
 use crate::text::{Mnemonic, write_entry};
 
 /// Octets before each entry.

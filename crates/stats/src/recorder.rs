@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::counter::{Counter, Latency, Outcome, Protocol, Traffic, Transport};
 use crate::lock;
-use crate::part::{Part, PendingEntries};
 use crate::ring::{Ring, RingCapacities};
+use crate::ring_part::{Part, PendingEntries};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
 use crate::{Stamp, Stats};
 

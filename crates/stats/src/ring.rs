@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::messages::{self, SharedMessages};
-use crate::part::Chunk;
 use crate::rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
+use crate::ring_part::Chunk;
 use crate::text::{Mnemonic, write_entry};
 
 /// A bounded list of recent entries.

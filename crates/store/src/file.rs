@@ -9,19 +9,19 @@
 //!
 //! A file that was seen to change is looked at alone ([`look`]), unless more may depend on it.
 
-mod known;
+mod discovery;
+mod inventory;
 mod list;
 mod load;
-mod look;
+mod loader;
 mod missing;
-mod one;
 mod publish;
 mod scan;
 mod signed_copy;
-mod some;
+mod subset;
 mod watch;
-mod work;
-mod written;
+mod write_back;
+mod zone_file;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -37,20 +37,20 @@ use nameward_wire::{
 };
 use nameward_zone::{AccessSource, Serial, Zone, ZoneLimits};
 
-use known::KnownZones;
+use discovery::{Candidates, Configurations, Said};
+use inventory::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
-use look::Aim;
+use loader::Job;
 use missing::MissingFiles;
 pub use missing::{MissingOutlook, MissingZones, Withdrawal};
 use publish::Publisher;
 pub use publish::ZoneTarget;
-use scan::{Candidates, Configurations, Said};
-pub use some::{each_zone_name, sources_of};
+use scan::Aim;
+pub use subset::{each_zone_name, sources_of};
 use watch::Interest;
 pub use watch::{Look, Watcher};
-use work::Job;
-pub use written::WrittenFiles;
+pub use write_back::WrittenFiles;
 
 /// Where to look for zones.
 #[derive(Debug, Clone, Default)]
@@ -240,7 +240,7 @@ impl FileBackend {
             watcher.begin();
         }
         let watcher = self.watcher.as_ref();
-        let scanned = scan::scan(sources, &mut self.configurations, watcher, &mut say);
+        let scanned = discovery::scan(sources, &mut self.configurations, watcher, &mut say);
         let jobs = self.admit(&scanned.candidates, spared, &mut say);
         let mut load = Load {
             candidates: &scanned.candidates,
@@ -401,7 +401,7 @@ pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
 
 /// Reads one zone from text that is part of the program; `label` stands for its file.
 pub fn zone_from_text(name: Name<'_>, label: &str, text: &[u8]) -> Result<Zone, Vec<Diagnostic>> {
-    one::from_text(name, Path::new(label), text)
+    zone_file::from_text(name, Path::new(label), text)
 }
 
 /// Reads one zone from text, with its warnings; `label` stands for its file.
@@ -410,15 +410,15 @@ pub fn zone_from_text_with_warnings(
     label: &str,
     text: &[u8],
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    one::from_labelled(name, Path::new(label), text)
+    zone_file::from_labelled(name, Path::new(label), text)
 }
 
 /// Reads a zone as another server signed it, with the changes of BIND's journal beside its file; one that is not signed is
 /// an error.
 pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnostic>> {
-    let mut reader = one::ZoneFileReader::new();
+    let mut reader = zone_file::ZoneFileReader::new();
     let limits = FileLimits::default();
-    let read = reader.read((name, path), limits, scan::FileRole::SignedCopy);
+    let read = reader.read((name, path), limits, discovery::FileRole::SignedCopy);
     read.zone.ok_or(read.diagnostics)
 }
 
@@ -427,7 +427,7 @@ pub fn zone_from_file(
     name: Name<'_>,
     path: &Path,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    one::from_file(name, path)
+    zone_file::from_file(name, path)
 }
 
 #[cfg(test)]

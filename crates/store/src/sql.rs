@@ -11,7 +11,6 @@
 //!
 //! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] brings a [`Change`].
 
-mod above;
 mod apex;
 mod back_off;
 mod catalog_options;
@@ -19,8 +18,8 @@ mod close;
 mod connection;
 pub mod db;
 mod dialect;
+mod empty_nonterminals;
 mod error;
-mod facts;
 mod fragment;
 mod health;
 mod hosts;
@@ -30,26 +29,27 @@ mod load;
 mod lookup;
 mod metadata;
 mod mysql;
-mod parts;
+mod peer_settings;
 mod postgres;
 mod row;
 mod schema;
+mod shared_fragments;
+mod signing_facts;
 mod source;
 mod sqlite;
 pub(crate) mod sqlite_file;
-mod terms;
 mod tls;
 mod url;
 mod watch;
 pub mod write;
 mod zone_cache;
 
-use above::AboveSets;
 use apex::Apexes;
 pub use catalog_options::{CatalogProperties, CatalogRole};
 use connection::ConnectTarget;
 pub use dialect::SqlEngine;
 use dialect::Statement;
+use empty_nonterminals::AboveSets;
 pub use error::{RowError, SqlError};
 pub use fragment::row_error;
 use health::Condition;
@@ -62,15 +62,15 @@ use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
-use parts::SharedParts;
+pub use peer_settings::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems, term_kind};
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
+use shared_fragments::SharedParts;
 use sqlite::Sqlite;
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
-pub use terms::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems, term_kind};
 pub use url::DatabaseAddress;
 pub use watch::Change;
 pub use zone_cache::CacheBounds;
@@ -272,7 +272,7 @@ struct BackendParts {
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
     iterations: metadata::IterationWarnings,
-    readable: facts::Readable,
+    readable: signing_facts::Readable,
 }
 
 impl SqlBackend {
@@ -319,7 +319,7 @@ impl SqlBackend {
                 keys,
                 metadata,
                 iterations: metadata::IterationWarnings::default(),
-                readable: facts::Readable::default(),
+                readable: signing_facts::Readable::default(),
             }),
         })
     }

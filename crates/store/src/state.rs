@@ -15,8 +15,6 @@
 //! kill -9 or by a disk that is full, and of a change that was not acknowledged either all is there or nothing.
 //! Reading takes a connection of its own and waits for nobody.
 
-mod at_home;
-mod care;
 mod change;
 mod condition;
 mod contents;
@@ -30,6 +28,8 @@ mod lock;
 mod read;
 mod rebase;
 mod schema;
+mod stored_zones;
+mod upkeep;
 mod writer;
 mod zone_rows;
 
@@ -41,8 +41,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use at_home::TakeStoredZones;
-pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 pub use condition::StoreFault;
 use condition::{StoreCondition, StoreFile};
@@ -56,6 +54,8 @@ pub use key_register::{KEY_ELSEWHERE, ZONE_KEY_ITEM};
 pub use lock::StoreUser;
 pub use read::{JournalVersion, KeptZone, KeptZones, StoredItem};
 pub use rebase::RebasedVersion;
+pub use stored_zones::TakeStoredZones;
+pub use upkeep::{CompactReport, StateCheckReport};
 use writer::{StateWriter, WriterParts};
 
 /// The name of the store in the state directory.

@@ -7,10 +7,11 @@
 
 mod apex;
 mod check;
-mod life;
 mod merge;
+mod reuse;
 
 use crate::broken::Broken;
+use crate::capacity::{ZoneFull, ZoneLimits, try_push};
 use crate::draft::{Draft, Keep};
 use crate::finding::Findings;
 use crate::glue::LastCut;
@@ -19,14 +20,13 @@ use crate::layout;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, first_slot, put_slot, tag};
 use crate::prefetch::prefetch;
-use crate::room::{ZoneFull, ZoneLimits, try_push};
 use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces, Sink, SinkRefusal};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
 pub use apex::PackedApex;
 use check::is_checked_alone;
-pub(crate) use life::empty;
+pub(crate) use reuse::empty;
 
 /// Places from one empty non-terminal of a chain to the one above it.
 pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;

@@ -1,9 +1,9 @@
 //! One name's records while they are collected, and their encoding as a node.
 
 use crate::build::empty;
+use crate::capacity::ZoneFull;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
-use crate::room::ZoneFull;
 use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;

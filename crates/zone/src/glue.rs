@@ -6,11 +6,11 @@
 
 use crate::advice::{ends_twice, starts_like_address};
 use crate::build::{PlacedNode, ZoneBuilder};
+use crate::capacity::{ZoneFull, try_push};
 use crate::connect::ends_like;
 use crate::draft::Draft;
 use crate::node::{Node, RRSET_HEADER, flags};
 use crate::packed::ALIGN;
-use crate::room::{ZoneFull, try_push};
 use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;

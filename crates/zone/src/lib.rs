@@ -10,6 +10,7 @@ mod access;
 mod advice;
 mod broken;
 mod build;
+mod capacity;
 mod chain;
 pub mod change;
 mod connect;
@@ -27,7 +28,6 @@ mod order;
 mod packed;
 mod prefetch;
 mod record_list;
-mod room;
 mod serial;
 mod signed_version;
 mod signing_state;
@@ -39,6 +39,7 @@ mod zone_digest;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
 pub use build::{PackedApex, ZoneBuilder};
+pub use capacity::ZoneLimits;
 pub use chain::{
     ChainLister, ChainedSigning, DenialChain, ListedChain, ListedTypes, NameRecord, Nsec3Link,
     NsecLink, SigningWithList,
@@ -52,7 +53,6 @@ pub use live::Live;
 pub use node::{CompressibleNames, Node, RecordData, Rrset};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
-pub use room::ZoneLimits;
 pub use serial::{Serial, SerialRule};
 pub use signed_version::{ServedDigest, is_digest_of};
 pub use signing_state::{DenialIndex, SigningState};

@@ -15,12 +15,12 @@ use super::database_keys::of_attributes;
 use super::metadata_check::{check_kind, check_values};
 use super::place::ZonePlace;
 use super::record::{owner, read_content, read_type};
-use super::signing_terms::{is_signing_kind, iterations_advice};
+use super::signing_settings::{is_signing_kind, iterations_advice};
 use super::{
     Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
     TakeItem, zone::stored_primaries, zone_name,
 };
-use nameward_maintain::stored_keys::POLICY_METADATA;
+use nameward_maintain::keys::database::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
 
 /// Characters of `domainmetadata.kind`.

@@ -2,15 +2,15 @@
 //! that says how names are denied.
 
 use nameward_dnssec::{Denial, DenialTerms, KeyError, Nsec3, SigningKey};
-use nameward_maintain::stored_keys::{number_of, read_row, read_rows};
-use nameward_maintain::zone_keys::{ZoneKey, ZoneKeysError};
+use nameward_maintain::keys::database::{number_of, read_row, read_rows};
+use nameward_maintain::keys::local::{ZoneKey, ZoneKeysError};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{
     AttributeChange, KeyEdit, KeyRefusal, MetadataEdit, StoredKey, WriteError,
 };
 use nameward_wire::NameBuf;
 
-use super::signing_terms::{AskedTerms, check_denial, signed_already};
+use super::signing_settings::{AskedTerms, check_denial, signed_already};
 use super::zone_keys::{listed, no_keys, of_keys};
 use super::{Database, ErrorKind, KeyChange, ListedZoneKey, OperationError, Operations};
 

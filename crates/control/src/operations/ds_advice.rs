@@ -1,8 +1,8 @@
 //! Owns the DS of zones, and when they may go to the parent: every secondary has the signed version, and no cache has an unsigned one.
 
 use nameward_dnssec::SoaEdit;
-use nameward_maintain::key_life::DsReadiness;
-use nameward_maintain::zone_keys::signing_keys;
+use nameward_maintain::keys::local::signing_keys;
+use nameward_maintain::keys::rollover::DsReadiness;
 use nameward_store::sql::write::StoredRecord;
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};

@@ -2,7 +2,7 @@
 
 use nameward_dnssec::KeyUse;
 use nameward_dnssec::rollover::KeyRole;
-use nameward_maintain::zone_keys::ZoneKey;
+use nameward_maintain::keys::local::ZoneKey;
 use nameward_wire::NameBuf;
 
 use super::database_keys::DatabaseZone;

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
-use nameward_maintain::zone_keys::{PrivateKeyHome, ZoneKey};
+use nameward_maintain::keys::local::{PrivateKeyHome, ZoneKey};
 
 use super::{KeyTemplate, OperationError, SecretText};
 

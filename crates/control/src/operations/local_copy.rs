@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use nameward_maintain::keys::local::KeysCopy;
 use nameward_maintain::policy::{KeptSettings, UNCONFIGURED_RANK};
 use nameward_maintain::sync::whole_text;
-use nameward_maintain::zone_keys::KeysCopy;
 use nameward_maintain::{Moment, contents_of, zone::SoaTimes};
 use nameward_store::file::zone_from_text;
 use nameward_store::state::{DeletedZone, StateChange};

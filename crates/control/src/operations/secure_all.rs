@@ -6,7 +6,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::signing_terms::AskedTerms;
+use super::signing_settings::AskedTerms;
 use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem};
 
 /// A zone among those that are to be signed.

@@ -1,7 +1,7 @@
 //! Tests of operations on a server whose zones are files.
 
 use super::*;
-use nameward_maintain::zone_keys::ZoneKeys;
+use nameward_maintain::keys::local::ZoneKeys;
 use proptest::prelude::*;
 
 /// A server with one zone from a file.

@@ -4,15 +4,15 @@
 use data_encoding::HEXUPPER;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
-use nameward_maintain::key_life::KeyStatus;
-use nameward_maintain::zone_keys::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
+use nameward_maintain::keys::local::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
+use nameward_maintain::keys::rollover::KeyStatus;
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::database_keys::DatabaseZone;
 use super::key_template::{now_seconds, use_of};
-use super::signing_terms::{AskedTerms, check_denial, signed_already};
+use super::signing_settings::{AskedTerms, check_denial, signed_already};
 use super::{
     ErrorKind, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
     OperationResult, Operations, SecretText, TakeItem, zone_name,

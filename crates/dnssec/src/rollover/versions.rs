@@ -5,7 +5,7 @@
 //! the DS RRset when it likes, in one go or piece by piece, so a DS that is in transit may be there or not, whatever the
 //! others do.
 
-use super::life::{KeyLife, RecordLife, RecordPhase};
+use super::key_state::{KeyLife, RecordLife, RecordPhase};
 
 /// A set of keys, by their places in the ring: `MAX_KEYS` fit.
 type KeyBits = u32;

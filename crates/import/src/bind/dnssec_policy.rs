@@ -4,7 +4,7 @@ use super::{
     Spot,
     syntax::{ConfItem, ConfStatement, Word},
 };
-use crate::moving::{MoveRefusal, MovedValue, PolicySettings, signing_algorithm};
+use crate::migrate::{MoveRefusal, MovedValue, PolicySettings, signing_algorithm};
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;

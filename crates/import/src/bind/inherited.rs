@@ -2,11 +2,11 @@
 
 use super::{
     acl::{self, MatchList},
+    keywords::is_on,
     lex::ConfMistake,
     remotes::{self, RemoteList},
+    settings::{self, TermStatements},
     syntax::{ConfStatement, Word},
-    terms::{self, TermStatements},
-    words::is_on,
 };
 
 /// Statements that have a zone signed. Each is inherited for itself.
@@ -41,12 +41,12 @@ impl Inherited {
             self.allow_query_on = Some(acl::read(statement, file)?);
         } else if let Some(at) = signing {
             self.signing[at] = Some(is_on(statement));
-            terms::see(&mut self.terms, keyword, statement, file);
+            settings::see(&mut self.terms, keyword, statement, file);
         } else {
             if keyword.is("also-notify") {
                 self.also_notify = Some(remotes::read(statement, file, false)?.1);
             }
-            terms::see(&mut self.terms, keyword, statement, file);
+            settings::see(&mut self.terms, keyword, statement, file);
             return Ok(false);
         }
         Ok(true)

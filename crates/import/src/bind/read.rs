@@ -18,12 +18,12 @@ use super::{
     BindZone, NamedConf, Spot, View, ZoneType,
     acl::{self, MatchList},
     inherited::Inherited,
+    keywords::{LISTS, TOP, allows_somebody, is_on, name_and_class},
     lex::{ConfMistake, TextPlace, quoted},
     remotes::{self, NamedLists, RemoteList},
     server_statements::ServerStatements,
+    settings,
     syntax::{self, ConfStatement, Word},
-    terms,
-    words::{LISTS, TOP, allows_somebody, is_on, name_and_class},
 };
 
 /// Files that include each other, at most.
@@ -175,7 +175,7 @@ impl<'f> NamedConfReader<'f> {
     /// ImportNotes a statement that is not taken.
     fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
         let word = keyword.string().to_ascii_lowercase();
-        if self.moved.is_some() && terms::is_term(&word) {
+        if self.moved.is_some() && settings::is_term(&word) {
             return;
         }
         let text = named_in(&word, level);

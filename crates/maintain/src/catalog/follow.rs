@@ -5,15 +5,15 @@
 //! life of secondary zones does the rest. Contents of catalogs are durable like those of any zone that is transferred, so
 //! nothing else is kept.
 
-use super::home::{CatalogHome, name_of, primaries_text};
+use super::database::{CatalogHome, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::read_catalog;
 use crate::commit::Commits;
+use crate::panic_guard::spare_thread;
 use crate::policy::{
     Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
-use crate::spare::spare_thread;
 use nameward_store::sql::CatalogProperties;
 use nameward_store::sql::write::{CatalogMembers, StoredMember};
 use nameward_wire::Name;

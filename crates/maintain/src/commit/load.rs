@@ -1,6 +1,6 @@
 //! Versions of zones that a source has read, and zones that a source does not have any more.
 
-use super::terms::{CommitError, CommittedVersion, VersionSource};
+use super::outcome::{CommitError, CommittedVersion, VersionSource};
 use super::{Commits, name_of};
 use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};

@@ -5,7 +5,7 @@
 
 use crate::commit::{Commits, name_of};
 use crate::contents::{ContentsReader, each_part};
-use crate::spare::spare_thread;
+use crate::panic_guard::spare_thread;
 use nameward_store::state::{
     ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneHome,
 };

@@ -5,7 +5,7 @@
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
 use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
-use crate::stored_keys::POLICY_METADATA;
+use crate::keys::database::POLICY_METADATA;
 use data_encoding::{BASE32HEX_NOPAD, BASE64};
 use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};

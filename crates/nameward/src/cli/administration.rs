@@ -7,7 +7,7 @@ use nameward_control::operations::{
 use nameward_wire::rdata::parse_ttl;
 
 use super::attributes::{self, RecordAttributeCommand, SetArguments};
-use super::zone_work::{self, ZoneWorkCommand};
+use super::zone_commands::{self, ZoneWorkCommand};
 use super::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
@@ -262,7 +262,7 @@ pub struct RecordArguments {
 /// The request of `nameward zone`, and the server it is for.
 pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
-        ZoneCommand::Work(command) => return zone_work::request(command),
+        ZoneCommand::Work(command) => return zone_commands::request(command),
         ZoneCommand::Set(arguments) => return attributes::terms(arguments),
         ZoneCommand::List {
             deleted: true,

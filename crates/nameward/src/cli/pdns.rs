@@ -23,7 +23,7 @@ use nameward_wire::rdata::write_text;
 use secure_all::SerialRaise;
 
 use super::{Cli, RemoteArguments, dispatch, ended, print::OutputForm};
-use crate::{command_error::CommandError, config::Overrides, remote, zone_work};
+use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
 
 #[derive(Subcommand)]
 pub enum PdnsCommand {
@@ -399,7 +399,7 @@ fn list_metadata(
 }
 
 fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
-    let fetched = zone_work::fetch(zone, overrides)?;
+    let fetched = zone_commands::fetch(zone, overrides)?;
     let serial = fetched.zone.serial();
     let next = serial.next(std::time::SystemTime::now());
     let soa = fetched.zone.soa().and_then(|soa| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{Overrides, place};
+use crate::config::{Overrides, location};
 
 #[derive(Args)]
 pub struct RemoteArguments {
@@ -42,7 +42,7 @@ impl RemoteArguments {
     /// The settings that the arguments stand for.
     pub fn overrides(self) -> Overrides {
         Overrides {
-            file: self.config.or_else(place::named),
+            file: self.config.or_else(location::named),
             control_socket: self.control,
             message: self.message,
             ..Overrides::default()

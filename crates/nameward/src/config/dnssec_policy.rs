@@ -7,8 +7,8 @@ use nameward_dnssec::{
     rollover::{KeyRole, KskRollover, PolicyKey, RolloverTimes},
 };
 use nameward_maintain::{
-    key_life::{DnssecPolicies, DnssecPolicy, NO_POLICY},
-    zone_keys::ParentTerms,
+    keys::local::ParentTerms,
+    keys::rollover::{DnssecPolicies, DnssecPolicy, NO_POLICY},
 };
 use toml::{Spanned, de::DeValue};
 

@@ -16,15 +16,15 @@ use nameward_store::file::FileList;
 use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
 
-pub use super::backend_words::{BackendMode, BackendType};
-pub use super::server_words::{AnyPolicy, CnamePolicy, LogLevel};
+pub use super::backend_keywords::{BackendMode, BackendType};
+pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel};
 use super::{
     clients::Clients,
     read::{Addresses, Count, Read, Secret, Wrong},
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
-    zone_terms::{DirectoryPath, InheritedTerm, Peers, RemoteAddress},
+    zone_values::{DirectoryPath, InheritedTerm, Peers, RemoteAddress},
 };
 
 section! {

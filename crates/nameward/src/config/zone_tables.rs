@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use nameward_maintain::key_life::NO_POLICY;
+use nameward_maintain::keys::rollover::NO_POLICY;
 use nameward_maintain::policy::{PolicyPart, UpdateScope, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use toml::{

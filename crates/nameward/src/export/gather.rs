@@ -23,14 +23,14 @@ use super::{
 };
 use crate::{
     command_error::CommandError,
-    config::{Config, Overrides, place},
-    policies, remote, zone_work,
+    config::{Config, Overrides, location},
+    policies, remote, zone_commands,
 };
 
 /// Collects all that an order asks for.
 pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedServer, CommandError> {
     let mut with_file = overrides.clone();
-    with_file.file = with_file.file.or_else(place::default_file);
+    with_file.file = with_file.file.or_else(location::default_file);
     if with_file.file.is_none() {
         let text =
             "the configuration is needed, which has TSIG keys and access lists: give --config";
@@ -130,8 +130,8 @@ fn collect_zone(
         }
     } else {
         zone.keys = keys(&name, overrides)?;
-        let fetched = zone_work::fetch(&name.to_string(), overrides)?;
-        let records = zone_work::records_of(&fetched.zone, true);
+        let fetched = zone_commands::fetch(&name.to_string(), overrides)?;
+        let records = zone_commands::records_of(&fetched.zone, true);
         let mut serial = fetched.zone.serial();
         if zone.is_signed() {
             let status = status(&name, overrides)?;

@@ -7,7 +7,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use nameward_import::moving::{MoveRefusal, MoveVerdict, MovedKind, MovedServer};
+use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedKind, MovedServer};
 use nameward_maintain::catalog::{Catalog, read_catalog};
 use nameward_store::file::zone_from_file;
 use nameward_wire::NameBuf;

@@ -1,6 +1,6 @@
 //! Databases that the new configuration uses: contents that the other server serves otherwise.
 
-use nameward_import::moving::{MoveRefusal, MoveVerdict, MovedServer, MovedValue};
+use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedServer, MovedValue};
 use nameward_store::sql::{
     DatabaseAddress,
     db::{ForeignContent, survey as survey_database},

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nameward_import::moving::{MovedServer, secret_file_name};
+use nameward_import::migrate::{MovedServer, secret_file_name};
 
 use crate::{
     command_error::CommandError,

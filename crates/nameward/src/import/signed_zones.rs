@@ -14,7 +14,7 @@ use std::{
 };
 
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
-use nameward_import::moving::{
+use nameward_import::migrate::{
     MoveRefusal, MoveVerdict, MovedKeyStore, MovedServer, MovedSigning, MovedZone,
 };
 use nameward_maintain::{

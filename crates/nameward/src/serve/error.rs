@@ -3,7 +3,7 @@
 use std::io;
 
 use nameward_control::web::BadHash;
-use nameward_maintain::zone_keys::ZoneKeysError;
+use nameward_maintain::keys::local::ZoneKeysError;
 use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 

@@ -9,7 +9,7 @@ use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, Server
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
 };
-use nameward_maintain::life::{SecondariesSummary, UntransferredZones};
+use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};

@@ -21,8 +21,8 @@ use nameward_maintain::{
     Commits,
     catalog::CatalogHandle,
     follow::{FileFollower, LoadOutcome, databases::Databases},
+    panic_guard::spare_thread,
     policy::{KeptPolicies, PolicySource, PolicyTable},
-    spare::spare_thread,
     sync::{SyncError, SyncMode, SyncOutcome},
 };
 use nameward_serve::pipeline::ServingState;
@@ -34,8 +34,8 @@ use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
 use super::{
-    StartError, health::MaintenanceNotes, key_life::KeyKeepers, live, logs::TrafficLogs,
-    recursion::Recursion,
+    StartError, health::MaintenanceNotes, live, logs::TrafficLogs, recursion::Recursion,
+    rollover::KeyKeepers,
 };
 use crate::{
     config::{Config, Overrides, dnssec_policy},

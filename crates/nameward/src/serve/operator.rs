@@ -37,9 +37,9 @@ use crate::{
 use super::{
     flush,
     health::ServerHealth,
-    key_life::KeyKeepers,
     logs::TrafficLogs,
     maintenance::Maintenance,
+    rollover::KeyKeepers,
     secondaries::{SecondaryZones, TroubledStates},
     zone_files::FollowedFiles,
 };

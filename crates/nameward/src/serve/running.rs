@@ -17,7 +17,7 @@ use nameward_maintain::{
         self, DatabaseSource, Databases, FollowTerms, FollowedDatabase, NotifiedParts,
         NotifiedSerials, ServedFrom,
     },
-    key_life::driver::KeyDriverHandle,
+    keys::rollover::driver::KeyDriverHandle,
     policy::PolicyTable,
 };
 use nameward_serve::{
@@ -151,8 +151,8 @@ impl RunningServer {
         parts.databases = databases.clone();
         parts.catalogs.set_homes(catalog_homes(&databases)?);
         let (keeper, key_driver) = parts.keepers.clone();
-        super::key_life::set_databases(&keeper, &databases, &Handle::current());
-        super::key_life::start(keeper, &key_driver, (&shared, &outgoing))?;
+        super::rollover::set_databases(&keeper, &databases, &Handle::current());
+        super::rollover::start(keeper, &key_driver, (&shared, &outgoing))?;
         let notifier = outgoing.notifier.clone();
         outgoing.notified.start(NotifiedParts {
             databases: databases.clone(),

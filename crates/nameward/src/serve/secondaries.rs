@@ -18,13 +18,13 @@ use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
-    life::{
-        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
-        driver::{self, LifeHandle, LifeParts, Retrieval},
-    },
     notify::NotifySink,
     policy::{KeptPolicies, PolicyTable, ZoneKind},
     schedule::ClassLimit,
+    secondary::{
+        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
+        driver::{self, LifeHandle, LifeParts, Retrieval},
+    },
     zone::ZoneState,
 };
 use nameward_serve::{

@@ -8,7 +8,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 
 use super::maintenance::Maintenance;
-use crate::config::place;
+use crate::config::location;
 
 /// The zone files of the running server.
 pub struct FollowedFiles {
@@ -52,6 +52,6 @@ impl ZoneFiles for FollowedFiles {
     }
 
     fn declared_at(&self, zone: Name<'_>) -> Option<String> {
-        place::zone_declaration(self.config.as_deref()?, zone)
+        location::zone_declaration(self.config.as_deref()?, zone)
     }
 }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nameward_maintain::key_life::driver::KeyDriverHandle;
-use nameward_maintain::key_life::{AskParent, ParentAnswer, ParentQuestion};
+use nameward_maintain::keys::rollover::driver::KeyDriverHandle;
+use nameward_maintain::keys::rollover::{AskParent, ParentAnswer, ParentQuestion};
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use tokio::runtime::Handle;

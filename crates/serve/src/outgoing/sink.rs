@@ -1,7 +1,7 @@
 //! The way of a NOTIFY that was let in to the life of secondary zones.
 
-use nameward_maintain::life::driver::LifeHandle;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
+use nameward_maintain::secondary::driver::LifeHandle;
 
 use super::PrimaryClient;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use nameward_dnssec::tsig::{TsigKey, sign_request};
-use nameward_maintain::life::Ask;
+use nameward_maintain::secondary::Ask;
 use nameward_maintain::transfer::{
     AskedQuestion, MemoryShare, TransferAnswer, TransferFailure, TransferReader, TransferStep,
 };

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use nameward_dnssec::ZonemdHash;
+use nameward_maintain::panic_guard::spare_thread;
 use nameward_maintain::policy::{Policies, ZonemdRule};
-use nameward_maintain::spare::spare_thread;
 use nameward_maintain::table::TableWriter;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::ChangeError;

@@ -13,11 +13,11 @@ use nameward_zone::Zone;
 
 use super::{
     LoadEvent, LoadSummary, Standing,
-    known::Slot,
-    one::ZoneRead,
+    discovery::{Candidates, FileRole},
+    inventory::Slot,
+    loader::{self, Job},
     publish::Publisher,
-    scan::{Candidates, FileRole},
-    work::{self, Job},
+    zone_file::ZoneRead,
 };
 
 /// How often a long load says how far it is.
@@ -51,7 +51,7 @@ impl Load<'_> {
     pub(super) fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         let mut progress = Instant::now();
         let mut done = 0;
-        work::look_at_all(jobs, self.candidates, |outcomes| {
+        loader::look_at_all(jobs, self.candidates, |outcomes| {
             done += outcomes.len();
             for (job, read) in outcomes {
                 match read {

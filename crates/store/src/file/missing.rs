@@ -12,7 +12,7 @@ use std::{
 
 use nameward_wire::{Name, NameBuf};
 
-use super::{FileBackend, FileSource, LoadEvent, load::Load, watch::Look, work::Job};
+use super::{FileBackend, FileSource, LoadEvent, load::Load, loader::Job, watch::Look};
 
 /// Fewer files than this are never taken for the loss of a directory.
 const LOSS_MIN: usize = 2;

@@ -1,475 +1,222 @@
-//! Owns the search for zone files: names of files to names of zones.
+//! Owns the look at single files that were seen to change, so that one file among a hundred thousand costs its own size.
 //!
-//! Directories are walked without following links to directories, so a walk ends; hidden files are
-//! those of editors and of mounts being replaced, and are passed over.
+//! A file is looked at alone where that gives what a load of everything would: its zone is new, or is known from this
+//! very file, and no zone has two files. Otherwise everything is looked at.
 
 use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    fs, io,
-    net::IpAddr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessList, AccessRules};
 
 use super::{
-    FileLimits, FileSource, WrittenFiles,
-    list::FileList,
-    watch::{Interest, WatchedFiles, Watcher},
+    FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget,
+    discovery::{self, Candidates, FileRole},
+    load::Load,
+    loader::Job,
+    missing::Withdrawal,
+    publish::Publisher,
+    watch::Interest,
 };
 
-/// Directories in directories, at most.
-const DEPTH_MAX: usize = 32;
-
-/// Files that should hold a zone. Names and paths stand in one buffer: there may be a hundred
-/// thousand of them, and they are needed for as long as a load takes.
+/// Files to look at, and zones whose files are gone.
 #[derive(Default)]
-pub(super) struct Candidates {
-    bytes: Vec<u8>,
-    directories: Vec<PathBuf>,
-    list: Vec<DirectoryEntry>,
-    /// The rank of the source that is looked at.
-    rank: u16,
-    /// The size that zones may grow to, by the rank of their source.
-    limits: Vec<(u16, FileLimits)>,
+pub(super) struct Aim {
+    candidates: Candidates,
+    jobs: Vec<Job>,
+    gone: Vec<(NameBuf, u16, PathBuf)>,
 }
 
-struct DirectoryEntry {
-    /// Where the zone's name and then the file's name begin.
-    start: usize,
-    /// Length of the zone's name, in wire form and lower case.
-    zone: u8,
-    /// Length of the file's name.
-    file: u32,
-    /// Index of its directory; listed files stand in none.
-    directory: Option<u32>,
-    /// Rank of its source.
-    rank: u16,
-    role: FileRole,
-    /// It was found in a directory: without the file there is no zone.
-    is_found: bool,
-}
-
-/// The contents of a zone file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileRole {
-    /// The zone itself.
-    Zone,
-    /// The copy of a zone that another server has: it may be missing.
-    Copy,
-    /// The zone as BIND signed it, with a journal beside it: it may be missing, and is never served without signatures.
-    SignedCopy,
-}
-
-impl FileRole {
-    /// Returns the role of the file of a zone of BIND's configuration.
-    pub(super) fn of(zone: &bind::BindZone) -> Self {
-        match (zone.is_signed_copy(), zone.is_copy()) {
-            (true, _) => FileRole::SignedCopy,
-            (false, true) => FileRole::Copy,
-            (false, false) => FileRole::Zone,
+impl Aim {
+    /// Begins with nothing, within the bounds of sources.
+    pub(super) fn within(sources: &[FileSource]) -> Self {
+        Aim {
+            candidates: Candidates::bounded_by(sources),
+            ..Aim::default()
         }
     }
 }
 
-impl Candidates {
-    /// No files yet; those that come are bounded as their sources say.
-    pub(super) fn bounded_by(sources: &[FileSource]) -> Self {
-        let limits = sources.iter().map(|source| (source.rank, source.limits));
-        Self {
-            limits: limits.collect(),
-            ..Self::default()
-        }
-    }
+/// How a source has a zone in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileOrigin {
+    /// It is listed.
+    Listed(FileRole),
+    /// The file is there: without it there is no zone.
+    Found,
+}
 
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// The size that the zone may grow to.
-    pub(super) fn limits(&self, index: usize) -> FileLimits {
-        let rank = self.rank(index);
-        let found = self.limits.iter().find(|(of, _)| *of == rank);
-        found.map_or_else(FileLimits::default, |(_, limits)| *limits)
-    }
-
-    /// Adds one file.
-    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16, role: FileRole) -> usize {
-        self.rank = rank;
-        self.push(zone, path.as_os_str(), None).role = role;
-        self.list.len() - 1
-    }
-
-    /// The zone's name, in lower case.
-    pub(super) fn name(&self, index: usize) -> Name<'_> {
-        let entry = &self.list[index];
-        Name::from_valid_wire(&self.bytes[entry.start..entry.start + usize::from(entry.zone)])
-    }
-
-    /// Puts the path of the file into a buffer that is used again.
-    pub(super) fn path_into(&self, index: usize, path: &mut PathBuf) {
-        let (directory, file) = self.place(index);
-        path.as_mut_os_string().clear();
-        if let Some((_, directory)) = directory {
-            path.push(directory);
-        }
-        path.push(file);
-    }
-
-    /// The directory of a file, by its number and its path, and the name of the file; a file of BIND's configuration has its
-    /// whole path for a name.
-    pub(super) fn place(&self, index: usize) -> (Option<(u32, &Path)>, &OsStr) {
-        let entry = &self.list[index];
-        let start = entry.start + usize::from(entry.zone);
-        let file = OsStr::from_bytes(&self.bytes[start..start + entry.file as usize]);
-        let directory = entry.directory;
-        let directory = directory.map(|number| (number, &*self.directories[number as usize]));
-        (directory, file)
-    }
-
-    fn push(
+impl FileBackend {
+    /// Returns the zones that sources have in these files; `None` where more has to be looked at.
+    pub(super) fn aim<'s>(
         &mut self,
-        zone: Name<'_>,
-        file: &OsStr,
-        directory: Option<u32>,
-    ) -> &mut DirectoryEntry {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(zone.as_wire());
-        // Length octets are at most 63, below the letters.
-        self.bytes[start..].make_ascii_lowercase();
-        self.bytes.extend_from_slice(file.as_bytes());
-        self.list.push(DirectoryEntry {
-            start,
-            zone: zone.as_wire().len() as u8,
-            file: file.len() as u32,
-            directory,
-            rank: self.rank,
-            role: FileRole::Zone,
-            is_found: false,
-        });
-        let last = self.list.len() - 1;
-        &mut self.list[last]
-    }
-
-    /// Adds the files of a list.
-    fn push_list(&mut self, list: &FileList) {
-        let first = self.directories.len();
-        self.directories.extend_from_slice(list.directories());
-        self.list.reserve(list.len());
-        for listed in list.iter() {
-            let directory = (first + listed.number) as u32;
-            self.push(listed.zone, listed.file, Some(directory));
-        }
-    }
-
-    /// Returns the role of the file.
-    pub(super) fn role(&self, index: usize) -> FileRole {
-        self.list[index].role
-    }
-
-    /// Whether the file was found in a directory, and not listed.
-    pub(super) fn is_found(&self, index: usize) -> bool {
-        self.list[index].is_found
-    }
-
-    /// Records that a file was found in a directory.
-    pub(super) fn set_found(&mut self, index: usize) {
-        self.list[index].is_found = true;
-    }
-
-    /// The rank of the source it is from.
-    pub(super) fn rank(&self, index: usize) -> u16 {
-        self.list[index].rank
-    }
-}
-
-/// The zones that a search found.
-pub(super) struct Scanned {
-    pub candidates: Candidates,
-    /// Not everything could be looked at: a zone that is not among the candidates may be there.
-    pub incomplete: bool,
-}
-
-/// An event of a search.
-pub(super) enum Said<'s> {
-    /// Something could not be used.
-    Trouble(&'s str),
-    /// Something is not taken, or not as it was.
-    Note(&'s str),
-}
-
-/// The configurations of BIND as they were when they were good the last time, by their paths.
-#[derive(Default)]
-pub(super) struct Configurations(HashMap<PathBuf, Imported>);
-
-/// The zones and lists of one configuration of BIND.
-struct Imported {
-    zones: Vec<bind::BindZone>,
-    blackhole: Option<Arc<AccessList>>,
-}
-
-impl Configurations {
-    /// All their zones.
-    pub(super) fn zones(&self) -> impl Iterator<Item = &bind::BindZone> {
-        self.0.values().flat_map(|imported| &imported.zones)
-    }
-
-    /// The zones of one of them.
-    pub(super) fn of(&self, path: &Path) -> &[bind::BindZone] {
-        self.0.get(path).map_or(&[], |imported| &imported.zones)
-    }
-
-    /// Who may ask their zones. Where two have a zone, a client has to be in the lists of both.
-    pub(super) fn access(&self) -> AccessRules {
-        let mut rules = AccessRules::default();
-        for zone in self.zones() {
-            if let Some(list) = zone.allow_query() {
-                let list = match rules.zone(zone.name()) {
-                    Some(other) if other != list => Arc::new(list.intersection(other)),
-                    _ => Arc::clone(list),
-                };
-                rules.set_zone(zone.name(), list);
-            }
-        }
-        for imported in self.0.values() {
-            if let Some(list) = &imported.blackhole {
-                rules.blackhole = Some(match rules.blackhole {
-                    Some(other) => Arc::new(list.union(&other)),
-                    None => Arc::clone(list),
-                });
-            }
-        }
-        rules
-    }
-
-    /// Forgets those that no source has any more.
-    pub(super) fn keep(&mut self, sources: &[FileSource]) {
-        let is_named = |path: &PathBuf| {
-            let mut sources = sources.iter();
-            sources.any(|source| source.named_conf.as_ref() == Some(path))
-        };
-        self.0.retain(|path, _| is_named(path));
-    }
-
-    /// Reads one again; whether its zones are known, maybe from before.
-    fn read(
-        &mut self,
-        path: &Path,
-        watcher: Option<&Watcher>,
-        say: &mut dyn FnMut(Said<'_>),
-    ) -> Option<&[bind::BindZone]> {
-        let found = bind::read(path, &mut Watched(watcher));
-        for diagnostic in &found.diagnostics {
-            say(Said::Trouble(&diagnostic.to_string()));
-        }
-        if found.diagnostics.is_empty() {
-            let taken = found.take();
-            for note in &taken.notes {
-                say(Said::Note(&note.to_string()));
-            }
-            if let Some(note) = journals(&taken.zones) {
-                say(Said::Note(&format!("{}: {note}", path.display())));
-            }
-            let imported = Imported {
-                zones: taken.zones,
-                blackhole: taken.blackhole,
-            };
-            self.0.insert(path.to_path_buf(), imported);
-        }
-        self.0.get(path).map(|imported| &imported.zones[..])
-    }
-}
-
-/// Returns a warning about zones whose files are older than what BIND serves.
-fn journals(zones: &[bind::BindZone]) -> Option<String> {
-    let has_one = |zone: &&bind::BindZone| {
-        !zone.is_signed_copy() && zone.journal().is_some_and(|path| path.exists())
-    };
-    let mut zones = zones.iter().filter(has_one);
-    let first = zones.next()?.name();
-    let more = match zones.count() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!(
-        "the zone {first}{more} has a journal, which is not read: rndc sync writes it to the file"
-    ))
-}
-
-/// Files of a configuration that are watched from before they are read.
-struct Watched<'w>(Option<&'w Watcher>);
-
-impl Files for Watched<'_> {
-    fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>> {
-        if let Some(watcher) = self.0 {
-            watcher.file(path, Interest::All);
-        }
-        OnDisk.read(path, max)
-    }
-
-    fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
-        if let (Some(watcher), Some(directory)) = (self.0, pattern.parent()) {
-            watcher.directory(directory, WatchedFiles::Any);
-        }
-        OnDisk.matching(pattern)
-    }
-
-    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
-        OnDisk.interfaces()
-    }
-}
-
-/// Looks at all sources, in their order, listed zones first.
-pub(super) fn scan(
-    sources: &[FileSource],
-    configurations: &mut Configurations,
-    watcher: Option<&Watcher>,
-    say: &mut dyn FnMut(Said<'_>),
-) -> Scanned {
-    let mut scanned = Scanned {
-        candidates: Candidates::bounded_by(sources),
-        incomplete: false,
-    };
-    for source in sources {
-        scanned.candidates.rank = source.rank;
-        let watcher = watcher.filter(|_| source.watch);
-        if let Some(watcher) = watcher {
-            watcher.listed(&source.zones);
-        }
-        scanned.candidates.push_list(&source.zones);
-        if let Some(path) = &source.named_conf {
-            match configurations.read(path, watcher, say) {
-                None => scanned.incomplete = true,
-                Some(zones) => {
-                    for zone in zones {
-                        configured(zone, &mut scanned, watcher);
-                    }
-                }
-            }
-        }
-        if let Some(directory) = &source.directory {
-            if let Some(watcher) = watcher {
-                // Its parent has the event when it is replaced as a whole.
-                watcher.file(directory, Interest::All);
-            }
-            let mut walk = DirectoryWalk {
-                scanned: &mut scanned,
-                written: &source.written,
-                watcher,
-                say,
-            };
-            walk.directory(directory, DEPTH_MAX);
-        }
-    }
-    scanned
-}
-
-/// A zone of BIND's configuration.
-fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
-    let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
-    if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
-        watcher.file(path, Interest::Zone);
-        if let Some(journal) = zone.journal().filter(|_| zone.is_signed_copy()) {
-            watcher.file(&journal, Interest::All);
-        }
-    }
-    let entry = scanned.candidates.push(zone.name(), file, None);
-    entry.role = FileRole::of(zone);
-}
-
-/// A walk through the directories of one source.
-struct DirectoryWalk<'w> {
-    scanned: &'w mut Scanned,
-    written: &'w WrittenFiles,
-    watcher: Option<&'w Watcher>,
-    say: &'w mut dyn FnMut(Said<'_>),
-}
-
-impl DirectoryWalk<'_> {
-    fn directory(&mut self, directory: &Path, depth: usize) {
-        let mut subdirectories = Vec::new();
-        if let Some(watcher) = self.watcher {
-            watcher.directory(directory, WatchedFiles::Zones);
-        }
-        if let Err(error) = self.list(directory, &mut subdirectories) {
-            self.scanned.incomplete = true;
-            let reason = reason_of(&error);
-            self.trouble(&format!("cannot read {}: {reason}", directory.display()));
-        }
-        for subdirectory in subdirectories {
-            if depth > 1 {
-                self.directory(&subdirectory, depth - 1);
-            } else {
-                let path = subdirectory.display();
-                self.trouble(&format!(
-                    "{path}: more than {DEPTH_MAX} directories deep: ignored"
-                ));
-            }
-        }
-    }
-
-    fn trouble(&mut self, text: &str) {
-        (self.say)(Said::Trouble(text));
-    }
-
-    fn list(&mut self, directory: &Path, subdirectories: &mut Vec<PathBuf>) -> io::Result<()> {
-        let directories = &mut self.scanned.candidates.directories;
-        let number = directories.len() as u32;
-        directories.push(directory.to_path_buf());
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let (file_name, file_type) = (entry.file_name(), entry.file_type()?);
-            if file_name.as_bytes().starts_with(b".") {
-                continue;
-            }
-            if file_type.is_dir() {
-                subdirectories.push(entry.path());
-                continue;
-            }
-            match zone_name(&file_name) {
-                None => {}
-                Some(_) if self.written.has(&entry.path()) => {}
-                Some(Ok(name)) => {
-                    if let Some(watcher) = self.watcher.filter(|_| file_type.is_symlink())
-                        && let Ok(target) = entry.path().canonicalize()
-                    {
-                        watcher.link_target(&target);
-                    }
-                    let candidates = &mut self.scanned.candidates;
-                    let entry = candidates.push(name.as_name(), &file_name, Some(number));
-                    entry.is_found = true;
-                }
-                Some(Err(error)) => {
-                    let path = entry.path();
-                    let path = path.display();
-                    self.trouble(&format!("{path}: no zone has this name: {error}"));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The zone that a walk through `directory` would find at `path`.
-pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
-    let below = path.strip_prefix(directory).ok()?;
-    let mut depth = 0;
-    for component in below.iter() {
-        depth += 1;
-        if component.as_bytes().starts_with(b".") || depth > DEPTH_MAX {
+        sources: impl Iterator<Item = &'s FileSource> + Clone,
+        mut aim: Aim,
+        paths: &[PathBuf],
+    ) -> Option<Aim> {
+        if self.has_rivals {
             return None;
         }
+        for path in paths {
+            for source in sources.clone() {
+                for (name, origin) in self.zones_of(source, path) {
+                    self.aim_at(&mut aim, name.as_name(), (path, origin), source.rank)?;
+                }
+            }
+        }
+        Some(aim)
     }
-    zone_name(path.file_name()?)?.ok()
-}
 
-/// The zone that a file name stands for; `None` when it is no zone file.
-fn zone_name(file_name: &OsStr) -> Option<Result<NameBuf, nameward_wire::NameError>> {
-    let stem = file_name.as_bytes().strip_suffix(b".zone")?;
-    Some(NameBuf::from_text(stem, Name::ROOT))
+    /// Looks at one file that an operator has edited, whether it is watched or not.
+    pub fn look_at_file(
+        &mut self,
+        table: &dyn ZoneTarget,
+        sources: &[FileSource],
+        path: PathBuf,
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
+        match self.aim(sources.iter(), Aim::within(sources), &[path]) {
+            Some(aim) => self.look_at(table, sources, aim, events),
+            None => self.load(table, sources, events),
+        }
+    }
+
+    /// Finds the file that a zone is served from, and the rank of its source.
+    pub fn file_of(&mut self, sources: &[FileSource], zone: Name<'_>) -> Option<(PathBuf, u16)> {
+        let slot = &self.known.slots[self.known.find(zone)?];
+        let (key, rank) = (slot.path, slot.rank?);
+        let scanned = discovery::scan(sources, &mut self.configurations, None, &mut |_| ());
+        let mut path = PathBuf::new();
+        (0..scanned.candidates.len())
+            .filter(|&candidate| scanned.candidates.name(candidate) == zone)
+            .find_map(|candidate| {
+                scanned.candidates.path_into(candidate, &mut path);
+                let is_it = self.known.path_key(&path) == key;
+                is_it.then(|| (path.clone(), rank))
+            })
+    }
+
+    /// Returns whether a zone is there because its file is in the directory of a source, and not because a list or a
+    /// configuration names it.
+    pub fn is_found(
+        &self,
+        sources: &[FileSource],
+        zone: Name<'_>,
+        (path, rank): (&Path, u16),
+    ) -> bool {
+        let source = sources.iter().find(|source| source.rank == rank);
+        let zones = source.map(|source| self.zones_of(source, path));
+        let mut zones = zones.into_iter().flatten();
+        zones.any(|(name, origin)| name.as_name() == zone && origin == FileOrigin::Found)
+    }
+
+    /// Forgets a zone whose file an operator has removed by a command.
+    pub fn forget(&mut self, zone: Name<'_>) {
+        self.known.forget(zone);
+    }
+
+    /// The zones that a source has in a file.
+    fn zones_of(&self, source: &FileSource, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
+        // The end is compared first: a list may have a hundred thousand of them.
+        let end = path.file_name().unwrap_or_default().as_bytes();
+        let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
+        let listed = source.zones.zones_in(path);
+        let listed = listed.map(|name| (name.into(), FileOrigin::Listed(FileRole::Zone)));
+        let conf = source.named_conf.as_deref();
+        let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
+        let configured = configured
+            .iter()
+            .filter(|zone| zone.file.as_deref().is_some_and(is_it))
+            .map(|zone| (zone.name().into(), FileOrigin::Listed(FileRole::of(zone))));
+        let is_written = source.written.has(path);
+        let found = source.directory.as_deref().filter(|_| !is_written);
+        let found = found.and_then(|directory| discovery::zone_at(directory, path));
+        let found = found.map(|name| (name, FileOrigin::Found));
+        listed.chain(configured).chain(found).collect()
+    }
+
+    fn aim_at(
+        &mut self,
+        aim: &mut Aim,
+        name: Name<'_>,
+        (path, origin): (&Path, FileOrigin),
+        rank: u16,
+    ) -> Option<()> {
+        let metadata = path.symlink_metadata().ok();
+        let key = self.known.path_key(path);
+        let slot = match self.known.find(name) {
+            Some(slot) => {
+                let known = &self.known.slots[slot];
+                if (known.path, known.rank) != (key, Some(rank)) {
+                    return None;
+                }
+                Some(slot)
+            }
+            None => None,
+        };
+        if origin == FileOrigin::Found {
+            match (&metadata, slot) {
+                (None, None) => return Some(()),
+                (None, Some(_)) => {
+                    aim.gone.push((name.into(), rank, path.to_path_buf()));
+                    return Some(());
+                }
+                (Some(metadata), _) if metadata.is_dir() || metadata.is_symlink() => return None,
+                (Some(_), _) => {}
+            }
+        }
+        let slot = slot.or_else(|| self.known.see(name))?;
+        let candidates = &mut aim.candidates;
+        let role = match origin {
+            FileOrigin::Listed(role) => role,
+            FileOrigin::Found => FileRole::Zone,
+        };
+        let candidate = candidates.add(name, path, rank, role);
+        if origin == FileOrigin::Found {
+            candidates.set_found(candidate);
+        }
+        let known = &mut self.known.slots[slot];
+        known.is_found = origin == FileOrigin::Found;
+        aim.jobs.push(known.job((candidate, key), slot, rank));
+        Some(())
+    }
+
+    /// Loads what was aimed at.
+    pub(super) fn look_at(
+        &mut self,
+        table: &dyn ZoneTarget,
+        sources: &[FileSource],
+        aim: Aim,
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
+        let mut load = Load {
+            candidates: &aim.candidates,
+            summary: LoadSummary::default(),
+            publisher: Publisher::new(table),
+            events,
+        };
+        load.announce(&aim.jobs, &mut self.known.slots);
+        load.run(&aim.jobs, &mut self.known.slots);
+        self.note_returned(&mut load, &aim.jobs);
+        for (name, rank, path) in &aim.gone {
+            self.note_missing(&mut load, name.as_name(), *rank, path);
+        }
+        self.withdraw_missing(&mut load, sources, Withdrawal::AfterGrace);
+        load.publish();
+        let summary = load.summary;
+        let Some(watcher) = &self.watcher else {
+            return summary;
+        };
+        let mut is_new = false;
+        for job in &aim.jobs {
+            for path in self.known.slots[job.slot].includes() {
+                is_new |= watcher.file(path, Interest::All);
+            }
+        }
+        if is_new {
+            watcher.ask();
+        }
+        summary
+    }
 }

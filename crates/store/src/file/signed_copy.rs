@@ -16,7 +16,7 @@ use nameward_import::{
 use nameward_wire::zonefile::Severity;
 use nameward_zone::{SigningState, Zone, change::ChangeError};
 
-use super::one::{ZoneRead, diagnostic};
+use super::zone_file::{ZoneRead, diagnostic};
 
 /// The reason why a copy is not served.
 #[derive(Debug, thiserror::Error)]

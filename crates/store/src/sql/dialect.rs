@@ -4,7 +4,7 @@
 //! statistics would take the index on zones and read a whole zone for one name. The few rows of other zones that have
 //! the same name (a child's apex) are sorted out here.
 
-use super::terms::TERM_KINDS;
+use super::peer_settings::TERM_KINDS;
 
 /// A database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,23 +12,23 @@
 
 mod build;
 mod need;
+mod requested_names;
 mod walk;
-mod wanted;
 
 use super::LiveZone;
-use super::above::Above;
 use super::apex::Apex;
 use super::dialect::MAX_ROWS;
+use super::empty_nonterminals::Above;
 use super::error::SqlError;
-use super::parts::{PartKind, SharedPart, SharedParts, too_many_rows};
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
+use super::shared_fragments::{PartKind, SharedPart, SharedParts, too_many_rows};
 pub use build::row_error;
 pub(crate) use build::soa_minimum;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone};
+use requested_names::{WantedName, WantedNames};
 use std::sync::Arc;
-use wanted::{WantedName, WantedNames};
 
 /// Links of a chain of aliases that are followed; as many as the answer engine follows.
 const MAX_CHAIN: usize = 16;

@@ -2,8 +2,8 @@
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
-use super::facts::{FactsOf, log_unusable};
 use super::row::Cells;
+use super::signing_facts::{FactsOf, log_unusable};
 use super::{LiveZone, SqlBackend};
 use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;

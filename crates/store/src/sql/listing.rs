@@ -2,11 +2,11 @@
 //!
 //! `ordername` and `auth` have the order of names, too, but only as long as whoever writes rows keeps them up, and nothing shows
 //! where one was forgotten: a name that is missing from the order would be denied. The names that are read for
-//! [`super::above`] anyway have the order without that. Where they are out of date, or too many, records of denial are made
+//! [`super::empty_nonterminals`] anyway have the order without that. Where they are out of date, or too many, records of denial are made
 //! for each answer.
 
-use super::above::{Above, Collector};
 use super::dialect::Statement;
+use super::empty_nonterminals::{Above, Collector};
 use super::error::SqlError;
 use super::row::read_type;
 use super::{LiveZone, SqlBackend};

@@ -8,14 +8,14 @@
 //! A look-up that must read all names of its zone first (is a name an empty non-terminal?) would keep the others
 //! waiting, so it is given back to be done alone.
 
-use super::above::Above;
 use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
+use super::empty_nonterminals::Above;
 use super::error::SqlError;
-use super::facts::Facts;
 use super::fragment::{Gathering, KnownZone};
 use super::listing::ChainFound;
 use super::row::{read_name, write_name};
+use super::signing_facts::Facts;
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{NameKey, ZonePart};

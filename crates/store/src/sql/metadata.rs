@@ -2,7 +2,7 @@
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
-use super::facts::{FactsOf, log_unusable};
+use super::signing_facts::{FactsOf, log_unusable};
 use super::{LiveZone, SqlBackend};
 use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;

@@ -7,52 +7,52 @@
 //! database at the same time; what it derives from names is kept right ([`derive`]). The serial is raised unless the
 //! change sets the SOA.
 
-mod asked;
 mod attributes;
 mod autoprimaries;
 mod check;
 mod commit;
 mod content;
+mod current;
 mod derive;
 mod edit;
 mod error;
+mod insert;
 mod key_step;
 mod keys;
+mod local_changes;
 mod members;
 mod overview;
-mod own;
-mod put;
 mod rectify;
+mod replace_zone;
 mod replica;
+mod request;
 mod retry;
 mod rows;
 mod serial;
 mod session;
-mod standing;
 mod tsig;
-mod whole;
 mod zone_copy;
 mod zones;
 
 use super::connection::ConnectTarget;
 use super::{SqlBackend, SqlError, ZoneRow};
-use asked::Asked;
 pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
 pub use autoprimaries::AutoprimaryRow;
 use commit::LockedZone;
+pub use current::{StandingZone, StandingZones};
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
+pub use local_changes::CommitMark;
+pub(super) use local_changes::OwnCommits;
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
 pub use overview::ZoneOverview;
-pub use own::CommitMark;
-pub(super) use own::OwnCommits;
+use request::Asked;
 use retry::ConflictRetries;
 use session::{Failure, Session};
-pub use standing::{StandingZone, StandingZones};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -399,7 +399,7 @@ async fn attempt(
         }
         Task::Replace(zone, version, replacement) => {
             let zone = commit::lock_zone(session, *zone).await?;
-            let replaced = whole::replace(session, &zone, version, *replacement).await?;
+            let replaced = replace_zone::replace(session, &zone, version, *replacement).await?;
             vec![Ok(replaced)]
         }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],

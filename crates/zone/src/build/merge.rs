@@ -1,10 +1,10 @@
 //! Records whose owner was packed before they came: put aside, and merged once at the end.
 
 use super::ZoneBuilder;
+use crate::capacity::ZoneFull;
 use crate::draft::{Draft, Keep};
 use crate::node::flags;
 use crate::packed::tag;
-use crate::room::ZoneFull;
 use nameward_wire::zonefile::RecordPlace;
 use std::collections::HashMap;
 

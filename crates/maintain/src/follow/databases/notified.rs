@@ -5,8 +5,8 @@
 //! is acknowledged: a server that is away for long is not notified for ever.
 
 use super::{Databases, FollowedDatabase};
+use crate::panic_guard::spare_thread;
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
-use crate::spare::spare_thread;
 use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;

@@ -16,7 +16,7 @@ use nameward_wire::{Name, NameBuf, Type};
 
 use super::bare;
 use super::keys::template;
-use crate::{command_error::CommandError, config::Overrides, remote, zone_work};
+use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
 
 /// The algorithms that this server signs with.
 const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
@@ -103,7 +103,7 @@ fn lua_string(rtype: &str, content: &str) -> Result<String, OperationError> {
 
 fn verify_zonemd(zone: &str, file: &std::path::Path) -> Result<String, OperationError> {
     let name = zone_name(zone)?;
-    let read = zone_work::read_file(&name, file)?;
+    let read = zone_commands::read_file(&name, file)?;
     match ZonemdRule::Require.objection(&read) {
         None => Ok(format!(
             "zonemd-verify-file: Verification of ZONEMD record succeeded for zone {}\n",
@@ -171,7 +171,7 @@ fn hash_record(zone: &str, name: &str, overrides: &Overrides) -> Result<String, 
 }
 
 fn clear_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
-    let fetched = zone_work::fetch(zone, overrides)?;
+    let fetched = zone_commands::fetch(zone, overrides)?;
     let mut steps = Vec::new();
     for node in fetched.zone.nodes_in_any_order() {
         for rrset in node.rrsets() {

@@ -76,12 +76,12 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             number: 1,
             overdue: 1,
             looked_up: 1,
-            first: vec![nameward_maintain::life::UntransferredZone { name, error: None }],
+            first: vec![nameward_maintain::secondary::UntransferredZone { name, error: None }],
         },
         databases: &databases,
         secondaries: &SecondariesSummary {
             behind: 2,
-            first_behind: Some(nameward_maintain::life::BehindPrimary {
+            first_behind: Some(nameward_maintain::secondary::BehindPrimary {
                 zone: name,
                 here: nameward_zone::Serial(5),
                 there: nameward_zone::Serial(3),

@@ -1,8 +1,8 @@
 //! The way to a name through the rows that came: what its answer needs, and what is still missing for that.
 
-use super::super::above::Above;
+use super::super::empty_nonterminals::Above;
 use super::super::error::SqlError;
-use super::super::parts::PartKind;
+use super::super::shared_fragments::PartKind;
 use super::{Gathering, need};
 use nameward_wire::rdata::names as names_in;
 use nameward_wire::{Name, NameBuf, Type};

@@ -5,11 +5,11 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
-use super::asked::{Asked, SigningRows, read_signing};
 use super::commit::{self, LockedZone, lock_zone};
 use super::derive::KeptDenial;
 use super::keys::{self, KeyEdit, KeyRefusal};
 use super::rectify::rectify;
+use super::request::{Asked, SigningRows, read_signing};
 use super::serial::RaisedSerial;
 use super::session::{Failure, Session, Value};
 use super::zones::{StoredRecord, kind_column, stored_columns};

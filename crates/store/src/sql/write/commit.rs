@@ -5,13 +5,13 @@
 //! the empty non-terminals above them; other rows are not looked at.
 
 use super::super::{SqlError, ZoneRow, read_zone};
-use super::asked::{Asked, SigningRows, check_edits, names_of, read_signing};
 use super::check::{check, shown};
 use super::derive::{
     CanonicalName, Derived, KeptDenial, Knowledge, NameFacts, NameStanding, ancestors, key,
 };
 use super::edit::{apply, bears_on_parent};
-use super::own::CommitMark;
+use super::local_changes::CommitMark;
+use super::request::{Asked, SigningRows, check_edits, names_of, read_signing};
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};

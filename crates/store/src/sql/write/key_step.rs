@@ -8,10 +8,10 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::Cells;
 use super::super::{SqlBackend, ZoneRow};
-use super::asked::Asked;
 use super::attributes::{change_locked, read_metadata, write_metadata};
 use super::commit::{self, LockedZone, lock_zone};
 use super::keys::{self, KeyRefusal, StoredKey};
+use super::request::Asked;
 use super::serial::RaisedSerial;
 use super::session::{Session, Value};
 use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};

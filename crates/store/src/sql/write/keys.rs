@@ -7,7 +7,7 @@ use super::super::dialect::{SqlEngine, all_keys};
 use super::super::row::{Cells, read_name};
 use super::super::{SqlBackend, ZoneRow};
 use super::session::{Failure, Session, Value};
-use super::{WriteError, asked::read_presigned};
+use super::{WriteError, request::read_presigned};
 use nameward_wire::NameBuf;
 
 /// Keys of one zone. More are not read when it is signed.

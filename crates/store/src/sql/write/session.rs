@@ -11,7 +11,7 @@ use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
 use super::super::hosts::Server;
 use super::super::row::Cells;
-use super::own::CommitMark;
+use super::local_changes::CommitMark;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

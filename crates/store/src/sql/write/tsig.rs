@@ -2,8 +2,8 @@
 
 use super::super::SqlBackend;
 use super::super::dialect::SqlEngine;
+use super::super::peer_settings::StoredTsigKey;
 use super::super::row::{Cells, write_name};
-use super::super::terms::StoredTsigKey;
 use super::super::watch::NO_ZONE_CHANGED;
 use super::session::{Session, Value};
 use super::{Committed, Task, WriteError};

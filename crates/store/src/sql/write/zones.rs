@@ -5,8 +5,8 @@ use super::super::row::{
     Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name,
 };
 use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
-use super::asked::Asked;
 use super::commit::{LockedZone, change, lock_zone};
+use super::request::Asked;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
 use super::{Committed, WriteError};

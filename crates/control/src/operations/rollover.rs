@@ -1,0 +1,178 @@
+//! Owns operations on keys that a policy looks after.
+
+use nameward_dnssec::rollover::{DsSight, KeyRole};
+use nameward_maintain::keys::database::StoredKeysError;
+use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
+use nameward_maintain::keys::rollover::{KeyLookError, NO_POLICY, NextStep, step_words};
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+
+use super::key_template::now_seconds;
+use super::zone_keys::of_keys;
+use super::{DsReport, OperationError, OperationResult, Operations, zone_name};
+
+/// The steps that an operation on keys under a policy led to, and the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySteps {
+    /// The zone, with its final dot.
+    pub zone: String,
+    /// The keys that the operation was about.
+    pub keys: Vec<u32>,
+    /// The steps in words.
+    pub steps: Vec<String>,
+    /// The next step, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ListedStep>,
+}
+
+/// A step that is to come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedStep {
+    /// The step in words.
+    pub step: String,
+    /// When, in seconds since 1970; none if it waits for the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+}
+
+impl From<NextStep> for ListedStep {
+    fn from(next: NextStep) -> Self {
+        ListedStep {
+            step: next.words,
+            at: next.at,
+        }
+    }
+}
+
+impl Operations {
+    /// Has keys replaced by new ones.
+    pub(super) fn roll_keys(
+        &self,
+        zone: &str,
+        role: Option<&str>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        let role = match role {
+            None => None,
+            Some("csk") => Some(KeyRole::Combined),
+            Some("ksk") => Some(KeyRole::KeySigning),
+            Some("zsk") => Some(KeyRole::ZoneSigning),
+            Some(other) => {
+                return Err(OperationError::invalid(format!(
+                    "expected the role csk, ksk or zsk, found {other:?}; for another algorithm change the algorithm of \
+                     the [[dnssec_policy]] and reload"
+                )));
+            }
+        };
+        let rolled = self.keeper.roll(name.as_name(), role, now_seconds());
+        let (keys, progress) = rolled.map_err(of_look(&name))?;
+        if keys.is_empty() {
+            return Err(OperationError::not_found(format!(
+                "zone {name} has no key of this role in use; `nameward key list {name}` lists its keys"
+            )));
+        }
+        tracing::info!("zone {name}: rollover of keys {keys:?} asked for over the control socket");
+        self.key_steps(&name, keys, &progress)
+    }
+
+    /// Notes what the parent has, as an operator saw it.
+    pub(super) fn report_ds(
+        &self,
+        zone: &str,
+        key: Option<u32>,
+        report: DsReport,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        let sight = match report {
+            DsReport::Seen => DsSight::Seen,
+            DsReport::Gone => DsSight::Gone,
+        };
+        let noted = self
+            .keeper
+            .note_ds((name.as_name(), key), sight, now_seconds());
+        let (keys, progress) = noted.map_err(of_look(&name))?;
+        if keys.is_empty() {
+            return Err(OperationError::conflict(format!(
+                "zone {name}: nothing waits for this; `nameward zone status {name}` says what is waited for. A DS that is \
+                 gone counts after parent_registration_delay, because the parent may bring it back until then"
+            )));
+        }
+        self.key_steps(&name, keys, &progress)
+    }
+
+    fn key_steps(
+        &self,
+        name: &NameBuf,
+        keys: Vec<u32>,
+        progress: &KeyProgress,
+    ) -> Result<OperationResult, OperationError> {
+        (self.keys_changed)(*name);
+        let status = self.keeper.status(name.as_name(), now_seconds());
+        let status = status.map_err(of_look(name))?;
+        let steps = progress.steps.iter().map(step_words);
+        Ok(OperationResult::KeySteps(KeySteps {
+            zone: name.to_string(),
+            keys,
+            steps: steps
+                .map(|(key, words)| format!("key {key}: {words}"))
+                .collect(),
+            next: status.next.map(Into::into),
+        }))
+    }
+
+    /// Refuses names of policies that are not there.
+    pub(super) fn check_policies(&self, names: &[String]) -> Result<(), OperationError> {
+        let unknown = names.iter().find(|name| !self.keeper.knows_policy(name));
+        match unknown {
+            None => Ok(()),
+            Some(name) => Err(OperationError::invalid(format!(
+                "there is no [[dnssec_policy]] {name:?} in the configuration, and {NO_POLICY:?} means none"
+            ))),
+        }
+    }
+
+    /// Refuses to change by hand what a policy looks after.
+    pub(super) fn check_by_hand(&self, name: &NameBuf) -> Result<(), OperationError> {
+        let zone = name.as_name();
+        let rank = (self.rank_of)(zone);
+        let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
+        let policy = match is_in_database {
+            false => self.keeper.policy_name(zone),
+            // The policy of a zone that is none of ours to roll, as that of a secondary, does nothing.
+            true => match self.keeper.status(zone, now_seconds()) {
+                Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
+                Err(KeyLookError::Stored(StoredKeysError::OtherServer)) => {
+                    self.keeper.policy_name(zone)
+                }
+                Err(_) => None,
+            },
+        };
+        match policy {
+            None => Ok(()),
+            Some(policy) => Err(OperationError::refused(format!(
+                "the dnssec_policy {policy:?} looks after the keys of zone {name}: `nameward key rollover {name}` replaces \
+                 them, and taking dnssec_policy from the zone ends signing"
+            ))),
+        }
+    }
+}
+
+/// Turns an error of a look at keys into one of an operation.
+fn of_look(name: &NameBuf) -> impl Fn(KeyLookError) -> OperationError {
+    let name = *name;
+    move |error| match error {
+        KeyLookError::Keys(ZoneKeysError::NoPolicy) | KeyLookError::NoPolicy => {
+            OperationError::refused(format!(
+                "zone {name} has no dnssec_policy: its keys are changed by `nameward key add`, `activate` and `remove`"
+            ))
+        }
+        KeyLookError::Keys(error) => of_keys(&name)(error),
+        KeyLookError::NotLoaded => OperationError::not_found(format!(
+            "zone {name} not found; `nameward zone list` lists the zones"
+        )),
+        KeyLookError::Stored(StoredKeysError::Database(text)) => {
+            OperationError::backend(format!("zone {name}: {text}"))
+        }
+        other => OperationError::refused(format!("zone {name}: {other}")),
+    }
+}

@@ -1,0 +1,238 @@
+//! Owns how operators ask for a zone to be signed: the denial of names and the serial shown, for a new zone and for one that is
+//! signed already.
+//!
+//! Another denial is in force for whole answers at a time: each has the proofs of one denial, signed by the keys of before. What
+//! resolvers have in their caches stays true and valid until its TTL ends, so that none finds a zone bogus.
+
+use nameward_dnssec::{Denial, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
+use nameward_maintain::keys::local::{SigningTerms, ZoneKey};
+use nameward_store::sql::write::{AttributeChange, MetadataEdit};
+use nameward_wire::NameBuf;
+
+use super::database_keys::DatabaseZone;
+use super::key_template::now_seconds;
+use super::zone_keys::of_keys;
+use super::{MetadataChange, MetadataRequest, OperationError, OperationResult, Operations};
+
+/// The algorithm that validators without NSEC3 know, so that its zones have NSEC alone (RFC 5155 section 2).
+const RSASHA1: u8 = 5;
+
+/// The terms of signing that an operator asks for; what is not said stays, or is the default.
+#[derive(Debug, Default)]
+pub(super) struct AskedTerms {
+    denial: Option<DenialTerms>,
+    soa_edit: Option<SoaEdit>,
+}
+
+impl AskedTerms {
+    pub(super) fn read(
+        denial: Option<&str>,
+        soa_edit: Option<&str>,
+    ) -> Result<Self, OperationError> {
+        Ok(AskedTerms {
+            denial: denial.map(read_denial).transpose()?,
+            soa_edit: soa_edit.map(read_soa_edit).transpose()?,
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.denial.is_none() && self.soa_edit.is_none()
+    }
+
+    /// Returns terms with what is asked for in place of what they had.
+    pub(super) fn over(&self, terms: SigningTerms) -> SigningTerms {
+        SigningTerms {
+            denial: self.denial.clone().unwrap_or(terms.denial),
+            soa_edit: self.soa_edit.unwrap_or(terms.soa_edit),
+            managed: terms.managed,
+            serial: terms.serial,
+        }
+    }
+
+    /// Refuses a denial that the keys or the name of a zone do not allow.
+    pub(super) fn check(&self, name: &NameBuf, keys: &[ZoneKey]) -> Result<(), OperationError> {
+        let denial = self.denial.as_ref();
+        denial.map_or(Ok(()), |denial| check_denial(name, denial, keys))
+    }
+
+    /// Returns the metadata of a zone of a database that says so, as PowerDNS has it.
+    pub(super) fn metadata(&self) -> Vec<AttributeChange> {
+        let set = |kind: &str, content: Option<&str>| {
+            let contents = content.map(str::to_owned).into_iter().collect();
+            AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
+        };
+        let mut changes = Vec::new();
+        if let Some(terms) = &self.denial {
+            changes.extend(terms.metadata().map(|(kind, content)| set(kind, content)));
+        }
+        if let Some(edit) = self.soa_edit {
+            let word = (edit != SoaEdit::None).then(|| edit.word());
+            changes.push(set("SOA-EDIT", word));
+        }
+        changes
+    }
+}
+
+impl Operations {
+    /// Refuses metadata about signing that makes no sense for a zone.
+    pub(super) fn check_signing_item(
+        &self,
+        home: &DatabaseZone<'_>,
+        kind: &str,
+        request: &MetadataRequest,
+    ) -> Result<(), OperationError> {
+        let content = match (request.change, &request.content[..]) {
+            (MetadataChange::Remove, _) | (MetadataChange::Set, []) => return Ok(()),
+            (MetadataChange::Set, [content]) => content,
+            _ => {
+                return Err(OperationError::invalid(format!(
+                    "a zone has one {kind}: `nameward metadata set {} {kind}` with one item sets it",
+                    request.zone
+                )));
+            }
+        };
+        check_item(kind, content)?;
+        match kind {
+            "NSEC3PARAM" => {
+                let nsec3 = DenialTerms {
+                    denial: Denial::Nsec3(Nsec3::default()),
+                    ..DenialTerms::default()
+                };
+                check_denial(&home.1.name, &nsec3, &self.database_keys(home)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Changes how a zone is signed that has keys.
+    pub(super) fn change_terms(
+        &self,
+        name: &NameBuf,
+        home: Option<&DatabaseZone<'_>>,
+        terms: &AskedTerms,
+    ) -> Result<OperationResult, OperationError> {
+        let is_changed = match home {
+            Some(home) => {
+                terms.check(name, &self.database_keys(home)?)?;
+                self.write_signing(home, &terms.metadata())?
+            }
+            None => {
+                let keys = self.keeper.keys();
+                terms.check(name, &keys.keys(name.as_name()).map_err(of_keys(name))?)?;
+                let before = keys.terms(name.as_name()).map_err(of_keys(name))?;
+                let after = terms.over(before.clone());
+                if before != after {
+                    let change = |kept: &mut SigningTerms| *kept = terms.over(kept.clone());
+                    let set = keys.change_terms(name.as_name(), now_seconds(), change);
+                    set.map_err(of_keys(name))?;
+                    (self.keys_changed)(*name);
+                }
+                before != after
+            }
+        };
+        let zone = name.to_string();
+        if !is_changed {
+            return Ok(OperationResult::NoChange { zone });
+        }
+        let denial = terms.denial.as_ref().map(|denial| denial.word().to_owned());
+        let soa_edit = terms.soa_edit.map(|edit| edit.word().to_owned());
+        tracing::info!(
+            "zone {name}: signed in another way: denial {}, SOA-EDIT {}",
+            denial.as_deref().unwrap_or("as before"),
+            soa_edit.as_deref().unwrap_or("as before")
+        );
+        Ok(OperationResult::SigningChanged {
+            zone,
+            denial,
+            soa_edit,
+        })
+    }
+}
+
+/// Returns whether metadata of a kind decides how names are denied, and how PowerDNS puts them in order.
+pub(super) fn is_signing_kind(kind: &str) -> bool {
+    matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
+}
+
+/// Refuses an item of metadata about signing that makes no sense: the zone would not be signed, or in a way that nobody
+/// asked for.
+fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
+    if kind != "NSEC3PARAM" {
+        return match content {
+            "0" | "1" => Ok(()),
+            other => Err(OperationError::invalid(format!(
+                "expected {kind} 0 or 1, found {other:?}"
+            ))),
+        };
+    }
+    Nsec3Param::read(content).map_err(|error| OperationError::invalid(error.to_string()))?;
+    let iterations = content.split_whitespace().nth(2);
+    let iterations = iterations.and_then(|text| text.parse::<u16>().ok());
+    match iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
+        true => Ok(()),
+        // RFC 9276 section 3.2: validators treat more as insecure, or fail.
+        false => Err(OperationError::invalid(format!(
+            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM, and 0 is best (RFC 9276): 1 0 0 -"
+        ))),
+    }
+}
+
+/// Warns of NSEC3 iterations that metadata asks for.
+pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option<String> {
+    let is_set = kind == "NSEC3PARAM" && request.change != MetadataChange::Remove;
+    let content = request.content.first().filter(|_| is_set)?;
+    let param = Nsec3Param::read(content).ok()?;
+    (param.hashing.iterations > 0).then(|| {
+        let found = param.hashing.iterations;
+        format!(
+            "{found} NSEC3 iterations cost this server and every validator CPU time and protect nothing: \
+             use `1 0 0 -` (RFC 9276)"
+        )
+    })
+}
+
+/// Refuses a denial that the keys or the name of a zone do not allow.
+pub(super) fn check_denial(
+    name: &NameBuf,
+    denial: &DenialTerms,
+    keys: &[ZoneKey],
+) -> Result<(), OperationError> {
+    if denial.denial == Denial::Nsec {
+        return Ok(());
+    }
+    if keys.iter().any(|key| key.private.algorithm() == RSASHA1) {
+        return Err(OperationError::refused(format!(
+            "zone {name}: a key of algorithm 5 (RSASHA1) denies names by NSEC alone (RFC 5155 section 2): replace it by one \
+             of another algorithm first"
+        )));
+    }
+    match Nsec3::default().owner(name.as_name(), name.as_name()) {
+        Some(_) => Ok(()),
+        None => Err(OperationError::refused(format!(
+            "zone {name}: no hash of NSEC3 fits before a name that is so long; nsec denies names there"
+        ))),
+    }
+}
+
+/// The error of a zone that is to be signed and has keys.
+pub(super) fn signed_already(name: &NameBuf) -> OperationError {
+    OperationError::conflict(format!(
+        "zone {name} is signed already; `nameward key list {name}` lists its keys, `nameward key add` makes further ones, and \
+         --denial or --soa-edit without --algorithm change how it is signed"
+    ))
+}
+
+fn read_denial(word: &str) -> Result<DenialTerms, OperationError> {
+    DenialTerms::read(word).ok_or_else(|| {
+        let words = DenialTerms::WORDS.join(", ");
+        OperationError::invalid(format!("expected a denial of {words}, found {word:?}"))
+    })
+}
+
+fn read_soa_edit(word: &str) -> Result<SoaEdit, OperationError> {
+    SoaEdit::read(word).ok_or_else(|| {
+        OperationError::invalid(format!(
+            "expected INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH or NONE, found {word:?}"
+        ))
+    })
+}

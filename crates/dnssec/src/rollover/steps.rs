@@ -1,0 +1,321 @@
+//! The steps that are wanted, tried in order; each is taken if it is safe.
+
+use super::key_state::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+use super::versions::every_combination_validates;
+use super::{KskRollover, MAX_KEYS, PolicyKey, RolloverPolicy, RolloverStep};
+
+/// The keys of a zone while steps are taken.
+pub(super) struct KeyRing<'p> {
+    policy: &'p RolloverPolicy,
+    pub(super) keys: Vec<KeyLife>,
+    now: u64,
+}
+
+/// One of the three records of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyRecord {
+    Dnskey,
+    ZoneRrsig,
+    Ds,
+}
+
+/// Records that change together: a key's place, its record, and whether it is shown.
+type Move = Vec<(usize, KeyRecord, bool)>;
+
+impl KeyRecord {
+    fn of(self, key: &KeyLife) -> &RecordLife {
+        match self {
+            KeyRecord::Dnskey => &key.dnskey,
+            KeyRecord::ZoneRrsig => &key.zone_rrsig,
+            KeyRecord::Ds => &key.ds,
+        }
+    }
+
+    fn of_mut(self, key: &mut KeyLife) -> &mut RecordLife {
+        match self {
+            KeyRecord::Dnskey => &mut key.dnskey,
+            KeyRecord::ZoneRrsig => &mut key.zone_rrsig,
+            KeyRecord::Ds => &mut key.ds,
+        }
+    }
+
+    fn step(self, id: u32, is_shown: bool) -> RolloverStep {
+        match (self, is_shown) {
+            (KeyRecord::Dnskey, true) => RolloverStep::Publish(id),
+            (KeyRecord::Dnskey, false) => RolloverStep::Unpublish(id),
+            (KeyRecord::ZoneRrsig, true) => RolloverStep::Activate(id),
+            (KeyRecord::ZoneRrsig, false) => RolloverStep::Deactivate(id),
+            (KeyRecord::Ds, true) => RolloverStep::SubmitDs(id),
+            (KeyRecord::Ds, false) => RolloverStep::WithdrawDs(id),
+        }
+    }
+}
+
+impl<'p> KeyRing<'p> {
+    pub(super) fn new(policy: &'p RolloverPolicy, keys: &[KeyLife], now: u64) -> Self {
+        let mut keys = keys.to_vec();
+        keys.iter_mut().for_each(|key| key.end_future(now));
+        KeyRing { policy, keys, now }
+    }
+
+    /// Ends the transits whose time has come.
+    pub(super) fn settle(&mut self) {
+        for record in self.keys.iter_mut().flat_map(KeyLife::records_mut) {
+            record.settle(self.now);
+        }
+    }
+
+    /// The key that does now what the policy asks a key for: the last one made.
+    fn current(&self, wanted: &PolicyKey) -> Option<&KeyLife> {
+        let mut newest_first = self.keys.iter().rev();
+        newest_first.find(|key| key.goal == KeyGoal::Present && wanted.asks_for(key))
+    }
+
+    /// Returns whether a rollover of the key would be one on top of another. A DS that the parent does not take over must
+    /// not make keys pile up.
+    fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
+        let mut others = self.keys.iter().filter(|key| key.id != current.id);
+        // A key that an operator wants replaced need not have come all the way: its DS may never be requested. With
+        // double-DS the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
+        let is_given_up =
+            current.is_rolled_by_hand && self.policy.ksk_rollover != KskRollover::DoubleDs;
+        let is_new = !current.is_established() && !is_given_up;
+        is_new
+            || others.any(|key| {
+                let is_alike = match wanted.role.signs_keys() {
+                    true => key.role.signs_keys(),
+                    false => wanted.asks_for(key),
+                };
+                is_alike && !key.is_hidden()
+            })
+    }
+
+    /// The keys that the policy asks for and that are not there, or are due for a successor.
+    pub(super) fn missing_keys(&self) -> Vec<PolicyKey> {
+        let room = MAX_KEYS.saturating_sub(self.keys.len());
+        let is_missing = |wanted: &&PolicyKey| match self.current(wanted) {
+            None => true,
+            Some(current) => {
+                let due_at = wanted.successor_at(current, self.policy);
+                let is_due = current.is_rolled_by_hand || due_at.is_some_and(|at| at <= self.now);
+                is_due && !self.is_rolling(wanted, current)
+            }
+        };
+        let missing = self.policy.keys.iter().filter(is_missing);
+        missing.take(room).copied().collect()
+    }
+
+    /// Gives up the keys that have a successor and those that the policy does not ask for.
+    pub(super) fn set_goals(&mut self) {
+        let wanted = self.policy.keys.iter();
+        let stay: Vec<u32> = wanted
+            .filter_map(|wanted| Some(self.current(wanted)?.id))
+            .collect();
+        for key in self.keys.iter_mut().filter(|key| !stay.contains(&key.id)) {
+            key.goal = KeyGoal::Gone;
+        }
+    }
+
+    /// Takes steps until none is wanted or safe.
+    pub(super) fn take_steps(&mut self, steps: &mut Vec<RolloverStep>) {
+        // Each of the three records of a key takes two steps at the most.
+        for _ in 0..MAX_KEYS * 6 {
+            let Some(taken) = self.wanted_moves().into_iter().find(|wanted| {
+                let mut keys = self.keys.clone();
+                self.make(wanted, &mut keys);
+                every_combination_validates(&keys)
+            }) else {
+                return;
+            };
+            let mut keys = std::mem::take(&mut self.keys);
+            self.make(&taken, &mut keys);
+            self.keys = keys;
+            let step = |&(place, record, is_shown): &(usize, KeyRecord, bool)| {
+                record.step(self.keys[place].id, is_shown)
+            };
+            steps.extend(taken.iter().map(step));
+        }
+    }
+
+    fn make(&self, wanted: &Move, keys: &mut [KeyLife]) {
+        let times = &self.policy.times;
+        for &(place, record, is_shown) in wanted {
+            let delay = match record {
+                KeyRecord::Dnskey => Some(times.dnskey_delay()),
+                KeyRecord::ZoneRrsig => Some(times.zone_rrsig_delay()),
+                // It begins when the DS is seen, or seen to be gone.
+                KeyRecord::Ds => None,
+            };
+            // Versions leave caches in the order in which they came, also when delays were made shorter meanwhile.
+            let others = keys.iter().filter_map(|key| record.of(key).settles_at);
+            let latest = others.max().unwrap_or_default();
+            *record.of_mut(&mut keys[place]) = RecordLife {
+                phase: match is_shown {
+                    true => RecordPhase::Rumoured,
+                    false => RecordPhase::Unretentive,
+                },
+                since: self.now,
+                settles_at: delay.map(|delay| self.now.saturating_add(delay).max(latest)),
+            };
+        }
+    }
+
+    /// The steps that are wanted, the most urgent first.
+    fn wanted_moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (place, key) in self.keys.iter().enumerate() {
+            match key.goal {
+                KeyGoal::Present => self.introduce((place, key), &mut moves),
+                KeyGoal::Gone => self.retire((place, key), &mut moves),
+            }
+        }
+        moves
+    }
+
+    fn introduce(&self, (place, key): (usize, &KeyLife), moves: &mut Vec<Move>) {
+        let is_known = key.dnskey.phase == RecordPhase::Omnipresent;
+        let comes_by_ds = self.comes_by_ds(key);
+        if comes_by_ds && key.ds.phase == RecordPhase::Omnipresent {
+            moves.push(self.replace_dnskeys(place));
+        } else if !comes_by_ds && key.dnskey.phase == RecordPhase::Hidden {
+            self.alone_and_with_its_algorithm((place, KeyRecord::Dnskey, true), moves);
+        }
+        if key.role.signs_zone() && key.zone_rrsig.phase == RecordPhase::Hidden {
+            let mut others = self.keys.iter();
+            let is_first = !others
+                .any(|other| other.algorithm == key.algorithm && other.zone_rrsig.is_shown());
+            // Two keys of one algorithm need not sign both: the new one takes over when all know it.
+            if is_first || is_known {
+                moves.push(self.take_over(place));
+            }
+        }
+        let is_ds_wanted = key.role.signs_keys() && key.ds.phase == RecordPhase::Hidden;
+        // A DS that nothing is signed for would make the zone bogus, which the check tells; without any DS it has
+        // nothing to compare with, so the key has to be known.
+        if is_ds_wanted && (is_known || comes_by_ds) {
+            moves.push(vec![(place, KeyRecord::Ds, true)]);
+        }
+    }
+
+    /// Returns whether the parent has the DS of a key before the zone has its DNSKEY. Double-DS does so for a key-signing key
+    /// whose algorithm has another one everywhere: that one is what validators find meanwhile.
+    fn comes_by_ds(&self, key: &KeyLife) -> bool {
+        self.policy.ksk_rollover == KskRollover::DoubleDs
+            && (key.role, key.goal) == (KeyRole::KeySigning, KeyGoal::Present)
+            && key.dnskey.phase == RecordPhase::Hidden
+            && self.predecessors(key).any(|(_, other)| {
+                other.dnskey.phase == RecordPhase::Omnipresent
+                    && other.ds.phase == RecordPhase::Omnipresent
+            })
+    }
+
+    /// The key-signing keys of a key's algorithm that go.
+    fn predecessors(&self, key: &KeyLife) -> impl Iterator<Item = (usize, &KeyLife)> {
+        let (role, algorithm) = (KeyRole::KeySigning, key.algorithm);
+        self.keys.iter().enumerate().filter(move |(_, other)| {
+            other.goal == KeyGoal::Gone && (other.role, other.algorithm) == (role, algorithm)
+        })
+    }
+
+    /// The DNSKEY of one key instead of those of the keys that go.
+    fn replace_dnskeys(&self, place: usize) -> Move {
+        let others = self.predecessors(&self.keys[place]);
+        let others = others.filter(|(_, other)| other.dnskey.phase == RecordPhase::Omnipresent);
+        let others = others.map(|(other, _)| (other, KeyRecord::Dnskey, false));
+        std::iter::once((place, KeyRecord::Dnskey, true))
+            .chain(others)
+            .collect()
+    }
+
+    /// Signatures of one key instead of those of the keys that go.
+    fn take_over(&self, place: usize) -> Move {
+        let algorithm = self.keys[place].algorithm;
+        let others = self.keys.iter().enumerate().filter(|(_, other)| {
+            other.goal == KeyGoal::Gone
+                && other.algorithm == algorithm
+                && other.zone_rrsig.phase == RecordPhase::Omnipresent
+        });
+        let others = others.map(|(other, _)| (other, KeyRecord::ZoneRrsig, false));
+        std::iter::once((place, KeyRecord::ZoneRrsig, true))
+            .chain(others)
+            .collect()
+    }
+
+    fn retire(&self, (place, key): (usize, &KeyLife), moves: &mut Vec<Move>) {
+        if key.ds.is_shown() && self.may_lose_ds(place) {
+            moves.push(vec![(place, KeyRecord::Ds, false)]);
+        }
+        // What was shown a moment ago has to be everywhere first: three versions would be too many to tell apart.
+        if key.dnskey.phase == RecordPhase::Omnipresent {
+            self.alone_and_with_its_algorithm((place, KeyRecord::Dnskey, false), moves);
+        }
+        if key.zone_rrsig.phase == RecordPhase::Omnipresent {
+            moves.push(vec![(place, KeyRecord::ZoneRrsig, false)]);
+        }
+    }
+
+    /// A DS goes when another takes its place, or when the zone is to be insecure.
+    fn may_lose_ds(&self, place: usize) -> bool {
+        let mut others = self.keys.iter().enumerate();
+        self.policy.keys.is_empty()
+            || others.any(|(other, key)| {
+                other != place && key.goal == KeyGoal::Present && key.ds.is_shown()
+            })
+    }
+
+    /// A step of one key, and the same step of all keys of its algorithm that want it: a key-signing and a zone-signing
+    /// key of a new algorithm are good for nothing without each other.
+    fn alone_and_with_its_algorithm(
+        &self,
+        (place, record, is_shown): (usize, KeyRecord, bool),
+        moves: &mut Vec<Move>,
+    ) {
+        let own = &self.keys[place];
+        let alike = self.keys.iter().enumerate().filter(|(_, key)| {
+            key.algorithm == own.algorithm
+                && key.goal == own.goal
+                && record.of(key).phase == record.of(own).phase
+                && !self.comes_by_ds(key)
+        });
+        let together: Move = alike.map(|(at, _)| (at, record, is_shown)).collect();
+        if together.len() > 1 {
+            moves.push(together);
+        }
+        moves.push(vec![(place, record, is_shown)]);
+    }
+
+    /// Forgets keys that are out of use for long; the bound on keys makes that shorter.
+    pub(super) fn remove_hidden(&mut self, steps: &mut Vec<RolloverStep>) {
+        let purge_after = match self.keys.len() < MAX_KEYS {
+            true => self.policy.times.purge_after,
+            false => 0,
+        };
+        let now = self.now;
+        self.keys.retain(|key| {
+            let is_old = key.changed_at().saturating_add(purge_after) <= now;
+            let is_over = key.goal == KeyGoal::Gone && key.is_hidden() && is_old;
+            if is_over {
+                steps.push(RolloverStep::Remove(key.id));
+            }
+            !is_over
+        });
+    }
+
+    /// The next time at which something happens without anybody's doing.
+    pub(super) fn next_at(&self) -> Option<u64> {
+        let times = &self.policy.times;
+        let records = self.keys.iter().flat_map(KeyLife::records);
+        let settled = records.filter_map(|record| record.settles_at);
+        let successors = self.policy.keys.iter().filter_map(|wanted| {
+            let current = self.current(wanted)?;
+            let is_rolling = self.is_rolling(wanted, current);
+            wanted
+                .successor_at(current, self.policy)
+                .filter(|_| !is_rolling)
+        });
+        let over = self.keys.iter();
+        let over = over.filter(|key| key.goal == KeyGoal::Gone && key.is_hidden());
+        let removed = over.map(|key| key.changed_at().saturating_add(times.purge_after));
+        settled.chain(successors).chain(removed).min()
+    }
+}

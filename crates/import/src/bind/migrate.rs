@@ -1,0 +1,429 @@
+//! A whole named.conf in the terms of a move: its zones as [`NamedConf::take`] gives them, with who may transfer, notify
+//! and update, keys, and the server itself.
+
+mod signing;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use nameward_zone::{AccessList, AccessTerm};
+
+use super::{
+    BindZone, NamedConf, NotTaken, Remote, Spot, ZoneType, acl, read::NamedConfReader,
+    server_statements::ServerStatements, settings::BindTerms, support::judged,
+};
+use crate::{
+    Files,
+    migrate::{
+        ConfigPlace, MoveVerdict, MovedKey, MovedKind, MovedRemote, MovedServer, MovedTerms,
+        MovedValue, MovedZone, full_name, peers,
+    },
+};
+
+/// Reads a named.conf and what it includes.
+pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let mut conf = NamedConfReader::new(files).whole().read(path);
+    let mut mover = BindMover::new(&mut conf);
+    if !mover.server.errors.is_empty() {
+        return mover.server;
+    }
+    let statements = std::mem::take(&mut mover.statements);
+    mover.server_statements(&statements);
+    mover.query_log(&statements);
+    mover.zones(conf, &statements);
+    mover.used(&statements);
+    mover.server
+}
+
+/// Reads the zones alone, as the bind backend of PowerDNS takes them: names, types, files, primaries.
+pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let mut conf = NamedConfReader::new(files).whole().read(path);
+    let mut mover = BindMover::new(&mut conf);
+    if mover.server.errors.is_empty() {
+        for zone in &conf.zones {
+            if let Some(kind) = mover.kind(zone) {
+                let moved = mover.moved_zone(zone, kind);
+                mover.server.zones.push(moved);
+            }
+        }
+    }
+    mover.server
+}
+
+struct BindMover {
+    server: MovedServer,
+    files: Vec<Arc<str>>,
+    /// Statements about the server.
+    statements: ServerStatements,
+}
+
+impl BindMover {
+    fn new(conf: &mut NamedConf) -> Self {
+        let name = |path: &std::path::PathBuf| Arc::from(&*path.to_string_lossy());
+        Self {
+            files: conf.files.iter().map(name).collect(),
+            statements: conf.moved.take().map(|moved| *moved).unwrap_or_default(),
+            server: MovedServer {
+                errors: std::mem::take(&mut conf.diagnostics),
+                ..MovedServer::default()
+            },
+        }
+    }
+
+    fn place(&self, (file, place): Spot) -> ConfigPlace {
+        ConfigPlace {
+            file: self.files.get(file).cloned().unwrap_or_else(|| "".into()),
+            line: place.line,
+        }
+    }
+
+    fn note(&mut self, verdict: MoveVerdict, spot: Spot, text: impl Into<String>) {
+        let place = self.place(spot);
+        self.server.report.add(verdict, &place, text);
+    }
+
+    /// Notes the statements that others made use of: lists, defaults of zones, directories.
+    fn used(&mut self, statements: &ServerStatements) {
+        for (spot, text) in &statements.seen {
+            let place = self.place(*spot);
+            let report = &mut self.server.report;
+            if !report.has_line_of(text) {
+                report.add_used(
+                    &place,
+                    format!("{text}: it is part of the settings and zones"),
+                );
+            }
+        }
+    }
+
+    fn server_statements(&mut self, statements: &ServerStatements) {
+        for key in &statements.keys {
+            let Some(name) = full_name(&key.name) else {
+                self.note(
+                    MoveVerdict::Breaks,
+                    key.spot,
+                    format!("key {:?} is no name", key.name),
+                );
+                continue;
+            };
+            // A length of the hash may follow, which truncates it.
+            let algorithm = key.algorithm.to_ascii_lowercase();
+            self.note(MoveVerdict::Taken, key.spot, format!("key {name}"));
+            self.server.keys.push(MovedKey {
+                name,
+                algorithm: match algorithm.as_str() {
+                    "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
+                    _ => algorithm,
+                },
+                secret: key.secret.clone(),
+                place: self.place(key.spot),
+            });
+        }
+        let port = statements.words.iter().find(|(_, word, _)| word == "port");
+        let port = port
+            .and_then(|(_, _, value)| value.parse().ok())
+            .unwrap_or(53);
+        self.listen(statements, port);
+        for (spot, word, value) in &statements.words {
+            if word != "querylog" {
+                self.word(*spot, word, value);
+            }
+        }
+    }
+
+    fn word(&mut self, spot: Spot, word: &str, value: &str) {
+        let place = self.place(spot);
+        let text = MovedValue::Text(match value {
+            "none" => String::new(),
+            value => value.to_string(),
+        });
+        let number = value.parse().map(MovedValue::Number);
+        match (word, number) {
+            ("version", _) => self.server.take(&place, ("server", "version"), text, word),
+            ("server-id", _) if value != "hostname" => {
+                self.server.take(&place, ("server", "nsid"), text, word);
+            }
+            ("max-udp-size", Ok(number)) => {
+                self.server
+                    .take(&place, ("server", "udp_payload_max"), number, word);
+            }
+            ("tcp-clients", Ok(number)) => {
+                self.server
+                    .take(&place, ("server", "tcp_connections_max"), number, word);
+            }
+            ("recursion", _) if value == "no" => {
+                self.note(
+                    MoveVerdict::NotNeeded,
+                    spot,
+                    "recursion: it is off here too",
+                );
+            }
+            ("recursion", _) => {
+                let text = "recursion: it is handed to a resolver: see [recursor]";
+                self.note(MoveVerdict::NotPossible, spot, text);
+            }
+            ("port" | "minimal-any", _) => {
+                self.note(
+                    MoveVerdict::NotNeeded,
+                    spot,
+                    format!("{word}: it is in listen, or the default here"),
+                );
+            }
+            _ => self.note(
+                MoveVerdict::NotPossible,
+                spot,
+                format!("{word}: write the name into nsid of [server]"),
+            ),
+        }
+    }
+
+    fn listen(&mut self, statements: &ServerStatements, port: u16) {
+        let mut list = Vec::new();
+        let mut first = None;
+        for (is_v6, any) in [
+            (false, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            (true, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        ] {
+            let mut own = statements
+                .listen
+                .iter()
+                .filter(|found| found.is_v6 == is_v6)
+                .peekable();
+            if own.peek().is_none() {
+                list.push(SocketAddr::new(any, port));
+            }
+            for statement in own {
+                first = first.or(Some(statement.spot));
+                let addresses = statement.list.as_ref();
+                match addresses.and_then(|list| acl::plain_addresses(list, any)) {
+                    Some(addresses) => {
+                        let port = if statement.port == 0 {
+                            port
+                        } else {
+                            statement.port
+                        };
+                        list.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)));
+                    }
+                    None => {
+                        let text =
+                            "listen-on: write the addresses one by one; there is no TLS or HTTPS";
+                        self.note(MoveVerdict::Breaks, statement.spot, text);
+                    }
+                }
+            }
+        }
+        let Some(spot) = first else {
+            return;
+        };
+        let place = self.place(spot);
+        let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
+        if list.is_empty() {
+            // An empty list would be that of the default: everywhere.
+            list = peers::LOOPBACK.map(String::from).into();
+        }
+        let value = MovedValue::Texts(list);
+        self.server
+            .take(&place, ("server", "listen"), value, "listen-on");
+    }
+
+    fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
+        let taken = conf.take();
+        if let Some(list) = &taken.blackhole {
+            let value = MovedValue::Texts(spelled(list));
+            self.server.set(None, ("server", "blackhole"), value);
+        }
+        for zone in &taken.zones {
+            self.zone(zone, statements);
+        }
+        for catalog in &statements.catalogs {
+            let is_taken = |zone: &MovedZone| {
+                zone.kind == MovedKind::Consumer
+                    && Some(&zone.name) == full_name(&catalog.zone).as_ref()
+            };
+            if !self.server.zones.iter().any(is_taken) {
+                let text = format!(
+                    "catalog-zones: members of {} are left out: only a catalog that is transferred is followed",
+                    catalog.zone
+                );
+                self.note(MoveVerdict::Breaks, catalog.spot, text);
+            }
+        }
+        for note in taken.notes {
+            let place = ConfigPlace {
+                file: Arc::clone(&note.file),
+                line: note.line,
+            };
+            let (verdict, text) = judged(&note.message);
+            self.server.report.add(verdict, &place, text);
+        }
+    }
+
+    fn kind(&self, zone: &BindZone) -> Option<MovedKind> {
+        match zone.kind {
+            _ if !zone.is_internet || zone.is_from_database => None,
+            Some(ZoneType::Primary) => Some(MovedKind::Primary),
+            Some(ZoneType::Secondary) => Some(MovedKind::Secondary),
+            _ => None,
+        }
+    }
+
+    /// The zone with its name, file and servers.
+    fn moved_zone(&mut self, zone: &BindZone, kind: MovedKind) -> MovedZone {
+        let place = self.place(zone.spot);
+        let is_primary = kind == MovedKind::Primary;
+        MovedZone {
+            name: zone.name().to_string(),
+            kind,
+            file: zone.file.clone().filter(|_| is_primary),
+            terms: MovedTerms {
+                primaries: match is_primary {
+                    true => Vec::new(),
+                    false => zone.primaries.iter().map(moved_remote).collect(),
+                },
+                also_notify: zone.also_notify.iter().map(moved_remote).collect(),
+                ..MovedTerms::default()
+            },
+            signing: None,
+            catalog_file: None,
+            place,
+        }
+    }
+
+    fn zone(&mut self, zone: &BindZone, statements: &ServerStatements) {
+        let Some(mut kind) = self.kind(zone) else {
+            return;
+        };
+        let catalogs = &statements.catalogs;
+        let is_catalog =
+            |name: &str| full_name(name).is_some_and(|name| name == zone.name().to_string());
+        let catalog = catalogs.iter().find(|found| is_catalog(&found.zone));
+        if catalog.is_some() && kind == MovedKind::Secondary {
+            kind = MovedKind::Consumer;
+        }
+        let mut moved = self.moved_zone(zone, kind);
+        let name = moved.name.clone();
+        if kind.is_transferred() {
+            let reason = match zone.primaries.iter().any(|remote| remote.tls.is_some()) {
+                true => Some("its primaries are asked over TLS, and it would never be filled"),
+                false if zone.primaries.is_empty() => {
+                    Some("it has no primaries, and would never be filled")
+                }
+                false => None,
+            };
+            if let Some(reason) = reason {
+                let text = format!("zone {name} is left out: {reason}");
+                return self.note(MoveVerdict::Breaks, zone.spot, text);
+            }
+        }
+        if let Some(catalog) = catalog.filter(|_| kind == MovedKind::Consumer)
+            && !self.has_members_of(catalog, zone)
+        {
+            return;
+        }
+        if zone.is_signed_copy() && kind == MovedKind::Primary {
+            match self.signing(zone, statements) {
+                Ok(signing) => moved.signing = Some(signing),
+                Err(reason) => {
+                    let text = format!("zone {name} is left out: {reason}");
+                    return self.note(MoveVerdict::Breaks, zone.spot, text);
+                }
+            }
+        } else if zone.is_dynamic {
+            let text = format!(
+                "zone {name}: changes in BIND's journal are not read: run rndc sync before the move"
+            );
+            self.note(MoveVerdict::Changed, zone.spot, text);
+        }
+        moved.terms.allow_query = zone.allow_query().map(|list| spelled(list));
+        if let Some(terms) = zone.terms.as_deref() {
+            self.terms(&mut moved, terms, zone.spot);
+        }
+        self.server.take_zone(moved);
+    }
+
+    fn terms(&mut self, zone: &mut MovedZone, terms: &BindTerms, spot: Spot) {
+        let name = zone.name.clone();
+        let mut list = |found: &Option<Result<AccessList, NotTaken>>, what: &str| match found {
+            None => None,
+            Some(Ok(list)) => Some(spelled(list)),
+            Some(Err(refusal)) => {
+                let text = format!("zone {name}: {what} lets nobody in: {}", refusal.reason);
+                self.note(MoveVerdict::Breaks, refusal.spot, text);
+                Some(Vec::new())
+            }
+        };
+        zone.terms.request_ixfr = terms.request_ixfr.filter(|is| !is);
+        zone.terms.allow_transfer = list(&terms.allow_transfer, "allow-transfer");
+        zone.terms.allow_notify = list(&terms.allow_notify, "allow-notify");
+        zone.terms.allow_update = list(&terms.allow_update, "allow-update");
+        let forwarding = list(&terms.forwarding, "allow-update-forwarding");
+        if zone.kind.is_transferred() {
+            zone.terms.forward_updates = forwarding.as_ref().map(|list| !list.is_empty());
+            zone.terms.allow_update = forwarding.filter(|list| !list.is_empty());
+        }
+        match &terms.update_policy {
+            None => {}
+            Some(Ok(rules)) => {
+                if rules.iter().any(|rule| rule.types.is_empty()) {
+                    let text = "update-policy: a rule without types is for all types, NS and SOA of the zone too";
+                    self.note(MoveVerdict::Changed, spot, text);
+                }
+                zone.terms.update_policy.clone_from(rules);
+            }
+            Some(Err(refusal)) => {
+                let text = format!("zone {name}: nobody may update it: {}", refusal.reason);
+                self.note(MoveVerdict::Breaks, refusal.spot, text);
+            }
+        }
+        if terms.allow_transfer.is_none() {
+            let text = "a zone without allow-transfer: BIND before 9.20 lets everybody transfer it, here nobody may: \
+                        write allow_transfer where a secondary needs it";
+            self.note(MoveVerdict::Changed, spot, text);
+        }
+        zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {
+            (Some("no"), _) => {
+                zone.terms.also_notify.clear();
+                Some(false)
+            }
+            (Some("explicit"), _) => Some(false),
+            (Some("primary-only" | "master-only"), MovedKind::Secondary) => {
+                zone.terms.also_notify.clear();
+                Some(false)
+            }
+            // BIND's secondaries notify, too.
+            (_, MovedKind::Secondary | MovedKind::Consumer) => Some(true),
+            _ => None,
+        };
+    }
+}
+
+fn moved_remote(remote: &Remote) -> MovedRemote {
+    MovedRemote {
+        address: peers::written(remote.address.ip(), remote.address.port()),
+        key: remote.key.as_deref().and_then(full_name),
+        source: None,
+    }
+}
+
+/// The entries of a list in our spelling.
+fn spelled(list: &AccessList) -> Vec<String> {
+    let entries = list.entries().into_iter().map(|entry| {
+        let sign = if entry.is_negated { "!" } else { "" };
+        let network = |address: IpAddr, bits: u8| match (address, bits) {
+            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
+            _ => format!("{address}/{bits}"),
+        };
+        match entry.term {
+            AccessTerm::Network(address, bits) => format!("{sign}{}", network(address, bits)),
+            AccessTerm::Key(key) => format!("{sign}key:{key}"),
+            AccessTerm::NetworkWithKey(address, bits, key) => {
+                format!("{sign}{} key:{key}", network(address, bits))
+            }
+            AccessTerm::Any | AccessTerm::List(_) => format!("{sign}any"),
+        }
+    });
+    entries.collect()
+}

@@ -1,0 +1,127 @@
+//! Signed zones, their policies, catalogs that are followed and the query log of a named.conf, for a move.
+
+use super::{
+    super::{
+        BindZone, Spot, dnssec_policy,
+        server_statements::{CatalogStatement, ServerStatements},
+    },
+    BindMover,
+};
+use crate::migrate::{
+    MoveRefusal, MoveVerdict, MovedKeyStore, MovedPolicy, MovedSigning, MovedValue,
+};
+
+impl BindMover {
+    /// `querylog`, or else the category `queries`, turns the query log on.
+    pub(super) fn query_log(&mut self, statements: &ServerStatements) {
+        let mut words = statements.words.iter();
+        let switch = words.rfind(|(_, word, _)| word == "querylog");
+        let is_off = |value: &str| ["no", "false", "0"].contains(&value);
+        if let Some((spot, _, value)) = switch {
+            let place = self.place(*spot);
+            let value = MovedValue::Switch(!is_off(value));
+            self.server
+                .take(&place, ("query_log", "enabled"), value, "querylog");
+        }
+        let Some(channel) = &statements.query_log else {
+            return;
+        };
+        let place = self.place(channel.spot);
+        if switch.is_none() {
+            let key = ("query_log", "enabled");
+            self.server.set(Some(&place), key, MovedValue::Switch(true));
+        }
+        if let Some(file) = &channel.file {
+            let path = statements.directory.join(file);
+            let value = MovedValue::Text(path.to_string_lossy().into_owned());
+            self.server.set(Some(&place), ("query_log", "file"), value);
+        }
+        let text = "category queries of logging is [query_log]; the lines have another form";
+        self.server.report.add(MoveVerdict::Changed, &place, text);
+    }
+
+    /// Whether the members of a catalog are transferred from the servers of the catalog, as they are here.
+    pub(super) fn has_members_of(&mut self, catalog: &CatalogStatement, zone: &BindZone) -> bool {
+        let own = zone.primaries.iter().map(|remote| remote.address.ip());
+        let own: Vec<String> = own.map(|address| address.to_string()).collect();
+        if let Some(others) = &catalog.primaries
+            && *others != own
+        {
+            let text = format!(
+                "zone {} is left out: members of a catalog are transferred from its primaries, not from others \
+                 (default-primaries)",
+                catalog.zone
+            );
+            self.note(MoveVerdict::Breaks, catalog.spot, text);
+            return false;
+        }
+        let text = format!("catalog-zones: {} is followed", catalog.zone);
+        self.note(MoveVerdict::Taken, catalog.spot, text);
+        true
+    }
+
+    /// How a zone is signed: the file that BIND keeps the signed version in, its keys and its policy.
+    pub(super) fn signing(
+        &mut self,
+        zone: &BindZone,
+        statements: &ServerStatements,
+    ) -> Result<MovedSigning, MoveRefusal> {
+        let terms = zone.terms.as_deref().cloned().unwrap_or_default();
+        let version = zone.file.clone().ok_or("it has no file")?;
+        let directory = terms.key_directory.unwrap_or_default();
+        let mut policy = None;
+        if zone.signed_by == Some("dnssec-policy") {
+            let name = terms.dnssec_policy.ok_or("its policy has no name")?;
+            self.policy(&name, zone.spot, statements)?;
+            policy = Some(name);
+        }
+        Ok(MovedSigning {
+            source: match zone.is_signed_in_place {
+                true => None,
+                false => Some(version.with_extension("")),
+            },
+            version,
+            keys: MovedKeyStore::Pairs(statements.directory.join(directory)),
+            policy,
+            flush: "rndc sync",
+        })
+    }
+
+    /// Converts a policy, once.
+    fn policy(
+        &mut self,
+        name: &str,
+        spot: Spot,
+        statements: &ServerStatements,
+    ) -> Result<(), MoveRefusal> {
+        if self.server.policies.iter().any(|known| known.name == name) {
+            return Ok(());
+        }
+        let written = statements.policies.iter().find(|found| found.name == name);
+        let (settings, spot) = match written {
+            Some(written) => {
+                let settings = written.settings.clone();
+                let settings = settings.map_err(|reason| format!("policy {name}: {reason}"))?;
+                (settings, written.spot)
+            }
+            None if name == "default" => (dnssec_policy::built_in(), spot),
+            None => return Err(format!("there is no dnssec-policy {name}").into()),
+        };
+        let changes = written.map_or(&[][..], |written| &written.changes);
+        let text = format!("dnssec-policy {name} is a [[dnssec_policy]]");
+        match changes.is_empty() {
+            true => self.note(MoveVerdict::Taken, spot, text),
+            false => {
+                let text = format!("{text}: {}", changes.join("; "));
+                self.note(MoveVerdict::Changed, spot, text);
+            }
+        }
+        let place = self.place(spot);
+        self.server.policies.push(MovedPolicy {
+            name: name.to_string(),
+            settings,
+            place,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! Settles what depends on statements that may come later: the directory, lists with names, what zones inherit.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use nameward_zone::AccessList;
+
+use super::{
+    BindZone, NamedConf, NotTaken, Spot, ViewClients, ZoneType,
+    acl::{AclResolver, MatchList, Resolved, Unusable},
+    inherited::{INLINE_SIGNING, Inherited, SIGNING},
+    read::{NamedConfReader, RawZone, ViewMatch},
+    remotes, settings,
+};
+
+impl NamedConfReader<'_> {
+    /// The configuration as a whole.
+    pub(super) fn finish(mut self) -> NamedConf {
+        let interfaces = self.interfaces();
+        let acls = std::mem::take(&mut self.acls);
+        let mut lists = Lists {
+            resolver: AclResolver::new(&acls, &interfaces),
+            keyed: AclResolver::new(&acls, &interfaces).with_keys(),
+            inherited: HashMap::new(),
+            keys: Vec::new(),
+        };
+        let blackhole = self.blackhole.take();
+        let blackhole = blackhole.and_then(|list| self.settle_blackhole(&list, &mut lists));
+        for (view, matches) in std::mem::take(&mut self.matches).iter().enumerate() {
+            if let Some(clients) = self.view_clients(matches, &mut lists) {
+                self.views[view].clients = clients;
+            }
+        }
+        let raw_zones = std::mem::take(&mut self.zones);
+        let mut zones = Vec::with_capacity(raw_zones.len());
+        let mut seen = HashSet::with_capacity(raw_zones.len());
+        for raw in raw_zones {
+            let name = raw.zone.name().to_string();
+            let (file, place) = raw.zone.spot;
+            if !seen.insert((raw.view, raw.zone.is_internet, name.to_ascii_lowercase())) {
+                self.report(
+                    file,
+                    Some(place),
+                    format!("the zone {name} is defined twice"),
+                );
+                continue;
+            }
+            zones.push(self.settle_zone(raw, &name, &mut lists));
+        }
+        if let Some(moved) = &mut self.moved {
+            moved.directory = self.directory.clone().unwrap_or_else(|| self.base.clone());
+        }
+        let mut notes = self.take_notes();
+        notes.extend(lists.keys.into_iter().map(|spot| {
+            let text = "a key in a list of clients matches nobody: signatures of questions are not looked at yet";
+            (spot, text.to_string())
+        }));
+        NamedConf {
+            zones,
+            views: self.views,
+            files: self.paths,
+            blackhole,
+            notes,
+            diagnostics: self.diagnostics,
+            moved: self.moved,
+        }
+    }
+
+    /// The addresses of this machine; a list that needs them cannot be right without.
+    fn interfaces(&mut self) -> Vec<(IpAddr, u8)> {
+        self.files.interfaces().unwrap_or_else(|error| {
+            self.report(
+                0,
+                None,
+                format!("the addresses of this machine are unknown: {error}"),
+            );
+            Vec::new()
+        })
+    }
+
+    fn settle_zone(&mut self, mut raw: RawZone, name: &str, lists: &mut Lists<'_>) -> BindZone {
+        let (file, place) = raw.zone.spot;
+        raw.zone.view = raw.view;
+        raw.zone.file = raw.file.take().map(|file| {
+            let directory = self.directory.as_ref().unwrap_or(&self.base);
+            directory.join(file)
+        });
+        let (view, options) = (&self.defaults[raw.view], &self.defaults[0]);
+        let levels = [&raw.own, view, options];
+        let is_signed = |at: usize| levels.iter().find_map(|level| level.signing[at]);
+        let signed_by = (0..SIGNING.len()).find(|at| is_signed(*at) == Some(true));
+        raw.zone.signed_by = signed_by.map(|at| SIGNING[at]);
+        // A zone that takes updates is signed in its own file, unless the configuration wants a copy.
+        let has_copy = is_signed(INLINE_SIGNING).unwrap_or(!raw.zone.is_dynamic);
+        raw.zone.is_signed_in_place = !has_copy;
+        let allow_query = lists.allow_query(levels, raw.view);
+        if self.moved.is_some() {
+            raw.zone.terms = Some(Box::new(settings::settle(levels, &mut lists.keyed)));
+        }
+        let notify = levels.iter().find_map(|level| level.also_notify.as_ref());
+        let resolved = [raw.primaries.as_ref(), notify].map(|list| match list {
+            Some(list) => remotes::resolve(list, &self.remotes),
+            None => Ok(Vec::new()),
+        });
+        match allow_query {
+            Ok(list) => raw.zone.allow_query = Ok(list),
+            Err(Unusable::Undecided(file, wrong)) => {
+                raw.zone.allow_query = Err(NotTaken {
+                    spot: (file, wrong.place),
+                    reason: wrong.message,
+                });
+            }
+            Err(Unusable::Wrong(file, wrong)) => {
+                self.report(file, Some(wrong.place), wrong.message);
+            }
+        }
+        for (at, result) in resolved.into_iter().enumerate() {
+            match result {
+                Ok(remotes) if at == 0 => raw.zone.primaries = remotes,
+                Ok(remotes) => raw.zone.also_notify = remotes,
+                Err((file, wrong)) => self.report(file, Some(wrong.place), wrong.message),
+            }
+        }
+        if let Some(message) = incomplete(&raw.zone).filter(|_| !raw.is_wrong) {
+            self.report(file, Some(place), format!("the zone {name} {message}"));
+        }
+        raw.zone
+    }
+
+    /// Whom a view answers; `None` for everybody.
+    fn view_clients(
+        &mut self,
+        matches: &ViewMatch,
+        lists: &mut Lists<'_>,
+    ) -> Option<Result<ViewClients, NotTaken>> {
+        if let Some(spot) = matches.recursive_only {
+            let reason = "it is for questions that ask for recursion".into();
+            return Some(Err(NotTaken { spot, reason }));
+        }
+        if let Some(list) = &matches.destinations {
+            match lists.resolve(list) {
+                Ok(resolved) if resolved.list.is_any() => {}
+                Ok(_) => {
+                    let reason = "it is for some addresses of this server only".into();
+                    let spot = (list.file, list.place);
+                    return Some(Err(NotTaken { spot, reason }));
+                }
+                Err(unusable) => return self.refuse(unusable).map(Err),
+            }
+        }
+        match lists.resolve(matches.clients.as_ref()?) {
+            Ok(resolved) => Some(Ok(ViewClients {
+                list: resolved.list,
+                is_for_all: resolved.is_for_all,
+            })),
+            Err(unusable) => self.refuse(unusable).map(Err),
+        }
+    }
+
+    fn settle_blackhole(
+        &mut self,
+        list: &MatchList,
+        lists: &mut Lists<'_>,
+    ) -> Option<Arc<AccessList>> {
+        match lists.resolve(list) {
+            Ok(resolved) => (!resolved.list.is_none()).then_some(resolved.list),
+            // Nothing of the server could stand for it, so nothing is taken.
+            Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
+                self.report(file, Some(wrong.place), wrong.message);
+                None
+            }
+        }
+    }
+
+    /// Returns why a view is not taken whose list cannot be used; a mistake is reported.
+    fn refuse(&mut self, unusable: Unusable) -> Option<NotTaken> {
+        match unusable {
+            Unusable::Undecided(file, wrong) => Some(NotTaken {
+                spot: (file, wrong.place),
+                reason: wrong.message,
+            }),
+            Unusable::Wrong(file, wrong) => {
+                self.report(file, Some(wrong.place), wrong.message);
+                None
+            }
+        }
+    }
+}
+
+/// The lists of a configuration while zones are settled.
+pub(super) struct Lists<'n> {
+    resolver: AclResolver<'n>,
+    /// For lists in which keys count.
+    pub(super) keyed: AclResolver<'n>,
+    /// Who may ask the zones that inherit all from this view.
+    inherited: HashMap<usize, Option<Arc<AccessList>>>,
+    /// Where keys stand in lists that are in use.
+    keys: Vec<Spot>,
+}
+
+impl Lists<'_> {
+    fn resolve(&mut self, list: &MatchList) -> Result<Resolved, Unusable> {
+        let resolved = self.resolver.resolve(list)?;
+        if let Some(spot) = resolved.key
+            && !self.keys.contains(&spot)
+        {
+            self.keys.push(spot);
+        }
+        Ok(resolved)
+    }
+
+    /// Who may ask a zone; the first of the levels that says something counts.
+    fn allow_query(
+        &mut self,
+        levels: [&Inherited; 3],
+        view: usize,
+    ) -> Result<Option<Arc<AccessList>>, Unusable> {
+        let is_own = levels[0].allow_query.is_some() || levels[0].allow_query_on.is_some();
+        if let (false, Some(known)) = (is_own, self.inherited.get(&view)) {
+            return Ok(known.clone());
+        }
+        let on = levels
+            .iter()
+            .find_map(|level| level.allow_query_on.as_ref());
+        if let Some(on) = on
+            && !self.resolve(on)?.list.is_any()
+        {
+            let reason =
+                "allow-query-on is not for all addresses of this server, and cannot be kept";
+            let wrong = super::lex::ConfMistake::new(on.place, reason);
+            return Err(Unusable::Undecided(on.file, wrong));
+        }
+        let from = levels.iter().find_map(|level| level.allow_query.as_ref());
+        let list = match from {
+            Some(list) => Some(self.resolve(list)?.list).filter(|list| !list.is_any()),
+            None => None,
+        };
+        if !is_own {
+            self.inherited.insert(view, list.clone());
+        }
+        Ok(list)
+    }
+}
+
+fn incomplete(zone: &BindZone) -> Option<&'static str> {
+    match zone.kind {
+        _ if zone.in_view.is_some() => None,
+        None => Some("has no type"),
+        Some(ZoneType::Primary) if zone.file.is_none() && !zone.is_from_database => {
+            Some("has no file")
+        }
+        Some(_) => None,
+    }
+}

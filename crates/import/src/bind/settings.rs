@@ -1,0 +1,205 @@
+//! Statements about who may transfer, notify and update a zone, and whom it notifies: read for a move, settled when
+//! all lists are known.
+
+use nameward_zone::AccessList;
+
+use super::{
+    NotTaken, Spot,
+    acl::{self, AclResolver, MatchList, Unusable},
+    inherited::Inherited,
+    keywords::is_on,
+    lex::TextPlace,
+    syntax::{ConfItem, ConfStatement, Word},
+};
+use crate::migrate::{MovedScope, MovedUpdateRule};
+
+/// The statements that are read here.
+const TERMS: [&str; 10] = [
+    "allow-transfer",
+    "allow-notify",
+    "allow-update",
+    "allow-update-forwarding",
+    "update-policy",
+    "notify",
+    "also-notify",
+    "primaries",
+    "key-directory",
+    "request-ixfr",
+];
+
+/// Whether a statement is one that a move takes.
+pub(super) fn is_term(keyword: &str) -> bool {
+    TERMS.contains(&keyword) || keyword == "masters"
+}
+
+/// A list as it is written, or why it cannot be read.
+type WrittenList = Result<MatchList, NotTaken>;
+
+/// The statements of one level.
+#[derive(Default)]
+pub(super) struct TermStatements {
+    allow_transfer: Option<WrittenList>,
+    allow_notify: Option<WrittenList>,
+    allow_update: Option<WrittenList>,
+    forwarding: Option<WrittenList>,
+    update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
+    notify: Option<String>,
+    dnssec_policy: Option<String>,
+    key_directory: Option<String>,
+    request_ixfr: Option<bool>,
+}
+
+/// The terms of a zone: `None` where no level says anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct BindTerms {
+    pub allow_transfer: Option<Result<AccessList, NotTaken>>,
+    pub allow_notify: Option<Result<AccessList, NotTaken>>,
+    pub allow_update: Option<Result<AccessList, NotTaken>>,
+    pub forwarding: Option<Result<AccessList, NotTaken>>,
+    pub update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
+    /// The word after `notify`.
+    pub notify: Option<String>,
+    /// The name of the policy by which BIND signs it.
+    pub dnssec_policy: Option<String>,
+    /// The directory of its keys, from the directory of the server.
+    pub key_directory: Option<String>,
+    pub request_ixfr: Option<bool>,
+}
+
+/// Reads a statement, if it is one of these.
+pub(super) fn see(
+    to: &mut Option<Box<TermStatements>>,
+    keyword: &Word<'_>,
+    statement: &ConfStatement<'_>,
+    file: usize,
+) {
+    let word = keyword.string().to_ascii_lowercase();
+    let list = || {
+        acl::read(statement, file).map_err(|wrong| NotTaken {
+            spot: (file, wrong.place),
+            reason: format!("{word}: {}", wrong.message),
+        })
+    };
+    match word.as_str() {
+        "allow-transfer" => to.get_or_insert_default().allow_transfer = Some(list()),
+        "allow-notify" => to.get_or_insert_default().allow_notify = Some(list()),
+        "allow-update" => to.get_or_insert_default().allow_update = Some(list()),
+        "allow-update-forwarding" => to.get_or_insert_default().forwarding = Some(list()),
+        "update-policy" => {
+            to.get_or_insert_default().update_policy = Some(update_policy(statement, file));
+        }
+        "notify" => {
+            let word = statement.value("yes, no, explicit or primary-only").ok();
+            to.get_or_insert_default().notify = word.map(|word| word.string().to_ascii_lowercase());
+        }
+        "dnssec-policy" => {
+            let word = statement.value("the name of a policy").ok();
+            to.get_or_insert_default().dnssec_policy = word.map(Word::string);
+        }
+        "key-directory" => {
+            let word = statement.value("a directory").ok();
+            to.get_or_insert_default().key_directory = word.map(Word::string);
+        }
+        "request-ixfr" => to.get_or_insert_default().request_ixfr = Some(is_on(statement)),
+        _ => {}
+    }
+}
+
+/// Settles the terms of a zone; for each, the first of the levels that says something counts.
+pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> BindTerms {
+    let levels = || levels.iter().filter_map(|level| level.terms.as_deref());
+    let mut list = |pick: fn(&TermStatements) -> Option<&WrittenList>| {
+        let written = levels().find_map(pick)?;
+        Some(match written {
+            Ok(list) => resolve(list, lists),
+            Err(refusal) => Err(refusal.clone()),
+        })
+    };
+    let mut terms = BindTerms {
+        allow_transfer: list(|terms| terms.allow_transfer.as_ref()),
+        allow_notify: list(|terms| terms.allow_notify.as_ref()),
+        allow_update: list(|terms| terms.allow_update.as_ref()),
+        forwarding: list(|terms| terms.forwarding.as_ref()),
+        ..BindTerms::default()
+    };
+    terms.update_policy = levels().find_map(|terms| terms.update_policy.clone());
+    terms.notify = levels().find_map(|terms| terms.notify.clone());
+    terms.dnssec_policy = levels().find_map(|terms| terms.dnssec_policy.clone());
+    terms.key_directory = levels().find_map(|terms| terms.key_directory.clone());
+    terms.request_ixfr = levels().find_map(|terms| terms.request_ixfr);
+    terms
+}
+
+fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, NotTaken> {
+    match lists.resolve(list) {
+        Ok(resolved) => Ok(AccessList::clone(&resolved.list)),
+        Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => Err(NotTaken {
+            spot: (file, wrong.place),
+            reason: wrong.message,
+        }),
+    }
+}
+
+/// Reads `update-policy { grant KEY RULE [NAME] [TYPE...]; ... };`.
+fn update_policy(
+    statement: &ConfStatement<'_>,
+    file: usize,
+) -> Result<Vec<MovedUpdateRule>, NotTaken> {
+    let refuse = |place: TextPlace, reason: String| {
+        let spot: Spot = (file, place);
+        Err(NotTaken { spot, reason })
+    };
+    let Ok((_, block)) = statement.words_and_block() else {
+        let reason = "update-policy local: the session key of BIND is not known here".into();
+        return refuse(statement.place(), reason);
+    };
+    let mut rules = Vec::new();
+    for statement in block {
+        let words: Vec<String> = statement
+            .items()
+            .iter()
+            .filter_map(|item| match item {
+                ConfItem::Word(word) => Some(word.string()),
+                ConfItem::Block(..) => None,
+            })
+            .collect();
+        match rule(&words) {
+            Some(rule) => rules.push(rule),
+            None => {
+                let reason = format!("update-policy: {:?} cannot be kept", words.join(" "));
+                return refuse(statement.place(), reason);
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// A rule that means the same here; `None` for others.
+fn rule(words: &[String]) -> Option<MovedUpdateRule> {
+    let [verb, key, kind, rest @ ..] = words else {
+        return None;
+    };
+    if !verb.eq_ignore_ascii_case("grant") || key.contains('*') {
+        return None;
+    }
+    let name = |rest: &[String]| {
+        rest.first()
+            .and_then(|name| crate::migrate::full_name(name))
+    };
+    let (scope, types) = match (kind.to_ascii_lowercase().as_str(), rest) {
+        ("zonesub", types) => (MovedScope::WholeZone, types),
+        ("subdomain", [_, types @ ..]) => (MovedScope::Subtree(name(rest)?), types),
+        ("name", [_, types @ ..]) => (MovedScope::OneName(name(rest)?), types),
+        ("self", [_, types @ ..]) => (MovedScope::KeyItself, types),
+        _ => return None,
+    };
+    let is_any = types.iter().any(|word| word.eq_ignore_ascii_case("any"));
+    Some(MovedUpdateRule {
+        key: crate::migrate::full_name(key)?,
+        scope,
+        types: match is_any {
+            true => Vec::new(),
+            false => types.iter().map(|word| word.to_ascii_uppercase()).collect(),
+        },
+    })
+}

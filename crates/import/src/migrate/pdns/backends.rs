@@ -1,0 +1,255 @@
+//! The backends of `launch=`: databases by their addresses, zone files of the bind backend one by one.
+
+use std::fmt::Write;
+
+use super::{
+    super::{ConfigPlace, MoveVerdict, MovedBackend, MovedKind, MovedTerms, MovedValue, MovedZone},
+    PdnsReader, PdnsSetting,
+};
+use crate::bind;
+
+impl PdnsReader<'_> {
+    pub(super) fn backends(&mut self) {
+        let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
+            let place = self.first.clone();
+            let text = "launch: no backend is named, so there are no zones";
+            return self.server.report.add(MoveVerdict::Breaks, &place, text);
+        };
+        for word in super::words(&launch.value) {
+            let (engine, instance) = word.split_once(':').unwrap_or((word, ""));
+            let prefix = match instance {
+                "" => engine.to_string(),
+                instance => format!("{engine}-{instance}"),
+            };
+            match engine {
+                "gsqlite3" => self.sqlite(&launch, &prefix),
+                "gmysql" => self.database(&launch, &prefix, "mysql"),
+                "gpgsql" => self.database(&launch, &prefix, "postgres"),
+                "bind" => self.zone_files(&launch, &prefix),
+                other => {
+                    let text = format!("launch: there is no backend {other} here");
+                    self.note(MoveVerdict::Breaks, &launch, &text);
+                }
+            }
+        }
+        self.secondaries();
+    }
+
+    fn sqlite(&mut self, launch: &PdnsSetting, prefix: &str) {
+        let Some(path) = self.used(&format!("{prefix}-database")) else {
+            let text = format!("{prefix}-database is missing");
+            return self.texts.error(&launch.place, text);
+        };
+        let value = self.path(&path.value).to_string_lossy().into_owned();
+        let settings = vec![("path", MovedValue::Text(value))];
+        self.backend("sqlite", settings, &path.place, prefix);
+    }
+
+    fn database(&mut self, launch: &PdnsSetting, prefix: &str, scheme: &'static str) {
+        let mut value = |name: &str| self.used(&format!("{prefix}-{name}"));
+        let (host, port, name) = (value("host"), value("port"), value("dbname"));
+        let (user, password, socket) = (value("user"), value("password"), value("socket"));
+        let tls = value("ssl").is_some_and(|setting| setting.is_on());
+        let group = value("group");
+        let extra = value("extra-connection-parameters");
+        let Some(name) = name else {
+            let text = format!("{prefix}-dbname is missing");
+            return self.texts.error(&launch.place, text);
+        };
+        if let Some(group) = group.filter(|group| group.value != "client") {
+            let text = "the group of my.cnf is not read: its settings have to stand in the address";
+            self.note(MoveVerdict::NotPossible, &group, text);
+        }
+        let mut url = format!("{scheme}://");
+        if let Some(user) = user {
+            url.push_str(&escaped(&user.value));
+            if let Some(password) = password {
+                let _ = write!(url, ":{}", escaped(&password.value));
+            }
+            url.push('@');
+        }
+        let host = host.map_or_else(|| "localhost".into(), |host| host.value);
+        // A host that is a path is the directory of a socket.
+        let is_socket = host.starts_with('/') || socket.as_ref().is_some_and(PdnsSetting::is_on);
+        if is_socket {
+            url.push_str("localhost");
+        } else if host.contains(':') {
+            let _ = write!(url, "[{host}]");
+        } else {
+            url.push_str(&host);
+        }
+        if let Some(port) = port.filter(|port| port.is_on()) {
+            let _ = write!(url, ":{}", port.value);
+        }
+        let _ = write!(url, "/{}", escaped(&name.value));
+        let mut options = Vec::new();
+        match (&socket, scheme) {
+            (Some(socket), "mysql") if socket.is_on() => {
+                options.push(format!("socket={}", escaped(&socket.value)));
+            }
+            _ if host.starts_with('/') => options.push(format!("host={}", escaped(&host))),
+            _ => {}
+        }
+        let is_required = extra.as_ref().is_some_and(|extra| {
+            ["sslmode=require", "sslmode=verify"]
+                .iter()
+                .any(|mode| extra.value.contains(mode))
+        });
+        if tls || is_required {
+            options.push("sslmode=require".into());
+        }
+        if !options.is_empty() {
+            let _ = write!(url, "?{}", options.join("&"));
+        }
+        if let Some(extra) = extra {
+            let text = "extra-connection-parameters: sslmode is kept, the rest belongs into url";
+            self.note(MoveVerdict::Changed, &extra, text);
+        }
+        let settings = vec![("url", MovedValue::Text(url))];
+        self.backend(scheme, settings, &name.place, prefix);
+    }
+
+    fn backend(
+        &mut self,
+        kind: &'static str,
+        settings: Vec<(&'static str, MovedValue)>,
+        place: &ConfigPlace,
+        prefix: &str,
+    ) {
+        let text = format!(
+            "{prefix} is a [[backend]] of type {kind}: zones, kinds, keys, TSIG and metadata stay in it"
+        );
+        self.server.report.add(MoveVerdict::Taken, place, text);
+        self.server.backends.push(MovedBackend {
+            kind,
+            settings,
+            place: place.clone(),
+        });
+    }
+
+    /// The zones of the bind backend, which reads of a named.conf names, types, files and primaries only.
+    fn zone_files(&mut self, launch: &PdnsSetting, prefix: &str) {
+        let Some(config) = self.used(&format!("{prefix}-config")) else {
+            let text = format!("{prefix}-config is missing");
+            return self.texts.error(&launch.place, text);
+        };
+        if let Some(keys) = self.used(&format!("{prefix}-dnssec-db"))
+            && keys.is_on()
+        {
+            let text = format!(
+                "{prefix}-dnssec-db: keys and metadata of zones in files cannot be kept, and signed ones would be \
+                 unsigned: move them into a database first (pdnsutil b2b-migrate bind gsqlite3)"
+            );
+            self.note(MoveVerdict::Breaks, &keys, &text);
+        }
+        let text = format!("{prefix}-config: its zones are [[zone]] tables");
+        self.note(MoveVerdict::Taken, &config, &text);
+        let is_primary = self.is_on(&["primary", "master"], false);
+        let is_secondary = self.is_on(&["secondary", "slave"], false);
+        let path = self.path(&config.value);
+        let found = bind::migrate::read_files(&path, self.texts.files);
+        self.texts.errors.extend(found.errors);
+        for zone in found.zones {
+            let is_copy = zone.kind == MovedKind::Secondary;
+            let kind = match (is_copy, is_primary) {
+                (true, _) if is_secondary => MovedKind::Secondary,
+                (false, true) => MovedKind::Primary,
+                _ => MovedKind::Native,
+            };
+            if kind == MovedKind::Secondary && zone.terms.primaries.is_empty() {
+                let text = format!(
+                    "zone {}: it has no primaries, and would never be filled",
+                    zone.name
+                );
+                self.server
+                    .report
+                    .add(MoveVerdict::Breaks, &zone.place, text);
+                continue;
+            }
+            let terms = MovedTerms {
+                primaries: zone.terms.primaries,
+                also_notify: match is_primary {
+                    true => zone.terms.also_notify,
+                    false => Vec::new(),
+                },
+                ..MovedTerms::default()
+            };
+            self.server.take_zone(MovedZone {
+                file: zone.file.filter(|_| kind != MovedKind::Secondary),
+                kind,
+                terms: match kind {
+                    MovedKind::Secondary => terms,
+                    _ => MovedTerms {
+                        primaries: Vec::new(),
+                        ..terms
+                    },
+                },
+                ..zone
+            });
+        }
+    }
+
+    /// Settings about secondary zones, which databases list.
+    fn secondaries(&mut self) {
+        let has_database = !self.server.backends.is_empty();
+        let secondary = self.used_of(&["secondary", "slave"]);
+        let automatic = self.used_of(&["autosecondary", "superslave"]);
+        let primary = self.used_of(&["primary", "master"]);
+        if let Some(setting) = primary {
+            let text = match setting.is_switch_on() {
+                true => "primary: zones of this kind notify their name servers",
+                false => "primary is off: nobody is notified",
+            };
+            self.note(MoveVerdict::Taken, &setting, text);
+        }
+        if let Some(setting) = secondary {
+            let (verdict, text) = match (setting.is_switch_on(), has_database) {
+                (true, _) => (
+                    MoveVerdict::Taken,
+                    "secondary: zones of this kind are transferred from their primaries",
+                ),
+                (false, true) => (
+                    MoveVerdict::Changed,
+                    "secondary is off: zones of this kind in databases are transferred all the same",
+                ),
+                (false, false) => (
+                    MoveVerdict::Taken,
+                    "secondary is off: nothing is transferred",
+                ),
+            };
+            self.note(verdict, &setting, text);
+        }
+        if let Some(setting) = automatic {
+            let (verdict, text) = match (setting.is_switch_on(), has_database) {
+                (true, true) => (
+                    MoveVerdict::Taken,
+                    "autosecondary: the table supermasters counts",
+                ),
+                (true, false) => (
+                    MoveVerdict::NotPossible,
+                    "autosecondary: write [[autoprimary]] tables for the servers",
+                ),
+                (false, true) => (
+                    MoveVerdict::Changed,
+                    "autosecondary is off: rows of the table supermasters count all the same",
+                ),
+                (false, false) => (MoveVerdict::NotNeeded, "autosecondary is off"),
+            };
+            self.note(verdict, &setting, text);
+        }
+    }
+}
+
+/// A part of an address of a database: what has a meaning there stands as %XX (RFC 3986).
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => _ = write!(out, "%{byte:02X}"),
+        }
+    }
+    out
+}

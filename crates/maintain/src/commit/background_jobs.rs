@@ -1,0 +1,136 @@
+//! Work on zones beside their changes: packing them, taking digests of them, and keeping their journals within bounds.
+
+use super::Commits;
+use super::outcome::VersionSource;
+use super::pending::{UnderWay, lock};
+use crate::background::BackgroundTask;
+use crate::contents::contents_of;
+use nameward_store::state::{ContentsDigest, StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use std::sync::Arc;
+
+impl Commits {
+    /// Packs a zone with many changes aside, and puts it in the place of the last version with what changed meanwhile.
+    pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
+        let place = self.zone(zone, rank);
+        let mut under_way = lock(&place);
+        let last = |under_way: &UnderWay| {
+            under_way
+                .tip
+                .clone()
+                .or_else(|| self.table.version(zone, rank))
+        };
+        let snapshot = match last(&under_way) {
+            Some(snapshot) if snapshot.is_worth_packing() => snapshot,
+            _ => return,
+        };
+        under_way.changed = Some(Vec::new());
+        drop(under_way);
+        let packed = snapshot.pack();
+        let mut under_way = lock(&place);
+        let (Some(changed), Some(packed)) = (under_way.changed.take(), packed) else {
+            return;
+        };
+        let Some(current) = last(&under_way) else {
+            return;
+        };
+        let owners = changed
+            .iter()
+            .filter_map(|owner| Name::from_wire(owner).ok());
+        let caught_up = Arc::new(Arc::new(packed).caught_up(&current, owners));
+        match &mut under_way.tip {
+            // Versions that are on their way are published as they are; the next is made of this.
+            Some(tip) => *tip = caught_up,
+            None => {
+                self.table.replace(caught_up);
+            }
+        }
+    }
+
+    /// Asks for the digest of a zone whose journal begins, unless the state store has it. Call with the zone's lock.
+    pub(super) fn want_digest(
+        &self,
+        source: &VersionSource,
+        under_way: &mut UnderWay,
+        changes: &[StateChange],
+    ) {
+        let is_new = |change: &StateChange| matches!(change, StateChange::RestartJournal { .. });
+        let is_kept =
+            |change: &StateChange| is_new(change) || matches!(change, StateChange::Append { .. });
+        under_way.has_digest &= !changes.iter().any(is_new);
+        if source.home != ZoneHome::Store && !under_way.has_digest && changes.iter().any(is_kept) {
+            let (zone, rank) = (source.zone, source.rank);
+            under_way.has_digest = self.background.request(zone, rank, BackgroundTask::Digest);
+        }
+    }
+
+    /// Notes that the state store has the digest of a zone.
+    pub(crate) fn note_digest(&self, zone: Name<'_>, rank: u16) {
+        lock(&self.zone(zone, rank)).has_digest = true;
+    }
+
+    /// Takes the digest of the last version of a zone, and keeps it with the journal.
+    pub(crate) fn keep_digest(&self, zone: NameBuf, rank: u16) {
+        // The difference that led to a version is handed to the journal under this lock.
+        let place = self.zone(zone.as_name(), rank);
+        let under_way = lock(&place);
+        let published = || self.table.version(zone.as_name(), rank);
+        let Some(version) = under_way.tip.clone().or_else(published) else {
+            return;
+        };
+        drop(under_way);
+        let (serial, digest) = (version.serial(), ContentsDigest::of(&version));
+        let set = StateChange::SetDigest {
+            zone,
+            serial,
+            digest,
+        };
+        self.keep(zone, vec![set]);
+    }
+
+    /// Acts on a journal that is larger than its bounds because its home lacks the oldest changes.
+    pub(super) fn relieve_journal(&self, source: &VersionSource) {
+        let place = self.zone(source.zone.as_name(), source.rank);
+        let mut under_way = lock(&place);
+        if under_way.is_writing {
+            return;
+        }
+        under_way.is_writing = match source.home {
+            ZoneHome::Store => {
+                let task = BackgroundTask::WriteContents;
+                self.background.request(source.zone, source.rank, task)
+            }
+            ZoneHome::File => {
+                let zone = source.zone;
+                tracing::warn!(
+                    "zone {zone}: the journal is larger than its bounds, because the zone file lacks its changes: \
+                     `nameward zone sync {zone}` writes them"
+                );
+                true
+            }
+            // A database has every change.
+            ZoneHome::Database => false,
+        };
+    }
+
+    /// Notes that the home of a zone has all changes: the next journal that is too large is logged again.
+    pub(crate) fn note_settled(&self, zone: Name<'_>, rank: u16) {
+        lock(&self.zone(zone, rank)).is_writing = false;
+    }
+
+    /// Writes the contents of a zone that is at home in the state store, so that its journal can be shortened.
+    pub(crate) fn write_contents(&self, zone: NameBuf, rank: u16) {
+        // What is published is durable: the journal leads to it.
+        if let Some(version) = self.table.version(zone.as_name(), rank) {
+            let serial = version.serial();
+            let parts = Arc::new(contents_of(&version));
+            let set = StateChange::RefreshContents {
+                zone,
+                serial,
+                parts,
+            };
+            self.keep(zone, vec![set]);
+        }
+        self.note_settled(zone.as_name(), rank);
+    }
+}

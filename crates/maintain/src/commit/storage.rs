@@ -1,0 +1,105 @@
+//! Versions that the homes of zones bring, and what the file of a zone has of the version that is served.
+
+use super::pending::lock;
+use super::{Commits, Done, NewVersion, VersionSource, name_of};
+use crate::merge::{Merge, Rebased, merge};
+use nameward_store::state::{StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, Zone};
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+fn merged(rebased: Rebased, tip: &Zone) -> NewVersion {
+    let zone = Arc::clone(&rebased.merged);
+    tracing::info!(
+        "zone {}: the file was edited and lacks changes of updates: both are served, serial {}",
+        zone.apex_name(),
+        zone.serial()
+    );
+    NewVersion {
+        difference: zone.difference_from(tip),
+        zone: Some(zone),
+        rebased: Some(rebased),
+    }
+}
+
+impl Commits {
+    /// Puts a version that its home has in the place of the last one, with the changes that the home lacks.
+    pub(super) fn shared_version(
+        self: &Arc<Self>,
+        source: VersionSource,
+        zone: Arc<Zone>,
+        contents: Option<Vec<RecordList>>,
+        done: Done,
+    ) {
+        let is_file = source.home == ZoneHome::File;
+        let make = |tip: &Arc<Zone>, home: Option<&Arc<Zone>>| {
+            if let Some(home) = home.filter(|_| is_file) {
+                match merge(&zone, home, tip, SystemTime::now())? {
+                    Merge::Unchanged => return Ok(NewVersion::new(Difference::default(), None)),
+                    Merge::AsFile => {}
+                    Merge::Both(rebased) => return Ok(merged(rebased, tip)),
+                }
+            }
+            let difference = match tip.is_stand_in() {
+                true => Difference::default(),
+                false => zone.difference_from(tip),
+            };
+            Ok(NewVersion::new(difference, Some(zone)))
+        };
+        self.advance(source, contents, make, done);
+    }
+
+    /// Returns the version that a zone's file has: the one that is served, unless the file lacks changes.
+    pub fn home_of(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let place = self.zone(zone, rank);
+        let home = lock(&place).home.clone();
+        home.or_else(|| self.table.version(zone, rank))
+    }
+
+    /// Returns the version that a zone's file had when it was last read or written, also if it is not published yet.
+    pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let place = self.zone(zone, rank);
+        let under_way = lock(&place);
+        let last = under_way.home.clone().or_else(|| under_way.tip.clone());
+        drop(under_way);
+        last.or_else(|| self.table.version(zone, rank))
+    }
+
+    /// Takes note that a zone's file has this version now.
+    pub fn home_is(&self, version: &Arc<Zone>) {
+        let (zone, serial) = (name_of(version), version.serial());
+        let place = self.zone(zone.as_name(), version.rank());
+        let mut under_way = lock(&place);
+        let published = || self.table.version(zone.as_name(), version.rank());
+        let last = under_way.tip.clone().or_else(published);
+        let has_all = last.is_none_or(|last| last.serial() == serial);
+        under_way.home = (!has_all).then(|| Arc::clone(version));
+        under_way.is_writing = false;
+        drop(under_way);
+        self.keep(zone, vec![StateChange::Settle { zone, serial }]);
+    }
+
+    /// Takes note that a zone's file has no more than this version, although more is served.
+    pub(crate) fn home_lacks(&self, file: &Arc<Zone>) {
+        let place = self.zone(file.apex_name(), file.rank());
+        lock(&place).home = Some(Arc::clone(file));
+    }
+
+    /// Lists the zones whose files lack changes, with the ranks of their sources.
+    pub fn zones_behind(&self) -> Vec<(NameBuf, u16)> {
+        let zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = zones
+            .iter()
+            .map(|(key, place)| (key.clone(), Arc::clone(place)))
+            .collect();
+        drop(zones);
+        let behind = all
+            .into_iter()
+            .filter(|(_, place)| lock(place).home.is_some());
+        behind
+            .map(|((name, rank), _)| (Name::from_valid_wire(&name).into(), rank))
+            .collect()
+    }
+}

@@ -1,0 +1,279 @@
+//! The keys that a database has, compared with what was noted of them: what others changed counts from the moment at which it
+//! is found.
+
+use super::NotedLife;
+use crate::keys::local::{KeyPlan, ZoneKey, ZoneKeysError};
+use nameward_dnssec::rollover::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+use nameward_dnssec::{KeyUse, Keys};
+
+/// The two columns of a key that say what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowUse {
+    /// It signs.
+    pub(super) is_active: bool,
+    /// Its DNSKEY is in the zone.
+    pub(super) is_published: bool,
+}
+
+impl RowUse {
+    /// Returns what the row of a key says.
+    pub(super) fn of_row(usage: KeyUse) -> Self {
+        RowUse {
+            is_active: usage.is_active(),
+            is_published: usage.published,
+        }
+    }
+
+    /// Returns what the row of a key has to say.
+    fn wanted(key: &ZoneKey) -> Self {
+        match &key.life {
+            Some(life) => RowUse::of_life(life),
+            None => RowUse::of_row(key.usage),
+        }
+    }
+
+    /// Returns what the row of a key has to say for its life. A key that signs the keys and is to sign the rest later signs all
+    /// at once, because a row cannot tell them apart: a signature too many breaks nothing.
+    pub(super) fn of_life(life: &KeyLife) -> Self {
+        let is_published = life.dnskey.is_shown();
+        RowUse {
+            is_active: is_published && life.role.signs_keys() || life.zone_rrsig.is_shown(),
+            is_published,
+        }
+    }
+}
+
+/// Finds a key that could not do what its life says by the flags that rows have: each of them has to do at least that.
+pub(super) fn unfit_key(keys: &[ZoneKey]) -> Result<Option<u32>, ZoneKeysError> {
+    let effective = effective_uses(keys, RowUse::wanted)?;
+    let does_less = |has: KeyUse, needs: KeyUse| {
+        needs.signs_keys && !has.signs_keys || needs.signs_zone && !has.signs_zone
+    };
+    let mut both = keys.iter().zip(effective);
+    let unfit = both.find(|(key, has)| does_less(*has, key.usage));
+    Ok(unfit.map(|(key, _)| key.number))
+}
+
+/// Returns the use that each key has by its row beside the others.
+pub(super) fn effective_uses(
+    keys: &[ZoneKey],
+    row_use: impl Fn(&ZoneKey) -> RowUse,
+) -> Result<Vec<KeyUse>, ZoneKeysError> {
+    let made = keys.iter().map(|key| {
+        let row = row_use(key);
+        let usage = KeyUse::by_flags(key.flags, row.is_active, row.is_published);
+        ZoneKey {
+            usage,
+            ..key.clone()
+        }
+        .key()
+    });
+    let made = Keys::by_flags(made.collect::<Result<_, _>>()?);
+    Ok(made.list().iter().map(|key| key.usage()).collect())
+}
+
+/// Whether the keys of a zone were looked after before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Acquaintance {
+    /// No: they are taken over from whoever made them.
+    New,
+    /// Yes: what differs from the notes was changed by others, or by a server that was killed before it noted it.
+    Known,
+}
+
+/// Returns the keys of rows with lives, and what others changed, in words.
+pub(super) fn reconcile_keys(
+    rows: &[ZoneKey],
+    noted: &[NotedLife],
+    acquaintance: Acquaintance,
+    (plan, now): (&KeyPlan, u64),
+) -> Result<(Vec<ZoneKey>, Vec<String>), ZoneKeysError> {
+    let effective = effective_uses(rows, |key| RowUse::of_row(key.usage))?;
+    let (mut keys, mut changes) = (rows.to_vec(), Vec::new());
+    for (key, usage) in keys.iter_mut().zip(effective.iter().copied()) {
+        let fingerprint = *key.key()?.fingerprint();
+        let is_it = |one: &&NotedLife| (one.life.id, one.fingerprint) == (key.number, fingerprint);
+        let row = RowUse::of_row(key.usage);
+        let number = key.number;
+        let life = match noted.iter().find(is_it) {
+            Some(one) if RowUse::of_life(&one.life) == row => one.life.clone(),
+            Some(one) => {
+                let RowUse {
+                    is_active,
+                    is_published,
+                } = row;
+                changes.push(format!(
+                    "key {number} was changed by others: active {is_active}, published {is_published}"
+                ));
+                changed_life(&one.life, row, (plan, now))
+            }
+            None => {
+                if acquaintance == Acquaintance::Known && row.is_active | row.is_published {
+                    changes.push(format!("key {number} was added by others"));
+                }
+                new_life(key, usage, acquaintance, (plan, now))
+            }
+        };
+        key.role = life.role;
+        key.created = life.created_at;
+        key.set_life(life);
+    }
+    let is_there = |one: &&NotedLife| keys.iter().any(|key| key.number == one.life.id);
+    let gone = noted.iter().filter(|one| !is_there(one));
+    changes.extend(gone.map(|one| format!("key {} was removed by others", one.life.id)));
+    if !changes.is_empty() {
+        note_stand_ins(&mut keys, &effective, (plan, now));
+    }
+    Ok((keys, changes))
+}
+
+/// Notes the signatures of keys that sign the rest of the zone because nobody else does it any more: without them no step
+/// would be safe.
+fn note_stand_ins(keys: &mut [ZoneKey], effective: &[KeyUse], at: (&KeyPlan, u64)) {
+    let signs = |key: &ZoneKey| key.usage.signs_zone;
+    let signed = keys.iter().filter(|key| signs(key));
+    let signed: Vec<u8> = signed.map(|key| key.private.algorithm()).collect();
+    for (key, usage) in keys.iter_mut().zip(effective) {
+        let is_alone = !signed.contains(&key.private.algorithm());
+        if let Some(life) = key.life.clone().filter(|_| is_alone && usage.signs_zone) {
+            key.set_life(KeyLife {
+                zone_rrsig: in_transit(true, at),
+                ..life
+            });
+        }
+    }
+}
+
+/// Ends the signatures of keys that stood in for others, where these sign again: by their flags they sign the keys alone then.
+pub(super) fn end_stand_ins(
+    keys: &mut [ZoneKey],
+    at: (&KeyPlan, u64),
+) -> Result<(), ZoneKeysError> {
+    let effective = effective_uses(keys, RowUse::wanted)?;
+    for (key, usage) in keys.iter_mut().zip(effective) {
+        let is_over = key.role == KeyRole::KeySigning && key.usage.signs_zone && !usage.signs_zone;
+        if let Some(life) = key.life.clone().filter(|_| is_over) {
+            key.set_life(KeyLife {
+                zone_rrsig: in_transit(false, at),
+                ..life
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A record that is shown, or not, from now on.
+fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> RecordLife {
+    RecordLife {
+        phase: match is_shown {
+            true => RecordPhase::Rumoured,
+            false => RecordPhase::Unretentive,
+        },
+        since: now,
+        settles_at: Some(now.saturating_add(plan.rollover.times.settled_after())),
+    }
+}
+
+/// Returns the life of a key whose row is another than it should be. A key that others took out of use is to go.
+fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
+    let expected = RowUse::of_life(life);
+    let mut life = life.clone();
+    let is_shown = row.is_published && (row.is_active || !life.role.signs_keys());
+    if is_shown != life.dnskey.is_shown() {
+        life.dnskey = in_transit(is_shown, at);
+    }
+    // The signatures of a combined key come with its DNSKEY; when they count is for the policy.
+    let is_told = life.role == KeyRole::ZoneSigning || !row.is_active || !expected.is_active;
+    if life.role.signs_zone() && is_told && row.is_active != life.zone_rrsig.is_shown() {
+        life.zone_rrsig = in_transit(row.is_active, at);
+    }
+    let is_less =
+        expected.is_active && !row.is_active || expected.is_published && !row.is_published;
+    if is_less {
+        life.goal = KeyGoal::Gone;
+    }
+    life
+}
+
+/// Returns the life of a key that is not known. Its records are everywhere when the longest delay is over. Of a key that was
+/// there when the policy came the parent is taken to have the DS, of one that came later nobody knows.
+fn new_life(
+    key: &ZoneKey,
+    usage: KeyUse,
+    acquaintance: Acquaintance,
+    (plan, now): (&KeyPlan, u64),
+) -> KeyLife {
+    let algorithm = key.private.algorithm();
+    let role = match (usage.signs_keys, usage.signs_zone) {
+        (true, true) => KeyRole::Combined,
+        (true, false) => KeyRole::KeySigning,
+        (false, true) => KeyRole::ZoneSigning,
+        // One that does nothing is for what the policy has keys of its kind for: this server may have made it.
+        (false, false) => {
+            let mut wanted = plan.rollover.keys.iter();
+            let is_alike = |one: &&nameward_dnssec::rollover::PolicyKey| {
+                one.algorithm == algorithm && one.role.signs_keys() == key.role.signs_keys()
+            };
+            wanted.find(is_alike).map_or(key.role, |one| one.role)
+        }
+    };
+    let shown = |is_shown: bool| match is_shown {
+        true => in_transit(true, (plan, now)),
+        false => RecordLife::default(),
+    };
+    let has_ds = usage.published && usage.signs_keys;
+    KeyLife {
+        dnskey: shown(usage.published),
+        zone_rrsig: shown(usage.signs_zone),
+        ds: match (has_ds, acquaintance) {
+            (false, _) => RecordLife::default(),
+            (true, Acquaintance::New) => RecordLife::omnipresent(now),
+            (true, Acquaintance::Known) => RecordLife {
+                phase: RecordPhase::Rumoured,
+                since: now,
+                settles_at: None,
+            },
+        },
+        ..KeyLife::new(key.number, (role, algorithm), now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::local::PrivateKeyHome;
+    use nameward_dnssec::PrivateKey;
+
+    fn key(number: u32, flags: u16, life: KeyLife) -> ZoneKey {
+        let mut key = ZoneKey {
+            number,
+            flags,
+            role: life.role,
+            usage: KeyUse::UNUSED,
+            created: 0,
+            life: None,
+            private: PrivateKey::generate(13, 0).unwrap(),
+            home: PrivateKeyHome::Store,
+        };
+        key.set_life(life);
+        key
+    }
+
+    #[test]
+    fn what_rows_cannot_say_is_found() {
+        let in_use = |number, role| KeyLife::in_use(number, (role, 13), 0);
+        let combined = |number, flags| key(number, flags, in_use(number, KeyRole::Combined));
+        let zone = || key(9, 256, in_use(9, KeyRole::ZoneSigning));
+        // A lone key signs everything, whatever its flags, and two of a kind do.
+        assert_eq!(unfit_key(&[combined(1, 256)]), Ok(None));
+        assert_eq!(unfit_key(&[combined(1, 257), combined(2, 257)]), Ok(None));
+        // Beside one of the other kind each does its own part.
+        assert_eq!(
+            unfit_key(&[combined(1, 256), combined(2, 257)]),
+            Ok(Some(1))
+        );
+        assert_eq!(unfit_key(&[combined(1, 257), zone()]), Ok(Some(1)));
+        let keys = key(1, 257, in_use(1, KeyRole::KeySigning));
+        assert_eq!(unfit_key(&[keys, zone()]), Ok(None));
+    }
+}

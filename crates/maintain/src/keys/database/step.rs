@@ -1,0 +1,413 @@
+//! The steps of a policy for the keys of a zone in a database: planned with the rows that are there, written in one
+//! transaction, then noted.
+
+use super::comparison::{Acquaintance, RowUse, end_stand_ins, reconcile_keys, unfit_key};
+use super::{KeyZone, KeysOrDatabase, NotedLife, StoredKeys, StoredKeysError};
+use super::{LIVES, ZONES, note, read_rows};
+use crate::keys::local::{
+    KeyPlan, KeyProgress, ManagedTerms, SigningTerms, ZoneKey, ZoneKeysError, item_name, made_key,
+    wire,
+};
+use nameward_dnssec::DenialTerms;
+use nameward_dnssec::rollover::{self, KeyLife, ParentWish, PolicyKey};
+use nameward_store::sql::write::{
+    AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyStep, MetadataEdit, ParentRecords,
+    StoredKey,
+};
+use nameward_store::state::StateChange;
+use nameward_wire::Name;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// Rounds of a look: one makes keys, one takes steps, and others may be in the way.
+const ROUNDS: usize = 6;
+/// The data of CDS and CDNSKEY that ask for the removal of all DS (RFC 8078 section 4).
+const CDS_REMOVAL: [u8; 5] = [0, 0, 0, 0, 0];
+const CDNSKEY_REMOVAL: [u8; 5] = [0, 0, 3, 0, 0];
+/// SHA-256, which all validators have.
+const DIGEST: u8 = 2;
+
+/// The rows of a zone, its keys with lives, and what is noted.
+struct ZoneRound<'r> {
+    zone: &'r KeyZone<'r>,
+    plan: &'r KeyPlan,
+    now: u64,
+    rows: Vec<StoredKey>,
+    keys: Vec<ZoneKey>,
+    noted: Vec<NotedLife>,
+    terms: SigningTerms,
+    is_found: bool,
+}
+
+impl StoredKeys {
+    /// Takes all steps that are due for a zone: in the database, then in the notes.
+    pub fn advance(
+        &self,
+        zone: &KeyZone<'_>,
+        plan: &KeyPlan,
+        now: u64,
+    ) -> Result<KeyProgress, KeysOrDatabase> {
+        let _changing = self.lock();
+        let mut made: Vec<String> = Vec::new();
+        for _ in 0..ROUNDS {
+            let round = self.begin_round(zone, plan, now)?;
+            let next = rollover::advance(&plan.rollover, &round.lives(), now);
+            if !next.missing.is_empty() {
+                match self.make_keys(&round, &next.missing) {
+                    Ok(contents) => made.extend(contents),
+                    Err(KeysOrDatabase::Database(StoredKeysError::Changed)) => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            let rows = round.rows.clone();
+            let mut progress = match self.take_steps(round, next) {
+                Err(KeysOrDatabase::Database(StoredKeysError::Changed)) => continue,
+                result => result?,
+            };
+            let new = rows.iter().filter(|row| made.contains(&row.content));
+            progress.made = new.map(super::number_of).collect();
+            return Ok(progress);
+        }
+        Err(StoredKeysError::Changed.into())
+    }
+
+    fn begin_round<'r>(
+        &self,
+        zone: &'r KeyZone<'r>,
+        plan: &'r KeyPlan,
+        now: u64,
+    ) -> Result<ZoneRound<'r>, KeysOrDatabase> {
+        let name = zone.row.name;
+        let rows = self.rows(zone)?;
+        let noted = self.noted(name.as_name())?;
+        let terms = self.terms(name.as_name())?;
+        let acquaintance = match terms.managed {
+            None => Acquaintance::New,
+            Some(_) => Acquaintance::Known,
+        };
+        let found = reconcile_keys(&read_rows(&rows)?, &noted, acquaintance, (plan, now));
+        let (keys, changes) = found?;
+        for change in &changes {
+            tracing::warn!("zone {name}: {change}; the policy goes on from there");
+        }
+        Ok(ZoneRound {
+            zone,
+            plan,
+            now,
+            rows,
+            keys,
+            noted,
+            terms,
+            is_found: !changes.is_empty(),
+        })
+    }
+
+    /// Adds the keys that the policy asks for, unused: nobody sees them before the next step. Returns their texts.
+    fn make_keys(
+        &self,
+        round: &ZoneRound<'_>,
+        missing: &[PolicyKey],
+    ) -> Result<Vec<String>, KeysOrDatabase> {
+        let (mut contents, mut changes) = (Vec::new(), Vec::new());
+        let mut keys = round.keys.clone();
+        for wanted in missing {
+            let key = made_key(wanted, round.plan.rsa_bits, &keys, round.now)?;
+            let content = key.private.to_stored_text();
+            changes.push(AttributeChange::Key(KeyEdit::Add(StoredKey {
+                id: 0,
+                flags: key.flags.into(),
+                is_active: false,
+                is_published: false,
+                content: content.clone(),
+            })));
+            contents.push(content);
+            keys.push(key);
+        }
+        self.write(round, changes, None, false)?;
+        // From here on the zone is known, and so are its other keys.
+        self.note_all(round, &round.keys, &round.lives())?;
+        Ok(contents)
+    }
+
+    /// Takes the steps that a look has led to.
+    fn take_steps(
+        &self,
+        round: ZoneRound<'_>,
+        next: rollover::Rollover,
+    ) -> Result<KeyProgress, KeysOrDatabase> {
+        let mut keys = round.keys.clone();
+        keys.retain(|key| next.keys.iter().any(|life| life.id == key.number));
+        for (key, life) in keys.iter_mut().zip(&next.keys) {
+            key.set_life(life.clone());
+        }
+        end_stand_ins(&mut keys, (round.plan, round.now))?;
+        if let Some(unfit) = unfit_key(&keys)? {
+            return self.wait_for_settling(&round, unfit);
+        }
+        let edits = round.key_edits(&keys);
+        let is_visible = edits
+            .iter()
+            .any(|edit| matches!(edit, KeyEdit::SetUse { .. }));
+        let wish = rollover::parent_wish(&round.plan.rollover, &next.keys);
+        let before = rollover::parent_wish(&round.plan.rollover, &round.lives());
+        let managed = round.terms.managed.as_ref();
+        let shows_cds = round.plan.shows_cds;
+        let is_due = !edits.is_empty()
+            || round.is_found
+            || wish != before
+            || managed.is_none_or(|managed| {
+                managed.shows_cds != shows_cds
+                    || managed.asks_removal != (wish == ParentWish::Removal)
+            });
+        let took = Instant::now();
+        let committed = match is_due {
+            true => {
+                let had_cds = shows_cds || managed.is_some_and(|managed| managed.shows_cds);
+                let parent = had_cds.then(|| round.parent_records(&keys, &wish));
+                let mut changes: Vec<AttributeChange> =
+                    edits.into_iter().map(AttributeChange::Key).collect();
+                changes.extend(round.metadata(&keys));
+                Some(self.write(&round, changes, parent, is_visible)?)
+            }
+            false => None,
+        };
+        // A database may keep a step waiting: it counts from when it was there.
+        let late = took.elapsed().as_secs();
+        let lives = keys.iter().filter_map(|key| key.life.as_ref());
+        let lives: Vec<KeyLife> = lives.map(|life| delayed(life, round.now, late)).collect();
+        for (key, life) in keys.iter_mut().zip(&lives) {
+            key.set_life(life.clone());
+        }
+        self.note_all(&round, &keys, &lives)?;
+        if let Some(committed) = committed.filter(|committed| committed.is_changed) {
+            self.publish(round.zone, &committed);
+        }
+        Ok(KeyProgress {
+            made: Vec::new(),
+            steps: next.steps,
+            keys,
+            next_at: next.next_at,
+            // The database tells of its changes.
+            is_visible: false,
+        })
+    }
+
+    /// Leaves all as it is until the next record is everywhere: then a key takes over from another at one stroke, which rows
+    /// can say.
+    fn wait_for_settling(
+        &self,
+        round: &ZoneRound<'_>,
+        unfit: u32,
+    ) -> Result<KeyProgress, KeysOrDatabase> {
+        let lives = round.lives();
+        let records = lives
+            .iter()
+            .flat_map(|life| [&life.dnskey, &life.zone_rrsig, &life.ds]);
+        let settled = records.filter_map(|record| record.settles_at);
+        let next_at = settled.filter(|at| *at > round.now).min();
+        if next_at.is_none() {
+            return Err(StoredKeysError::Unfit(unfit).into());
+        }
+        self.write(round, Vec::new(), None, false)?;
+        self.note_all(round, &round.keys, &lives)?;
+        Ok(KeyProgress {
+            keys: round.keys.clone(),
+            next_at,
+            ..KeyProgress::default()
+        })
+    }
+
+    fn write(
+        &self,
+        round: &ZoneRound<'_>,
+        changes: Vec<AttributeChange>,
+        parent: Option<ParentRecords>,
+        raises_serial: bool,
+    ) -> Result<Committed, KeysOrDatabase> {
+        let step = KeyStep {
+            expected: round.rows.clone(),
+            server: self.server()?,
+            changes,
+            parent,
+            raises_serial,
+            now: UNIX_EPOCH + Duration::from_secs(round.now),
+        };
+        let backend = &round.zone.database.backend;
+        Ok(self.wait(backend.take_key_step(round.zone.row.id, &step))?)
+    }
+
+    /// Makes the server answer with a step. One that it does not follow yet is in the database all the same.
+    fn publish(&self, zone: &KeyZone<'_>, committed: &Committed) {
+        if let Some((_, runtime)) = self.databases.get() {
+            runtime.block_on(zone.database.backend.await_replica(committed));
+        }
+        if let Err(error) = (zone.database.publish)(committed) {
+            let name = zone.row.name;
+            tracing::warn!("zone {name}: keys changed, and answers follow later: {error}");
+        }
+    }
+
+    /// Notes the lives of keys and the terms of their zone, in one go.
+    fn note_all(
+        &self,
+        round: &ZoneRound<'_>,
+        keys: &[ZoneKey],
+        lives: &[KeyLife],
+    ) -> Result<(), ZoneKeysError> {
+        let name = round.zone.row.name;
+        let zone = name.as_name();
+        let mut changes = Vec::new();
+        for (key, life) in keys.iter().zip(lives) {
+            let one = NotedLife {
+                fingerprint: *key.key()?.fingerprint(),
+                life: life.clone(),
+            };
+            if !round.noted.contains(&one) {
+                changes.push(note(zone, &one));
+            }
+        }
+        let is_gone = |one: &&NotedLife| !lives.iter().any(|life| life.id == one.life.id);
+        let gone = round.noted.iter().filter(is_gone);
+        changes.extend(gone.map(|one| forget(LIVES, item_name(zone, one.life.id))));
+        let terms = round.next_terms(lives);
+        match &terms {
+            Some(terms) if *terms == round.terms => {}
+            Some(terms) => changes.push(StateChange::SetItem {
+                kind: ZONES,
+                name: wire(zone),
+                value: terms.value(),
+            }),
+            None => changes.push(forget(ZONES, wire(zone))),
+        }
+        if !changes.is_empty() {
+            self.store()?.write(changes)?;
+        }
+        Ok(())
+    }
+}
+
+impl ZoneRound<'_> {
+    fn lives(&self) -> Vec<KeyLife> {
+        let lives = self.keys.iter().filter_map(|key| key.life.clone());
+        lives.collect()
+    }
+
+    /// Returns the changes of rows that bring them from what they are to what lives ask for.
+    fn key_edits(&self, keys: &[ZoneKey]) -> Vec<KeyEdit> {
+        let mut edits = Vec::new();
+        for before in &self.keys {
+            let Some(row) = self.row(before.number) else {
+                continue;
+            };
+            let (id, own) = (row.id, keys.iter().find(|key| key.number == before.number));
+            let Some(life) = own.and_then(|key| key.life.as_ref()) else {
+                edits.push(KeyEdit::Forget(id));
+                continue;
+            };
+            let RowUse {
+                is_active,
+                is_published,
+            } = RowUse::of_life(life);
+            if (row.is_active, row.is_published) != (is_active, is_published) {
+                edits.push(KeyEdit::SetUse {
+                    id,
+                    is_active,
+                    is_published,
+                });
+            }
+        }
+        edits
+    }
+
+    fn row(&self, number: u32) -> Option<&StoredKey> {
+        let mut rows = self.rows.iter();
+        rows.find(|row| row.id == i64::from(number))
+    }
+
+    /// Returns the metadata that belongs to a step: the denial where signing begins, and the end of all where it ends.
+    fn metadata(&self, keys: &[ZoneKey]) -> Vec<AttributeChange> {
+        let set = |kind: &str, content: Option<&str>| {
+            let contents = content.map(str::to_owned).into_iter().collect();
+            AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
+        };
+        let mut changes = Vec::new();
+        // They would ask for the DS of all keys that sign.
+        if self.plan.shows_cds {
+            changes.extend(["PUBLISH-CDS", "PUBLISH-CDNSKEY"].map(|kind| set(kind, None)));
+        }
+        let signed_before = self.rows.iter().any(|row| row.is_active);
+        let signs = keys.iter().any(|key| key.usage.is_active());
+        if !signed_before && signs {
+            let denial = &self.plan.denial;
+            changes.extend(denial.metadata().map(|(kind, content)| set(kind, content)));
+        }
+        if keys.is_empty() {
+            let kinds = DenialTerms::METADATA.into_iter().chain([KEY_SERVER]);
+            changes.extend(kinds.map(|kind| set(kind, None)));
+        }
+        changes
+    }
+
+    /// Returns the records that ask the parent for what the policy wishes.
+    fn parent_records(&self, keys: &[ZoneKey], wish: &ParentWish) -> ParentRecords {
+        let zone: Name<'_> = self.zone.row.name.as_name();
+        let mut records = ParentRecords {
+            ttl: self.plan.dnskey_ttl,
+            cds: Vec::new(),
+            cdnskey: Vec::new(),
+        };
+        match wish {
+            _ if !self.plan.shows_cds => {}
+            ParentWish::Nothing => {}
+            ParentWish::Removal => {
+                records.cds.push(CDS_REMOVAL.into());
+                records.cdnskey.push(CDNSKEY_REMOVAL.into());
+            }
+            ParentWish::Keys(numbers) => {
+                let wanted = keys.iter().filter(|key| numbers.contains(&key.number));
+                for made in wanted.filter_map(|key| key.key().ok()) {
+                    records.cds.extend(made.ds(zone, DIGEST));
+                    records.cdnskey.push(made.dnskey().to_vec());
+                }
+            }
+        }
+        records
+    }
+
+    /// Returns the terms to be noted; none for a zone that is insecure and has no policy.
+    fn next_terms(&self, lives: &[KeyLife]) -> Option<SigningTerms> {
+        let plan = self.plan;
+        if lives.is_empty() && plan.rollover.keys.is_empty() {
+            return None;
+        }
+        let wish = rollover::parent_wish(&plan.rollover, lives);
+        Some(SigningTerms {
+            denial: plan.denial.clone(),
+            managed: Some(ManagedTerms {
+                signatures: plan.signatures,
+                dnskey_ttl: plan.dnskey_ttl,
+                shows_cds: plan.shows_cds,
+                asks_removal: wish == ParentWish::Removal,
+                times: plan.rollover.times,
+                parent: plan.parent.clone(),
+            }),
+            ..SigningTerms::default()
+        })
+    }
+}
+
+fn forget(kind: &'static str, name: Vec<u8>) -> StateChange {
+    StateChange::RemoveItem { kind, name }
+}
+
+/// Returns a life whose steps of now were taken so many seconds later.
+fn delayed(life: &KeyLife, now: u64, late: u64) -> KeyLife {
+    let mut life = life.clone();
+    for record in [&mut life.dnskey, &mut life.zone_rrsig, &mut life.ds] {
+        if record.since == now {
+            record.since += late;
+            record.settles_at = record.settles_at.map(|at| at + late);
+        }
+    }
+    life
+}

@@ -1,0 +1,458 @@
+//! The keys of zones that are signed by this server and have no keys in their home: zone files and secondaries. They are
+//! kept in the state store, or their private parts in files of a directory (`directory`).
+//!
+//! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
+//! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
+//! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
+
+mod activation;
+mod check;
+mod copy;
+mod directory;
+pub(crate) mod encoding;
+mod files;
+mod rollover;
+mod serial;
+
+pub use check::{KeyFileFault, key_file_faults};
+pub use copy::KeysCopy;
+pub use directory::KeyFileProgress;
+pub use files::{KeyPairError, PrivateKeyHome};
+pub(crate) use rollover::made_key;
+pub use rollover::{KeyPlan, KeyProgress};
+pub use serial::SerialOffsetRaise;
+
+use crate::policy::PolicyTable;
+use crate::table::TableWriter;
+use files::{KeyDirectories, remove_pair, write_pair};
+use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
+use nameward_dnssec::{
+    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
+    SoaEdit,
+};
+use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{SigningState, Zone};
+use serial::{SeenUses, seen_uses, uses_of};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kind of item that keys are, by the zone and the number of the key.
+const KEYS: &str = nameward_store::state::ZONE_KEY_ITEM;
+/// The kind of item that the ways of signing are, by the zone.
+const ZONES: &str = "dnssec-zone";
+/// Keys of one zone. More than a rollover of everything at once needs.
+const MAX_KEYS: usize = 32;
+/// Octets of the number of a key.
+pub(crate) const NUMBER: usize = 4;
+
+/// How a zone without keys in its home is signed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SigningTerms {
+    /// The way in which names are denied.
+    pub denial: DenialTerms,
+    /// The serial shown.
+    pub soa_edit: SoaEdit,
+    /// The terms of a zone that a policy looks after.
+    pub managed: Option<ManagedTerms>,
+    /// How far the serial is ahead of that of the contents.
+    pub serial: SerialOffsetRaise,
+}
+
+/// How a zone is signed that a policy looks after, or looked after until it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagedTerms {
+    /// When signatures begin, end and are renewed.
+    pub signatures: SignatureTimes,
+    /// The TTL of DNSKEY, CDS and CDNSKEY.
+    pub dnskey_ttl: u32,
+    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    pub shows_cds: bool,
+    /// Whether it is asked so to remove all DS (RFC 8078 section 4).
+    pub asks_removal: bool,
+    /// The delays that count when the policy is gone.
+    pub times: RolloverTimes,
+    /// How the parent is asked.
+    pub parent: ParentTerms,
+}
+
+/// How the parent of a zone is asked for the DS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ParentTerms {
+    /// Its servers; the resolvers of this server if there are none.
+    pub servers: Vec<SocketAddr>,
+    /// Seconds between two looks, while a DS is waited for.
+    pub interval: u64,
+}
+
+/// A key that the state store keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneKey {
+    /// The number of the key, unique in its zone.
+    pub number: u32,
+    /// The flags of its DNSKEY.
+    pub flags: u16,
+    /// The records that it is for.
+    pub role: KeyRole,
+    /// Its use.
+    pub usage: KeyUse,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// How far its records have come, if a policy looks after it.
+    pub life: Option<KeyLife>,
+    /// The private part.
+    pub private: PrivateKey,
+    /// Where that is kept.
+    pub home: PrivateKeyHome,
+}
+
+/// Why keys cannot be read or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ZoneKeysError {
+    /// There is no state store.
+    #[error("there is no state directory to keep keys in: set server.state_directory")]
+    NoStore,
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[from] StateError),
+    /// A key cannot be used.
+    #[error("key {number}: {error}")]
+    Key {
+        /// The number of the key.
+        number: u32,
+        /// The reason.
+        error: KeyError,
+    },
+    /// The files of a key cannot be read or written.
+    #[error("{0}")]
+    Pair(#[from] KeyPairError),
+    /// A value is of a form that is not known here.
+    #[error("key {0} in the state store is not of a form that this version can read")]
+    Form(u32),
+    /// The zone of a key is not known.
+    #[error(
+        "a key in the state store does not say which zone it is of: restore the store from a backup"
+    )]
+    UnknownZone,
+    /// The zone has the key already.
+    #[error("the zone has this key already: number {0}")]
+    Same(u32),
+    /// There are too many.
+    #[error("the zone has {MAX_KEYS} keys: remove one first")]
+    TooMany,
+    /// There is no such key.
+    #[error("the zone has no key {0}")]
+    NotThere(u32),
+    /// No policy looks after the keys.
+    #[error("no dnssec_policy looks after the keys of the zone")]
+    NoPolicy,
+}
+
+impl ZoneKey {
+    /// Makes the key that signs.
+    pub fn key(&self) -> Result<SigningKey, ZoneKeysError> {
+        let number = self.number;
+        SigningKey::new(&self.private, self.flags, self.usage)
+            .map_err(|error| ZoneKeysError::Key { number, error })
+    }
+}
+
+/// The keys of zones, in the state store and in force.
+pub struct ZoneKeys {
+    store: Option<StateStore>,
+    table: Arc<TableWriter>,
+    signatures: Arc<SignatureCache>,
+    /// Says which zones have a directory of keys.
+    zones: Arc<PolicyTable>,
+    directories: KeyDirectories,
+    /// One who changes at a time.
+    changing: Mutex<()>,
+}
+
+impl ZoneKeys {
+    /// Takes the store, if there is one, the table whose zones are signed, the cache of their signatures, and their
+    /// policies.
+    pub fn new(
+        store: Option<StateStore>,
+        table: Arc<TableWriter>,
+        signatures: Arc<SignatureCache>,
+        zones: Arc<PolicyTable>,
+    ) -> Self {
+        ZoneKeys {
+            store,
+            table,
+            signatures,
+            zones,
+            directories: KeyDirectories::default(),
+            changing: Mutex::default(),
+        }
+    }
+
+    /// Puts the keys of all zones into force.
+    pub fn apply(&self, now: u64) -> Result<(), ZoneKeysError> {
+        let mut in_files = self.zones_with_files();
+        let store = match self.store() {
+            Ok(store) => store,
+            Err(_) if in_files.is_empty() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut zones: BTreeMap<Vec<u8>, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
+        for (name, value) in store.items(KEYS)? {
+            let Some((zone, number)) = name.split_last_chunk::<NUMBER>() else {
+                return Err(ZoneKeysError::UnknownZone);
+            };
+            let keys = zones.entry(zone.to_vec()).or_default();
+            keys.push((u32::from_be_bytes(*number), value));
+        }
+        for (zone, values) in zones {
+            let zone = Name::from_wire(&zone).map_err(|_| ZoneKeysError::UnknownZone)?;
+            match values.iter().any(|(_, value)| encoding::is_pair(value)) {
+                true => {
+                    in_files.insert(zone.into());
+                }
+                false => self.put_in_force(zone, &read_all(&values))?,
+            }
+        }
+        for zone in self.zones_with_serials()? {
+            if !in_files.contains(&zone) {
+                self.refresh(zone.as_name())?;
+            }
+        }
+        for zone in in_files {
+            if let Err(error) = self.read_files(zone.as_name(), now) {
+                self.put_in_force(zone.as_name(), &Err(error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the uses of a zone's keys, also if their private parts cannot be read.
+    pub fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
+        uses_of(&self.values(zone)?)
+    }
+
+    /// Returns whether a zone brings its signatures with it, so that keys here would be of no use.
+    pub fn is_presigned(&self, zone: Name<'_>) -> bool {
+        let table = self.table.load();
+        let version = table.exact(zone).map(Zone::unsigned);
+        version.is_some_and(|version| matches!(version.signing(), SigningState::Stored(_)))
+    }
+
+    /// Returns whether a zone has keys here.
+    pub fn is_signed(&self, zone: Name<'_>) -> Result<bool, ZoneKeysError> {
+        Ok(!self.values(zone)?.is_empty())
+    }
+
+    /// Reads the keys of a zone for somebody who changes them.
+    fn read_keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+        read_all(&self.values(zone)?)
+    }
+
+    /// Reads how a zone is signed.
+    pub fn terms(&self, zone: Name<'_>) -> Result<SigningTerms, ZoneKeysError> {
+        let value = self.store()?.item(ZONES, &wire(zone))?;
+        Ok(value.map_or_else(SigningTerms::default, |value| SigningTerms::read(&value)))
+    }
+
+    /// Lists the zones that have keys here.
+    pub fn zones(&self) -> Result<Vec<NameBuf>, ZoneKeysError> {
+        let items = self.store()?.items(KEYS)?;
+        let names = items.iter().filter_map(|(name, _)| {
+            let (zone, _) = name.split_last_chunk::<NUMBER>()?;
+            Some(NameBuf::from(Name::from_wire(zone).ok()?))
+        });
+        let mut zones: Vec<NameBuf> = names.collect();
+        zones.dedup();
+        Ok(zones)
+    }
+
+    /// Changes how a zone is signed; returns the terms that are in force then. Secondaries take the zone again if that can
+    /// be seen.
+    pub fn change_terms(
+        &self,
+        zone: Name<'_>,
+        now: u64,
+        change: impl FnOnce(&mut SigningTerms),
+    ) -> Result<(), ZoneKeysError> {
+        let _changing = self.lock();
+        let mut terms = self.terms(zone)?;
+        change(&mut terms);
+        let uses = seen_uses(&self.read_keys(zone)?);
+        self.write_change(zone, Vec::new(), (terms, uses), now)
+    }
+
+    /// Keeps a key of a zone and uses it; its number is made here.
+    pub fn add(
+        &self,
+        zone: Name<'_>,
+        mut key: ZoneKey,
+        now: u64,
+    ) -> Result<ZoneKey, ZoneKeysError> {
+        let _changing = self.lock();
+        let mut keys = self.read_keys(zone)?;
+        if keys.len() >= MAX_KEYS {
+            return Err(ZoneKeysError::TooMany);
+        }
+        let is_same = |other: &&ZoneKey| (other.flags, &other.private) == (key.flags, &key.private);
+        if let Some(other) = keys.iter().find(is_same) {
+            return Err(ZoneKeysError::Same(other.number));
+        }
+        key.number = keys.last().map_or(1, |last| last.number.saturating_add(1));
+        // One that cannot sign is not kept.
+        key.key()?;
+        if let Some(directory) = self.directory(zone) {
+            key.move_into(&directory, zone)?;
+            self.write_files(zone, &key)?;
+        }
+        keys.push(key.clone());
+        self.write(zone, &key, &keys, now)?;
+        Ok(key)
+    }
+
+    /// Changes the use of a key.
+    pub fn set_usage(
+        &self,
+        (zone, number): (Name<'_>, u32),
+        now: u64,
+        change: impl FnOnce(KeyRole, &mut KeyUse),
+    ) -> Result<ZoneKey, ZoneKeysError> {
+        let _changing = self.lock();
+        let mut keys = self.read_keys(zone)?;
+        let found = keys.iter_mut().find(|key| key.number == number);
+        let key = found.ok_or(ZoneKeysError::NotThere(number))?;
+        change(key.role, &mut key.usage);
+        if let PrivateKeyHome::Files { times, .. } = &mut key.home {
+            times.set_usage(key.flags, key.usage, now);
+            key.usage = times.usage(key.flags, now);
+            self.write_files(zone, key)?;
+        }
+        let key = key.clone();
+        self.write(zone, &key, &keys, now)?;
+        Ok(key)
+    }
+
+    /// Forgets a key.
+    pub fn remove(&self, zone: Name<'_>, number: u32, now: u64) -> Result<(), ZoneKeysError> {
+        let _changing = self.lock();
+        let values = self.values(zone)?;
+        let found = values.iter().find(|(other, _)| *other == number);
+        let (_, value) = found.ok_or(ZoneKeysError::NotThere(number))?;
+        if let Some(kept) = encoding::kept_pair(number, value)? {
+            remove_pair(&kept.path)?;
+        }
+        let stay: Vec<_> = values
+            .into_iter()
+            .filter(|(other, _)| *other != number)
+            .collect();
+        let mut uses = uses_of(&stay)?;
+        uses.retain(|(_, usage)| *usage != KeyUse::UNUSED);
+        let terms = self.terms(zone)?;
+        self.write_change(zone, vec![forget(zone, number)], (terms, uses), now)
+    }
+
+    /// Forgets all keys of a zone and how it is signed; returns how many keys there were. The serial stays ahead of that of
+    /// the contents.
+    pub fn remove_all(&self, zone: Name<'_>, now: u64) -> Result<usize, ZoneKeysError> {
+        let _changing = self.lock();
+        let values = self.values(zone)?;
+        for (number, value) in &values {
+            if let Some(kept) = encoding::kept_pair(*number, value)? {
+                remove_pair(&kept.path)?;
+            }
+        }
+        let numbers = values.iter().map(|(number, _)| *number);
+        let changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
+        let terms = SigningTerms {
+            serial: self.terms(zone)?.serial,
+            ..SigningTerms::default()
+        };
+        self.write_change(zone, changes, (terms, SeenUses::new()), now)?;
+        Ok(values.len())
+    }
+
+    /// Writes the files of a key that is kept so.
+    fn write_files(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
+        match (&key.home, key.file(zone)) {
+            (PrivateKeyHome::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a key that is new or used in another way; `keys` are all of the zone then.
+    fn write(
+        &self,
+        zone: Name<'_>,
+        key: &ZoneKey,
+        keys: &[ZoneKey],
+        now: u64,
+    ) -> Result<(), ZoneKeysError> {
+        let change = StateChange::SetItem {
+            kind: KEYS,
+            name: item_name(zone, key.number),
+            value: key.value(),
+        };
+        let terms = self.terms(zone)?;
+        self.write_change(zone, vec![change], (terms, seen_uses(keys)), now)
+    }
+
+    /// The numbers and values of the keys of a zone.
+    fn values(&self, zone: Name<'_>) -> Result<Vec<(u32, Vec<u8>)>, ZoneKeysError> {
+        // No name is the beginning of another: each ends with the root.
+        let items = self.store()?.items_behind(KEYS, &wire(zone), NUMBER)?;
+        let own = items.into_iter().filter_map(|(name, value)| {
+            let (_, number) = name.split_last_chunk::<NUMBER>()?;
+            Some((u32::from_be_bytes(*number), value))
+        });
+        Ok(own.collect())
+    }
+
+    /// Returns the store, if there is one.
+    pub(crate) fn state_store(&self) -> Option<&StateStore> {
+        self.store.as_ref()
+    }
+
+    fn store(&self) -> Result<&StateStore, ZoneKeysError> {
+        self.store.as_ref().ok_or(ZoneKeysError::NoStore)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
+pub fn may_have_keys(directory: &Path) -> bool {
+    StateStore::has_items(directory, KEYS).unwrap_or(true)
+}
+
+/// Makes the keys that sign. Those that no policy looks after complete each other, as their flags say.
+pub fn signing_keys(keys: &[ZoneKey]) -> Result<Keys, ZoneKeysError> {
+    let made = keys.iter().map(ZoneKey::key).collect::<Result<_, _>>()?;
+    Ok(match keys.iter().any(|key| key.life.is_some()) {
+        true => Keys::new(made),
+        false => Keys::by_flags(made),
+    })
+}
+
+fn read_all(values: &[(u32, Vec<u8>)]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+    let keys = values.iter();
+    keys.map(|(number, value)| ZoneKey::read(*number, value))
+        .collect()
+}
+
+fn forget(zone: Name<'_>, number: u32) -> StateChange {
+    StateChange::RemoveItem {
+        kind: KEYS,
+        name: item_name(zone, number),
+    }
+}
+
+pub(crate) fn wire(name: Name<'_>) -> Vec<u8> {
+    name.as_wire().to_ascii_lowercase()
+}
+
+pub(crate) fn item_name(zone: Name<'_>, number: u32) -> Vec<u8> {
+    [&wire(zone)[..], &number.to_be_bytes()].concat()
+}

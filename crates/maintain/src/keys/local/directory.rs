@@ -1,0 +1,343 @@
+//! Zones whose keys are pairs of files in a directory: which keys those are, and what they do now.
+//!
+//! The state store has a number for each pair, and how far a policy has come with it; the private part stays in its file. A
+//! look at a zone reads all its pairs:
+//!
+//! ```text
+//! pair without a number   taken as a key: as its times say, or by the policy as the next one
+//! pair with a number      what it does follows from its times, unless a policy looks after it
+//! number without a pair   forgotten if the key does nothing; an error if the zone is signed with it
+//! public file alone       nothing: it is what remains when a pair is made or removed and the server is killed meanwhile
+//! ```
+//! An error changes nothing: a zone in service keeps its keys, one that is just being started is not served unsigned.
+
+use super::encoding::{KeptPair, kept_pair};
+use super::files::{KeyPairError, PrivateKeyHome, is_away, lacks_private, read_pair};
+use super::serial::{SeenUses, keep_terms};
+use super::{KEYS, MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, item_name};
+use nameward_dnssec::rollover::{KeyLife, KeyRole};
+use nameward_dnssec::{KeyFile, KeyTimes, KeyUse};
+use nameward_store::state::StateChange;
+use nameward_wire::{Name, NameBuf};
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+
+/// The outcome of a look at a zone's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyFileProgress {
+    /// Whether the zone has keys in files, or a directory for them.
+    pub has_files: bool,
+    /// When a time in the files passes next.
+    pub next_at: Option<u64>,
+    /// Whether the zone is served otherwise than before.
+    pub is_visible: bool,
+}
+
+/// The findings of a look at the pairs of a zone.
+#[derive(Default)]
+struct PairLook {
+    changes: Vec<StateChange>,
+    progress: KeyFileProgress,
+    /// File names of pairs that have a number.
+    known: BTreeSet<PathBuf>,
+    is_managed: bool,
+    /// Uses of the keys before and now.
+    uses: (SeenUses, SeenUses),
+    last_number: u32,
+    count: usize,
+}
+
+impl ZoneKeys {
+    /// Returns the directory that new keys of a zone are kept in; none for the state store.
+    pub(super) fn directory(&self, zone: Name<'_>) -> Option<PathBuf> {
+        self.zones.load().of(zone).key_directory.clone()
+    }
+
+    /// Reads the keys of a zone in the order of their numbers.
+    pub fn keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+        match self.read_keys(zone) {
+            // Files change before the store that names them: whoever changes them is waited for.
+            Err(ZoneKeysError::Pair(_)) => {
+                let _changing = self.lock();
+                self.read_keys(zone)
+            }
+            keys => keys,
+        }
+    }
+
+    /// Reads the files of a zone and puts into force what they say now.
+    pub fn read_files(&self, zone: Name<'_>, now: u64) -> Result<KeyFileProgress, ZoneKeysError> {
+        let _changing = self.lock();
+        let values = match self.values(zone) {
+            // A zone without a directory needs no store.
+            Err(ZoneKeysError::NoStore) if self.directory(zone).is_none() => Vec::new(),
+            values => values?,
+        };
+        let directory = self.directory(zone);
+        let pairs = match &directory {
+            Some(directory) => self.directories.pairs(directory, zone)?,
+            None => Vec::new(),
+        };
+        let mut look = PairLook::default();
+        look.progress.has_files = directory.is_some();
+        for (number, value) in &values {
+            look.last_number = look.last_number.max(*number);
+            look.count += 1;
+            match kept_pair(*number, value)? {
+                Some(kept) => self.read_known(zone, (kept, value), &pairs, now, &mut look)?,
+                None => look.is_managed |= ZoneKey::read(*number, value)?.life.is_some(),
+            }
+        }
+        let new = pairs.iter().filter(|pair| {
+            let name = pair.file_name().map(PathBuf::from);
+            !name.is_some_and(|name| look.known.contains(&name))
+        });
+        let mut taken = Vec::new();
+        for pair in new {
+            match read_pair(pair) {
+                Ok(file) => taken.push((pair, file)),
+                // Keys that the zone has are enough to sign it.
+                Err(error) if !values.is_empty() => {
+                    tracing::warn!("zone {zone}: a key is left out: {error}");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // A policy takes the last one for the newest.
+        taken.sort_by_key(|(_, file)| file.times.created);
+        for pair in taken {
+            take_pair(zone, pair, now, &mut look)?;
+        }
+        if look.progress.is_visible && !look.is_managed {
+            self.raise_for_files(zone, &mut look, now)?;
+        }
+        if !look.changes.is_empty() {
+            self.store()?.write(look.changes)?;
+        }
+        if look.progress.has_files && (look.progress.is_visible || !self.is_in_force(zone)) {
+            self.refresh(zone)?;
+        }
+        Ok(look.progress)
+    }
+
+    /// Raises the serial of a zone whose keys do something else since a time in their files has passed, or the files have
+    /// changed.
+    fn raise_for_files(
+        &self,
+        zone: Name<'_>,
+        look: &mut PairLook,
+        now: u64,
+    ) -> Result<(), ZoneKeysError> {
+        let terms = self.terms(zone)?;
+        let (before, after) = &look.uses;
+        let raised = self.raised(zone, (&terms, before), (terms.clone(), after), now);
+        look.changes.push(keep_terms(zone, &raised));
+        Ok(())
+    }
+
+    /// Reads a pair that has a number, at its old place or in the directory that the zone has now.
+    fn read_known(
+        &self,
+        zone: Name<'_>,
+        (kept, value): (KeptPair, &[u8]),
+        pairs: &[PathBuf],
+        now: u64,
+        look: &mut PairLook,
+    ) -> Result<(), ZoneKeysError> {
+        look.progress.has_files = true;
+        let name = PathBuf::from(kept.path.file_name().unwrap_or_default());
+        let moved = pairs.iter().find(|pair| pair.ends_with(&name));
+        let path = moved.unwrap_or(&kept.path);
+        look.known.insert(name);
+        if lacks_private(path) {
+            if !kept.is_unused {
+                let path = path.display().to_string();
+                return Err(KeyPairError::Missing { path }.into());
+            }
+            tracing::info!(
+                "zone {zone}: key {} is forgotten: its private file is gone",
+                kept.number
+            );
+            look.changes.push(forget(zone, kept.number));
+            return Ok(());
+        }
+        let mut key = ZoneKey::read_at(kept.number, value, path)?;
+        let usage = key.usage;
+        look.uses.0.push((key.number, usage));
+        look.is_managed |= key.life.is_some();
+        key.follow_times(now, &mut look.progress.next_at);
+        look.progress.is_visible |= key.usage != usage;
+        look.uses.1.push((key.number, key.usage));
+        let changed = key.value();
+        if changed != *value {
+            look.changes.push(StateChange::SetItem {
+                kind: KEYS,
+                name: item_name(zone, key.number),
+                value: changed,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns whether the zone is signed with keys that can be used.
+    fn is_in_force(&self, zone: Name<'_>) -> bool {
+        let table = self.table.load();
+        let signing = table.exact(zone).and_then(|version| {
+            let online = version.signing().online()?;
+            Some(!online.is_broken())
+        });
+        signing.unwrap_or(false)
+    }
+
+    /// Lists the zones that have pairs in the directories that are set for them.
+    pub(super) fn zones_with_files(&self) -> HashSet<NameBuf> {
+        let policies = self.zones.load();
+        let mut zones = HashSet::new();
+        for directory in policies.key_directories() {
+            match self.directories.zones(directory) {
+                Ok(found) => zones.extend(found.into_iter().filter(|zone| {
+                    policies.of(zone.as_name()).key_directory.as_ref() == Some(directory)
+                })),
+                Err(error) => tracing::error!("key directory: {error}"),
+            }
+        }
+        zones
+    }
+}
+
+/// Takes a pair that has no number yet as a key of its zone.
+fn take_pair(
+    zone: Name<'_>,
+    (path, file): (&PathBuf, KeyFile),
+    now: u64,
+    look: &mut PairLook,
+) -> Result<(), ZoneKeysError> {
+    if file.times.delete.is_some_and(|delete| delete <= now) {
+        return Ok(());
+    }
+    if look.count >= MAX_KEYS {
+        return Err(ZoneKeysError::TooMany);
+    }
+    look.count += 1;
+    look.last_number += 1;
+    let number = look.last_number;
+    let (role, algorithm) = (role_of(file.flags), file.private.algorithm());
+    let mut key = ZoneKey {
+        number,
+        flags: file.flags,
+        role,
+        usage: KeyUse::UNUSED,
+        created: file.times.created.unwrap_or(now),
+        // A policy shows a new key in its own order, whatever its times say.
+        life: look
+            .is_managed
+            .then(|| KeyLife::new(number, (role, algorithm), now)),
+        private: file.private,
+        home: PrivateKeyHome::Files {
+            path: path.clone(),
+            times: file.times,
+        },
+    };
+    key.follow_times(now, &mut look.progress.next_at);
+    look.progress.is_visible |= key.usage != KeyUse::UNUSED;
+    look.uses.1.push((number, key.usage));
+    tracing::info!("zone {zone}: key {number} is {}.private", path.display());
+    look.changes.push(StateChange::SetItem {
+        kind: KEYS,
+        name: item_name(zone, number),
+        value: key.value(),
+    });
+    Ok(())
+}
+
+/// The role of a key of which nothing is known but its flags.
+pub(super) fn role_of(flags: u16) -> KeyRole {
+    match flags & 1 {
+        1 => KeyRole::KeySigning,
+        _ => KeyRole::ZoneSigning,
+    }
+}
+
+/// Returns whether CDS and CDNSKEY are left out, because the times of the keys ask for none.
+pub(super) fn hide_ds(keys: &[ZoneKey]) -> bool {
+    let is_timed =
+        |key: &ZoneKey| key.life.is_none() && matches!(key.home, PrivateKeyHome::Files { .. });
+    keys.iter().any(is_timed) && !keys.iter().any(|key| key.usage.asks_ds)
+}
+
+impl ZoneKey {
+    /// Returns the key as the texts of its files; none for a key that is not kept so.
+    pub(super) fn file(&self, zone: Name<'_>) -> Option<KeyFile> {
+        let PrivateKeyHome::Files { times, .. } = &self.home else {
+            return None;
+        };
+        Some(KeyFile {
+            owner: zone.into(),
+            flags: self.flags,
+            private: self.private.clone(),
+            times: *times,
+        })
+    }
+
+    /// Has the key kept in files of a directory, with times that say what it does.
+    pub(super) fn move_into(
+        &mut self,
+        directory: &Path,
+        zone: Name<'_>,
+    ) -> Result<(), ZoneKeysError> {
+        let mut times = KeyTimes {
+            created: Some(self.created),
+            ..KeyTimes::default()
+        };
+        if self.life.is_none() {
+            // Files have flags, not roles.
+            self.role = role_of(self.flags);
+            times.set_usage(self.flags, self.usage, self.created);
+            self.usage = times.usage(self.flags, self.created);
+        }
+        let number = self.number;
+        let file = KeyFile {
+            owner: zone.into(),
+            flags: self.flags,
+            private: self.private.clone(),
+            times,
+        };
+        let stem = file
+            .stem()
+            .map_err(|error| ZoneKeysError::Key { number, error })?;
+        let path = directory.join(stem);
+        if !is_away(&path) {
+            return Err(KeyPairError::System {
+                path: format!("{}.private", path.display()),
+                reason: "there is another key of this key tag".into(),
+            }
+            .into());
+        }
+        self.home = PrivateKeyHome::Files { path, times };
+        Ok(())
+    }
+
+    /// Returns the time since which the key does what it does, as far as anybody noted it.
+    pub(crate) fn shown_since(&self, now: u64) -> u64 {
+        let PrivateKeyHome::Files { times, .. } = &self.home else {
+            return self.created.min(now);
+        };
+        let known = [Some(self.created), times.publish, times.activate];
+        let known = known.into_iter().flatten().filter(|time| *time <= now);
+        known.max().unwrap_or(now)
+    }
+
+    /// Takes the use that its times say, if it is a pair of files that no policy looks after.
+    fn follow_times(&mut self, now: u64, next_at: &mut Option<u64>) {
+        let PrivateKeyHome::Files { times, .. } = &self.home else {
+            return;
+        };
+        if self.life.is_none() {
+            self.usage = times.usage(self.flags, now);
+            *next_at = [*next_at, times.next_after(now)]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+    }
+}

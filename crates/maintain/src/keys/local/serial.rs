@@ -1,0 +1,245 @@
+//! The number that is added to the serial of a zone whose keys are kept here.
+//!
+//! A secondary transfers new keys, signatures and denial records only if the serial is higher, and the serial of the zone's
+//! contents belongs to the file or the primary. So every change that secondaries must see raises a number on top of that
+//! serial, in the same write as the change itself. The number outlives the keys: a serial that went back when signing ends
+//! would leave secondaries with the signed version until its signatures expire (RFC 1982, RFC 1034 section 4.3.5).
+//!
+//! SOA-EDIT is applied to the sum. Some of its rules show the same serial for a whole week whatever the stored one is; the
+//! number is then raised until the serial that is shown rises, too.
+
+use super::{KEYS, NUMBER, SigningTerms, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding, wire};
+use nameward_dnssec::{KeyUse, SoaEdit, signature_week};
+use nameward_store::state::StateChange;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Serial;
+use std::collections::HashSet;
+
+/// How far the serial of a zone is ahead of that of its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SerialOffsetRaise {
+    /// The number that is added.
+    pub offset: u32,
+    /// The period of signatures for which it was last raised.
+    pub period: u64,
+}
+
+impl SerialOffsetRaise {
+    /// Reads the numbers that the state store keeps.
+    pub(super) fn of_numbers(numbers: &[u64]) -> Option<Self> {
+        let &[offset, period] = numbers else {
+            return None;
+        };
+        let offset = u32::try_from(offset).ok()?;
+        Some(SerialOffsetRaise { offset, period })
+    }
+}
+
+/// The keys of a zone that can be seen from outside, and what they do.
+pub(super) type SeenUses = Vec<(u32, KeyUse)>;
+
+/// Lists the keys that can be seen from outside.
+pub(super) fn seen_uses(keys: &[ZoneKey]) -> SeenUses {
+    let uses = keys.iter().map(|key| (key.number, key.usage));
+    seen(uses.collect())
+}
+
+fn seen(uses: Vec<(u32, KeyUse)>) -> SeenUses {
+    let seen = uses.into_iter();
+    seen.filter(|(_, usage)| *usage != KeyUse::UNUSED).collect()
+}
+
+/// The rule for the serial: SOA-EDIT counts while the zone is signed.
+fn edit_in_force(terms: &SigningTerms, uses: &SeenUses) -> SoaEdit {
+    match uses.iter().any(|(_, usage)| usage.is_active()) {
+        true => terms.soa_edit,
+        false => SoaEdit::None,
+    }
+}
+
+/// A serial on top of that of the contents: the number that is added, and the rule by which the sum is shown.
+#[derive(Clone, Copy)]
+struct ShownSerial {
+    offset: u32,
+    edit: SoaEdit,
+}
+
+/// Returns the number that makes the serial rise. `home` is the serial of the contents, if these are known.
+fn raised_offset(home: Option<Serial>, before: ShownSerial, edit_after: SoaEdit, now: u64) -> u32 {
+    let next = before.offset.wrapping_add(1);
+    let Some(home) = home else {
+        return next;
+    };
+    let shown =
+        |edit: SoaEdit, offset: u32| Serial(edit.serial(home.0.wrapping_add(offset), now as u32));
+    let shown_before = shown(before.edit, before.offset);
+    match shown(edit_after, next).is_after(shown_before) {
+        true => next,
+        false => shown_before.plus(1).0.wrapping_sub(home.0),
+    }
+}
+
+impl ZoneKeys {
+    /// Returns the terms of a zone after a change, with a higher serial.
+    pub(super) fn raised(
+        &self,
+        zone: Name<'_>,
+        (before, uses_before): (&SigningTerms, &SeenUses),
+        (mut after, uses_after): (SigningTerms, &SeenUses),
+        now: u64,
+    ) -> SigningTerms {
+        let table = self.table.load();
+        let version = table.exact(zone).filter(|version| !version.is_stand_in());
+        let home = version.map(|version| version.unsigned().serial());
+        let shown = ShownSerial {
+            offset: before.serial.offset,
+            edit: edit_in_force(before, uses_before),
+        };
+        let edit = edit_in_force(&after, uses_after);
+        after.serial.offset = raised_offset(home, shown, edit, now);
+        if after.managed.is_none() {
+            after.serial.period = signature_week(zone, now).number;
+        }
+        after
+    }
+
+    /// Writes a change of the keys or terms of a zone in one go, with a higher serial if it can be seen from outside, and
+    /// puts it into force. `after` has the terms and the keys as they will be.
+    pub(super) fn write_change(
+        &self,
+        zone: Name<'_>,
+        mut changes: Vec<StateChange>,
+        (terms, uses): (SigningTerms, SeenUses),
+        now: u64,
+    ) -> Result<(), ZoneKeysError> {
+        let before = self.terms(zone)?;
+        let uses_before = seen(self.uses(zone)?);
+        let is_same = uses_before == uses && (uses.is_empty() || before == terms);
+        let terms = match is_same {
+            true => terms,
+            false => self.raised(zone, (&before, &uses_before), (terms, &uses), now),
+        };
+        changes.push(keep_terms(zone, &terms));
+        self.store()?.write(changes)?;
+        self.refresh(zone)
+    }
+
+    /// Raises the serial of a zone without a policy whose signatures were renewed since, so that secondaries fetch the new
+    /// ones before theirs expire. Returns whether it was raised, and when that happens next; `None` if the zone is not signed
+    /// with keys that are kept here, or SOA-EDIT moves its serial.
+    pub(crate) fn renew(
+        &self,
+        zone: Name<'_>,
+        now: u64,
+    ) -> Result<Option<(bool, u64)>, ZoneKeysError> {
+        let _changing = self.lock();
+        if self.store.is_none() {
+            return Ok(None);
+        }
+        let uses = seen(self.uses(zone)?);
+        let terms = self.terms(zone)?;
+        let is_signed = uses.iter().any(|(_, usage)| usage.is_active());
+        if !is_signed || terms.managed.is_some() || terms.soa_edit != SoaEdit::None {
+            return Ok(None);
+        }
+        let week = signature_week(zone, now);
+        if terms.serial.period == week.number {
+            return Ok(Some((false, week.ends_at)));
+        }
+        let raised = self.raised(zone, (&terms, &uses), (terms.clone(), &uses), now);
+        self.store()?.write(vec![keep_terms(zone, &raised)])?;
+        self.refresh(zone)?;
+        Ok(Some((true, week.ends_at)))
+    }
+
+    /// Lists the zones that have no keys any more and a serial ahead of that of their contents.
+    pub(super) fn zones_with_serials(&self) -> Result<Vec<NameBuf>, ZoneKeysError> {
+        let store = self.store()?;
+        let keys = store.items(KEYS)?;
+        let with_keys: HashSet<&[u8]> = keys
+            .iter()
+            .filter_map(|(name, _)| Some(name.split_last_chunk::<NUMBER>()?.0))
+            .collect();
+        let items = store.items(ZONES)?;
+        let ahead = items.iter().filter(|(name, value)| {
+            !with_keys.contains(&name[..]) && SigningTerms::read(value).serial.offset != 0
+        });
+        let names = ahead.filter_map(|(name, _)| Some(Name::from_wire(name).ok()?.into()));
+        Ok(names.collect())
+    }
+}
+
+/// Makes the change that keeps the terms of a zone; those of a zone without keys and with the serial of its contents are
+/// none.
+pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningTerms) -> StateChange {
+    let (kind, name) = (ZONES, wire(zone));
+    match *terms == SigningTerms::default() {
+        true => StateChange::RemoveItem { kind, name },
+        false => StateChange::SetItem {
+            kind,
+            name,
+            value: terms.value(),
+        },
+    }
+}
+
+/// Returns the uses of keys as the state store has them.
+pub(super) fn uses_of(values: &[(u32, Vec<u8>)]) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
+    let uses = values.iter().map(
+        |(number, value)| match encoding::kept_pair(*number, value)? {
+            Some(kept) => Ok((*number, kept.usage)),
+            None => Ok((*number, ZoneKey::read(*number, value)?.usage)),
+        },
+    );
+    uses.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sunday, 15 November 2026, 06:00.
+    const NOW: u64 = 1_794_722_400;
+
+    /// The serials that are shown before and after a change.
+    fn shown(home: u32, (offset, before): (u32, SoaEdit), after: SoaEdit) -> (Serial, Serial) {
+        let raised = raised_offset(
+            Some(Serial(home)),
+            ShownSerial {
+                offset,
+                edit: before,
+            },
+            after,
+            NOW,
+        );
+        let show =
+            |edit: SoaEdit, offset: u32| Serial(edit.serial(home.wrapping_add(offset), NOW as u32));
+        (show(before, offset), show(after, raised))
+    }
+
+    #[test]
+    fn the_serial_that_is_shown_rises_whatever_soa_edit_says() {
+        let edits = [
+            SoaEdit::None,
+            SoaEdit::IncrementWeeks,
+            SoaEdit::InceptionEpoch,
+            SoaEdit::InceptionIncrement,
+        ];
+        for home in [0, 10, 2_026_111_201, 2_026_111_500, u32::MAX] {
+            for offset in [0, 1, 5] {
+                for before in edits {
+                    for after in edits {
+                        let (old, new) = shown(home, (offset, before), after);
+                        assert!(new.is_after(old), "{home} {offset} {before:?} {after:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_serial_is_raised_by_one() {
+        let (old, new) = shown(10, (3, SoaEdit::None), SoaEdit::None);
+        assert_eq!((old, new), (Serial(13), Serial(14)));
+    }
+}

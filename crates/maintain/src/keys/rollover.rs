@@ -1,0 +1,394 @@
+//! The life of keys by named policies: which zones have one, what is due for each, and what is waited for.
+//!
+//! ```text
+//! policy     [[dnssec_policy]] by name; a zone names its own (maintain::policy)
+//! look       one zone at one time: steps of dnssec::rollover, taken and kept (keys::local::rollover, stored_keys)
+//! homes      where the keys of a zone are: the state store, or the database that has the zone
+//! driver     one thread: zones whose time has come, zones that changed, replies of parents
+//! parent     which DS the parent's servers have; the questions come in by a trait
+//! ```
+//! A zone whose policy is taken away goes insecure in order: the parent is asked to remove the DS, and the zone stays signed
+//! until that is seen and no cache has it. The time comes in as a parameter.
+
+pub mod driver;
+mod parent;
+mod status;
+mod storage;
+
+pub use parent::{AskParent, ParentAnswer, ParentQuestion};
+pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
+use storage::KeyHome;
+
+use crate::keys::database::{KeysOrDatabase, StoredKeys, StoredKeysError};
+use crate::keys::local::{
+    KeyFileProgress, KeyPlan, KeyProgress, ParentTerms, ZoneKey, ZoneKeys, ZoneKeysError,
+};
+use crate::policy::PolicyTable;
+use crate::table::TableWriter;
+use arc_swap::ArcSwap;
+use nameward_dnssec::rollover::{
+    DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
+};
+use nameward_dnssec::{DenialTerms, SignatureTimes};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::{Zone, ZoneWalk};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The word of a zone that has no policy although others have one by default.
+pub const NO_POLICY: &str = "none";
+
+/// A policy under its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnssecPolicy {
+    /// Its name.
+    pub name: String,
+    /// The keys that a zone has.
+    pub keys: Vec<PolicyKey>,
+    /// How key-signing keys are replaced.
+    pub ksk_rollover: KskRollover,
+    /// Bits of RSA keys.
+    pub rsa_bits: usize,
+    /// The way in which names are denied.
+    pub denial: DenialTerms,
+    /// When signatures begin, end and are renewed.
+    pub signatures: SignatureTimes,
+    /// The TTL of DNSKEY, CDS and CDNSKEY.
+    pub dnskey_ttl: u32,
+    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    pub shows_cds: bool,
+    /// The delays; TTLs of the zone that are longer count instead.
+    pub times: RolloverTimes,
+    /// How the parent is asked.
+    pub parent: ParentTerms,
+}
+
+/// All policies by name.
+pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
+
+/// Looks after the keys of zones with policies.
+pub struct KeyKeeper {
+    keys: Arc<ZoneKeys>,
+    /// Keys that databases have.
+    stored: StoredKeys,
+    table: Arc<TableWriter>,
+    zones: Arc<PolicyTable>,
+    policies: ArcSwap<DnssecPolicies>,
+    /// Ranks of databases, whose zones have their keys there.
+    databases: Vec<u16>,
+}
+
+/// Why nothing is done for a zone that has a policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyLookError {
+    /// There is no such policy.
+    #[error("there is no [[dnssec_policy]] {0:?}")]
+    NoSuchPolicy(String),
+    /// The zone is not in memory yet.
+    #[error("the zone is not loaded")]
+    NotLoaded,
+    /// The zone brings its signatures with it.
+    #[error(
+        "the zone brings its signatures with it: they are served as they are, and dnssec_policy does nothing"
+    )]
+    Presigned,
+    /// The zone is in a database whose keys cannot be looked after.
+    #[error("{0}")]
+    Stored(StoredKeysError),
+    /// No policy looks after the zone.
+    #[error("the zone has no dnssec_policy")]
+    NoPolicy,
+    /// The keys cannot be read or written.
+    #[error("{0}")]
+    Keys(#[from] ZoneKeysError),
+}
+
+impl From<KeysOrDatabase> for KeyLookError {
+    fn from(error: KeysOrDatabase) -> Self {
+        match error {
+            KeysOrDatabase::Keys(error) => KeyLookError::Keys(error),
+            KeysOrDatabase::Database(error) => KeyLookError::Stored(error),
+        }
+    }
+}
+
+impl From<StoredKeysError> for KeyLookError {
+    fn from(error: StoredKeysError) -> Self {
+        KeyLookError::Stored(error)
+    }
+}
+
+/// A zone with the policy that it is under.
+struct LookedAfter<'k> {
+    home: KeyHome<'k>,
+    plan: KeyPlan,
+    policy: Option<Arc<DnssecPolicy>>,
+}
+
+impl KeyKeeper {
+    /// Looks after the zones of a table, by the policies that the table of policies names for them.
+    pub fn new(
+        keys: Arc<ZoneKeys>,
+        table: Arc<TableWriter>,
+        zones: Arc<PolicyTable>,
+        databases: Vec<u16>,
+    ) -> Self {
+        KeyKeeper {
+            stored: StoredKeys::new(keys.state_store().cloned()),
+            keys,
+            table,
+            zones,
+            policies: ArcSwap::default(),
+            databases,
+        }
+    }
+
+    /// Sets the policies there are.
+    pub fn set_policies(&self, policies: DnssecPolicies) {
+        self.policies.store(Arc::new(policies));
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> &Arc<ZoneKeys> {
+        &self.keys
+    }
+
+    /// Returns the name of the policy that a zone is to have.
+    pub fn policy_name(&self, zone: Name<'_>) -> Option<String> {
+        let policies = self.zones.load();
+        let name = policies.of(zone).dnssec_policy.clone()?;
+        (name != NO_POLICY).then_some(name)
+    }
+
+    /// Lists the zones that are to be looked at: those with a policy or a directory of keys, and those whose keys had one.
+    pub fn all_zones(&self) -> Vec<NameBuf> {
+        let mut all: HashSet<NameBuf> = self.zones_to_look_after().into_iter().collect();
+        // A zone whose policy went is known by its keys.
+        all.extend(self.keys.zones().unwrap_or_default());
+        all.extend(self.stored.zones().unwrap_or_default());
+        all.into_iter().collect()
+    }
+
+    /// Returns whether a zone may name a policy so.
+    pub fn knows_policy(&self, name: &str) -> bool {
+        name == NO_POLICY || self.policies.load().contains_key(name)
+    }
+
+    /// Returns whether there are policies at all.
+    pub fn has_policies(&self) -> bool {
+        !self.policies.load().is_empty()
+    }
+
+    /// Lists the zones that have a policy or a directory of keys.
+    pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
+        let (table, policies) = (self.table.load(), self.zones.load());
+        let is_wanted = |zone: &&Arc<Zone>| {
+            let own = policies.of(zone.apex_name());
+            let policy = own.dnssec_policy.as_deref();
+            policy.is_some_and(|name| name != NO_POLICY) || own.key_directory.is_some()
+        };
+        let wanted = table.zones().filter(is_wanted);
+        wanted.map(|zone| zone.apex_name().into()).collect()
+    }
+
+    /// Counts the zones in memory that are signed, and finds the time at which the first of their signatures ends: of
+    /// zones that bring theirs, that over the SOA.
+    pub fn count_signed(&self, now: u64) -> (u64, Option<u64>) {
+        let table = self.table.load();
+        let (mut count, mut first) = (0, None::<u64>);
+        for zone in table.zones().filter(|zone| zone.signing().is_signed()) {
+            count += 1;
+            let ends = signatures_end(zone, now);
+            first = [first, ends].into_iter().flatten().min();
+        }
+        (count, first)
+    }
+
+    /// Takes the steps that are due for a zone.
+    pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, KeyLookError> {
+        let after = match self.looked_after(zone) {
+            Err(KeyLookError::NoPolicy) => None,
+            after => Some(after?),
+        };
+        // Keys of a database are there, whatever directory others have.
+        let files = match self.is_in_database(zone) {
+            true => KeyFileProgress::default(),
+            false => self.keys.read_files(zone, now)?,
+        };
+        let Some(after) = after else {
+            return self.look_without_policy(zone, files, now);
+        };
+        let mut progress = match &after.home {
+            KeyHome::Store => self.keys.advance(zone, &after.plan, now)?,
+            KeyHome::Database(home) => self.stored.advance(home, &after.plan, now)?,
+        };
+        progress.is_visible |= files.is_visible;
+        for step in &progress.steps {
+            let (key, words) = step_words(step);
+            let text = match progress.keys.iter().find(|other| other.number == key) {
+                Some(key) => key_words(key),
+                None => format!("key {key}"),
+            };
+            tracing::info!("zone {zone}: {text}: {words}");
+        }
+        let is_ended = progress.keys.is_empty() && !progress.steps.is_empty();
+        if is_ended {
+            tracing::info!("zone {zone}: no longer signed");
+        }
+        if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store) {
+            // The serial moves when signatures are renewed, so that secondaries fetch them.
+            let renewal = after.plan.signatures.next_period_at(now);
+            progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
+        }
+        Ok(progress)
+    }
+
+    /// Takes the steps that are due for a zone whose keys are changed by commands or by the times in their files.
+    fn look_without_policy(
+        &self,
+        zone: Name<'_>,
+        files: KeyFileProgress,
+        now: u64,
+    ) -> Result<KeyProgress, KeyLookError> {
+        let renewal = match self.is_in_database(zone) {
+            true => None,
+            false => self.keys.renew(zone, now)?,
+        };
+        if !files.has_files && renewal.is_none() {
+            return Err(KeyLookError::NoPolicy);
+        }
+        let renewed_at = renewal.map(|(_, at)| at);
+        Ok(KeyProgress {
+            next_at: files.next_at.into_iter().chain(renewed_at).min(),
+            is_visible: files.is_visible || renewal.is_some_and(|(is_raised, _)| is_raised),
+            ..KeyProgress::default()
+        })
+    }
+
+    /// Notes that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps that
+    /// follow.
+    pub fn note_ds(
+        &self,
+        (zone, key): (Name<'_>, Option<u32>),
+        sight: DsSight,
+        now: u64,
+    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+        let noted = match self.is_in_database(zone) {
+            true => self.stored.note_ds((zone, key), sight, now)?,
+            false => self.keys.note_ds((zone, key), sight, now)?,
+        };
+        let words = match sight {
+            DsSight::Seen => "the parent has its DS",
+            DsSight::Gone => "the parent has its DS no more",
+        };
+        for number in &noted {
+            tracing::info!("zone {zone}: key {number}: {words}");
+        }
+        Ok((noted, self.look(zone, now)?))
+    }
+
+    /// Has the keys of a role replaced, and takes the first steps.
+    pub fn roll(
+        &self,
+        zone: Name<'_>,
+        role: Option<KeyRole>,
+        now: u64,
+    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+        let after = self.looked_after(zone)?;
+        if after.policy.is_none() {
+            return Err(KeyLookError::NoPolicy);
+        }
+        let rolled = match &after.home {
+            KeyHome::Store => self.keys.roll(zone, role)?,
+            KeyHome::Database(_) => self.stored.roll(zone, role)?,
+        };
+        Ok((rolled, self.look(zone, now)?))
+    }
+}
+
+impl DnssecPolicy {
+    fn plan(&self) -> KeyPlan {
+        KeyPlan {
+            rollover: RolloverPolicy {
+                keys: self.keys.clone(),
+                ksk_rollover: self.ksk_rollover,
+                times: self.times,
+            },
+            rsa_bits: self.rsa_bits,
+            denial: self.denial.clone(),
+            signatures: self.signatures,
+            dnskey_ttl: self.dnskey_ttl,
+            shows_cds: self.shows_cds,
+            parent: self.parent.clone(),
+        }
+    }
+}
+
+/// Finds the time at which the first signature of a zone ends that is given out now; of a zone that brings its own, that
+/// over the SOA.
+pub fn signatures_end(zone: &Zone, now: u64) -> Option<u64> {
+    match zone.signing().online() {
+        Some(online) => Some(online.earliest_end(now)),
+        None => {
+            let stored = zone.apex().signatures(Type::SOA);
+            stored.filter_map(stored_end).min()
+        }
+    }
+}
+
+/// Reads when a signature ends (RFC 4034 section 3.1.5).
+fn stored_end(rrsig: &[u8]) -> Option<u64> {
+    let ends = rrsig.get(8..12)?.try_into().ok()?;
+    Some(u32::from_be_bytes(ends).into())
+}
+
+/// Delays that follow the TTLs of a zone.
+trait TakeTtls {
+    /// Raises the TTLs to those that the zone really has.
+    fn take_ttls(&mut self, version: &Arc<Zone>);
+}
+
+impl TakeTtls for RolloverTimes {
+    fn take_ttls(&mut self, version: &Arc<Zone>) {
+        let walk = ZoneWalk::new(Arc::clone(version));
+        let mut place = walk.first();
+        while let Some(at) = place {
+            for rrset in walk.node(at).rrsets() {
+                self.zone_ttl = self.zone_ttl.max(rrset.ttl().into());
+            }
+            place = walk.next(at);
+        }
+        // RFC 2308 section 5: the TTL of negative answers is at most that of the SOA.
+        let negative = version.soa().map_or(0, |soa| soa.ttl());
+        self.negative_ttl = self.negative_ttl.max(negative.into());
+    }
+}
+
+/// The words for a key in the log.
+fn key_words(key: &ZoneKey) -> String {
+    let role = match key.role {
+        KeyRole::Combined => "csk",
+        KeyRole::KeySigning => "ksk",
+        KeyRole::ZoneSigning => "zsk",
+    };
+    match key.key() {
+        Ok(made) => format!("key {} ({role}, key tag {})", key.number, made.tag()),
+        Err(_) => format!("key {} ({role})", key.number),
+    }
+}
+
+/// The key of a step, and words for it.
+pub fn step_words(step: &RolloverStep) -> (u32, &'static str) {
+    match step {
+        RolloverStep::Publish(key) => (*key, "published"),
+        RolloverStep::Unpublish(key) => (*key, "unpublished"),
+        RolloverStep::Activate(key) => (*key, "signs the zone"),
+        RolloverStep::Deactivate(key) => (*key, "signs the zone no more"),
+        RolloverStep::SubmitDs(key) => (*key, "the parent is asked for its DS"),
+        RolloverStep::WithdrawDs(key) => (*key, "the parent is asked to remove its DS"),
+        RolloverStep::Remove(key) => (*key, "removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

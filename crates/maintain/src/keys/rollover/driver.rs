@@ -1,0 +1,376 @@
+//! The thread that looks at the keys of zones when their time has come.
+//!
+//! It sleeps until the next step of any zone, a change of zones or policies, or the reply of a parent. The system clock may
+//! be set, so it never sleeps for long, and checks all keys again when that happened. A clock that is set forward makes
+//! caches look as if they had followed the last step; so steps rest for an hour, in which a wrong clock is mostly corrected.
+
+use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
+use crate::clock::{SteadyClock, step_text};
+use crate::panic_guard::spare_thread;
+use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use nameward_wire::NameBuf;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+/// The longest sleep: a clock that was set is noticed after it.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// The time for which steps rest after the clock was set forward.
+const REST: Duration = Duration::from_secs(3600);
+/// The time after which a zone is looked at again whose keys could not be read or written.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// The time after which the keys of a zone in a database are looked at again: others may have changed them.
+const DATABASE_LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often zones are looked for that came without a sign.
+const NEW_ZONES_EVERY: Duration = Duration::from_secs(60);
+
+/// How often signed zones are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// Wakes the thread; clones are the same.
+#[derive(Clone, Default)]
+pub struct KeyDriverHandle {
+    shared: Arc<DriverShared>,
+}
+
+#[derive(Default)]
+struct DriverShared {
+    wakes: Mutex<DriverWakes>,
+    condition: Condvar,
+    waiting: AtomicU64,
+    /// Zones that are signed, and when the first of their signatures ends.
+    signed: Mutex<(u64, Option<u64>)>,
+    clock: SteadyClock,
+}
+
+/// The zones in memory that are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignedSummary {
+    /// How many there are.
+    pub zones: u64,
+    /// Seconds until the first of their signatures ends; 0 if there are none.
+    pub seconds_left: u64,
+}
+
+/// The zones that the thread is to look at, and answers that came.
+#[derive(Default)]
+struct DriverWakes {
+    is_all: bool,
+    is_ended: bool,
+    zones: HashSet<NameBuf>,
+    changed: HashSet<NameBuf>,
+    answers: Vec<ParentAnswer>,
+}
+
+impl KeyDriverHandle {
+    /// Has all zones looked at.
+    pub fn look_at_all(&self) {
+        self.lock().is_all = true;
+        self.shared.condition.notify_one();
+    }
+
+    /// Has a zone looked at: it was loaded, or an operator changed something.
+    pub fn look_at(&self, zone: NameBuf) {
+        self.lock().zones.insert(zone);
+        self.shared.condition.notify_one();
+    }
+
+    /// Has a zone looked at whose keys an operator changed, and its secondaries notified.
+    pub fn keys_changed(&self, zone: NameBuf) {
+        let mut wakes = self.lock();
+        wakes.zones.insert(zone);
+        wakes.changed.insert(zone);
+        drop(wakes);
+        self.shared.condition.notify_one();
+    }
+
+    /// Takes the answer of a parent.
+    pub fn answered(&self, answer: ParentAnswer) {
+        self.lock().answers.push(answer);
+        self.shared.condition.notify_one();
+    }
+
+    /// Ends the thread.
+    pub fn end(&self) {
+        self.lock().is_ended = true;
+        self.shared.condition.notify_one();
+    }
+
+    /// Returns how many zones are signed, and how long their signatures last.
+    pub fn signed(&self) -> SignedSummary {
+        let summary = self.shared.signed.lock();
+        let (zones, ends) = *summary.unwrap_or_else(PoisonError::into_inner);
+        SignedSummary {
+            zones,
+            seconds_left: ends.map_or(0, |ends| {
+                ends.saturating_sub(self.shared.clock.now().seconds())
+            }),
+        }
+    }
+
+    /// Returns how many zones wait for the parent to have a DS, or to remove one.
+    pub fn waiting(&self) -> u64 {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DriverWakes> {
+        let wakes = self.shared.wakes.lock();
+        wakes.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to do, or a time is over.
+    fn wait(&self, patience: Duration) -> DriverWakes {
+        let wakes = self.lock();
+        let is_idle = |wakes: &mut DriverWakes| {
+            !wakes.is_all && !wakes.is_ended && wakes.zones.is_empty() && wakes.answers.is_empty()
+        };
+        let condition = &self.shared.condition;
+        let waited = condition.wait_timeout_while(wakes, patience, is_idle);
+        let (mut wakes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *wakes)
+    }
+}
+
+/// Starts the thread. `changed` is called for each zone that is served otherwise than before.
+pub fn start(
+    keeper: Arc<KeyKeeper>,
+    handle: &KeyDriverHandle,
+    parent: Box<dyn AskParent>,
+    changed: impl Fn(NameBuf) + Send + 'static,
+) -> io::Result<()> {
+    let driver = KeyDriver {
+        keeper,
+        handle: handle.clone(),
+        parent,
+        changed: Box::new(changed),
+        schedule: Schedule::default(),
+        numbers: HashMap::new(),
+        names: Vec::new(),
+        waiting: HashSet::new(),
+        counted_at: None,
+        new_looked_at: None,
+        said: HashMap::new(),
+        rests_until: None,
+    };
+    let run = move || driver.run();
+    thread::Builder::new().name("key-life".into()).spawn(run)?;
+    Ok(())
+}
+
+/// The thread's work, in the message about a bug.
+const LOOKING: &str = "keys were looked after";
+
+struct KeyDriver {
+    keeper: Arc<KeyKeeper>,
+    handle: KeyDriverHandle,
+    parent: Box<dyn AskParent>,
+    changed: Box<dyn Fn(NameBuf) + Send>,
+    schedule: Schedule,
+    numbers: HashMap<NameBuf, ZoneNumber>,
+    names: Vec<NameBuf>,
+    /// Zones that wait for their parent.
+    waiting: HashSet<ZoneNumber>,
+    counted_at: Option<Moment>,
+    /// When zones were last looked for that came without a sign.
+    new_looked_at: Option<Moment>,
+    /// The last trouble of each zone, which is logged once.
+    said: HashMap<ZoneNumber, KeyLookError>,
+    /// Until when no step is taken because the clock was set forward.
+    rests_until: Option<Moment>,
+}
+
+impl KeyDriver {
+    fn run(mut self) {
+        loop {
+            self.follow_clock();
+            let now = self.now();
+            let next = self.schedule.next();
+            let patience = next.map_or(SLEEP_MAX, |at| {
+                Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX)
+            });
+            let wakes = self.handle.wait(patience);
+            if wakes.is_ended {
+                return;
+            }
+            spare_thread(LOOKING, || {
+                self.take(wakes);
+                self.work();
+            });
+            if self
+                .new_looked_at
+                .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
+            {
+                self.new_looked_at = Some(now);
+                spare_thread(LOOKING, || self.look_at_new_zones());
+            }
+            let waiting = self.waiting.len() as u64;
+            let shared = Arc::clone(&self.handle.shared);
+            shared.waiting.store(waiting, Ordering::Relaxed);
+            if self
+                .counted_at
+                .is_none_or(|at| now.0 >= at.plus(COUNT_EVERY).0)
+            {
+                self.counted_at = Some(now);
+                spare_thread(LOOKING, || {
+                    let summary = self.keeper.count_signed(now.seconds());
+                    *shared.signed.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+                });
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.handle.shared.clock.now()
+    }
+
+    /// Checks all keys again after the clock was set.
+    fn follow_clock(&mut self) {
+        let Some(step) = self.handle.shared.clock.step() else {
+            return;
+        };
+        self.schedule.shift(step);
+        (self.new_looked_at, self.counted_at) = (None, None);
+        if self.names.is_empty() {
+            return;
+        }
+        let now = self.now();
+        self.rests_until = (step > 0).then(|| now.plus(REST));
+        let rest = match step > 0 {
+            true => "; rollovers rest for an hour, so that a wrong clock does no harm",
+            false => "",
+        };
+        tracing::warn!(
+            "the system clock was set {}: the keys of all signed zones are checked{rest}; check the time service of this machine",
+            step_text(step)
+        );
+        for zone in self.names.clone() {
+            self.plan(zone, ZoneEvent::RollKeys, now);
+        }
+    }
+
+    fn take(&mut self, wakes: DriverWakes) {
+        let now = self.now();
+        wakes.changed.iter().for_each(|zone| (self.changed)(*zone));
+        for answer in &wakes.answers {
+            if self.keeper.take_answer(answer, now.seconds()) {
+                self.plan(answer.zone, ZoneEvent::RollKeys, now);
+            }
+        }
+        let all = match wakes.is_all {
+            true => self.keeper.all_zones(),
+            false => Vec::new(),
+        };
+        for zone in all.into_iter().chain(wakes.zones) {
+            self.plan(zone, ZoneEvent::RollKeys, now);
+        }
+    }
+
+    /// Looks at zones that came without a sign, as those do that a database has and nobody has asked for.
+    fn look_at_new_zones(&mut self) {
+        if !self.keeper.has_policies() {
+            return;
+        }
+        for zone in self.keeper.zones_to_look_after() {
+            if !self.numbers.contains_key(&zone) {
+                self.plan(zone, ZoneEvent::RollKeys, self.now());
+            }
+        }
+    }
+
+    fn plan(&mut self, zone: NameBuf, event: ZoneEvent, at: Moment) {
+        let fresh = self.names.len() as ZoneNumber;
+        let number = *self.numbers.entry(zone).or_insert(fresh);
+        if number == fresh {
+            self.names.push(zone);
+        }
+        let lane = (EventUrgency::Timed, None);
+        self.schedule.plan(number, event, at, lane);
+    }
+
+    /// Does all that is due.
+    fn work(&mut self) {
+        while let Some(started) = self.schedule.begin(self.now()) {
+            let (number, event) = (started.zone, started.event);
+            self.schedule.finish(number);
+            let Some(zone) = self.names.get(number as usize).copied() else {
+                continue;
+            };
+            match event {
+                ZoneEvent::AskParent => self.ask_parent(number, zone),
+                _ => self.look(number, zone),
+            }
+        }
+    }
+
+    fn look(&mut self, number: ZoneNumber, zone: NameBuf) {
+        let now = self.now();
+        self.rests_until.take_if(|until| *until <= now);
+        if let Some(until) = self.rests_until {
+            return self.plan(zone, ZoneEvent::RollKeys, until);
+        }
+        match self.keeper.look(zone.as_name(), now.seconds()) {
+            Ok(progress) => {
+                self.said.remove(&number);
+                if progress.is_visible {
+                    (self.changed)(zone);
+                }
+                let is_stored = self.keeper.is_in_database(zone.as_name());
+                let again = is_stored.then(|| now.plus(DATABASE_LOOK_EVERY).seconds());
+                if let Some(at) = progress.next_at.into_iter().chain(again).min() {
+                    // The rollover counts whole seconds, and is asked again when one is over.
+                    let at = at.max(now.seconds() + 1);
+                    self.plan(zone, ZoneEvent::RollKeys, Moment::from_seconds(at));
+                }
+                let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
+                match is_awaited {
+                    true if self.waiting.insert(number) => {
+                        self.plan(zone, ZoneEvent::AskParent, now);
+                    }
+                    true => {}
+                    false => {
+                        self.waiting.remove(&number);
+                        self.schedule.cancel(number, ZoneEvent::AskParent);
+                    }
+                }
+            }
+            Err(error) => {
+                // A zone that has a policy and is not loaded may come from a database without a sign.
+                let is_tried_again = match &error {
+                    KeyLookError::Keys(_) | KeyLookError::Stored(_) => true,
+                    KeyLookError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
+                    _ => false,
+                };
+                if is_tried_again {
+                    self.plan(zone, ZoneEvent::RollKeys, now.plus(RETRY));
+                }
+                self.say(number, zone, error);
+            }
+        }
+    }
+
+    /// Logs why nothing is done for a zone, once.
+    fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: KeyLookError) {
+        // A zone that is not loaded is looked at when it is; one without a policy is none of ours.
+        if matches!(error, KeyLookError::NotLoaded | KeyLookError::NoPolicy) {
+            return;
+        }
+        if self.said.get(&number) != Some(&error) {
+            tracing::warn!("zone {zone}: keys are not looked after: {error}");
+            self.said.insert(number, error);
+        }
+    }
+
+    fn ask_parent(&mut self, number: ZoneNumber, zone: NameBuf) {
+        let Some((question, interval)) = self.keeper.parent_question(zone.as_name()) else {
+            self.waiting.remove(&number);
+            return;
+        };
+        self.parent.ask(question);
+        let again = self.now().plus(Duration::from_secs(interval.max(1)));
+        self.plan(zone, ZoneEvent::AskParent, again);
+    }
+}

@@ -1,0 +1,128 @@
+//! The DS RRset that the servers of a parent have, compared with the keys of a zone.
+
+use super::KeyKeeper;
+use crate::keys::local::ZoneKey;
+use nameward_dnssec::rollover::DsSight;
+use nameward_wire::{Name, NameBuf};
+use std::net::SocketAddr;
+
+/// Digest types of DS that a parent may have made of a key.
+const DIGESTS: [u8; 3] = [1, 2, 4];
+
+/// A question for the DS of a zone.
+pub struct ParentQuestion {
+    /// The zone.
+    pub zone: NameBuf,
+    /// The servers of its parent; the resolvers of this server if there are none.
+    pub servers: Vec<SocketAddr>,
+}
+
+/// The answers of all servers that were asked: the data of the DS records of each, `None` for one that gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentAnswer {
+    /// The zone.
+    pub zone: NameBuf,
+    /// One for each server.
+    pub servers: Vec<Option<Vec<Vec<u8>>>>,
+}
+
+/// Asks the parent; the answer goes to the driver, some time later or never.
+pub trait AskParent: Send {
+    /// Begins to ask. Must not wait.
+    fn ask(&mut self, question: ParentQuestion);
+}
+
+impl ParentAnswer {
+    /// Returns what the servers say of the DS of a key: all have it, none has it, or nothing that is certain.
+    pub(super) fn sight(&self, zone: Name<'_>, key: &ZoneKey) -> Option<DsSight> {
+        let made = key.key().ok()?;
+        let own = DIGESTS.map(|digest| made.ds(zone, digest));
+        let is_own = |ds: &Vec<u8>| own.iter().flatten().any(|own| own == ds);
+        let mut has = self.servers.iter().map(|server| {
+            let records = server.as_ref()?;
+            Some(records.iter().any(is_own))
+        });
+        let first = has.next()??;
+        // A server that does not answer may have either.
+        match (first, has.all(|other| other == Some(first))) {
+            (_, false) => None,
+            (true, true) => Some(DsSight::Seen),
+            (false, true) => Some(DsSight::Gone),
+        }
+    }
+}
+
+impl KeyKeeper {
+    /// Returns the question for the parent of a zone of which a DS is waited for, and the seconds until it is asked again.
+    pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuestion, u64)> {
+        let keys = self.keys_of(zone).ok()?;
+        keys.iter().find_map(ZoneKey::awaited_ds)?;
+        // Kept with the zone, so that it counts after the policy went, too.
+        let parent = self.terms_of(zone).ok()?.managed?.parent;
+        let question = ParentQuestion {
+            zone: zone.into(),
+            servers: parent.servers,
+        };
+        Some((question, parent.interval))
+    }
+
+    /// Takes the answer of a parent; returns whether it was waited for.
+    pub fn take_answer(&self, answer: &ParentAnswer, now: u64) -> bool {
+        let zone = answer.zone.as_name();
+        let Ok(keys) = self.keys_of(zone) else {
+            return false;
+        };
+        let mut is_news = false;
+        for key in &keys {
+            let Some(sight) = answer.sight(zone, key) else {
+                continue;
+            };
+            if key.life.is_none() {
+                continue;
+            }
+            let of_key = (zone, Some(key.number));
+            let noted = match self.is_in_database(zone) {
+                true => self.stored.note_ds(of_key, sight, now),
+                false => self.keys.note_ds(of_key, sight, now),
+            };
+            match noted {
+                Ok(noted) => is_news |= !noted.is_empty(),
+                Err(error) => tracing::error!("zone {zone}: {error}"),
+            }
+        }
+        is_news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_dnssec::rollover::KeyRole;
+    use nameward_dnssec::{KeyUse, PrivateKey};
+
+    #[test]
+    fn a_ds_is_there_if_all_servers_have_it_and_gone_if_none_has() {
+        let zone: NameBuf = "a.test.".parse().unwrap();
+        let key = ZoneKey {
+            number: 1,
+            flags: 257,
+            role: KeyRole::Combined,
+            usage: KeyUse::EVERYTHING,
+            created: 0,
+            life: None,
+            private: PrivateKey::generate(13, 0).unwrap(),
+            home: crate::keys::local::PrivateKeyHome::Store,
+        };
+        let own = key.key().unwrap().ds(zone.as_name(), 4).unwrap();
+        let other = vec![0; own.len()];
+        let sight = |servers| ParentAnswer { zone, servers }.sight(zone.as_name(), &key);
+        let with = || Some(vec![other.clone(), own.clone()]);
+        let without = || Some(vec![other.clone()]);
+        assert_eq!(sight(vec![with(), with()]), Some(DsSight::Seen));
+        assert_eq!(sight(vec![without(), Some(vec![])]), Some(DsSight::Gone));
+        assert_eq!(sight(vec![with(), without()]), None);
+        assert_eq!(sight(vec![with(), None]), None);
+        assert_eq!(sight(vec![None]), None);
+        assert_eq!(sight(vec![]), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! How the keys of a zone stand, for operators: what each does, what is waited for, and what comes next.
+
+use super::{KeyHome, KeyKeeper, KeyLookError, LookedAfter, TakeTtls as _, step_words};
+use crate::keys::local::ZoneKey;
+use nameward_dnssec::rollover::{
+    self, DsSight, KeyGoal, KeyLife, RecordPhase, Rollover, RolloverPolicy, RolloverStep,
+    RolloverTimes,
+};
+use nameward_wire::Name;
+use nameward_zone::Zone;
+
+/// The next thing that happens to the keys of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextStep {
+    /// When, in seconds since 1970; `None` if it waits for the parent.
+    pub at: Option<u64>,
+    /// The step in words.
+    pub words: String,
+}
+
+/// One key and how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyStatus {
+    /// Its number.
+    pub number: u32,
+    /// How far it has come, in a word or two.
+    pub state: &'static str,
+    /// The sight of its DS at the parent that is waited for.
+    pub awaited: Option<DsSight>,
+}
+
+/// How a zone under a policy is signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneSigningStatus {
+    /// The policy; `None` for a zone that goes insecure because its policy went.
+    pub policy: Option<String>,
+    /// The keys.
+    pub keys: Vec<KeyStatus>,
+    /// The next step.
+    pub next: Option<NextStep>,
+    /// When the first signature ends that is given out now.
+    pub earliest_end: u64,
+}
+
+impl KeyKeeper {
+    /// Returns the state of the keys of a zone; an error if no policy looks after them.
+    pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, KeyLookError> {
+        let after = self.looked_after(zone)?;
+        let keys = match &after.home {
+            KeyHome::Store => self.keys.keys(zone)?,
+            KeyHome::Database(home) => self.stored.keys(home)?,
+        };
+        let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+        let awaited = keys
+            .iter()
+            .find_map(|key| Some((key.number, key.awaited_ds()?)));
+        let timed = next_step(&after.plan.rollover, &lives, now);
+        let waiting = awaited.map(|(key, sight)| NextStep {
+            at: None,
+            words: match sight {
+                DsSight::Seen => format!("key {key}: waits for its DS at the parent"),
+                DsSight::Gone => format!("key {key}: waits until the parent has removed its DS"),
+            },
+        });
+        Ok(ZoneSigningStatus {
+            policy: after.policy.map(|policy| policy.name.clone()),
+            keys: keys.iter().map(KeyStatus::of).collect(),
+            next: waiting.or(timed),
+            earliest_end: after.plan.signatures.earliest_end(now),
+        })
+    }
+}
+
+/// When the DS of a zone may go to the parent, as far as caches are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DsReadiness {
+    /// Now: no cache has an unsigned answer any more.
+    Ready,
+    /// At this time, in seconds since 1970.
+    At(u64),
+    /// So many seconds after the zone was signed. When that was is not known.
+    AfterSigning(u64),
+}
+
+impl KeyKeeper {
+    /// Finds out when no cache has an answer without the signatures that a DS promises. Secondaries that are behind are not
+    /// considered.
+    pub fn ds_readiness(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
+        let after = match self.looked_after(zone) {
+            Err(KeyLookError::NoPolicy) => return self.ds_readiness_by_hand(zone, now),
+            after => after?,
+        };
+        let lives = self.lives_of(zone, &after)?;
+        let is_asked = |life: &KeyLife| life.goal == KeyGoal::Present && life.ds.is_shown();
+        if lives.iter().any(is_asked) {
+            return Ok(DsReadiness::Ready);
+        }
+        let is_ds = |rollover: &Rollover| {
+            let mut steps = rollover.steps.iter();
+            steps.any(|step| matches!(step, RolloverStep::SubmitDs(_)))
+        };
+        let found = look_ahead(&after.plan.rollover, &lives, now, is_ds);
+        Ok(match found {
+            Some((at, _)) if at > now => DsReadiness::At(at),
+            _ => DsReadiness::Ready,
+        })
+    }
+
+    /// As [`KeyKeeper::ds_readiness`], for keys that are changed by commands.
+    fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
+        let table = self.table.load();
+        let version = table.exact(zone).map(Zone::unsigned);
+        let mut times = RolloverTimes::NONE;
+        match (self.database_rank(zone), version) {
+            (Some(rank), _) => {
+                let home = self
+                    .stored
+                    .zone(zone, rank)?
+                    .ok_or(KeyLookError::NotLoaded)?;
+                self.stored.take_ttls(&home, &mut times)?;
+                return Ok(DsReadiness::AfterSigning(times.settled_after()));
+            }
+            (None, Some(version)) if !version.is_stand_in() => times.take_ttls(&version),
+            (None, _) => return Err(KeyLookError::NotLoaded),
+        }
+        let keys = self.keys.keys(zone)?;
+        let signing = keys.iter().filter(|key| key.usage.is_active());
+        let since = signing.map(|key| key.shown_since(now)).min();
+        let at = since.unwrap_or(now).saturating_add(times.settled_after());
+        Ok(match at > now {
+            true => DsReadiness::At(at),
+            false => DsReadiness::Ready,
+        })
+    }
+
+    fn lives_of(
+        &self,
+        zone: Name<'_>,
+        after: &LookedAfter<'_>,
+    ) -> Result<Vec<KeyLife>, KeyLookError> {
+        let keys = match &after.home {
+            KeyHome::Store => self.keys.keys(zone)?,
+            KeyHome::Database(home) => self.stored.keys(home)?,
+        };
+        Ok(keys.iter().filter_map(|key| key.life.clone()).collect())
+    }
+}
+
+/// Moments that are looked at to find the next step: the records of all keys settle one after the other, and most of these
+/// moments have no step.
+const LOOK_AHEAD: usize = 4 * rollover::MAX_KEYS;
+
+/// Runs the rollover ahead of time, as far as it gets without the parent, until something is found; returns when that will
+/// be.
+fn look_ahead(
+    policy: &RolloverPolicy,
+    lives: &[KeyLife],
+    now: u64,
+    is_it: impl Fn(&Rollover) -> bool,
+) -> Option<(u64, Rollover)> {
+    let mut at = now;
+    let mut keys = lives.to_vec();
+    for _ in 0..LOOK_AHEAD {
+        let then = rollover::advance(policy, &keys, at);
+        if is_it(&then) {
+            return Some((at, then));
+        }
+        at = then.next_at.filter(|next| *next > at)?;
+        keys = then.keys;
+    }
+    None
+}
+
+/// Finds the next step that is taken without anybody's doing.
+fn next_step(policy: &RolloverPolicy, lives: &[KeyLife], now: u64) -> Option<NextStep> {
+    let has_steps = |then: &Rollover| !then.steps.is_empty() || !then.missing.is_empty();
+    let (at, then) = look_ahead(policy, lives, now, has_steps)?;
+    let steps = then.steps.iter().map(step_words);
+    let steps = steps.map(|(key, words)| format!("key {key}: {words}"));
+    let made = then.missing.iter().map(|wanted| {
+        let role = match (wanted.role.signs_keys(), wanted.role.signs_zone()) {
+            (true, true) => "csk",
+            (true, false) => "ksk",
+            _ => "zsk",
+        };
+        format!("a new {role} is made")
+    });
+    let words: Vec<String> = made.chain(steps).collect();
+    Some(NextStep {
+        at: Some(at),
+        words: words.join("; "),
+    })
+}
+
+impl KeyStatus {
+    /// Returns the status of a key; one without a life is looked after by hand.
+    pub fn of(key: &ZoneKey) -> Self {
+        KeyStatus {
+            number: key.number,
+            state: key.life.as_ref().map_or("by hand", state_word),
+            awaited: key.awaited_ds(),
+        }
+    }
+}
+
+/// The word for how far a key has come: the states of RFC 7583 section 3.1.
+fn state_word(life: &KeyLife) -> &'static str {
+    let use_phase = match life.role.signs_keys() {
+        true => life.ds.phase,
+        false => life.zone_rrsig.phase,
+    };
+    match (life.goal, use_phase, life.dnskey.phase) {
+        _ if life.is_hidden() && life.goal == KeyGoal::Present => "generated",
+        _ if life.is_hidden() => "dead",
+        // Double-DS: the DS is there before the key.
+        (KeyGoal::Present, RecordPhase::Omnipresent, RecordPhase::Hidden)
+            if life.role.signs_keys() =>
+        {
+            "ready"
+        }
+        (KeyGoal::Present, RecordPhase::Omnipresent, _) => "active",
+        (KeyGoal::Present, RecordPhase::Rumoured, _) if life.role.signs_keys() => "ready",
+        (KeyGoal::Present, RecordPhase::Rumoured, _) => "active",
+        (KeyGoal::Present, _, _) => "published",
+        (
+            KeyGoal::Gone,
+            RecordPhase::Omnipresent | RecordPhase::Rumoured,
+            RecordPhase::Omnipresent | RecordPhase::Rumoured,
+        ) => "active",
+        // Double-DS: the DS goes after the key.
+        (KeyGoal::Gone, RecordPhase::Omnipresent, _) if life.role.signs_keys() => "retired",
+        (KeyGoal::Gone, _, RecordPhase::Unretentive) => "removed",
+        (KeyGoal::Gone, _, _) => "retired",
+    }
+}

@@ -1,0 +1,397 @@
+//! The life of zones that come from a primary: checks, transfers, expiry (RFC 1034 section 4.3.5, RFC 1996).
+//!
+//! ```text
+//! due        a check begins: the zone's next primary is asked what it has
+//! answer     newer: committed, durable before it is served; same: confirmed; wrong or none: the next primary, then retry
+//! NOTIFY     the check is due at once, before all that is merely timed
+//! expire     no primary has confirmed the zone for too long: SERVFAIL until one does
+//! ```
+//! There is no clock, no socket and no thread in here. Time comes in as `now`; questions to primaries go out by
+//! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; where a zone is kept is a [`SecondaryHome`],
+//! whose reports end in a queue that [`Secondaries::run`] empties. So the whole life of a zone runs in a simulation.
+//! [`driver`] gives it a clock and a thread.
+
+mod check;
+mod commit_thread;
+mod copy;
+mod database_storage;
+mod difference_change;
+pub mod driver;
+mod expiry;
+mod query;
+mod start;
+mod state_storage;
+mod status;
+mod storage;
+mod storage_poll;
+mod zone_state;
+
+use crate::commit::Commits;
+use crate::policy::{PolicySource, ZonePolicy};
+use crate::schedule::{ClassLimit, EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use crate::zone::{SecondarySettings, SharedName, ZoneState};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Serial;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use copy::CopyWriter;
+use expiry::ExpiryTimes;
+use state_storage::StoreHome;
+use zone_state::{HomeReport, LookReason, Secondary};
+
+pub use database_storage::DatabaseHome;
+pub use query::{
+    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+};
+pub use status::{
+    BehindPrimary, SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones,
+};
+pub use storage::{
+    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
+    SecondaryHome, SeenDone,
+};
+
+/// Questions for a serial that are under way at one time. Each has a socket for the time of a round trip, or for the eight
+/// seconds that a silent primary is given.
+const CHECKS: usize = 400;
+/// The longest time over which the first checks after a start are spread.
+const SPREAD: Duration = Duration::from_secs(300);
+
+/// Who has a zone that is no secondary zone any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneHeir {
+    /// It is withdrawn.
+    Nobody,
+    /// A file of the configuration: its version takes the place of ours.
+    File,
+}
+
+/// Called when a home has reported, so that the driver calls [`Secondaries::run`].
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// All zones that come from primaries.
+pub struct Secondaries<O> {
+    store: Arc<StoreHome>,
+    /// The homes of zones that backends have, by the ranks of these.
+    databases: HashMap<u16, Arc<dyn SecondaryHome>>,
+    outgoing: O,
+    schedule: Schedule,
+    /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check may
+    /// take hours.
+    expiries: BTreeSet<(Moment, ZoneNumber)>,
+    /// The same times by name, for others.
+    expiry_times: Arc<ExpiryTimes>,
+    zones: HashMap<ZoneNumber, Box<Secondary>>,
+    numbers: HashMap<SharedName, ZoneNumber>,
+    /// Zones whose home is being looked at before they are taken over.
+    listing: HashMap<SharedName, SecondarySettings>,
+    next_number: ZoneNumber,
+    next_ticket: u64,
+    reports: (Sender<HomeReport>, Receiver<HomeReport>),
+    wake: Wake,
+    copies: CopyWriter,
+    random: u64,
+}
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// No zones yet. `seed` is for the spreading of checks.
+    pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
+        let mut schedule = Schedule::default();
+        schedule.limit_checks(ClassLimit {
+            running: CHECKS,
+            per_lane: CHECKS,
+        });
+        Secondaries {
+            store: Arc::new(StoreHome::new(commits)),
+            databases: HashMap::new(),
+            outgoing,
+            schedule,
+            expiries: BTreeSet::new(),
+            expiry_times: Arc::default(),
+            zones: HashMap::new(),
+            numbers: HashMap::new(),
+            listing: HashMap::new(),
+            next_number: 0,
+            next_ticket: 0,
+            reports: channel(),
+            wake: Arc::new(|| ()),
+            copies: CopyWriter::default(),
+            random: seed | 1,
+        }
+    }
+
+    /// Sets the home of the zones that the backend of a rank has.
+    pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryHome>) {
+        self.databases.insert(rank, home);
+    }
+
+    /// Returns whether zones with this policy have a home: those of backends that are no databases have none.
+    pub fn has_home(&self, policy: &ZonePolicy) -> bool {
+        match policy.declared_by {
+            PolicySource::Backend(rank) => self.databases.contains_key(&rank),
+            _ => true,
+        }
+    }
+
+    /// Has a function called whenever a home has reported.
+    pub fn on_report(&mut self, wake: impl Fn() + Send + Sync + 'static) {
+        self.wake = Arc::new(wake);
+    }
+
+    /// Sets how many transfers may run at one time, in all and from one primary.
+    pub fn limit_transfers(&mut self, limit: ClassLimit) {
+        self.schedule.limit_transfers(limit);
+    }
+
+    /// The way to the primaries.
+    pub fn outgoing(&mut self) -> &mut O {
+        &mut self.outgoing
+    }
+
+    /// Returns whether a zone is here.
+    pub fn has(&self, zone: Name<'_>) -> bool {
+        self.numbers.contains_key(&*key(zone))
+    }
+
+    /// Lists the names of the zones, in wire form and lower case.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.numbers.keys().map(|name| name.as_name().as_wire())
+    }
+
+    /// Gives a zone another policy; with other primaries it is checked at once. False if there is no such zone, or none at
+    /// the home that the policy gives it.
+    pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {
+        if let Some(settings) = self.listing.get_mut(&*key(zone)) {
+            settings.policy = policy;
+            return true;
+        }
+        let Some(&number) = self.numbers.get(&*key(zone)) else {
+            return false;
+        };
+        let Some(secondary) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        let place = |policy: &ZonePolicy| match policy.declared_by {
+            PolicySource::Backend(rank) => Some(rank),
+            _ => None,
+        };
+        if place(&secondary.settings.policy) != place(&policy) {
+            self.remove(zone, ZoneHeir::Nobody);
+            return false;
+        }
+        let before = std::mem::replace(&mut secondary.settings.policy, policy);
+        if before.primaries != secondary.settings.policy.primaries {
+            secondary.next_primary = 0;
+            secondary.is_check_asked = true;
+            // A transfer that has not started waits for a place of the primary from before.
+            self.schedule.cancel(number, ZoneEvent::Transfer);
+            self.plan_check(number, now, EventUrgency::Asked);
+        }
+        true
+    }
+
+    /// Forgets a zone, with all that is kept for it. False if there is no such zone. If another follower of the same rank
+    /// has taken it over (`heir`), that one's version is not withdrawn.
+    pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
+        let key = key(zone);
+        if self.listing.remove(&*key).is_some() {
+            return true;
+        }
+        let Some(number) = self.numbers.remove(&*key) else {
+            return false;
+        };
+        self.schedule.remove(number);
+        let Some(secondary) = self.zones.remove(&number) else {
+            return false;
+        };
+        if let Some(expiry) = secondary.expiry {
+            self.expiries.remove(&(expiry, number));
+        }
+        self.expiry_times.set(&secondary.settings.name, None);
+        secondary.home.forget(&secondary.homed(), heir);
+        true
+    }
+
+    /// Takes a NOTIFY: the zone is checked at once, unless it has the serial of the NOTIFY already. False if there is no such
+    /// zone.
+    pub fn notified(&mut self, zone: &NameBuf, serial: Option<Serial>, now: Moment) -> bool {
+        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
+            return false;
+        };
+        let Some(secondary) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        let here = secondary
+            .serial()
+            .filter(|_| secondary.state == ZoneState::Current);
+        let is_known = match (serial, here) {
+            (Some(notified), Some(here)) => !notified.is_after(here),
+            _ => false,
+        };
+        // A transfer that waits for its turn brings the newest version anyway.
+        let is_waiting = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
+        if !is_known && !is_waiting {
+            secondary.is_check_asked = true;
+            self.plan_check(number, now, EventUrgency::Asked);
+        }
+        true
+    }
+
+    /// Has a zone transferred as a whole, even if its primary has no newer serial. False if there is no such zone.
+    pub fn force(&mut self, zone: &NameBuf, now: Moment) -> bool {
+        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
+            return false;
+        };
+        let Some(secondary) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        (secondary.is_check_asked, secondary.is_force_requested) = (true, true);
+        self.schedule.cancel(number, ZoneEvent::Transfer);
+        self.plan_check(number, now, EventUrgency::Asked);
+        true
+    }
+
+    /// When [`Secondaries::run`] has something to do, if nothing comes from outside before.
+    pub fn next(&self) -> Option<Moment> {
+        let expiry = self.expiries.first().map(|(at, _)| *at);
+        self.schedule.next().into_iter().chain(expiry).min()
+    }
+
+    /// How many checks and transfers run.
+    pub fn running(&self) -> usize {
+        self.schedule.running_count()
+    }
+
+    /// Does what is due.
+    pub fn run(&mut self, now: Moment) {
+        self.take_reports(now);
+        while let Some((_, number)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            self.expire(number, now);
+        }
+        while let Some(started) = self.schedule.begin(now) {
+            match started.event {
+                ZoneEvent::Refresh => self.begin_check(started.zone, started.urgency, now),
+                ZoneEvent::Transfer => self.begin_transfer(started.zone, now),
+                _ => self.schedule.finish(started.zone),
+            }
+        }
+    }
+
+    /// Waits until all versions on their way are home, for simulations and for the end of the server.
+    pub fn settle(&mut self, now: Moment) {
+        while self.zones.values().any(|zone| zone.is_bringing) {
+            match self.reports.1.recv() {
+                Ok(report) => self.take_report(report, now),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Follows a wall clock that was set by so many milliseconds: what is left until each check and each expiry stays as it
+    /// was, and the times that are kept are written again. Nobody knows how long the server did nothing (a suspended machine
+    /// looks the same), so all zones are checked soon, as after a start.
+    pub fn clock_stepped(&mut self, milliseconds: i64, now: Moment) {
+        self.schedule.shift(milliseconds);
+        let spread = start::spread_of(self.zones.len());
+        let numbers: Vec<ZoneNumber> = self.zones.keys().copied().collect();
+        for number in numbers {
+            let check = now.plus(self.draw(spread));
+            let Some(zone) = self.zones.get_mut(&number) else {
+                continue;
+            };
+            zone.shift(milliseconds);
+            let expiry = zone.expiry.map(|at| at.shifted(milliseconds));
+            if zone.held.is_some() && !zone.home.is_shared() {
+                zone.home.confirm(&zone.settings.name.to_buf(), zone.timers);
+            }
+            self.plan_expiry(number, expiry);
+            self.plan_check(number, check, EventUrgency::Timed);
+        }
+    }
+
+    fn take_reports(&mut self, now: Moment) {
+        while let Ok(report) = self.reports.1.try_recv() {
+            self.take_report(report, now);
+        }
+    }
+
+    fn take_report(&mut self, report: HomeReport, now: Moment) {
+        match report {
+            HomeReport::Brought(zone, outcome) => self.take_brought(zone, outcome, now),
+            HomeReport::Seen(zone, reason, seen) => self.take_seen(zone, reason, seen, now),
+            HomeReport::Listed(names, listed) => self.take_listed(&names, listed, now),
+        }
+    }
+
+    /// Returns what a home calls with its report.
+    fn report<T: 'static>(
+        &self,
+        make: impl FnOnce(T) -> HomeReport + Send + 'static,
+    ) -> Box<dyn FnOnce(T) + Send> {
+        let (reports, wake) = (self.reports.0.clone(), Arc::clone(&self.wake));
+        Box::new(move |report| {
+            // Nobody listens any more at the end of the server.
+            let _ = reports.send(make(report));
+            wake();
+        })
+    }
+
+    /// Plans the next check of a zone, unless one is planned for an earlier time.
+    fn plan_check(&mut self, number: ZoneNumber, at: Moment, urgency: EventUrgency) {
+        let lane = self.zones.get(&number).and_then(|zone| zone.lane());
+        self.schedule
+            .hasten(number, ZoneEvent::Refresh, at, (urgency, lane));
+    }
+
+    /// Plans when a zone expires, in place of what was planned before.
+    fn plan_expiry(&mut self, number: ZoneNumber, at: Option<Moment>) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if let Some(before) = std::mem::replace(&mut zone.expiry, at) {
+            self.expiries.remove(&(before, number));
+        }
+        self.expiry_times.set(&zone.settings.name, at);
+        self.expiries.extend(at.map(|at| (at, number)));
+    }
+
+    fn expire(&mut self, number: ZoneNumber, now: Moment) {
+        self.plan_expiry(number, None);
+        match self.zones.get(&number) {
+            // Another server may have confirmed it.
+            Some(zone) if zone.home.is_shared() => self.look(number, LookReason::Expiry),
+            _ => self.expire_now(number, now),
+        }
+    }
+
+    fn expire_now(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if now.seconds() < zone.timers.expires || zone.state != ZoneState::Current {
+            return;
+        }
+        zone.state = ZoneState::Expired;
+        let reason = zone.last_error.as_deref().unwrap_or("none has answered");
+        tracing::error!(
+            "zone {}: expired: no primary has confirmed it for the time its SOA allows ({reason}); answered SERVFAIL",
+            zone.settings.name
+        );
+        zone.home.show(&zone.homed());
+    }
+
+    /// A length of time up to `most`.
+    fn draw(&mut self, most: Duration) -> Duration {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        Duration::from_millis(self.random % (most.as_millis() as u64).max(1))
+    }
+}
+
+fn key(zone: Name<'_>) -> Box<[u8]> {
+    zone.as_wire().to_ascii_lowercase().into()
+}

@@ -1,0 +1,359 @@
+//! One check of a zone: its primaries in turn, the answer, the commit of what is new, and the time of the next check.
+
+use super::Secondaries;
+use super::query::{
+    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+};
+use super::storage::HomeOutcome;
+use super::zone_state::{HomeReport, TransferSize};
+use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
+use crate::transfer::WholeZone;
+use crate::zone::ZoneState;
+use nameward_zone::change::Difference;
+use std::time::Duration;
+
+/// How a primary confirms the version that is here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Confirmation {
+    /// It has the same serial.
+    Unchanged,
+    /// It gave the version just now.
+    Transferred,
+}
+
+/// How often the retry time is doubled for a zone that was never transferred.
+const DOUBLED: u32 = 5;
+/// The most that chance takes off the time to the next check, besides an eighth of that time.
+pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Asks the next primary of a zone for its serial; without a version here the zone is transferred at once. Gives this
+    /// check up when all primaries were asked.
+    pub(super) fn ask_next(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if zone.asked >= zone.settings.policy.primaries.len() {
+            return self.give_up(number, now);
+        }
+        zone.asked += 1;
+        match zone.serial().is_some() && !zone.is_forced {
+            true => self.ask(number, AskStep::Serial, now),
+            false => self.queue_transfer(number, now),
+        }
+    }
+
+    /// Ends the check and has the zone transferred from the same primary when there is a place for that.
+    fn queue_transfer(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        // A newer version of a zone that is served goes before zones that were never transferred.
+        let urgency = match zone.serial().is_some() {
+            true => EventUrgency::Asked,
+            false => zone.urgency,
+        };
+        let lane = zone.lane();
+        self.schedule.finish(number);
+        // Whatever requested another check gets its answer by the transfer.
+        self.schedule.cancel(number, ZoneEvent::Refresh);
+        self.schedule
+            .plan(number, ZoneEvent::Transfer, now, (urgency, lane));
+    }
+
+    /// Asks the primary of this check for the zone.
+    pub(super) fn begin_transfer(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        let policy = &zone.settings.policy;
+        // A digest is over the whole zone, which the rows of a database that differences lead to are not here.
+        let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
+        let wants_whole = zone.wants_whole || zone.is_forced || is_unseen;
+        let is_incremental = policy.is_incremental && !wants_whole;
+        let way = match is_incremental {
+            true => TransferWay::Incremental,
+            false => TransferWay::Whole,
+        };
+        self.ask(number, AskStep::Transfer(way), now);
+    }
+
+    fn ask(&mut self, number: ZoneNumber, step: AskStep, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let policy = &zone.settings.policy;
+        let next = zone.next_primary.checked_rem(policy.primaries.len());
+        let Some(primary) = next.map(|next| policy.primaries[next].clone()) else {
+            return self.give_up(number, now);
+        };
+        zone.ticket = Some(self.next_ticket);
+        (zone.primary, zone.checked) = (Some(primary.address), Some(now));
+        let ask = Ask {
+            ticket: AskTicket {
+                zone: number,
+                number: self.next_ticket,
+            },
+            zone: zone.settings.name.to_buf(),
+            primary,
+            // Without a serial to compare with, any version is taken.
+            have: zone.serial().filter(|_| !zone.is_forced),
+            step,
+            octets_max: policy.transfer_octets_max,
+        };
+        self.next_ticket += 1;
+        self.outgoing.ask(ask);
+    }
+
+    /// Takes the answer to a question.
+    pub fn answered(
+        &mut self,
+        ticket: AskTicket,
+        reply: Result<PrimaryReply, PrimaryError>,
+        now: Moment,
+    ) {
+        let Some(zone) = self.zones.get_mut(&ticket.zone) else {
+            return;
+        };
+        if zone.ticket != Some(ticket.number) {
+            return;
+        }
+        zone.ticket = None;
+        let have = zone.serial();
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return self.fail(ticket.zone, error.to_string(), now),
+        };
+        let size = |word| TransferSize {
+            word,
+            records: reply.records,
+            took: reply.took,
+        };
+        (zone.expire_there, zone.memory) = (reply.expire, reply.memory);
+        match reply.answer {
+            PrimaryAnswer::Same(serial) => {
+                zone.serial_there = Some(serial);
+                match have {
+                    Some(here) if here == serial => {
+                        self.confirm(ticket.zone, Confirmation::Unchanged, now);
+                    }
+                    // A primary that is behind us confirms nothing: another may be ahead.
+                    Some(here) => {
+                        zone.behind = Some(serial);
+                        let error =
+                            format!("the primary has serial {serial}, lower than {here} here");
+                        self.fail(ticket.zone, error, now);
+                    }
+                    None => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
+                }
+            }
+            PrimaryAnswer::Newer(serial) => {
+                zone.serial_there = serial.or(zone.serial_there);
+                self.queue_transfer(ticket.zone, now);
+            }
+            PrimaryAnswer::Differences(differences) => {
+                zone.transfer = Some(size("IXFR"));
+                self.commit_differences(ticket.zone, differences, now);
+            }
+            PrimaryAnswer::Whole(version) => {
+                zone.transfer = Some(size("AXFR"));
+                self.commit_whole(ticket.zone, *version, now);
+            }
+        }
+    }
+
+    fn fail(&mut self, number: ZoneNumber, error: String, now: Moment) {
+        if let Some(zone) = self.zones.get_mut(&number) {
+            let from = zone.primary.map(|peer| format!("{peer}: "));
+            zone.last_error = Some(format!("{}{error}", from.unwrap_or_default()));
+            zone.next_primary += 1;
+            (zone.transfer, zone.memory) = (None, None);
+        }
+        self.try_next_primary(number, now);
+    }
+
+    /// Goes on with the next primary, in the lane of that.
+    fn try_next_primary(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if zone.asked >= zone.settings.policy.primaries.len() {
+            return self.give_up(number, now);
+        }
+        zone.is_check_continued = true;
+        self.schedule.finish(number);
+        self.plan_check(number, now, EventUrgency::Asked);
+    }
+
+    /// Differences that do not fit are no reason to wait: the same primary is asked for the whole zone.
+    fn fail_differences(&mut self, number: ZoneNumber, error: String, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if zone.wants_whole {
+            return self.fail(number, error, now);
+        }
+        tracing::warn!(
+            "zone {}: incremental transfer not taken: {error}; asking for the whole zone",
+            zone.settings.name
+        );
+        (zone.wants_whole, zone.memory) = (true, None);
+        self.begin_transfer(number, now);
+    }
+
+    /// All primaries were asked in vain: again after the retry time.
+    pub(super) fn give_up(&mut self, number: ZoneNumber, now: Moment) {
+        let early = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        zone.failures = zone.failures.saturating_add(1);
+        zone.is_forced = false;
+        let wait = match &zone.held {
+            Some(held) => held.times.retry,
+            // Nothing says how often: not too often, and less so in time.
+            None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
+        };
+        let early = early.min(wait / 8);
+        let error = zone.last_error.as_deref().unwrap_or("there is no primary");
+        // A primary that is down for long is logged less and less often.
+        if zone.failures.is_power_of_two() {
+            tracing::warn!(
+                "zone {}: refresh failed ({} in a row): {error}; again in {} s",
+                zone.settings.name,
+                zone.failures,
+                wait.as_secs()
+            );
+        }
+        self.schedule.finish(number);
+        self.plan_check(number, now.plus(wait - early), EventUrgency::Timed);
+    }
+
+    /// A primary has the version that is here.
+    fn confirm(&mut self, number: ZoneNumber, confirmation: Confirmation, now: Moment) {
+        let jitter = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let Some(held) = &zone.held else {
+            return self.fail(number, "there is no version to confirm".into(), now);
+        };
+        let (times, serial) = (held.times, held.serial);
+        let mut timers = times.confirmed(now, jitter.min(times.refresh / 8));
+        if let Some(good) = zone.expire_there.take() {
+            let longest = timers.expires;
+            timers.expires = longest.min(now.plus(good).seconds());
+            // RFC 7314 section 4: a copy that is no newer does not shorten the time that another primary gave.
+            if confirmation == Confirmation::Unchanged {
+                timers.expires = timers.expires.max(zone.timers.expires.min(longest));
+            }
+            timers.next_check = timers.next_check.min(timers.expires);
+        }
+        zone.timers = timers;
+        (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
+        (zone.behind, zone.is_forced) = (None, false);
+        zone.serial_there = Some(serial);
+        let was = std::mem::replace(&mut zone.state, ZoneState::Current);
+        let (name, timers) = (zone.settings.name.to_buf(), zone.timers);
+        zone.home.confirm(&name, timers);
+        if was == ZoneState::Expired {
+            tracing::info!("zone {name}: serial {serial} is confirmed, served again");
+            zone.home.show(&zone.homed());
+        }
+        self.end_check(number, now);
+    }
+
+    /// Ends a check of a zone that is confirmed, and plans the next one.
+    pub(super) fn end_check(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        let timers = zone.timers;
+        self.schedule.finish(number);
+        let check =
+            Moment::from_seconds(timers.next_check).max(now.plus(Duration::from_millis(500)));
+        self.plan_check(number, check, EventUrgency::Timed);
+        self.plan_expiry(number, Some(Moment::from_seconds(timers.expires)));
+    }
+
+    fn commit_differences(
+        &mut self,
+        number: ZoneNumber,
+        differences: Vec<Difference>,
+        now: Moment,
+    ) {
+        let forward = |d: &Difference| d.serials().is_some_and(|(from, to)| to.is_after(from));
+        if differences.is_empty() || !differences.iter().all(forward) {
+            let error = "the differences do not lead to a newer serial";
+            return self.fail_differences(number, error.into(), now);
+        }
+        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        zone.is_bringing = true;
+        zone.home
+            .bring_differences(&zone.homed(), differences, now, done);
+        self.take_reports(now);
+    }
+
+    fn commit_whole(&mut self, number: ZoneNumber, whole: WholeZone, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let here = zone.serial();
+        let serial = whole.zone.serial();
+        if whole.zone.apex_name() != zone.settings.name.as_name() {
+            let apex = whole.zone.apex_name();
+            return self.fail(number, format!("it is the zone {apex}"), now);
+        }
+        if !zone.is_forced && here.is_some_and(|here| !serial.is_after(here)) {
+            return self.fail(number, format!("its serial {serial} is not newer"), now);
+        }
+        zone.is_bringing = true;
+        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        if let Some(zone) = self.zones.get(&number) {
+            zone.home.bring_whole(&zone.homed(), whole, now, done);
+        }
+        self.take_reports(now);
+    }
+
+    /// A version is home, or was refused: the check ends.
+    pub(super) fn take_brought(&mut self, number: ZoneNumber, outcome: HomeOutcome, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        (zone.is_bringing, zone.memory) = (false, None);
+        if let Some(held) = outcome.held {
+            zone.held = Some(held);
+        }
+        let transfer = zone.transfer.take();
+        match outcome.error {
+            Some(error) if transfer.is_some_and(|size| size.word == "IXFR") => {
+                self.fail_differences(number, error, now);
+            }
+            Some(error) => self.fail(number, error, now),
+            None => {
+                if let (Some(size), Some(serial), Some(peer)) =
+                    (transfer, zone.serial(), zone.primary)
+                {
+                    let TransferSize {
+                        word,
+                        records,
+                        took,
+                    } = size;
+                    tracing::info!(
+                        "zone {}: transferred from {peer}, serial {serial}, {word}, {records} records, {:.3} s",
+                        zone.settings.name,
+                        took.as_secs_f64()
+                    );
+                }
+                let contents = zone.held.as_ref().and_then(|held| held.contents.as_ref());
+                if let (Some(file), Some(contents)) = (&zone.settings.policy.copy_file, contents) {
+                    self.copies.write(file, contents);
+                }
+                self.confirm(number, Confirmation::Transferred, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Commits of large versions, on a thread of their own: the difference to the version before takes a second, and no other zone
+//! is to wait for that.
+//!
+//! Those that wait are no more than the transfers that may run at one time.
+
+use crate::panic_guard::spare_thread;
+use nameward_wire::NameBuf;
+use std::collections::HashSet;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// A commit that is to be made.
+type CommitWork = Box<dyn FnOnce() + Send>;
+
+/// The thread, which ends when this is dropped.
+pub(super) struct CommitThread {
+    work: Option<Sender<(NameBuf, CommitWork)>>,
+    under_way: Arc<UnderWayZones>,
+}
+
+#[derive(Default)]
+struct UnderWayZones {
+    zones: Mutex<HashSet<NameBuf>>,
+    ended: Condvar,
+}
+
+impl UnderWayZones {
+    fn lock(&self) -> MutexGuard<'_, HashSet<NameBuf>> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CommitThread {
+    /// Starts the thread; without one, commits are made by whoever asks for them.
+    pub(super) fn start() -> Self {
+        let (work, queue) = channel::<(NameBuf, CommitWork)>();
+        let under_way = Arc::new(UnderWayZones::default());
+        let zones = Arc::clone(&under_way);
+        let started = thread::Builder::new()
+            .name("large-zones".into())
+            .spawn(move || {
+                while let Ok((zone, work)) = queue.recv() {
+                    // Whoever waits for the zone must not wait for ever.
+                    spare_thread("a large zone was committed", work);
+                    zones.lock().remove(&zone);
+                    zones.ended.notify_all();
+                }
+            });
+        CommitThread {
+            work: started.is_ok().then_some(work),
+            under_way,
+        }
+    }
+
+    /// Has a commit of a zone made, one after the other.
+    pub(super) fn run(&self, zone: NameBuf, work: impl FnOnce() + Send + 'static) {
+        let Some(queue) = &self.work else {
+            return work();
+        };
+        self.under_way.lock().insert(zone);
+        if let Err(unsent) = queue.send((zone, Box::new(work))) {
+            self.under_way.lock().remove(&zone);
+            unsent.0.1();
+        }
+    }
+
+    /// Waits until no commit of a zone is under way here.
+    pub(super) fn wait_for(&self, zone: &NameBuf) {
+        let mut zones = self.under_way.lock();
+        while zones.contains(zone) {
+            let waited = self.under_way.ended.wait(zones);
+            zones = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A database as the home of secondary zones: rows, `last_check`, and other servers that use them.
+//!
+//! A transferred version goes into the database in one transaction, whose first step locks the zone and compares its serial:
+//! two servers on one database may transfer a zone at the same time, and the slower one finds that nothing is left
+//! to do. `last_check` is the time of the last good check, as PowerDNS keeps it. The database is waited for on threads of its own.
+
+use super::ZoneHeir;
+use super::difference_change::DifferenceChange;
+use super::storage::{
+    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
+    SecondaryHome, SeenDone,
+};
+use crate::commit::Commits;
+use crate::follow::databases::{FollowedDatabase, ServedFrom};
+use crate::outgoing::condense;
+use crate::panic_guard::spare_thread;
+use crate::schedule::Moment;
+use crate::transfer::WholeZone;
+use crate::zone::{SoaTimes, ZoneState};
+use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
+use nameward_store::state::ZoneTimers;
+use nameward_wire::NameBuf;
+use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
+use std::collections::HashSet;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use tokio::runtime::Handle;
+
+/// Threads that wait for one database: a large transfer keeps one of them busy for long.
+const THREADS: usize = 4;
+
+/// Zones from which on all secondary zones are read instead of each by its name.
+const MANY: usize = 2000;
+
+/// Work that waits for the database. Its amount is bounded by the checks that run at one time, and by the zones that are
+/// confirmed, expire or go.
+type HomeJob = Box<dyn FnOnce(&HomeWorker) + Send>;
+
+/// Keeps the secondary zones of a database in it.
+pub struct DatabaseHome {
+    database: FollowedDatabase,
+    jobs: Sender<HomeJob>,
+}
+
+impl DatabaseHome {
+    /// Starts the threads that wait for a database; `runtime` is the one that its connections belong to.
+    pub fn start(
+        database: &FollowedDatabase,
+        commits: &Arc<Commits>,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
+        let (jobs, waiting) = channel::<HomeJob>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..THREADS {
+            let waiting = Arc::clone(&waiting);
+            let worker = HomeWorker {
+                database: database.clone(),
+                commits: Arc::clone(commits),
+                runtime: runtime.clone(),
+            };
+            thread::Builder::new()
+                .name(format!("home-{}", database.rank))
+                .spawn(move || worker.run(&waiting))?;
+        }
+        Ok(DatabaseHome {
+            database: database.clone(),
+            jobs,
+        })
+    }
+
+    fn submit(&self, job: impl FnOnce(&HomeWorker) + Send + 'static) {
+        // The threads end with this.
+        let _ = self.jobs.send(Box::new(job));
+    }
+
+    /// Has a zone answered SERVFAIL, or answered again.
+    fn withhold(&self, zone: &NameBuf, is_withheld: bool) {
+        if self.database.withhold(zone.as_name(), is_withheld) {
+            let zone = *zone;
+            self.submit(move |worker| worker.read_again(zone));
+        }
+    }
+}
+
+impl SecondaryHome for DatabaseHome {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn look(&self, zones: Vec<NameBuf>, done: SeenDone) {
+        self.submit(move |worker| {
+            done(worker.look(&zones).map_err(HomeError::from));
+        });
+    }
+
+    fn bring_differences(
+        &self,
+        zone: &HomedZone<'_>,
+        differences: Vec<Difference>,
+        _: Moment,
+        done: BroughtDone,
+    ) {
+        let name = zone.settings.name.to_buf();
+        self.submit(move |worker| {
+            let condensed = match <[Difference; 1]>::try_from(differences) {
+                Ok([only]) => only,
+                Err(several) => condense(&several),
+            };
+            let brought = worker.bring_differences(name, condensed);
+            worker.report(name, brought, done);
+        });
+    }
+
+    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, _: Moment, done: BroughtDone) {
+        let name = zone.settings.name.to_buf();
+        // The rows are made of the zone: nothing else is kept while they are written.
+        let version = whole.zone;
+        let (rule, is_forced) = (zone.settings.policy.zonemd, zone.is_forced);
+        self.submit(move |worker| {
+            let error = rule.objection(&version);
+            if error.is_some() {
+                return done(HomeOutcome { held: None, error });
+            }
+            let has_none = worker.has_no_version(name);
+            let brought = worker.bring_whole(name, &version, is_forced);
+            drop(version);
+            let is_first = has_none && brought.as_ref().is_ok_and(|done| done.is_changed);
+            worker.report(name, brought, done);
+            if is_first {
+                // The follower has read it as it reads zones at a start, of which nobody is notified.
+                worker.commits.report_live_change(name.as_name());
+            }
+        });
+    }
+
+    fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
+        let zone = *zone;
+        self.submit(move |worker| {
+            let backend = &worker.database.backend;
+            let set = backend.set_last_check(&zone, timers.refreshed);
+            if let Err(error) = worker.runtime.block_on(set) {
+                tracing::warn!("zone {zone}: its check is not noted in the database: {error}");
+            }
+        });
+    }
+
+    fn show(&self, zone: &HomedZone<'_>) {
+        let is_withheld = zone.state == ZoneState::Expired;
+        self.withhold(&zone.settings.name.to_buf(), is_withheld);
+    }
+
+    fn forget(&self, zone: &HomedZone<'_>, _: ZoneHeir) {
+        self.withhold(&zone.settings.name.to_buf(), false);
+    }
+}
+
+/// The parts that a thread works with.
+struct HomeWorker {
+    database: FollowedDatabase,
+    commits: Arc<Commits>,
+    runtime: Handle,
+}
+
+impl HomeWorker {
+    fn run(&self, waiting: &Mutex<Receiver<HomeJob>>) {
+        loop {
+            let next = waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv();
+            let Ok(job) = next else {
+                return;
+            };
+            spare_thread("secondary zones of a database were looked after", || {
+                job(self)
+            });
+        }
+    }
+
+    /// Returns whether a zone that is to be in memory has no contents there yet.
+    fn has_no_version(&self, zone: NameBuf) -> bool {
+        let version = self
+            .commits
+            .table()
+            .version(zone.as_name(), self.database.rank);
+        self.database.served_from == ServedFrom::Memory
+            && version.is_none_or(|version| version.is_stand_in())
+    }
+
+    fn standing(&self, zones: &[NameBuf]) -> Result<Vec<StandingZone>, WriteError> {
+        let asked = match zones.len() < MANY {
+            true => StandingZones::Named(zones),
+            false => StandingZones::Secondary,
+        };
+        self.runtime.block_on(self.database.backend.standing(asked))
+    }
+
+    fn look(&self, zones: &[NameBuf]) -> Result<HomeStates, WriteError> {
+        let wanted: HashSet<&NameBuf> = zones.iter().collect();
+        let found = self.standing(zones)?.into_iter();
+        let found = found.filter(|zone| wanted.contains(&zone.name));
+        Ok(found.map(|zone| (zone.name, state_of(&zone))).collect())
+    }
+
+    fn id_of(&self, zone: NameBuf) -> Result<i64, WriteError> {
+        let found = self.standing(&[zone])?;
+        let first = found.first().map(|zone| zone.id);
+        first.ok_or(WriteError::NoSuchZone)
+    }
+
+    fn bring_differences(
+        &self,
+        zone: NameBuf,
+        difference: Difference,
+    ) -> Result<Committed, WriteError> {
+        let change = DifferenceChange::new(zone, difference);
+        let commit = async {
+            let group: [(NameBuf, &dyn ConditionalChange); 1] = [(zone, &change)];
+            let mut results = self.database.backend.commit_group(&group).await;
+            results.pop().unwrap_or(Err(WriteError::NoSuchZone))
+        };
+        self.runtime.block_on(commit)
+    }
+
+    fn bring_whole(
+        &self,
+        zone: NameBuf,
+        version: &nameward_zone::Zone,
+        is_forced: bool,
+    ) -> Result<Committed, WriteError> {
+        let id = self.id_of(zone)?;
+        let backend = &self.database.backend;
+        match is_forced {
+            true => self.runtime.block_on(backend.force_zone(id, version)),
+            false => self.runtime.block_on(backend.replace_zone(id, version)),
+        }
+    }
+
+    /// Has the answers of this server follow what was brought, and reports to the zone's life what the database has now.
+    fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: BroughtDone) {
+        let error = match brought {
+            Ok(committed) => {
+                if committed.is_changed {
+                    self.follow(&committed);
+                }
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let seen = self.look(&[zone]);
+        let held = match seen {
+            Ok(states) => states.into_iter().next().and_then(|(_, state)| state.held),
+            Err(_) => None,
+        };
+        let error = match (&held, error) {
+            (None, None) => Some("the database does not show what was written".into()),
+            (_, error) => error,
+        };
+        done(HomeOutcome { held, error });
+    }
+
+    fn follow(&self, committed: &Committed) {
+        let backend = &self.database.backend;
+        self.runtime.block_on(backend.await_replica(committed));
+        if let Err(error) = self.database.follow(&self.runtime, committed) {
+            tracing::error!(
+                "zone {}: transferred into the database, but not in the answers of this server: {error}",
+                committed.apex
+            );
+        }
+    }
+
+    fn read_again(&self, zone: NameBuf) {
+        let read = self.id_of(zone).map_err(|error| error.to_string());
+        let read = read.and_then(|id| {
+            let read = self.database.read_again(&self.runtime, id);
+            read.map_err(|error| error.to_string())
+        });
+        if let Err(error) = read {
+            tracing::debug!("zone {zone}: not read again: {error}");
+        }
+    }
+}
+
+/// The state of a zone as the life of secondary zones sees it.
+fn state_of(zone: &StandingZone) -> HomeState {
+    let held = zone.soa.as_deref().and_then(|soa| {
+        Some(HeldVersion {
+            serial: soa_serial(soa)?,
+            times: SoaTimes::of_soa(soa),
+            contents: None,
+        })
+    });
+    // PowerDNS writes 0 where a check is wanted, which says nothing of the age.
+    let refreshed = zone.last_check.filter(|seconds| *seconds > 0);
+    HomeState {
+        held,
+        refreshed: refreshed.and_then(|seconds| u64::try_from(seconds).ok()),
+    }
+}

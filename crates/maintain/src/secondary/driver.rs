@@ -1,0 +1,460 @@
+//! The thread that gives the life of secondary zones a clock, and the way in which others reach it.
+//!
+//! ```text
+//! policies      zones appear, change and vanish
+//! answers       of primaries, by whoever asks them
+//! NOTIFY        one place a zone, however many come
+//! operators     status, a check at once
+//! ```
+//! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
+
+use super::expiry::ExpiryTimes;
+use super::start::BY_NAME;
+use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
+use super::{SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones};
+use crate::clock::{SteadyClock, step_text};
+use crate::commit::Commits;
+use crate::panic_guard::spare_thread;
+use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
+use crate::schedule::{ClassLimit, Moment};
+use crate::zone::SecondarySettings;
+use nameward_store::state::{StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Serial;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the sums over all zones are made anew.
+const SUMMARY_EVERY: Duration = Duration::from_secs(5);
+/// How long contents in the state store are kept after a start for zones that no policy names: those of catalogs
+/// appear only after the catalog was read.
+const ORPHANS_KEPT: Duration = Duration::from_secs(600);
+
+/// The parts that the thread works with.
+pub struct LifeParts {
+    /// The way of new versions of zones.
+    pub commits: Arc<Commits>,
+    /// The policies, which say which zones are secondary.
+    pub policies: Arc<PolicyTable>,
+    /// The homes of zones that databases have, by the ranks of these.
+    pub homes: Vec<(u16, Arc<dyn SecondaryHome>)>,
+    /// Transfers that may run at one time, in all and from one primary.
+    pub transfers: ClassLimit,
+    /// For the spreading of checks.
+    pub seed: u64,
+}
+
+/// Requests that wait for the thread.
+#[derive(Default)]
+struct Inbox {
+    answers: Vec<(AskTicket, Result<PrimaryReply, PrimaryError>)>,
+    notified: HashMap<Box<[u8]>, Option<Serial>>,
+    changed: HashSet<Box<[u8]>>,
+    questions: Vec<OperatorQuestion>,
+    is_woken: bool,
+    has_ended: bool,
+}
+
+/// The version that an operator requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retrieval {
+    /// A newer version.
+    IfNewer,
+    /// The version that the primary has, whatever its serial is.
+    Forced,
+}
+
+enum OperatorQuestion {
+    Status(Option<NameBuf>, SyncSender<Vec<SecondaryStatus>>),
+    Check(NameBuf, Retrieval, SyncSender<bool>),
+}
+
+struct LifeShared {
+    inbox: Mutex<Inbox>,
+    woken: Condvar,
+    summary: Mutex<SecondariesSummary>,
+    never_transferred: Mutex<Arc<UntransferredZones>>,
+    expiries: Arc<ExpiryTimes>,
+    clock: SteadyClock,
+}
+
+/// The way to the thread; clones are the same way.
+#[derive(Clone)]
+pub struct LifeHandle {
+    shared: Arc<LifeShared>,
+}
+
+impl LifeHandle {
+    fn new() -> Self {
+        LifeHandle {
+            shared: Arc::new(LifeShared {
+                inbox: Mutex::default(),
+                woken: Condvar::new(),
+                summary: Mutex::default(),
+                never_transferred: Mutex::default(),
+                expiries: Arc::default(),
+                clock: SteadyClock::default(),
+            }),
+        }
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Inbox)) {
+        let mut inbox = lock(&self.shared.inbox);
+        put(&mut inbox);
+        inbox.is_woken = true;
+        drop(inbox);
+        self.shared.woken.notify_one();
+    }
+
+    /// Takes the answer of a primary.
+    pub fn answered(&self, ticket: AskTicket, reply: Result<PrimaryReply, PrimaryError>) {
+        self.put(|inbox| inbox.answers.push((ticket, reply)));
+    }
+
+    /// Takes a NOTIFY for a zone that policies call secondary. Many for one zone count as one.
+    pub fn notified(&self, zone: Name<'_>, serial: Option<Serial>) {
+        self.put(|inbox| {
+            // The newest serial of all NOTIFYs; one without a serial asks for a check in any case.
+            let newest = inbox.notified.entry(super::key(zone)).or_insert(serial);
+            *newest = match (*newest, serial) {
+                (Some(before), Some(serial)) if before.is_after(serial) => Some(before),
+                (Some(_), Some(serial)) => Some(serial),
+                _ => None,
+            };
+        });
+    }
+
+    /// Returns the status of a zone, or of all.
+    pub fn status(&self, zone: Option<NameBuf>) -> Vec<SecondaryStatus> {
+        self.ask(|reply| OperatorQuestion::Status(zone, reply))
+            .unwrap_or_default()
+    }
+
+    /// Has a zone checked at once; false if there is no such zone.
+    pub fn check(&self, zone: NameBuf, retrieval: Retrieval) -> bool {
+        self.ask(|reply| OperatorQuestion::Check(zone, retrieval, reply))
+            .unwrap_or(false)
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> OperatorQuestion) -> Option<T> {
+        let (reply, replied) = sync_channel(1);
+        let question = question(reply);
+        self.put(|inbox| {
+            if !inbox.has_ended {
+                inbox.questions.push(question);
+            }
+        });
+        replied.recv().ok()
+    }
+
+    /// Returns the sums over all zones as they were some seconds ago at the most.
+    pub fn summary(&self) -> SecondariesSummary {
+        *lock(&self.shared.summary)
+    }
+
+    /// Returns the zones that were never transferred, as they were some seconds ago.
+    pub fn never_transferred(&self) -> Arc<UntransferredZones> {
+        Arc::clone(&lock(&self.shared.never_transferred))
+    }
+
+    /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
+    pub fn seconds_to_expiry(&self, zone: Name<'_>) -> Option<u32> {
+        let now = self.shared.clock.now();
+        self.shared.expiries.seconds_left(zone, now)
+    }
+
+    /// Ends the thread. What it has committed is kept; what is under way is given up.
+    pub fn end(&self) {
+        self.put(|inbox| {
+            inbox.has_ended = true;
+            inbox.questions.clear();
+        });
+    }
+}
+
+/// Starts the thread. It takes over all zones that policies call secondary, calls `loaded`, and follows the policies.
+/// `outgoing` makes the one who asks primaries; the answers go to the handle that it is given.
+pub fn start<O: AskPrimary + Send + 'static>(
+    parts: LifeParts,
+    outgoing: impl FnOnce(LifeHandle) -> O,
+    loaded: impl FnOnce() + Send + 'static,
+) -> io::Result<LifeHandle> {
+    let handle = LifeHandle::new();
+    let LifeParts {
+        commits,
+        policies,
+        homes,
+        transfers,
+        seed,
+    } = parts;
+    let mut secondaries = Secondaries::new(Arc::clone(&commits), outgoing(handle.clone()), seed);
+    secondaries.limit_transfers(transfers);
+    for (rank, home) in homes {
+        secondaries.set_home(rank, home);
+    }
+    secondaries.expiry_times = Arc::clone(&handle.shared.expiries);
+    let waker = handle.clone();
+    secondaries.on_report(move || waker.put(|_| ()));
+    let listener = handle.clone();
+    policies.on_change(move |change| {
+        if !change.zones.is_empty() {
+            let zones = change.zones.iter().cloned();
+            listener.put(|inbox| inbox.changed.extend(zones));
+        }
+    });
+    let driver = LifeDriver {
+        secondaries,
+        commits,
+        policies,
+        handle: handle.clone(),
+        changed: HashSet::new(),
+        started: Instant::now(),
+        summed: None,
+        has_removed_orphans: false,
+    };
+    thread::Builder::new()
+        .name("secondaries".into())
+        .spawn(move || driver.run(loaded))?;
+    Ok(handle)
+}
+
+/// The thread's work, in the message about a bug.
+const CARE: &str = "secondary zones were looked after";
+
+/// The thread's own.
+struct LifeDriver<O> {
+    secondaries: Secondaries<O>,
+    commits: Arc<Commits>,
+    policies: Arc<PolicyTable>,
+    handle: LifeHandle,
+    /// Zones whose policy changed and was not followed yet.
+    changed: HashSet<Box<[u8]>>,
+    started: Instant,
+    summed: Option<Instant>,
+    has_removed_orphans: bool,
+}
+
+impl<O: AskPrimary> LifeDriver<O> {
+    fn run(mut self, loaded: impl FnOnce()) {
+        let policies = self.policies.load();
+        let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
+        let all: Vec<_> = all.collect();
+        spare_thread(CARE, || self.follow(&policies, all));
+        loaded();
+        loop {
+            spare_thread(CARE, || {
+                self.follow_clock();
+                self.secondaries.run(self.now());
+                self.sum_up();
+            });
+            let Some(inbox) = self.wait() else {
+                return;
+            };
+            self.take(inbox);
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.handle.shared.clock.now()
+    }
+
+    /// Has the times of zones follow a wall clock that was set.
+    fn follow_clock(&mut self) {
+        let Some(step) = self.handle.shared.clock.step() else {
+            return;
+        };
+        tracing::warn!(
+            "the system clock was set {}: refresh and expiry of secondary zones continue with the time they had left, and \
+             all are checked with their primaries; check the time service of this machine",
+            step_text(step)
+        );
+        let now = self.now();
+        self.secondaries.clock_stepped(step, now);
+    }
+
+    /// Waits until something comes or is due; `None` at the end.
+    fn wait(&self) -> Option<Inbox> {
+        let most = match self.secondaries.next() {
+            _ if !self.changed.is_empty() => Duration::ZERO,
+            Some(at) => Duration::from_millis(at.0.saturating_sub(self.now().0)),
+            None => SUMMARY_EVERY,
+        };
+        let shared = &self.handle.shared;
+        let is_idle = |inbox: &mut Inbox| !inbox.is_woken;
+        let waited =
+            shared
+                .woken
+                .wait_timeout_while(lock(&shared.inbox), most.min(SUMMARY_EVERY), is_idle);
+        let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if inbox.has_ended {
+            return None;
+        }
+        Some(std::mem::take(&mut *inbox))
+    }
+
+    fn take(&mut self, inbox: Inbox) {
+        self.changed.extend(inbox.changed);
+        self.follow_some();
+        for (ticket, reply) in inbox.answers {
+            let now = self.now();
+            spare_thread(CARE, || self.secondaries.answered(ticket, reply, now));
+        }
+        for (zone, serial) in inbox.notified {
+            if let Ok(zone) = Name::from_wire(&zone) {
+                let now = self.now();
+                spare_thread(CARE, || {
+                    self.secondaries.notified(&zone.into(), serial, now);
+                });
+            }
+        }
+        for question in inbox.questions {
+            spare_thread(CARE, || self.answer(question));
+        }
+    }
+
+    fn answer(&mut self, question: OperatorQuestion) {
+        match question {
+            OperatorQuestion::Status(zone, reply) => {
+                let list = match zone {
+                    Some(zone) => self.secondaries.status(&zone).into_iter().collect(),
+                    None => self.secondaries.statuses().collect(),
+                };
+                let _ = reply.send(list);
+            }
+            OperatorQuestion::Check(zone, retrieval, reply) => {
+                let now = self.now();
+                let _ = reply.send(match retrieval {
+                    Retrieval::IfNewer => self.secondaries.notified(&zone, None, now),
+                    Retrieval::Forced => self.secondaries.force(&zone, now),
+                });
+            }
+        }
+    }
+
+    /// Follows the policies of some of the zones whose policy changed: a catalog with 200,000 new members keeps no answer of a
+    /// primary waiting.
+    fn follow_some(&mut self) {
+        let some: Vec<Box<[u8]>> = self.changed.iter().take(BY_NAME).cloned().collect();
+        if some.is_empty() {
+            return;
+        }
+        for zone in &some {
+            self.changed.remove(zone);
+        }
+        let policies = self.policies.load();
+        spare_thread(CARE, || self.follow(&policies, some));
+    }
+
+    /// Does what the policies say of some zones.
+    fn follow(&mut self, policies: &Policies, zones: Vec<Box<[u8]>>) {
+        let mut new = Vec::new();
+        for zone in &zones {
+            let Ok(name) = Name::from_wire(zone) else {
+                continue;
+            };
+            let own = policies.own(name);
+            let policy =
+                own.filter(|policy| is_secondary(policy) && self.secondaries.has_home(policy));
+            let Some(policy) = policy else {
+                let is_file = own.is_some_and(|policy| {
+                    policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
+                });
+                let heir = match is_file {
+                    true => ZoneHeir::File,
+                    false => ZoneHeir::Nobody,
+                };
+                self.secondaries.remove(name, heir);
+                continue;
+            };
+            let now = self.now();
+            if !self.secondaries.set_policy(name, Arc::clone(policy), now) {
+                new.push(SecondarySettings {
+                    name: name.into(),
+                    rank: rank_of(policy),
+                    policy: Arc::clone(policy),
+                });
+            }
+        }
+        if self.commits.store().is_none() {
+            let count = new.len();
+            new.retain(|settings| is_in_database(&settings.policy));
+            if new.len() < count {
+                tracing::error!(
+                    "{} secondary zones are not served: set state_directory, where their contents are kept",
+                    count - new.len()
+                );
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        let (count, began) = (new.len(), Instant::now());
+        let now = self.now();
+        self.secondaries.add_all(new, now);
+        tracing::info!(
+            "secondary zones: {count} taken over in {:.3} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
+
+    fn sum_up(&mut self) {
+        if self.summed.is_some_and(|at| at.elapsed() < SUMMARY_EVERY) {
+            return;
+        }
+        self.summed = Some(Instant::now());
+        *lock(&self.handle.shared.summary) = self.secondaries.summary(self.now());
+        let table = self.commits.table().load();
+        let waiting = self.secondaries.never_transferred(&table, self.now());
+        *lock(&self.handle.shared.never_transferred) = Arc::new(waiting);
+        if !self.has_removed_orphans && self.started.elapsed() >= ORPHANS_KEPT {
+            self.has_removed_orphans = true;
+            self.remove_orphans();
+        }
+    }
+
+    /// Removes contents of the state store that belong to no zone any more: it was taken out of the configuration while the
+    /// server was down.
+    fn remove_orphans(&self) {
+        let Some(Ok(kept)) = self.commits.store().map(|store| store.zones()) else {
+            return;
+        };
+        let (table, policies) = (self.commits.table().load(), self.policies.load());
+        for zone in kept.iter().filter(|zone| zone.home == ZoneHome::Store) {
+            let name = zone.name.as_name();
+            if table.exact(name).is_none() && policies.own(name).is_none() {
+                tracing::info!(
+                    "zone {name}: not configured any more: its contents are removed from the state store"
+                );
+                let zone = zone.name;
+                self.commits
+                    .keep(zone, vec![StateChange::RemoveZone { zone }]);
+            }
+        }
+    }
+}
+
+/// Returns whether a zone is transferred from primaries.
+fn is_secondary(policy: &ZonePolicy) -> bool {
+    policy.kind.is_transferred() && !policy.primaries.is_empty()
+}
+
+/// Returns whether a zone is at home in a database.
+fn is_in_database(policy: &ZonePolicy) -> bool {
+    matches!(policy.declared_by, PolicySource::Backend(_))
+}
+
+fn rank_of(policy: &ZonePolicy) -> u16 {
+    match policy.declared_by {
+        PolicySource::Configured => crate::policy::CONFIGURED_RANK,
+        PolicySource::Backend(rank) => rank,
+        _ => UNCONFIGURED_RANK,
+    }
+}
+
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}

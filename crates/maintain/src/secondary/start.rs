@@ -1,0 +1,265 @@
+//! Zones that are taken over when the server starts or its policies change: served from the state store before anybody is
+//! asked.
+
+mod read_back;
+
+use super::query::AskPrimary;
+use super::state_storage::shown;
+use super::storage::{HeldVersion, HomeError, HomeStates, SecondaryHome};
+use super::zone_state::HomeReport;
+use super::zone_state::Secondary;
+use super::{SPREAD, Secondaries, key};
+use crate::contents::read_contents;
+use crate::policy::PolicySource;
+use crate::schedule::{EventUrgency, Moment, ZoneNumber};
+use crate::zone::{SecondarySettings, ZoneState};
+use nameward_store::state::{StateError, ZoneTimers};
+use nameward_wire::NameBuf;
+use nameward_zone::{TableChange, Zone};
+use read_back::read_back;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Zones up to which each is found by its name; more are found in one pass over the whole store.
+pub(super) const BY_NAME: usize = 1000;
+/// Zones that become visible together, at the least. Each time the table is copied, so later on it is this part of those that
+/// are visible already: the copies then cost a few times the table, and not a hundred times.
+const TOGETHER: usize = 1000;
+const TOGETHER_SHARE: usize = 4;
+/// The time that each zone adds to that over which the first checks are spread.
+const SPREAD_EACH: Duration = Duration::from_millis(20);
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Takes a zone over, with the contents and times that are kept of it: it is served at once, without asking anybody.
+    pub fn add(
+        &mut self,
+        settings: SecondarySettings,
+        timers: Option<ZoneTimers>,
+        now: Moment,
+    ) -> Result<(), StateError> {
+        let commits = Arc::clone(&self.store.commits);
+        let version = match commits.store() {
+            Some(store) => read_contents(store, &settings.name.to_buf())?,
+            None => None,
+        };
+        let taken = TakenOver {
+            settings,
+            held: held(version),
+            timers,
+        };
+        let change = self.take_over(taken, SPREAD, now);
+        commits.table().publish(&[change]);
+        Ok(())
+    }
+
+    /// Takes many zones over, as [`Secondaries::add`] does. One that cannot be read back is logged and begins
+    /// empty. Zones of databases are taken over when these have answered.
+    pub fn add_all(&mut self, list: Vec<SecondarySettings>, now: Moment) {
+        let commits = Arc::clone(&self.store.commits);
+        let mut in_databases: HashMap<u16, Vec<SecondarySettings>> = HashMap::new();
+        let mut in_store = Vec::new();
+        for settings in list {
+            match settings.policy.declared_by {
+                PolicySource::Backend(rank) => in_databases.entry(rank).or_default().push(settings),
+                _ => in_store.push(settings),
+            }
+        }
+        for (rank, list) in in_databases {
+            self.list_home(rank, list);
+        }
+        let list = in_store;
+        if list.is_empty() {
+            return;
+        }
+        let spread = spread_of(list.len());
+        let few = (list.len() <= BY_NAME).then(|| {
+            list.iter()
+                .map(|zone| zone.name.to_buf())
+                .collect::<Vec<_>>()
+        });
+        self.numbers.reserve(list.len());
+        self.zones.reserve(list.len());
+        let wanted = list.into_iter().map(|zone| (zone.name.clone(), zone));
+        let wanted = wanted.collect();
+        let mut taking = TakingOver {
+            secondaries: self,
+            changes: Vec::new(),
+            visible: 0,
+            spread,
+            now,
+        };
+        let left = match commits.store() {
+            Some(store) => read_back(store, wanted, few, &mut |taken| taking.take(taken)),
+            None => wanted,
+        };
+        // Nothing is kept of these.
+        for settings in left.into_values() {
+            taking.take(TakenOver {
+                settings,
+                held: None,
+                timers: None,
+            });
+        }
+        taking.publish();
+    }
+
+    /// Looks at zones in their home, before they are taken over.
+    fn list_home(&mut self, rank: u16, list: Vec<SecondarySettings>) {
+        let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+            return;
+        };
+        let names: Vec<_> = list.iter().map(|zone| zone.name.to_buf()).collect();
+        let keyed = |settings: SecondarySettings| (settings.name.clone(), settings);
+        self.listing.extend(list.into_iter().map(keyed));
+        let asked = names.clone();
+        let done = self.report(move |listed| HomeReport::Listed(names, listed));
+        home.look(asked, done);
+    }
+
+    /// Takes zones over that their home was looked at for. Where that failed they are looked at again, each when it is checked.
+    pub(super) fn take_listed(
+        &mut self,
+        names: &[NameBuf],
+        listed: Result<HomeStates, HomeError>,
+        now: Moment,
+    ) {
+        let spread = spread_of(names.len());
+        let mut states: HashMap<Box<[u8]>, _> = match listed {
+            Ok(states) => {
+                let keyed = states.into_iter();
+                keyed
+                    .map(|(name, state)| (key(name.as_name()), Some(state)))
+                    .collect()
+            }
+            Err(error) => {
+                tracing::warn!("{} secondary zones not looked at: {error}", names.len());
+                let all = names.iter().map(|name| (key(name.as_name()), None));
+                all.collect()
+            }
+        };
+        for name in names {
+            let key = key(name.as_name());
+            // A change of policies reports the zones that are gone meanwhile.
+            let (Some(settings), Some(state)) = (self.listing.remove(&*key), states.remove(&key))
+            else {
+                continue;
+            };
+            let PolicySource::Backend(rank) = settings.policy.declared_by else {
+                continue;
+            };
+            let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+                continue;
+            };
+            let (held, refreshed) =
+                state.map_or((None, None), |state| (state.held, state.refreshed));
+            let timers = held.as_ref().map(|held| {
+                let confirmed = refreshed.map_or(now, Moment::from_seconds).min(now);
+                held.times.confirmed(confirmed, Duration::ZERO)
+            });
+            let taken = TakenOver {
+                settings,
+                held,
+                timers,
+            };
+            let number = self.take_in(taken, home, spread, now);
+            if let Some(zone) = self.zones.get(&number)
+                && zone.state == ZoneState::Expired
+            {
+                zone.home.show(&zone.homed());
+            }
+        }
+    }
+
+    /// Takes one zone of the state store over; returns the change that makes it visible.
+    fn take_over(&mut self, mut taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
+        let (name, rank) = (taken.settings.name.clone(), taken.settings.rank);
+        if let Some(held) = &mut taken.held
+            && let Some(contents) = held.contents.as_mut().and_then(Arc::get_mut)
+        {
+            contents.set_rank(rank);
+        }
+        let home = Arc::clone(&self.store) as Arc<dyn SecondaryHome>;
+        let number = self.take_in(taken, home, spread, now);
+        let offer = self.zones.get(&number).map(|zone| shown(&zone.homed()));
+        match offer {
+            Some([_, offer]) => offer,
+            None => TableChange::Withdraw(name.as_name().as_wire().into(), rank),
+        }
+    }
+
+    /// Takes a zone in and plans its first check.
+    fn take_in(
+        &mut self,
+        taken: TakenOver,
+        home: Arc<dyn SecondaryHome>,
+        spread: Duration,
+        now: Moment,
+    ) -> ZoneNumber {
+        let number = self.next_number;
+        self.next_number += 1;
+        let TakenOver {
+            settings,
+            held,
+            timers,
+        } = taken;
+        self.numbers.insert(settings.name.clone(), number);
+        let zone = Secondary::new(settings, home, held, timers, now);
+        let is_good = zone.state == ZoneState::Current;
+        let check = match is_good {
+            // A NOTIFY may have been missed while the server was down; but not all zones at once.
+            true => now.plus(self.draw(spread)),
+            false => now,
+        };
+        let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
+        self.zones.insert(number, Box::new(zone));
+        self.plan_check(number, check, EventUrgency::Timed);
+        self.plan_expiry(number, expires);
+        number
+    }
+}
+
+/// The time over which the first checks of so many zones are spread.
+pub(super) fn spread_of(zones: usize) -> Duration {
+    let zones = u32::try_from(zones).unwrap_or(u32::MAX);
+    SPREAD_EACH.saturating_mul(zones).min(SPREAD)
+}
+
+/// A zone to be taken over.
+struct TakenOver {
+    settings: SecondarySettings,
+    held: Option<HeldVersion>,
+    timers: Option<ZoneTimers>,
+}
+
+/// Returns the version that was read back.
+fn held(zone: Option<Zone>) -> Option<HeldVersion> {
+    zone.map(|zone| Arc::new(zone).into())
+}
+
+/// Zones that are taken over one after the other and become visible some at a time.
+struct TakingOver<'l, O> {
+    secondaries: &'l mut Secondaries<O>,
+    changes: Vec<TableChange>,
+    /// Zones that are visible already.
+    visible: usize,
+    spread: Duration,
+    now: Moment,
+}
+
+impl<O: AskPrimary> TakingOver<'_, O> {
+    fn take(&mut self, taken: TakenOver) {
+        let change = self.secondaries.take_over(taken, self.spread, self.now);
+        self.changes.push(change);
+        if self.changes.len() >= TOGETHER.max(self.visible / TOGETHER_SHARE) {
+            self.publish();
+        }
+    }
+
+    fn publish(&mut self) {
+        let changes = std::mem::take(&mut self.changes);
+        self.visible += changes.len();
+        let table = self.secondaries.store.commits.table();
+        table.publish(&changes);
+    }
+}

@@ -1,0 +1,234 @@
+//! Zones of the state store that are read back: one thread reads the store, the others build zones.
+//!
+//! The thread that reads also takes the zones over, and builds some itself where the others have enough to do. A zone that is
+//! larger than one part of contents, or has a long journal, is built by it as it is read, so that its records are not in memory
+//! twice and little waits for a thread.
+
+use super::{TakenOver, held};
+use crate::contents::{ContentsReader, PART};
+use crate::secondary::key;
+use crate::zone::{SecondarySettings, SharedName};
+use nameward_store::state::{
+    JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
+};
+use nameward_wire::NameBuf;
+use nameward_zone::RecordList;
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Zones that are handed to a thread together.
+const TOGETHER: usize = 64;
+/// Threads that build, at most, besides the one that reads: more than it can keep busy are of no use.
+const HELPERS_MAX: usize = 3;
+/// Sets of zones that wait for a thread.
+const WAITING_MAX: usize = 4;
+
+/// Zones by their names.
+pub(super) type WantedZones = HashMap<SharedName, SecondarySettings>;
+
+/// Reads zones back, `few` by their names or all in one pass, and hands them over. Returns the zones of which nothing is kept.
+pub(super) fn read_back(
+    store: &StateStore,
+    wanted: WantedZones,
+    few: Option<Vec<NameBuf>>,
+    take: &mut dyn FnMut(TakenOver),
+) -> WantedZones {
+    let helpers = match few {
+        Some(_) => 0,
+        None => thread::available_parallelism().map_or(0, |count| count.get() - 1),
+    };
+    let (read_sender, read_receiver) = mpsc::sync_channel(WAITING_MAX);
+    let (built_sender, built_receiver) = mpsc::channel();
+    let read_receiver = Mutex::new(read_receiver);
+    thread::scope(|scope| {
+        let mut started = 0;
+        for _ in 0..helpers.min(HELPERS_MAX) {
+            let (receiver, sender) = (&read_receiver, built_sender.clone());
+            let work = move || build_all(store, receiver, &sender);
+            let thread = thread::Builder::new().name("read-back".into());
+            // Without helpers this thread builds all zones.
+            started += usize::from(thread.spawn_scoped(scope, work).is_ok());
+        }
+        drop(built_sender);
+        let mut reading = Reading {
+            wanted,
+            zone: None,
+            together: Vec::new(),
+            helpers: (started > 0).then_some(read_sender),
+            built: built_receiver,
+            take,
+        };
+        let read = match &few {
+            Some(names) => names
+                .iter()
+                .try_for_each(|name| store.zone_at_home(name, &mut reading)),
+            None => store.zones_at_home(&mut reading),
+        };
+        if let Err(error) = read {
+            tracing::error!("secondary zones not read from the state store: {error}");
+        }
+        reading.finish(store)
+    })
+}
+
+/// Builds zones until no more are read.
+fn build_all(
+    store: &StateStore,
+    read: &Mutex<Receiver<Vec<ReadZone>>>,
+    built: &Sender<Vec<TakenOver>>,
+) {
+    loop {
+        let next = read.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(zones) = next else {
+            return;
+        };
+        let zones = zones.into_iter().map(|zone| zone.build(store));
+        if built.send(zones.collect()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A zone with all that is kept of it.
+struct ReadZone {
+    settings: SecondarySettings,
+    contents: ReadRecords,
+    journal: Result<Vec<JournalEntry>, StateError>,
+    timers: Option<ZoneTimers>,
+}
+
+/// The records of a zone as far as they are read.
+enum ReadRecords {
+    /// One part, or none yet.
+    Part(RecordList),
+    /// More: they are in the zone already.
+    Begun(Box<ContentsReader>),
+}
+
+impl ReadZone {
+    fn build(self, store: &StateStore) -> TakenOver {
+        let name = self.settings.name.to_buf();
+        let reader = match self.contents {
+            ReadRecords::Begun(reader) => *reader,
+            ReadRecords::Part(records) => {
+                let mut reader = ContentsReader::new(&name);
+                reader.push(&records);
+                reader
+            }
+        };
+        let version = self
+            .journal
+            .and_then(|journal| reader.finish(store, journal));
+        let version = version.unwrap_or_else(|error| {
+            tracing::error!("zone {name}: {error}; it is transferred anew");
+            None
+        });
+        TakenOver {
+            settings: self.settings,
+            held: held(version),
+            timers: self.timers,
+        }
+    }
+}
+
+/// Zones that are being read.
+struct Reading<'r> {
+    wanted: WantedZones,
+    /// The zone whose parts come.
+    zone: Option<(SecondarySettings, Option<ReadRecords>)>,
+    /// Zones that are read and not built yet.
+    together: Vec<ReadZone>,
+    /// The threads that build, if there are any.
+    helpers: Option<SyncSender<Vec<ReadZone>>>,
+    built: Receiver<Vec<TakenOver>>,
+    take: &'r mut dyn FnMut(TakenOver),
+}
+
+impl Reading<'_> {
+    /// Has the zones built that were read, and takes those over that are built.
+    fn hand_over(&mut self, store: &StateStore) {
+        let zones = std::mem::take(&mut self.together);
+        let left = match &self.helpers {
+            Some(helpers) => match helpers.try_send(zones) {
+                Ok(()) => Vec::new(),
+                Err(TrySendError::Full(zones) | TrySendError::Disconnected(zones)) => zones,
+            },
+            None => zones,
+        };
+        for zone in left {
+            (self.take)(zone.build(store));
+        }
+        for zone in self.built.try_iter().flatten() {
+            (self.take)(zone);
+        }
+    }
+
+    /// Ends the reading; returns the zones that were not found.
+    fn finish(mut self, store: &StateStore) -> WantedZones {
+        self.hand_over(store);
+        self.helpers = None;
+        // The reading may have failed within a zone.
+        if let Some((settings, _)) = self.zone {
+            self.wanted.insert(settings.name.clone(), settings);
+        }
+        for zone in self.built.iter().flatten() {
+            (self.take)(zone);
+        }
+        self.wanted
+    }
+}
+
+impl TakeStoredZones for Reading<'_> {
+    fn begin(&mut self, zone: &KeptZone) -> bool {
+        let settings = self.wanted.remove(&*key(zone.name.as_name()));
+        self.zone = settings.map(|settings| (settings, None));
+        self.zone.is_some()
+    }
+
+    fn records(&mut self, records: RecordList) {
+        let Some((settings, contents)) = &mut self.zone else {
+            return;
+        };
+        *contents = Some(match contents.take() {
+            None => ReadRecords::Part(records),
+            Some(ReadRecords::Part(first)) => {
+                let mut reader = ContentsReader::new(&settings.name.to_buf());
+                reader.push(&first);
+                reader.push(&records);
+                ReadRecords::Begun(Box::new(reader))
+            }
+            Some(ReadRecords::Begun(mut reader)) => {
+                reader.push(&records);
+                ReadRecords::Begun(reader)
+            }
+        });
+    }
+
+    fn end(
+        &mut self,
+        store: &StateStore,
+        zone: &KeptZone,
+        journal: Result<Vec<JournalEntry>, StateError>,
+    ) {
+        let Some((settings, contents)) = self.zone.take() else {
+            return;
+        };
+        let contents = contents.unwrap_or_else(|| ReadRecords::Part(RecordList::default()));
+        let is_large = matches!(contents, ReadRecords::Begun(_)) || zone.octets > PART as u64;
+        let read = ReadZone {
+            settings,
+            contents,
+            journal,
+            timers: zone.timers,
+        };
+        if is_large {
+            return (self.take)(read.build(store));
+        }
+        self.together.push(read);
+        if self.together.len() >= TOGETHER {
+            self.hand_over(store);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The state store as the home of secondary zones: all of them are in memory, and nobody else changes them.
+
+use super::ZoneHeir;
+use super::commit_thread::CommitThread;
+use super::storage::{BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone};
+use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use crate::schedule::Moment;
+use crate::table::TableWriter;
+use crate::transfer::WholeZone;
+use crate::zone::{SecondarySettings, ZoneState};
+use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
+use nameward_wire::NameBuf;
+use nameward_zone::change::{ChangeAuthor, Difference};
+use nameward_zone::{TableChange, Zone};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Octets from which on a version that takes the place of another is committed on a thread of its own.
+const LARGE: usize = 1 << 20;
+
+/// Keeps zones in the state store.
+pub(super) struct StoreHome {
+    pub(super) commits: Arc<Commits>,
+    large: CommitThread,
+}
+
+impl StoreHome {
+    /// Makes the home.
+    pub(super) fn new(commits: Arc<Commits>) -> Self {
+        StoreHome {
+            commits,
+            large: CommitThread::start(),
+        }
+    }
+}
+
+impl SecondaryHome for StoreHome {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn look(&self, _: Vec<NameBuf>, done: SeenDone) {
+        done(Ok(Vec::new()));
+    }
+
+    fn bring_differences(
+        &self,
+        zone: &HomedZone<'_>,
+        differences: Vec<Difference>,
+        now: Moment,
+        done: BroughtDone,
+    ) {
+        if zone.state != ZoneState::Current {
+            // Not in the table: the new version is made here and committed as a whole.
+            let version = zone.held.and_then(|held| held.contents.clone());
+            return match applied(version, &differences) {
+                Some(version) => {
+                    let contents = crate::contents::contents_of(&version);
+                    let whole = WholeZone {
+                        zone: version,
+                        contents,
+                    };
+                    self.bring_whole(zone, whole, now, done);
+                }
+                None => done(HomeOutcome {
+                    held: None,
+                    error: Some("the differences do not fit".into()),
+                }),
+            };
+        }
+        let (commits, shown) = (Arc::clone(&self.commits), shown(zone));
+        let source = source_of(zone.settings, zone.primary, now);
+        let rule = zone.settings.policy.zonemd;
+        let contents = zone.held.and_then(|held| held.contents.clone());
+        let Some(contents) = contents.filter(|_| rule.verifies()) else {
+            return commit_differences(&commits, (source, shown), differences, done);
+        };
+        let is_large = contents.heap_bytes() >= LARGE;
+        // The version that they lead to is compared with its digest before the first of them counts.
+        let commit = move || {
+            let objection = match overlaid(contents, &differences) {
+                Some(version) => rule.objection(&version),
+                None => Some("the differences do not fit".into()),
+            };
+            match objection {
+                None => commit_differences(&commits, (source, shown), differences, done),
+                error => done(HomeOutcome { held: None, error }),
+            }
+        };
+        match is_large {
+            true => self.large.run(zone.settings.name.to_buf(), commit),
+            false => commit(),
+        }
+    }
+
+    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone) {
+        let table = Arc::clone(self.commits.table());
+        let ended = commit_end((table, shown(zone)), move |result| {
+            done(match result {
+                Ok(held) => HomeOutcome {
+                    held: Some(held),
+                    error: None,
+                },
+                Err(error) => HomeOutcome {
+                    held: None,
+                    error: Some(error.to_string()),
+                },
+            });
+        });
+        let source = source_of(zone.settings, zone.primary, now);
+        let WholeZone {
+            zone: version,
+            contents,
+        } = whole;
+        let has_version = zone.held.is_some_and(|held| held.contents.is_some());
+        let rule = zone.settings.policy.zonemd;
+        let is_large = (has_version || rule.verifies()) && version.heap_bytes() >= LARGE;
+        let commits = Arc::clone(&self.commits);
+        let commit = move || match rule.objection(&version) {
+            Some(error) => ended(Err(CommitError::WrongDigest(error))),
+            None => commits.version_with_contents(source, version, contents, ended),
+        };
+        match is_large {
+            true => self.large.run(zone.settings.name.to_buf(), commit),
+            false => commit(),
+        }
+    }
+
+    fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
+        let zone = *zone;
+        let set = StateChange::SetTimers { zone, timers };
+        self.commits.keep(zone, vec![set]);
+    }
+
+    fn show(&self, zone: &HomedZone<'_>) {
+        self.commits.table().publish(&shown(zone));
+    }
+
+    fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
+        let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
+        // A version that comes after this would bring the zone back.
+        self.large.wait_for(&name);
+        if heir == ZoneHeir::Nobody {
+            let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
+            self.commits.table().publish(&[withdraw]);
+        }
+        // Behind the commits of the zone that are on their way to the disk.
+        self.commits
+            .keep(name, vec![StateChange::RemoveZone { zone: name }]);
+        tracing::info!(
+            "zone {name}: no secondary zone any more: its contents are removed from the state store"
+        );
+    }
+}
+
+/// Returns what a commit calls at its end. `shown` are the changes of the table that show the zone as it was.
+fn commit_end(
+    (table, shown): (Arc<TableWriter>, [TableChange; 2]),
+    done: impl FnOnce(Result<HeldVersion, CommitError>) + Send + 'static,
+) -> impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static {
+    move |result| {
+        if matches!(result, Err(CommitError::NoSuchZone)) {
+            // Another follower of the same rank has withdrawn what it had: it is ours again.
+            table.publish(&shown);
+        }
+        done(result.map(|committed| committed.zone.into()));
+    }
+}
+
+/// Commits the differences of one transfer, one after the other.
+fn commit_differences(
+    commits: &Arc<Commits>,
+    (source, shown): (VersionSource, [TableChange; 2]),
+    differences: Vec<Difference>,
+    done: BroughtDone,
+) {
+    let under_way = Arc::new(Mutex::new(SeveralCommits {
+        left: differences.len(),
+        held: None,
+        error: None,
+        done: Some(done),
+    }));
+    for difference in differences {
+        let under_way = Arc::clone(&under_way);
+        let table = Arc::clone(commits.table());
+        let ended = commit_end((table, shown.clone()), move |result| {
+            note_end(&under_way, result);
+        });
+        commits.difference(source.clone(), difference, ended);
+    }
+}
+
+/// Commits of one transfer that have not all ended.
+struct SeveralCommits {
+    left: usize,
+    held: Option<HeldVersion>,
+    error: Option<String>,
+    done: Option<BroughtDone>,
+}
+
+/// Notes the end of one of several commits, and reports the end of the last.
+fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, CommitError>) {
+    let mut commits = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    commits.left -= 1;
+    match result {
+        Ok(held) => commits.held = Some(held),
+        Err(error) => commits.error = Some(error.to_string()),
+    }
+    if commits.left > 0 {
+        return;
+    }
+    let (held, error, done) = (
+        commits.held.take(),
+        commits.error.take(),
+        commits.done.take(),
+    );
+    drop(commits);
+    if let Some(done) = done {
+        done(HomeOutcome { held, error });
+    }
+}
+
+/// Applies differences to a version that is not served.
+fn applied(version: Option<Arc<Zone>>, differences: &[Difference]) -> Option<Zone> {
+    overlaid(version?, differences)?.pack()
+}
+
+/// Returns the version that differences lead to, as changes over the one before.
+fn overlaid(mut version: Arc<Zone>, differences: &[Difference]) -> Option<Arc<Zone>> {
+    for difference in differences {
+        version = Arc::new(version.apply(difference).ok()?);
+    }
+    Some(version)
+}
+
+/// The changes of the table that show a zone as its state says.
+pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
+    let SecondarySettings { name, rank, .. } = zone.settings;
+    let contents = zone.held.and_then(|held| held.contents.as_ref());
+    let version = match (zone.state, contents) {
+        (ZoneState::Current, Some(version)) => Arc::clone(version),
+        _ => {
+            let mut stand_in = Zone::not_ready(name.as_name());
+            stand_in.set_rank(*rank);
+            Arc::new(stand_in)
+        }
+    };
+    // A stand-in does not take the place of a version by itself.
+    [
+        TableChange::Withdraw(name.as_name().as_wire().into(), *rank),
+        TableChange::Offer(version),
+    ]
+}
+
+/// The source of versions that a primary gave at `now`.
+fn source_of(
+    settings: &SecondarySettings,
+    primary: Option<SocketAddr>,
+    now: Moment,
+) -> VersionSource {
+    VersionSource {
+        author: primary.map(|primary| ChangeAuthor::new(&format!("primary {primary}"), None)),
+        zone: settings.name.to_buf(),
+        rank: settings.rank,
+        home: ZoneHome::Store,
+        origin: JournalOrigin::Transfer,
+        confirmed: Some(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{PolicyPart, PolicySource, ZoneKind};
+    use nameward_store::state::{JournalBounds, StateStore};
+    use nameward_wire::Rcode;
+    use nameward_wire::zonefile::{Options, parse_bytes};
+    use nameward_zone::ZoneBuilder;
+    use nameward_zone::change::{ChangeRefused, ConditionalChange, RecordsAt, ZoneChange};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+
+    /// A zone of more than [`LARGE`] octets.
+    fn version(serial: u32) -> Zone {
+        let origin: NameBuf = "example.".parse().unwrap();
+        let mut text = format!("@ 60 SOA ns h {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
+        for host in 0..30_000 {
+            text += &format!("host{host} 60 A 192.0.2.{}\n", serial % 200);
+        }
+        let mut builder = ZoneBuilder::new(origin.as_name());
+        parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+        builder.finish().0.expect("a zone")
+    }
+
+    fn now() -> Moment {
+        Moment::from_seconds(1_700_000_000)
+    }
+
+    /// A change that reports its begin and ends when the test lets it.
+    struct SlowChange(Mutex<(Sender<()>, Receiver<()>)>);
+
+    impl ConditionalChange for SlowChange {
+        fn names(&self) -> Vec<NameBuf> {
+            Vec::new()
+        }
+
+        fn decide(&self, _: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+            let channels = self.0.lock().unwrap();
+            channels.0.send(()).unwrap();
+            channels.1.recv().unwrap();
+            Err(ChangeRefused {
+                rcode: Rcode::Refused,
+                reason: "it was only slow".into(),
+            })
+        }
+    }
+
+    #[test]
+    fn the_commit_of_a_large_version_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let bounds = JournalBounds {
+            octets: 64 << 20,
+            entries: 10,
+        };
+        let store = StateStore::open(directory.path(), bounds).unwrap();
+        let table = Arc::new(TableWriter::default());
+        let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), |_| ()).unwrap();
+        let home = StoreHome::new(Arc::clone(&commits));
+        let (policy, mut first) = (PolicyPart::closed(ZoneKind::Secondary), version(1));
+        let settings = SecondarySettings {
+            name: "example.".parse::<NameBuf>().unwrap().as_name().into(),
+            rank: 0,
+            policy: Arc::new(policy.finish(PolicySource::Configured)),
+        };
+        first.set_rank(0);
+        let held = HeldVersion::from(Arc::new(first));
+        let homed = HomedZone {
+            settings: &settings,
+            state: ZoneState::Current,
+            held: Some(&held),
+            primary: None,
+            is_forced: false,
+        };
+        home.show(&homed);
+        let zone = version(2);
+        assert!(zone.heap_bytes() >= LARGE);
+        let contents = crate::contents::contents_of(&zone);
+        let (ended, end) = channel();
+        // Whoever commits has to wait for this.
+        let ((go, goes), (begun, begins)) = (channel(), channel());
+        let (slow, source) = (Arc::clone(&commits), source_of(&settings, None, now()));
+        let holder = thread::spawn(move || {
+            let change = SlowChange(Mutex::new((begun, goes)));
+            slow.conditional(source, &change, |_| ());
+        });
+        begins.recv().unwrap();
+        let done = move |outcome: HomeOutcome| ended.send(outcome.error).unwrap();
+        home.bring_whole(&homed, WholeZone { zone, contents }, now(), Box::new(done));
+        assert!(end.try_recv().is_err());
+        go.send(()).unwrap();
+        holder.join().unwrap();
+        assert_eq!(end.recv().unwrap(), None);
+        let served = table.version(settings.name.as_name(), settings.rank);
+        assert_eq!(served.unwrap().serial().0, 2);
+        // A zone that is forgotten does not come back.
+        home.forget(&homed, ZoneHeir::Nobody);
+        assert!(
+            table
+                .version(settings.name.as_name(), settings.rank)
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! The status of zones that come from primaries, for people and for metrics.
+
+use super::Secondaries;
+use super::query::AskPrimary;
+use super::zone_state::Secondary;
+use crate::schedule::{Moment, ZoneEvent, ZoneNumber};
+use crate::zone::ZoneState;
+use nameward_store::state::ZoneTimers;
+use nameward_wire::NameBuf;
+use nameward_zone::{Serial, ZoneTable};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The status of a zone, as people are shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecondaryStatus {
+    /// Its name.
+    pub zone: NameBuf,
+    /// Its state.
+    pub state: ZoneState,
+    /// The serial that is here.
+    pub serial: Option<Serial>,
+    /// The primary that was asked last.
+    pub primary: Option<SocketAddr>,
+    /// The serial that a primary had when it last said so.
+    pub serial_there: Option<Serial>,
+    /// Its times.
+    pub timers: ZoneTimers,
+    /// When a primary was last asked since the start, in seconds since 1970.
+    pub checked: Option<u64>,
+    /// When the next check begins, in seconds since 1970; none while one is under way.
+    pub next_check: Option<u64>,
+    /// Whether a check or transfer is under way.
+    pub is_checking: bool,
+    /// Whether it waits for a place among the transfers of its primary.
+    pub is_queued: bool,
+    /// Checks that failed since the last that did not.
+    pub failures: u32,
+    /// Why the last check failed, if it did.
+    pub last_error: Option<String>,
+}
+
+/// A zone whose primaries have a lower serial than this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BehindPrimary {
+    /// Its name.
+    pub zone: NameBuf,
+    /// The serial that is here.
+    pub here: Serial,
+    /// The serial that a primary has.
+    pub there: Serial,
+}
+
+/// The sums over all zones that come from primaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SecondariesSummary {
+    /// All of them.
+    pub zones: u64,
+    /// Zones that were never transferred.
+    pub empty: u64,
+    /// Zones that are not served because no primary has confirmed them for too long.
+    pub expired: u64,
+    /// Zones that are served although their last check failed, other than those whose primary is behind.
+    pub stale: u64,
+    /// Zones whose primaries have a lower serial: nothing new is transferred.
+    pub behind: u64,
+    /// One of these.
+    pub first_behind: Option<BehindPrimary>,
+    /// Zones whose check or transfer is under way or due.
+    pub waiting: u64,
+    /// Seconds since the last good check of the zone whose check is longest ago.
+    pub oldest_refresh_seconds: u64,
+}
+
+/// Zones that were never transferred.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UntransferredZones {
+    /// All of them.
+    pub number: usize,
+    /// Zones of these whose transfer failed, or that have waited for [`OVERDUE`].
+    pub overdue: usize,
+    /// Zones of these that the zone table has as ready: they are looked up in a database that has no records of them.
+    pub looked_up: usize,
+    /// The first few that are overdue.
+    pub first: Vec<UntransferredZone>,
+}
+
+/// A zone that was never transferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UntransferredZone {
+    /// The zone.
+    pub name: NameBuf,
+    /// Why the last transfer failed, if it did.
+    pub error: Option<String>,
+}
+
+/// A zone that was not transferred after this time is overdue.
+const OVERDUE: Duration = Duration::from_secs(60);
+/// Overdue zones that are named.
+const NAMED_MAX: usize = 5;
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Returns the zones that were never transferred and would be served if they had been.
+    pub fn never_transferred(&self, table: &ZoneTable, now: Moment) -> UntransferredZones {
+        let mut waiting = UntransferredZones::default();
+        let empty = self.zones.values();
+        for zone in empty.filter(|zone| zone.state == ZoneState::Empty) {
+            let name = zone.settings.name.to_buf();
+            let served = table.exact(name.as_name());
+            match served {
+                // Another backend serves a zone of this name.
+                Some(served) if served.rank() != zone.settings.rank => continue,
+                Some(served) if served.is_ready() => waiting.looked_up += 1,
+                Some(_) => {}
+                None => continue,
+            }
+            waiting.number += 1;
+            let waited = Duration::from_millis(now.0.saturating_sub(zone.listed.0));
+            if zone.failures == 0 && waited < OVERDUE {
+                continue;
+            }
+            waiting.overdue += 1;
+            if waiting.first.len() < NAMED_MAX {
+                let error = zone.last_error.clone();
+                waiting.first.push(UntransferredZone { name, error });
+            }
+        }
+        waiting
+    }
+
+    /// Returns the status of a zone.
+    pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
+        let number = *self.numbers.get(&*super::key(zone.as_name()))?;
+        Some(self.status_of(number, self.zones.get(&number)?))
+    }
+
+    /// Returns the status of every zone, in no order.
+    pub fn statuses(&self) -> impl Iterator<Item = SecondaryStatus> + '_ {
+        let zones = self.zones.iter();
+        zones.map(|(number, zone)| self.status_of(*number, zone))
+    }
+
+    fn status_of(&self, number: ZoneNumber, zone: &Secondary) -> SecondaryStatus {
+        let planned = self.schedule.planned(number, ZoneEvent::Refresh);
+        let is_checking = self.schedule.running(number).is_some();
+        let is_queued = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
+        SecondaryStatus {
+            zone: zone.settings.name.to_buf(),
+            state: zone.state,
+            serial: zone.serial(),
+            primary: zone.primary,
+            serial_there: zone.serial_there,
+            timers: zone.timers,
+            checked: zone.checked.map(Moment::seconds),
+            next_check: planned.map(Moment::seconds),
+            is_checking,
+            is_queued,
+            failures: zone.failures,
+            last_error: zone.last_error.clone(),
+        }
+    }
+
+    /// Sums all zones up.
+    pub fn summary(&self, now: Moment) -> SecondariesSummary {
+        let mut sum = SecondariesSummary::default();
+        for (number, zone) in &self.zones {
+            sum.zones += 1;
+            match zone.state {
+                ZoneState::Empty => sum.empty += 1,
+                ZoneState::Expired => sum.expired += 1,
+                ZoneState::Current if zone.behind.is_some() => {}
+                ZoneState::Current => sum.stale += u64::from(zone.failures > 0),
+            }
+            if let (Some(here), Some(there)) = (zone.serial(), zone.behind) {
+                sum.behind += 1;
+                sum.first_behind.get_or_insert_with(|| BehindPrimary {
+                    zone: zone.settings.name.to_buf(),
+                    here,
+                    there,
+                });
+            }
+            let planned = self.schedule.planned(*number, ZoneEvent::Refresh);
+            let transfer = self.schedule.planned(*number, ZoneEvent::Transfer);
+            let is_due = planned.is_some_and(|at| at <= now) || transfer.is_some();
+            sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.is_bringing);
+            if zone.state != ZoneState::Empty {
+                let age = now.seconds().saturating_sub(zone.timers.refreshed);
+                sum.oldest_refresh_seconds = sum.oldest_refresh_seconds.max(age);
+            }
+        }
+        sum
+    }
+}

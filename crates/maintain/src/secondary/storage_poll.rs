@@ -1,0 +1,114 @@
+//! Looks at homes that others change, too: before a check, and before a zone expires.
+
+use super::Secondaries;
+use super::check::JITTER;
+use super::query::AskPrimary;
+use super::storage::{HomeError, HomeState, HomeStates};
+use super::zone_state::{HomeReport, LookReason};
+use crate::schedule::{EventUrgency, Moment, ZoneNumber};
+use crate::zone::ZoneState;
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Begins a check: the home is looked at if others change it, then a primary is asked.
+    pub(super) fn begin_check(&mut self, number: ZoneNumber, urgency: EventUrgency, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if std::mem::take(&mut zone.is_check_continued) {
+            return self.ask_next(number, now);
+        }
+        (zone.asked, zone.urgency) = (0, urgency);
+        zone.is_forced = std::mem::take(&mut zone.is_force_requested);
+        match zone.home.is_shared() {
+            true => self.look(number, LookReason::Check),
+            false => {
+                zone.is_check_asked = false;
+                self.ask_next(number, now);
+            }
+        }
+    }
+
+    pub(super) fn look(&self, number: ZoneNumber, reason: LookReason) {
+        let done = self.report(move |seen| HomeReport::Seen(number, reason, seen));
+        if let Some(zone) = self.zones.get(&number) {
+            zone.home.look(vec![zone.settings.name.to_buf()], done);
+        }
+    }
+
+    /// A home was looked at.
+    pub(super) fn take_seen(
+        &mut self,
+        number: ZoneNumber,
+        reason: LookReason,
+        seen: Result<HomeStates, HomeError>,
+        now: Moment,
+    ) {
+        let state = seen.and_then(|states| {
+            let first = states.into_iter().next();
+            first.map(|(_, state)| state).ok_or(HomeError::ZoneGone)
+        });
+        let is_newer = match state {
+            Ok(state) => self.take_state(number, state, now),
+            Err(error) => {
+                let Some(zone) = self.zones.get_mut(&number) else {
+                    return;
+                };
+                zone.last_error = Some(error.to_string());
+                return match reason {
+                    LookReason::Check => self.give_up(number, now),
+                    LookReason::Expiry => self.expire_now(number, now),
+                };
+            }
+        };
+        if reason == LookReason::Expiry {
+            return self.expire_now(number, now);
+        }
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let is_asked = std::mem::take(&mut zone.is_check_asked);
+        let is_due = now.seconds() >= zone.timers.next_check || zone.state != ZoneState::Current;
+        match is_newer && !is_asked && !is_due {
+            // Another server on the same home has made the check.
+            true => self.end_check(number, now),
+            false => self.ask_next(number, now),
+        }
+    }
+
+    /// Takes over what a home has of a zone; returns whether a primary has confirmed it to another server meanwhile.
+    fn take_state(&mut self, number: ZoneNumber, state: HomeState, now: Moment) -> bool {
+        let jitter = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        zone.held = state.held;
+        let Some(held) = &zone.held else {
+            zone.state = ZoneState::Empty;
+            self.plan_expiry(number, None);
+            return false;
+        };
+        // A time to come is that of another clock, or of this one before it was set back: it says nothing.
+        let newer = state
+            .refreshed
+            .filter(|refreshed| *refreshed > zone.timers.refreshed && *refreshed <= now.seconds());
+        let times = held.times;
+        let early = jitter.min(times.refresh / 8);
+        if let Some(refreshed) = newer {
+            zone.timers = times.confirmed(Moment::from_seconds(refreshed), early);
+        } else if zone.state == ZoneState::Empty {
+            // Contents were put there without their age: it counts from now.
+            zone.timers = times.confirmed(now, early);
+        }
+        let is_good = now.seconds() < zone.timers.expires;
+        let was = zone.state;
+        if is_good {
+            zone.state = ZoneState::Current;
+            if was == ZoneState::Expired {
+                zone.home.show(&zone.homed());
+            }
+        }
+        let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
+        self.plan_expiry(number, expires);
+        newer.is_some()
+    }
+}

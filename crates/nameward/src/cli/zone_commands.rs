@@ -1,0 +1,447 @@
+//! Owns the command line of work on whole zones: export, compare, import, edit, history, rollback, check.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use clap::Subcommand;
+use nameward_control::operations::{
+    BatchRequest, ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError,
+    OperationRequest, ZoneBatch, ZoneTemplate, default_ttl, zone_name,
+};
+use nameward_store::file::zone_from_file;
+use nameward_wire::zonefile::Severity;
+use nameward_zone::change::Difference;
+
+use super::{
+    ChangeArguments, RemoteArguments, ask, ended,
+    print::{OutputForm, Printer},
+};
+use crate::{
+    check,
+    command_error::CommandError,
+    config::Overrides,
+    serve::counted,
+    zone_commands::{
+        self, FetchedZone, batch, creation,
+        edit::{self, EditedFile},
+        fetch, listed, read_file, read_zone, records_of, steps_of,
+    },
+};
+
+#[derive(Subcommand)]
+pub enum ZoneWorkCommand {
+    /// Print a zone as a zone file
+    Export {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// Omit records made by signing: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS and CDNSKEY
+        #[arg(long)]
+        unsigned: bool,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Compare a zone file with the served zone, or two versions in the journal; exits with 1 if they differ
+    Diff {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The file; lines marked + are in the file only
+        #[arg(
+            value_name = "FILE",
+            required_unless_present = "from",
+            conflicts_with = "from"
+        )]
+        file: Option<PathBuf>,
+        /// Serial of the old version
+        #[arg(long, value_name = "SERIAL")]
+        from: Option<u32>,
+        /// Serial of the new version [default: the served one]
+        #[arg(long, value_name = "SERIAL", requires = "from")]
+        to: Option<u32>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// List the versions in a zone's journal: serials, time, records, origin
+    History {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Restore the records of an older serial in the journal, under a new serial
+    Rollback {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// Serial of the version to restore
+        #[arg(long, value_name = "SERIAL")]
+        to: u32,
+        /// Show the difference without applying it
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        remote: ChangeArguments,
+    },
+    /// Import a zone file: create the zone, or apply the differences
+    Import {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The zone file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Show the difference without applying it
+        #[arg(long)]
+        dry_run: bool,
+        /// Kind of a new zone: native or primary
+        #[arg(long, value_name = "KIND", default_value = "native")]
+        kind: String,
+        /// Number of the backend for a new zone [default: the first database]
+        #[arg(long, value_name = "NUMBER")]
+        backend: Option<u32>,
+        #[command(flatten)]
+        remote: ChangeArguments,
+    },
+    /// Edit a zone with $VISUAL or $EDITOR; the result is checked, confirmed and applied as one change
+    Edit {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// Apply without confirmation
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        remote: ChangeArguments,
+    },
+    /// Check a zone file, or a served zone
+    Check {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The zone file [default: the served zone]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+/// The request of a command that needs no more than one.
+pub fn request(
+    command: ZoneWorkCommand,
+) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+    match command {
+        ZoneWorkCommand::History { zone, remote } => {
+            Ok((OperationRequest::ZoneHistory { zone }, remote))
+        }
+        _ => Err(OperationError::invalid("this is more than one request")),
+    }
+}
+
+/// Runs a command on a whole zone.
+pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+    match command {
+        ZoneWorkCommand::Export {
+            zone,
+            unsigned,
+            remote,
+        } => export(&zone, unsigned, &remote.overrides(), form),
+        ZoneWorkCommand::Diff {
+            zone,
+            file: Some(file),
+            remote,
+            ..
+        } => {
+            let fetched = fetch(&zone, &remote.overrides())?;
+            let theirs = read_file(&fetched.name, &file)?;
+            let difference = theirs.difference_from(&fetched.zone);
+            print_difference(&listed(&fetched.name, &difference), form)
+        }
+        ZoneWorkCommand::Diff {
+            zone,
+            from,
+            to,
+            remote,
+            ..
+        } => {
+            let from = from.unwrap_or_default();
+            let request = OperationRequest::ZoneDifference { zone, from, to };
+            let mut records = Vec::new();
+            crate::remote::ask(request, &remote.overrides(), &mut |item| {
+                if let ListedItem::Difference(record) = item {
+                    records.push(record);
+                }
+            })?;
+            print_difference(&records, form)
+        }
+        ZoneWorkCommand::Rollback {
+            zone,
+            to,
+            dry_run,
+            remote,
+        } => {
+            let overrides = RemoteArguments::from(remote).overrides();
+            let (records, serial) = zone_commands::way_back(&zone, to, &overrides)?;
+            let steps = steps_of(&zone_commands::difference_of(&records));
+            if steps.is_empty() {
+                return no_change(&zone, form);
+            }
+            let batches = BatchRequest {
+                zones: vec![ZoneBatch {
+                    zone,
+                    serial: Some(serial),
+                    steps,
+                }],
+                dry_run,
+                differences: true,
+            };
+            send(OperationRequest::Apply(batches), &overrides, form)
+        }
+        ZoneWorkCommand::Import {
+            zone,
+            file,
+            dry_run,
+            kind,
+            backend,
+            remote,
+        } => {
+            let template = ZoneTemplate {
+                zone: zone.clone(),
+                kind: ListedKind::from_name(&kind)?,
+                name_servers: Vec::new(),
+                primaries: Vec::new(),
+                hostmaster: None,
+                ttl: default_ttl(),
+                backend,
+                template: None,
+                records: Vec::new(),
+            };
+            import(
+                &zone,
+                (&file, dry_run),
+                template,
+                (&RemoteArguments::from(remote).overrides(), form),
+            )
+        }
+        ZoneWorkCommand::Edit { zone, yes, remote } => {
+            let overrides = RemoteArguments::from(remote).overrides();
+            edit_zone(&zone, yes, &overrides, form)
+        }
+        ZoneWorkCommand::Check { zone, file, remote } => {
+            check_zone(&zone, file, &remote.overrides(), form)
+        }
+        command @ ZoneWorkCommand::History { .. } => {
+            let (request, remote) = request(command)?;
+            ask(request, remote, form)
+        }
+    }
+}
+
+fn export(
+    zone: &str,
+    unsigned: bool,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let fetched = fetch(zone, overrides)?;
+    let records = records_of(&fetched.zone, unsigned);
+    if form == OutputForm::Json {
+        let mut printer = Printer::new(form);
+        for record in &records {
+            let text = zone_commands::json_of(&record);
+            if let Err(error) = printer.object(&text, "") {
+                return ended(Err(error));
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut write = || {
+        for record in &records {
+            out.write_all(zone_commands::line_of(&record).as_bytes())?;
+        }
+        out.flush()
+    };
+    let written = write();
+    if fetched.hidden > 0 {
+        let records = counted(fetched.hidden as usize, "record");
+        eprintln!(
+            "nameward: warning: {records} that are disabled or cannot be served are left out"
+        );
+    }
+    ended(written)
+}
+
+/// Prints a difference; ends with 1 if there is one, as diff(1) does.
+fn print_difference(
+    records: &[ListedDifference],
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let mut printer = Printer::new(form);
+    let mut records = records.iter().cloned().map(ListedItem::Difference);
+    let is_different = records.len() > 0;
+    if let Err(error) = records.try_for_each(|record| printer.item(&record)) {
+        return ended(Err(error));
+    }
+    ended(printer.end())?;
+    Ok(match is_different {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn no_change(zone: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
+    let zone = zone_name(zone)?.to_string();
+    let result = nameward_control::operations::OperationResult::NoChange { zone };
+    ended(Printer::new(form).result(&result))
+}
+
+/// Sends a request and prints what comes.
+fn send(
+    request: OperationRequest,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let mut printer = Printer::new(form);
+    let mut printed = Ok(());
+    let result = crate::remote::ask(request, overrides, &mut |item| {
+        if printed.is_ok() {
+            printed = printer.item(&item);
+        }
+    })?;
+    ended(printed.and_then(|()| printer.result(&result)))
+}
+
+fn import(
+    zone: &str,
+    (file, dry_run): (&PathBuf, bool),
+    template: ZoneTemplate,
+    (overrides, form): (&Overrides, OutputForm),
+) -> Result<ExitCode, CommandError> {
+    let name = zone_name(zone)?;
+    let theirs = read_file(&name, file)?;
+    match fetch(zone, overrides) {
+        Ok(fetched) => {
+            let difference = theirs.difference_from(&fetched.zone);
+            apply(&fetched, &difference, dry_run, (overrides, form))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            if dry_run {
+                let all = Difference {
+                    added: records_of(&theirs, false),
+                    ..Difference::default()
+                };
+                print_difference(&listed(&name, &all), form)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            send(creation(&name, &theirs, template), overrides, form)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a difference of a zone that was fetched, unless there is none.
+fn apply(
+    fetched: &FetchedZone,
+    difference: &Difference,
+    dry_run: bool,
+    (overrides, form): (&Overrides, OutputForm),
+) -> Result<ExitCode, CommandError> {
+    if steps_of(difference).is_empty() {
+        return no_change(&fetched.name.to_string(), form);
+    }
+    send(batch(fetched, difference, dry_run), overrides, form)
+}
+
+fn edit_zone(
+    zone: &str,
+    is_agreed: bool,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let fetched = fetch(zone, overrides)?;
+    let (name, serial) = (fetched.name, fetched.zone.serial());
+    let mut text = format!(
+        "; zone {name}, serial {serial}. Save and leave the editor to see what changes; the serial is raised for you.\n\
+         $ORIGIN {name}\n"
+    );
+    for record in &records_of(&fetched.zone, false) {
+        text.push_str(&zone_commands::line_of(&record));
+    }
+    let file = EditedFile::new(&format!("{name}zone"), &text).map_err(|error| {
+        OperationError::invalid(format!("cannot write a file to edit: {error}"))
+    })?;
+    let edited = loop {
+        let text = file.edit()?;
+        match read_zone(&name, &file.path().display().to_string(), &text) {
+            Ok(zone) => break zone,
+            Err(error) => {
+                super::print::error(form, &error);
+                if !edit::ask("edit again?") {
+                    return Err(OperationError::invalid("nothing is changed").into());
+                }
+            }
+        }
+    };
+    let difference = edited.difference_from(&fetched.zone);
+    if steps_of(&difference).is_empty() {
+        return no_change(zone, form);
+    }
+    if !is_agreed {
+        print_difference(&listed(&name, &difference), form)?;
+        if !edit::ask("make this change?") {
+            return Err(OperationError::invalid("nothing is changed").into());
+        }
+    }
+    send(batch(&fetched, &difference, false), overrides, form)
+}
+
+fn check_zone(
+    zone: &str,
+    file: Option<PathBuf>,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let name = zone_name(zone)?;
+    let found = match &file {
+        Some(file) => match zone_from_file(name.as_name(), file) {
+            Ok((_, warnings)) => warnings,
+            Err(errors) => errors,
+        },
+        None => {
+            let fetched = fetch(zone, overrides)?;
+            let mut text = String::new();
+            for record in &records_of(&fetched.zone, false) {
+                text.push_str(&zone_commands::line_of(&record));
+            }
+            let read = nameward_store::file::zone_from_text_with_warnings(
+                name.as_name(),
+                "served",
+                text.as_bytes(),
+            );
+            match read {
+                Ok((_, warnings)) => warnings,
+                Err(errors) => errors,
+            }
+        }
+    };
+    let mut printer = Printer::new(form);
+    let is_error = |one: &&nameward_wire::zonefile::Diagnostic| one.severity == Severity::Error;
+    let errors = found.iter().filter(is_error).count();
+    let warnings = found.len() - errors;
+    let text = format!(
+        "zone {name}: {}, {}",
+        counted(errors, "error"),
+        counted(warnings, "warning")
+    );
+    let object = serde_json::json!({
+        "zone": name.to_string(), "errors": errors, "warnings": warnings,
+    });
+    let print = check::print(&found, &mut printer).and_then(|()| printer.object(&object, text));
+    ended(print)?;
+    Ok(match errors {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}

@@ -1,0 +1,226 @@
+//! Owns commands where no server of the configuration runs: the same operations on the same databases, zone files and state
+//! store, with nobody who answers questions.
+//!
+//! The lock of the state store keeps servers and other commands out; without a state directory only databases are changed,
+//! which have locks of their own. Nobody is notified: a server that starts compares serials with those it has notified of. A
+//! result means what it means from a server: the change is on the disk.
+
+mod zone_files;
+mod zones;
+
+use std::{
+    path::Path,
+    sync::{Arc, Once, mpsc},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nameward_control::operations::{
+    Database, ListedItem, NoParent, OperationError, OperationRequest, OperationResult, Operations,
+    Publish,
+};
+use nameward_dnssec::SignatureCache;
+use nameward_maintain::{
+    Commits, Durable, TableWriter,
+    keys::local::ZoneKeys,
+    keys::rollover::KeyKeeper,
+    policy::{KeptPolicies, PolicySource, PolicyTable},
+    update::is_kept_frozen,
+};
+use nameward_serve::outgoing::forget_notified;
+use nameward_store::sql::{SqlBackend, write::Committed};
+use nameward_store::state::{
+    CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome,
+};
+use nameward_zone::change::ChangeAuthor;
+use tokio::runtime::{Handle, Runtime};
+
+use crate::{
+    author,
+    cli::print,
+    command_error::CommandError,
+    config::{Config, Overrides, dnssec_policy, settings::BackendMode},
+    policies, privileges,
+    serve::databases,
+    zones::sources as zone_sources,
+};
+use zone_files::StoredFiles;
+use zones::{StoredZones, ZoneParts};
+
+/// Threads that drive the connections of databases.
+const RUNTIME_THREADS: usize = 2;
+/// How long connections may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Does a request on the stores of a configuration. The error is that of the state store if somebody else uses it.
+pub fn run(
+    request: &OperationRequest,
+    (file, asked): (&Path, &Overrides),
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<OperationResult, CommandError> {
+    let author = author::of_user(privileges::real_user(), asked.message.as_deref())?;
+    let overrides = Overrides {
+        file: Some(file.to_path_buf()),
+        ..Overrides::default()
+    };
+    let config = Config::load(&overrides)?;
+    // Dropped last: files that are made on the way belong to the server.
+    let _identity = privileges::borrow_server_user(&config)?;
+    let store = match databases::state_directory(&config) {
+        Some(directory) => {
+            let bounds = config.journal.bounds();
+            Some(StateStore::open_as(StoreUser::Command, &directory, bounds)?)
+        }
+        None => None,
+    };
+    static NOTED: Once = Once::new();
+    NOTED.call_once(|| print::note("no server is running: working on the store itself"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .enable_all()
+        .build()
+        .map_err(CommandError::Threads)?;
+    let stores = (store.clone(), &runtime);
+    let result = work((request, &author), (&config, file), stores, each);
+    if let Some(store) = store {
+        store.close();
+    }
+    runtime.shutdown_timeout(END_PATIENCE);
+    result
+}
+
+/// Puts the parts together that operations need, and does the request with them.
+fn work(
+    (request, author): (&OperationRequest, &Arc<ChangeAuthor>),
+    (config, file): (&Config, &Path),
+    (store, runtime): (Option<StateStore>, &Runtime),
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<OperationResult, CommandError> {
+    let signatures = Arc::new(SignatureCache::new(1));
+    let databases = databases::prepare(config, &signatures).map_err(CommandError::Address)?;
+    let table = Arc::new(TableWriter::default());
+    let durable = store.clone();
+    let durable = durable.map(|store| Arc::new(store) as Arc<dyn Durable>);
+    let commits = Commits::new(Arc::clone(&table), durable, |_| {});
+    let commits = commits.map_err(CommandError::Threads)?;
+    let policy_table = Arc::new(PolicyTable::default());
+    policy_table.set(PolicySource::Configured, policies::set(config));
+    let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
+    policies::apply_kept(&kept, config);
+    let kinds = Arc::clone(&policy_table);
+    let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    zone_keys
+        .apply(now.map_or(0, |since| since.as_secs()))
+        .map_err(|error| OperationError::backend(format!("keys of zones: {error}")))?;
+    let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
+    let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
+    let keeper = KeyKeeper::new(keys, table, kinds, ranks);
+    keeper.set_policies(dnssec_policy::policies(config));
+    let files = StoredFiles {
+        sources: zone_sources(config),
+        commits: Arc::clone(&commits),
+        policies: Arc::clone(&policy_table),
+        config: file.to_path_buf(),
+    };
+    let zones = StoredZones::new(ZoneParts {
+        config,
+        commits: Arc::clone(&commits),
+        policies: Arc::clone(&policy_table),
+        databases: databases.clone(),
+        runtime: runtime.handle().clone(),
+    });
+    zones.read(request)?;
+    let zones = Arc::new(zones);
+    let operations = Operations {
+        databases: databases
+            .iter()
+            .map(|database| database_of(database, store.as_ref()))
+            .collect(),
+        rank_of: Box::new({
+            let zones = Arc::clone(&zones);
+            move |name| zones.rank_of(name)
+        }),
+        each_zone: Box::new(move |each| zones.each_name(each)),
+        commits,
+        is_frozen: Box::new({
+            let store = store.clone();
+            move |zone| {
+                let store = store.as_ref();
+                // One that cannot be read takes no change either.
+                store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
+            }
+        }),
+        policies: policy_table,
+        kept,
+        keeper: Arc::new(keeper),
+        keys_changed: Box::new(move |zone| {
+            if let Some(store) = &store {
+                // Without it the servers of the zone hear of the next change.
+                let _ = store.write(vec![forget_notified(&zone)]);
+            }
+        }),
+        files: Box::new(files),
+        find_ds: Box::new(|_, _| Err(NoParent("no server is running that could ask it"))),
+        secondary_serials: Box::new(|_| None),
+        copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
+        runtime: Handle::clone(runtime.handle()),
+    };
+    // On a thread of its own, as within a server: items wait here for a pager, and not in a connection of a database.
+    let (sender, items) = mpsc::channel();
+    let result = thread::scope(|scope| {
+        let operations = &operations;
+        let take = move |item| sender.send(item).is_ok();
+        let working = scope.spawn(move || {
+            let mut take = take;
+            operations.run_for(Some(author), request, &mut take)
+        });
+        items.iter().for_each(each);
+        working.join().map_err(|_| CommandError::Interrupted)
+    });
+    for (.., backend) in &databases {
+        // The log of a SQLite file goes into it; where that fails, the next one who opens the file does it.
+        let _ = backend.close();
+    }
+    Ok(result??)
+}
+
+/// A database as operations see it. There are no answers to bring up to date; what a server would journal is journalled.
+fn database_of(
+    (rank, mode, backend): &(u16, BackendMode, SqlBackend),
+    store: Option<&StateStore>,
+) -> Database {
+    let journal = store.filter(|_| *mode == BackendMode::Resident).cloned();
+    let publish: Publish = Box::new(move |committed| {
+        if let Some(store) = &journal {
+            append(store, committed);
+        }
+        Ok(())
+    });
+    Database {
+        rank: *rank,
+        mode: match mode {
+            BackendMode::Live => "live",
+            BackendMode::Resident => "resident",
+        },
+        backend: backend.clone(),
+        publish,
+        request_list: Box::new(|| ()),
+    }
+}
+
+/// Continues the journal of a zone of a database. One that does not fit begins anew when a server reads the zone.
+fn append(store: &StateStore, committed: &Committed) {
+    let Some(difference) = &committed.difference else {
+        return;
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let _ = store.write(vec![StateChange::Append {
+        zone: committed.apex,
+        home: ZoneHome::Database,
+        origin: JournalOrigin::Change,
+        difference: Arc::new(difference.clone()),
+        time: now.map_or(0, |since| since.as_secs()),
+        author: committed.author.clone(),
+    }]);
+}

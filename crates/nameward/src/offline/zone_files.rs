@@ -1,0 +1,71 @@
+//! Owns zone files as commands change them where no server runs.
+
+use std::{path::PathBuf, sync::Arc};
+
+use nameward_control::operations::{OperationError, ZoneFiles};
+use nameward_maintain::{
+    Commits,
+    follow::{FileFollower, ServedFile},
+    policy::PolicyTable,
+};
+use nameward_store::file::{FileSource, sources_of};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+
+use crate::config::location;
+
+/// The zone files of a configuration.
+pub struct StoredFiles {
+    /// Where they are.
+    pub sources: Vec<FileSource>,
+    /// The way of contents into the table.
+    pub commits: Arc<Commits>,
+    /// The policies of zones.
+    pub policies: Arc<PolicyTable>,
+    /// The configuration file.
+    pub config: PathBuf,
+}
+
+impl StoredFiles {
+    /// Returns a follower that knows one zone.
+    fn follower(&self, zone: &NameBuf) -> FileFollower {
+        let commits = Arc::clone(&self.commits);
+        let mut files = FileFollower::unwatched(commits).judged_by(&self.policies);
+        let sources = sources_of(&self.sources, &[*zone]);
+        if !sources.is_empty() {
+            files.read_some(&sources);
+        }
+        files
+    }
+}
+
+impl ZoneFiles for StoredFiles {
+    fn create(
+        &self,
+        zone: &NameBuf,
+        backend: Option<u16>,
+        text: Vec<u8>,
+    ) -> Result<ServedFile, OperationError> {
+        let created = self
+            .follower(zone)
+            .create_file(&self.sources, (zone, backend), &text);
+        Ok(created?)
+    }
+
+    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError> {
+        Ok(self.follower(zone).find_file(&self.sources, zone))
+    }
+
+    fn remove(
+        &self,
+        zone: &NameBuf,
+        path: PathBuf,
+        rank: u16,
+    ) -> Result<Option<Arc<Zone>>, OperationError> {
+        Ok(self.follower(zone).remove_file(zone, &path, rank)?)
+    }
+
+    fn declared_at(&self, zone: Name<'_>) -> Option<String> {
+        location::zone_declaration(&self.config, zone)
+    }
+}

@@ -1,0 +1,74 @@
+//! Owns the wiring of what looks after keys by policies: who asks parents, who is notified of changes, and the gauges.
+
+use std::{io, sync::Arc};
+
+use nameward_maintain::{
+    follow::databases::{Databases, FollowedDatabase},
+    keys::database::KeyDatabase,
+    keys::rollover::{
+        KeyKeeper,
+        driver::{self, KeyDriverHandle},
+    },
+    policy::PolicyTable,
+};
+use nameward_serve::{outgoing::ParentClient, pipeline::ServingState};
+use nameward_stats::Gauge;
+use nameward_wire::Name;
+use tokio::runtime::Handle;
+
+use super::running::OutgoingParts;
+
+/// Zones of one change of policies that are looked at one by one.
+const MANY_ZONES: usize = 64;
+
+/// The one who looks after keys by policies, and the way to wake it.
+pub type KeyKeepers = (Arc<KeyKeeper>, KeyDriverHandle);
+
+/// Hands the databases whose zones have their keys there to the one who looks after keys.
+pub fn set_databases(keeper: &KeyKeeper, databases: &Databases, runtime: &Handle) {
+    let database = |followed: &FollowedDatabase| {
+        let (own, runtime) = (followed.clone(), runtime.clone());
+        KeyDatabase {
+            rank: followed.rank,
+            backend: followed.backend.clone(),
+            publish: Box::new(move |committed| own.follow(&runtime, committed)),
+        }
+    };
+    let all = databases.all().iter().map(database).collect();
+    keeper.set_databases(all, runtime.clone());
+}
+
+/// Wakes the one who looks after keys when policies of zones change.
+pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
+    let handle = handle.clone();
+    policies.on_change(move |change| match change.zones {
+        zones if zones.len() > MANY_ZONES => handle.look_at_all(),
+        zones => {
+            for zone in zones {
+                handle.look_at(Name::from_valid_wire(zone).into());
+            }
+        }
+    });
+}
+
+/// Starts the thread that looks after keys.
+pub fn start(
+    keeper: Arc<KeyKeeper>,
+    handle: &KeyDriverHandle,
+    (shared, outgoing): (&Arc<ServingState>, &OutgoingParts),
+) -> io::Result<()> {
+    let parent = ParentClient::new(Arc::clone(shared), outgoing.runtime.clone(), handle.clone());
+    let waiting = handle.clone();
+    let stats = &shared.stats;
+    stats.gauge_from(Gauge::DnssecWaitingForParent, move || waiting.waiting());
+    let signed = handle.clone();
+    stats.gauge_from(Gauge::DnssecSignedZones, move || signed.signed().zones);
+    let expiry = handle.clone();
+    stats.gauge_from(Gauge::DnssecSignatureSecondsLeft, move || {
+        expiry.signed().seconds_left
+    });
+    let notifier = outgoing.notifier.clone();
+    driver::start(keeper, handle, Box::new(parent), move |zone| {
+        notifier.changed(zone);
+    })
+}

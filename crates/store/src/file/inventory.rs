@@ -1,0 +1,253 @@
+//! Owns what is remembered of every zone between two loads, in few bytes each: a hundred thousand
+//! zones are as many entries here.
+//!
+//! A zone is known by a hash of 128 bits with a secret key, not by its name: two names that share
+//! one will not be met. The names stand in the zones themselves.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ffi::OsStr,
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use nameward_wire::Name;
+
+use super::{loader::Job, zone_file::Fingerprint};
+
+type NameDigest = (u64, u64);
+
+/// Takes the first half of a digest for its hash: it is one already.
+#[derive(Default)]
+struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn write_u64(&mut self, half: u64) {
+        if self.0 == 0 {
+            self.0 = half;
+        }
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        for chunk in octets.chunks(8) {
+            let mut half = [0; 8];
+            half[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(half));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Files that a zone includes; one word, because nearly all zones include none.
+pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
+
+/// One zone.
+pub(super) struct Slot {
+    /// Of the files as they were read; `None` reads them again in any case.
+    pub fingerprint: Option<Fingerprint>,
+    /// Files it includes.
+    includes: Includes,
+    /// The load that saw its file last.
+    seen: u32,
+    /// Which file that was.
+    pub path: u64,
+    /// A version of it is in the table.
+    pub served: bool,
+    /// The rank that it, or its stand-in, was offered with.
+    pub rank: Option<u16>,
+    /// Its file was found in a directory, and not listed.
+    pub is_found: bool,
+    /// Its file has vanished, and it is still served.
+    pub is_missing: bool,
+}
+
+impl Slot {
+    fn new(load: u32) -> Self {
+        Self {
+            fingerprint: None,
+            includes: None,
+            seen: load,
+            path: 0,
+            served: false,
+            rank: None,
+            is_found: false,
+            is_missing: false,
+        }
+    }
+
+    /// The facts by which a thread looks at the file again.
+    pub(super) fn job(&mut self, (candidate, path): (usize, u64), slot: usize, rank: u16) -> Job {
+        self.path = path;
+        self.is_missing = false;
+        if self.rank != Some(rank) {
+            // Its source has another place now: to be offered again.
+            self.fingerprint = None;
+        }
+        Job {
+            candidate,
+            slot,
+            fingerprint: self.fingerprint,
+            includes: self.includes.clone(),
+        }
+    }
+
+    pub(super) fn has_includes(&self) -> bool {
+        self.includes.is_some()
+    }
+
+    /// Files it includes.
+    pub(super) fn includes(&self) -> &[PathBuf] {
+        self.includes.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn is_spared(&self, spared: &[u16]) -> bool {
+        self.rank.is_some_and(|rank| spared.contains(&rank))
+    }
+
+    /// Takes what the new version was read from.
+    pub(super) fn settle(
+        &mut self,
+        fingerprint: Option<Fingerprint>,
+        includes: Vec<PathBuf>,
+        rank: u16,
+    ) {
+        self.rank = Some(rank);
+        self.fingerprint = fingerprint;
+        self.includes = (!includes.is_empty()).then(|| Box::new(includes));
+        self.served = true;
+    }
+}
+
+/// All zones that files were seen for.
+#[derive(Default)]
+pub(super) struct KnownZones {
+    index: HashMap<NameDigest, u32, BuildHasherDefault<DigestHasher>>,
+    pub slots: Vec<Slot>,
+    free: Vec<u32>,
+    keys: [RandomState; 2],
+    load: u32,
+}
+
+impl KnownZones {
+    /// A load begins, of about so many files.
+    pub(super) fn begin(&mut self, files: usize) {
+        self.load = self.load.wrapping_add(1);
+        let more = files.saturating_sub(self.index.len());
+        self.index.reserve(more);
+        self.slots.reserve(more.saturating_sub(self.free.len()));
+    }
+
+    /// Remembers that there is a file for this zone; `None` when this load saw one already.
+    pub(super) fn see(&mut self, name: Name<'_>) -> Option<usize> {
+        let load = self.load;
+        match self.index.entry(key(&self.keys, name)) {
+            Entry::Occupied(entry) => {
+                let slot = *entry.get();
+                let seen = std::mem::replace(&mut self.slots[slot as usize].seen, load);
+                (seen != load).then_some(slot as usize)
+            }
+            Entry::Vacant(entry) => {
+                let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+                match self.slots.get_mut(slot as usize) {
+                    Some(free) => *free = Slot::new(load),
+                    None => self.slots.push(Slot::new(load)),
+                }
+                Some(*entry.insert(slot) as usize)
+            }
+        }
+    }
+
+    /// Whether a zone of the table, with this rank, came from a file that this load did not see.
+    pub(super) fn is_gone(&self, name: Name<'_>, rank: u16, spared: &[u16]) -> bool {
+        let is_spared = spared.contains(&rank);
+        let slot = self.index.get(&key(&self.keys, name));
+        slot.map(|slot| &self.slots[*slot as usize])
+            .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank) && !is_spared)
+    }
+
+    /// Whether there is a zone whose file this load did not see.
+    pub(super) fn has_gone(&self, spared: &[u16]) -> bool {
+        let mut slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
+        slots.any(|slot| slot.seen != self.load && !slot.is_spared(spared))
+    }
+
+    /// How many zones of a source are served from files that were found in its directory.
+    pub(super) fn found_of(&self, rank: u16) -> usize {
+        let slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
+        slots
+            .filter(|slot| slot.rank == Some(rank) && slot.is_found && slot.served)
+            .count()
+    }
+
+    /// The slot of a zone.
+    pub(super) fn find(&self, name: Name<'_>) -> Option<usize> {
+        let slot = self.index.get(&key(&self.keys, name));
+        slot.map(|slot| *slot as usize)
+    }
+
+    /// Whether a zone is known from a source of one of these ranks.
+    pub(super) fn is_of(&self, name: Name<'_>, ranks: &[u16]) -> bool {
+        let slot = self.find(name);
+        slot.is_some_and(|slot| self.slots[slot].is_spared(ranks))
+    }
+
+    /// The number that stands for a path in [`Slot::path`].
+    pub(super) fn path_key(&self, path: &Path) -> u64 {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        self.file_key(
+            self.directory_key(parent),
+            path.file_name().unwrap_or_default(),
+        )
+    }
+
+    /// The number that stands for a directory. Two ways to write one path have one.
+    pub(super) fn directory_key(&self, path: &Path) -> u64 {
+        self.keys[0].hash_one(path)
+    }
+
+    /// The number that stands for the path of a file in a directory.
+    pub(super) fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
+        self.keys[0].hash_one((directory, file.as_bytes()))
+    }
+
+    /// Forgets a zone.
+    pub(super) fn forget(&mut self, name: Name<'_>) {
+        if let Some(slot) = self.index.remove(&key(&self.keys, name)) {
+            self.slots[slot as usize] = Slot::new(0);
+            self.free.push(slot);
+        }
+    }
+
+    /// Forgets the zones whose files this load did not see, except those that are served for a grace period.
+    pub(super) fn forget_gone(&mut self, spared: &[u16]) {
+        let Self {
+            index,
+            slots,
+            free,
+            load,
+            ..
+        } = self;
+        index.retain(|_, slot| {
+            let known = &slots[*slot as usize];
+            let stays = known.seen == *load || known.is_missing || known.is_spared(spared);
+            if !stays {
+                slots[*slot as usize] = Slot::new(0);
+                free.push(*slot);
+            }
+            stays
+        });
+    }
+}
+
+/// Names differ in case only to a reader (RFC 4343).
+fn key(keys: &[RandomState; 2], name: Name<'_>) -> NameDigest {
+    let mut lower = [0; nameward_wire::name::MAX_NAME];
+    let lower = &mut lower[..name.as_wire().len()];
+    lower.copy_from_slice(name.as_wire());
+    lower.make_ascii_lowercase();
+    (keys[0].hash_one(&*lower), keys[1].hash_one(&*lower))
+}

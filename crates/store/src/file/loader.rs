@@ -1,0 +1,137 @@
+//! Owns the threads that read zone files: as many as there are cores, each taking the next few
+//! files from a common list and handing back what it read through a bounded channel.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+use super::{
+    discovery::Candidates,
+    inventory::Includes,
+    zone_file::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now, left_by_a_bug},
+};
+
+/// Files a thread takes at a time: enough that threads rarely meet, few enough that no thread is
+/// left with a long list at the end.
+const GROUP: usize = 32;
+/// Groups that may wait to be taken over; then readers wait, so memory stays bounded.
+const WAITING: usize = 16;
+
+/// A file to look at.
+pub(super) struct Job {
+    /// Which of the candidates.
+    pub candidate: usize,
+    /// Where its zone is remembered.
+    pub slot: usize,
+    /// Of the files when they were read last.
+    pub fingerprint: Option<Fingerprint>,
+    pub includes: Includes,
+}
+
+/// The outcome of a job: the file, and its zone unless it did not change.
+pub(super) type Outcome<'j> = (&'j Job, Option<ZoneRead>);
+
+/// Looks at all jobs and calls `take` on this thread for each group of outcomes, in no order.
+pub(super) fn look_at_all<'j>(
+    jobs: &'j [Job],
+    candidates: &Candidates,
+    mut take: impl FnMut(Vec<Outcome<'j>>),
+) {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // A handful of zones may be large ones: then each is worth a thread.
+    let group = if jobs.len() <= GROUP * cores {
+        1
+    } else {
+        GROUP
+    };
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
+    thread::scope(|scope| {
+        for _ in 0..cores.min(jobs.len()) {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                let mut looker = Looker::new(candidates);
+                loop {
+                    let start = next.fetch_add(group, Ordering::Relaxed);
+                    let end = jobs.len().min(start.saturating_add(group));
+                    let Some(mine @ [_, ..]) = jobs.get(start..end) else {
+                        return;
+                    };
+                    let outcomes = mine.iter().map(|job| (job, looker.look_at(job)));
+                    if sender.send(outcomes.collect()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        receiver.into_iter().for_each(&mut take);
+    });
+}
+
+/// One thread's buffers.
+struct Looker<'l> {
+    candidates: &'l Candidates,
+    reader: ZoneFileReader,
+    path: PathBuf,
+}
+
+impl<'l> Looker<'l> {
+    fn new(candidates: &'l Candidates) -> Self {
+        Self {
+            candidates,
+            reader: ZoneFileReader::new(),
+            path: PathBuf::new(),
+        }
+    }
+
+    fn look_at(&mut self, job: &Job) -> Option<ZoneRead> {
+        self.candidates.path_into(job.candidate, &mut self.path);
+        let includes = job.includes.as_deref().map_or(&[][..], Vec::as_slice);
+        let unchanged = job
+            .fingerprint
+            .is_some_and(|old| fingerprint_now(&self.path, includes) == Some(old));
+        let name = self.candidates.name(job.candidate);
+        let limits = self.candidates.limits(job.candidate);
+        let role = self.candidates.role(job.candidate);
+        if unchanged {
+            return None;
+        }
+        let read = or_none(|| self.reader.read((name, &self.path), limits, role));
+        Some(read.unwrap_or_else(|| {
+            // Its buffers are in no known state.
+            self.reader = ZoneFileReader::new();
+            left_by_a_bug(&self.path)
+        }))
+    }
+}
+
+/// Reads a zone. A bug that its text uncovers costs the zone, not the server: there are other zones.
+fn or_none(read: impl FnOnce() -> ZoneRead) -> Option<ZoneRead> {
+    catch_unwind(AssertUnwindSafe(read)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_bug_while_a_zone_is_read_is_an_error_of_that_zone() {
+        let path = Path::new("/zones/one");
+        assert!(or_none(|| panic!("on purpose")).is_none());
+        let left = left_by_a_bug(path);
+        assert!(left.zone.is_none() && left.fingerprint.is_none() && !left.is_missing);
+        let said = left.diagnostics[0].to_string();
+        assert!(
+            said.contains("/zones/one") && said.contains("a bug"),
+            "{said}"
+        );
+    }
+}

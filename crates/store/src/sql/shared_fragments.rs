@@ -1,0 +1,255 @@
+//! Parts of zones that answer for more than one name, kept for a moment so that the next name need not fetch, read and
+//! build them again.
+//!
+//! Two kinds do not depend on the name that was asked for: the part for names below a delegation, and the part for names
+//! that have no records of their own (the closest encloser, its wildcard and all that the wildcard's records lead to).
+//! A wildcard with thousands of addresses then costs its first name the work, and the others next to nothing. Parts are
+//! dropped when their zone is known to have changed, and after a few seconds in any case.
+//!
+//! Names with more rows than any answer could hold are kept too, so that their rows are not read again for each question.
+
+use super::empty_nonterminals::Same;
+use nameward_wire::Name;
+use nameward_zone::{NameKey, Zone};
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a part is used.
+const MAX_AGE: Duration = Duration::from_secs(5);
+/// How long a name counts as oversized where changes come without notices.
+const OVERSIZED_AGE: Duration = Duration::from_secs(30);
+/// Memory for parts, over all zones; when there are more, all are dropped, which costs each one fetch.
+const MAX_BYTES: usize = 64 << 20;
+/// Parts and oversized names that are kept at the most, for the same reason.
+const MAX_PARTS: usize = 20_000;
+/// Labels below the apex in which parts are looked for: a question with a hundred labels costs no more than others.
+const MAX_DEPTH: usize = 8;
+
+/// The names that a part answers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartKind {
+    /// All names below a delegation.
+    Delegation,
+    /// Names below a closest encloser that have no records of their own.
+    Encloser,
+}
+
+/// A part that is kept.
+#[derive(Clone)]
+pub(crate) struct SharedPart {
+    pub(crate) kind: PartKind,
+    /// Labels of the delegation or the closest encloser.
+    pub(crate) labels: usize,
+    pub(crate) zone: Arc<Zone>,
+}
+
+struct KeptPart {
+    name: Box<[u8]>,
+    part: SharedPart,
+    is_signed: bool,
+    since: Instant,
+}
+
+type PartsOfZone = HashMap<u64, KeptPart, BuildHasherDefault<Same>>;
+
+/// The parts of all zones.
+#[derive(Default)]
+pub(crate) struct SharedParts {
+    inner: Mutex<PartLists>,
+    has_oversized: AtomicBool,
+}
+
+#[derive(Default)]
+struct PartLists {
+    zones: HashMap<i64, PartsOfZone>,
+    count: usize,
+    bytes: usize,
+    /// Counts calls of [`SharedParts::forget`].
+    generation: u64,
+    /// Names as they stand in the database, and until when they are not fetched.
+    oversized: HashMap<Box<str>, Instant>,
+}
+
+impl SharedParts {
+    fn lock(&self) -> MutexGuard<'_, PartLists> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The generation to hand to [`SharedParts::keep`].
+    pub(crate) fn generation(&self) -> u64 {
+        self.lock().generation
+    }
+
+    /// Finds the part of the deepest delegation or closest encloser above a name.
+    pub(crate) fn find(
+        &self,
+        zone: i64,
+        (name, apex_labels): (&NameKey, usize),
+        is_signed: bool,
+    ) -> Option<SharedPart> {
+        let inner = self.lock();
+        let parts = inner.zones.get(&zone)?;
+        let deepest = name.labels().min(apex_labels + MAX_DEPTH);
+        let mut kept = (apex_labels..deepest)
+            .rev()
+            .filter_map(|labels| Some((labels, parts.get(&name.hash(labels))?)));
+        let (_, kept) = kept.find(|(labels, kept)| {
+            kept.is_signed == is_signed
+                && *kept.name == *name.suffix(*labels).as_wire()
+                && kept.since.elapsed() < MAX_AGE
+        })?;
+        Some(kept.part.clone())
+    }
+
+    /// Keeps a part that was fetched after `generation` was read; not if anything changed since.
+    pub(crate) fn keep(
+        &self,
+        zone: i64,
+        name: &NameKey,
+        (part, is_signed): (SharedPart, bool),
+        generation: u64,
+    ) {
+        let mut inner = self.lock();
+        if inner.generation != generation {
+            return;
+        }
+        let bytes = part.zone.heap_bytes();
+        if inner.count >= MAX_PARTS || inner.bytes + bytes > MAX_BYTES {
+            inner.drop_parts();
+        }
+        let labels = part.labels;
+        let kept = KeptPart {
+            name: name.suffix(labels).as_wire().into(),
+            part,
+            is_signed,
+            since: Instant::now(),
+        };
+        let parts = inner.zones.entry(zone).or_default();
+        let before = parts.insert(name.hash(labels), kept);
+        inner.bytes += bytes;
+        match before {
+            Some(before) => inner.bytes -= before.part.zone.heap_bytes(),
+            None => inner.count += 1,
+        }
+    }
+
+    /// Notes that a name has more rows than are fetched.
+    pub(crate) fn note_oversized(&self, name: &str) {
+        let mut inner = self.lock();
+        if inner.oversized.len() >= MAX_PARTS {
+            inner.oversized.clear();
+        }
+        inner
+            .oversized
+            .insert(name.into(), Instant::now() + OVERSIZED_AGE);
+        self.has_oversized.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a name has more rows than are fetched.
+    pub(crate) fn is_oversized(&self, name: &str) -> bool {
+        if !self.has_oversized.load(Ordering::Relaxed) {
+            return false;
+        }
+        let inner = self.lock();
+        let until = inner.oversized.get(name);
+        until.is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// Drops the parts of a zone that changed; `None`: of all zones.
+    pub(crate) fn forget(&self, zone: Option<i64>) {
+        let mut inner = self.lock();
+        inner.generation += 1;
+        // A name may be in more than one zone.
+        inner.oversized.clear();
+        self.has_oversized.store(false, Ordering::Relaxed);
+        match zone {
+            Some(zone) => {
+                for kept in inner.zones.remove(&zone).unwrap_or_default().values() {
+                    inner.bytes -= kept.part.zone.heap_bytes();
+                    inner.count -= 1;
+                }
+            }
+            None => inner.drop_parts(),
+        }
+    }
+}
+
+impl PartLists {
+    fn drop_parts(&mut self) {
+        self.zones.clear();
+        self.count = 0;
+        self.bytes = 0;
+    }
+}
+
+/// Returns the message about a name with more rows than are fetched.
+pub(crate) fn too_many_rows(name: Name<'_>, most: usize) -> String {
+    format!("{name} has more than {most} records, more than any answer holds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+    use nameward_zone::Live;
+
+    fn key(name: &str) -> NameKey {
+        let name: NameBuf = name.parse().unwrap();
+        NameKey::new(name.as_name())
+    }
+
+    fn part(kind: PartKind, labels: usize) -> SharedPart {
+        let apex: NameBuf = "example.org".parse().unwrap();
+        let zone = Arc::new(Zone::stand_in(apex.as_name(), Live::new(0, 1)));
+        SharedPart { kind, labels, zone }
+    }
+
+    #[test]
+    fn the_deepest_part_above_a_name_is_found_and_none_after_a_change() {
+        let parts = SharedParts::default();
+        let keep = |name: &str, kind, labels| {
+            let generation = parts.generation();
+            parts.keep(1, &key(name), (part(kind, labels), false), generation);
+        };
+        keep("x.example.org", PartKind::Encloser, 2);
+        keep("y.sub.example.org", PartKind::Delegation, 3);
+        let find = |name: &str| {
+            let part = parts.find(1, (&key(name), 2), false)?;
+            Some((part.kind, part.labels))
+        };
+        assert_eq!(find("a.example.org"), Some((PartKind::Encloser, 2)));
+        assert_eq!(find("a.SUB.example.org"), Some((PartKind::Delegation, 3)));
+        // The delegation itself is not below it.
+        assert_eq!(find("sub.example.org"), Some((PartKind::Encloser, 2)));
+        assert_eq!(find("example.org"), None);
+        assert!(parts.find(1, (&key("a.example.org"), 2), true).is_none());
+        assert!(parts.find(2, (&key("a.example.org"), 2), false).is_none());
+        let early = parts.generation();
+        parts.forget(Some(1));
+        assert_eq!(find("a.example.org"), None);
+        let late = part(PartKind::Encloser, 2);
+        parts.keep(1, &key("x.example.org"), (late, false), early);
+        assert_eq!(find("a.example.org"), None, "fetched before the change");
+        let inner = parts.lock();
+        assert_eq!((inner.count, inner.bytes), (0, 0));
+    }
+
+    #[test]
+    fn the_number_of_parts_is_bounded() {
+        let parts = SharedParts::default();
+        for i in 0..MAX_PARTS + 10 {
+            let (name, generation) = (key(&format!("n{i}.example.org")), parts.generation());
+            let part = part(PartKind::Delegation, 3);
+            parts.keep(1, &name, (part, false), generation);
+            parts.note_oversized(&format!("n{i}.example.org"));
+        }
+        assert!(parts.lock().count <= MAX_PARTS);
+        assert!(parts.lock().oversized.len() <= MAX_PARTS);
+        assert!(parts.is_oversized("n20005.example.org"));
+        parts.forget(None);
+        assert!(!parts.is_oversized("n20005.example.org"));
+    }
+}

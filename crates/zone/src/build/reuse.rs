@@ -1,0 +1,237 @@
+//! The beginning and the end of a zone in work. A builder can be used again for the next one: the buffers of a small zone
+//! stay, so that a hundred thousand of them, or parts of zones that are looked up, cost no allocations but their own.
+
+use super::ZoneBuilder;
+use crate::broken::Broken;
+use crate::capacity::{ZoneLimits, fitting_arena, fitting_slots};
+use crate::draft::Draft;
+use crate::finding::{Finding, Findings};
+use crate::glue::LastCut;
+use crate::key::NameKey;
+use crate::packed::{ALIGN, Packed};
+use crate::record_list::RecordList;
+use crate::zone::{DepthSet, Zone, ZoneSummary};
+use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
+use nameward_wire::{Name, NameBuf, Type};
+use std::collections::HashMap;
+
+/// Slots that a zone begins with.
+const FIRST_SLOTS: usize = 16;
+/// Octets and entries of a buffer that is kept for the next zone.
+const KEPT_OCTETS: usize = 64 << 10;
+const KEPT_ENTRIES: usize = 1 << 10;
+
+impl ZoneBuilder {
+    /// Starts a zone.
+    pub fn new(apex: Name<'_>) -> Self {
+        Self::with_capacity(apex, 0)
+    }
+
+    /// Starts a zone whose text or transfer has about this many bytes.
+    pub fn with_capacity(apex: Name<'_>, bytes: usize) -> Self {
+        let mut builder = ZoneBuilder {
+            apex: NameKey::default(),
+            apex_name: NameBuf::root(),
+            arena: Vec::new(),
+            slots: Vec::new(),
+            names: 0,
+            current: Draft::default(),
+            current_name: NameBuf::root(),
+            current_key: NameKey::default(),
+            current_in_zone: true,
+            late: Draft::default(),
+            late_of: Vec::new(),
+            empties: Vec::new(),
+            broken: Broken::default(),
+            is_tolerant: false,
+            deep: Vec::new(),
+            with_targets: Vec::new(),
+            cut_depths: 0,
+            max_labels: 0,
+            findings: Findings::default(),
+            elsewhere: HashMap::new(),
+            places: RecordPlaces::default(),
+            last_cut: LastCut::default(),
+            connected: Vec::new(),
+            soa_from: RecordPlace::NONE,
+            limits: ZoneLimits::default(),
+            records: 0,
+            text_read: None,
+            octets_left: usize::MAX,
+            is_merging: false,
+            is_full: false,
+        };
+        builder.restart(apex, bytes);
+        builder
+    }
+
+    /// Takes the records of a list.
+    pub fn add_list(&mut self, list: &RecordList) {
+        for record in list.iter() {
+            self.add(&Record::new(
+                record.owner,
+                record.rtype,
+                record.ttl,
+                record.rdata,
+            ));
+        }
+    }
+
+    /// Starts another zone with the buffers of the one before; whatever was not ended is dropped. Limits, tolerance and
+    /// warnings are those of a new builder.
+    pub fn restart(&mut self, apex: Name<'_>, bytes: usize) {
+        // By all its fields: none is forgotten.
+        let ZoneBuilder {
+            apex: key,
+            apex_name,
+            arena,
+            slots,
+            names,
+            current,
+            current_name,
+            current_key,
+            current_in_zone,
+            late,
+            late_of,
+            empties,
+            broken,
+            is_tolerant,
+            deep,
+            with_targets,
+            cut_depths,
+            max_labels,
+            findings,
+            elsewhere,
+            places,
+            last_cut,
+            connected,
+            soa_from,
+            limits,
+            records,
+            text_read,
+            octets_left,
+            is_merging,
+            is_full,
+        } = self;
+        key.set(apex);
+        current_key.set(apex);
+        apex_name.assign(apex);
+        current_name.assign(apex);
+        *max_labels = key.labels();
+        empty(arena, KEPT_OCTETS);
+        arena.reserve(256);
+        // Without so much memory it may still be enough, if the zone turns out to be smaller.
+        let _ = arena.try_reserve(bytes);
+        arena.resize(ALIGN, 0);
+        empty(slots, KEPT_ENTRIES);
+        slots.resize(FIRST_SLOTS, 0);
+        current.restart(KEPT_ENTRIES, KEPT_OCTETS);
+        late.restart(KEPT_ENTRIES, KEPT_OCTETS);
+        empty(late_of, KEPT_ENTRIES);
+        empty(empties, KEPT_ENTRIES);
+        empty(deep, KEPT_ENTRIES);
+        empty(with_targets, KEPT_ENTRIES);
+        empty(connected, KEPT_ENTRIES);
+        if !broken.is_empty() {
+            *broken = Broken::default();
+        }
+        if !elsewhere.is_empty() {
+            *elsewhere = HashMap::new();
+        }
+        *findings = Findings::default();
+        last_cut.forget();
+        (*names, *records, *octets_left) = (0, 0, usize::MAX);
+        *text_read = None;
+        *cut_depths = 0;
+        (*places, *soa_from) = (RecordPlaces::default(), RecordPlace::NONE);
+        *limits = ZoneLimits::default();
+        *current_in_zone = true;
+        (*is_tolerant, *is_merging, *is_full) = (false, false, false);
+    }
+
+    /// Passes over warnings: a part of a zone is built for one answer, and nobody will read them.
+    pub fn pass_over_warnings(&mut self) {
+        self.findings.silence();
+    }
+
+    /// Ends the zone: connects its names, runs the checks and packs it for serving.
+    ///
+    /// If there is no zone, at least one finding is an error. If there is one, they are warnings, or errors that broke
+    /// one name (see [`ZoneBuilder::tolerate_broken_names`]).
+    pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
+        self.end()
+    }
+
+    /// Ends the zone as [`ZoneBuilder::finish`] does; the builder can be [started again](ZoneBuilder::restart).
+    pub fn end(&mut self) -> (Option<Zone>, Vec<Finding>) {
+        let zone = self.end_zone();
+        (zone, std::mem::take(&mut self.findings).into_list())
+    }
+
+    fn end_zone(&mut self) -> Option<Zone> {
+        if !self.is_full {
+            self.pack_current();
+        }
+        if let Err(full) = self.end_cut() {
+            self.refuse(full, RecordPlace::NONE);
+        }
+        self.merge_late();
+        self.insert_empties();
+        self.insert_broken();
+        self.connect_ancestors();
+        if self.is_full {
+            return None;
+        }
+        let with_targets = match self.broken.is_empty() {
+            true => Vec::new(),
+            false => self.with_targets.clone(),
+        };
+        self.check_targets();
+        self.mark_broken(&with_targets);
+        let apex_labels = self.apex.labels();
+        let apex = self.find(&self.apex, apex_labels);
+        let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
+        if soa.is_none() {
+            self.findings.error(
+                RecordPlace::NONE,
+                format_args!("expected a SOA at {}, found none", self.apex_name),
+            );
+        } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
+            self.findings.warning(
+                RecordPlace::NONE,
+                format_args!("expected NS records at {}, found none", self.apex_name),
+            );
+        }
+        if self.findings.are_fatal() {
+            return None;
+        }
+        let summary = ZoneSummary {
+            apex: apex.unwrap_or(0),
+            apex_labels: apex_labels as u8,
+            max_labels: self.max_labels as u8,
+            cut_depths: DepthSet::from_bits(self.cut_depths),
+            names: self.names as u32,
+        };
+        let slots = fitting_slots(&mut self.slots, self.names);
+        let packed = slots.and_then(|slots| {
+            let arena = fitting_arena(&mut self.arena)?;
+            Ok(Packed { slots, arena })
+        });
+        match packed {
+            Ok(packed) => Some(Zone::new(packed, summary)),
+            Err(full) => {
+                self.findings
+                    .error(RecordPlace::NONE, format_args!("{full}"));
+                None
+            }
+        }
+    }
+}
+
+/// Empties a buffer, and gives its memory back if it is larger than most zones need.
+pub(crate) fn empty<T>(buffer: &mut Vec<T>, kept: usize) {
+    match buffer.capacity() > kept {
+        true => *buffer = Vec::new(),
+        false => buffer.clear(),
+    }
+}
