@@ -1,11 +1,11 @@
-//! Access lists: which clients, by address or TSIG key, may ask something of a zone, and the rules that say which list belongs to which zone.
+//! Access lists: which clients, by address or TSIG key, may query a zone, and the rules that assign lists to zones.
 //!
-//! A list is read as BIND reads an address match list: the first entry that matches an address decides, an entry may be
-//! negated, and an address that no entry matches is not in the list. It is kept as sorted ranges, so that a look costs
-//! a bisection however long the list is and allocates nothing.
+//! A list is evaluated like a BIND address match list: the first entry that matches decides, entries can be negated,
+//! and an address that matches no entry is not in the list. Lists are stored as sorted ranges, so a lookup is a binary
+//! search that does not allocate, however long the list is.
 //!
-//! Rules stand in the zone table beside the zones, not in them: a list that changes is in force with the next batch of
-//! questions, whether the contents of its zone can be read again or not.
+//! Rules live in the zone table next to the zones, not inside them: a changed list takes effect with the next batch of
+//! queries, even if the zone's contents cannot be reloaded.
 
 mod entries;
 
@@ -15,55 +15,55 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A set of clients: by their addresses, by the keys that signed their requests (RFC 8945), or by both.
+/// A set of clients, identified by address, by the TSIG key that signed the request (RFC 8945), or by both.
 ///
-/// For each key that the list names there is a set of addresses of its own, so that a look is a bisection also where keys
-/// and addresses are mixed and negated.
+/// Every key named in the list has its own address set, so a lookup stays a binary search even where keys and addresses
+/// are mixed and negated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AccessList {
-    /// Clients whose request is not signed, or with a key that the list does not name.
+    /// Clients whose request is unsigned, or signed with a key the list does not name.
     plain: AddressSet,
-    /// Clients with a key that makes a difference: its name in wire form and lower case. Sorted.
+    /// Address sets for keys that make a difference, by key name in wire form and lower case. Sorted.
     keyed: Box<[(Box<[u8]>, AddressSet)]>,
 }
 
-/// A set of addresses, as ranges in order that do not touch.
+/// A set of addresses, stored as sorted ranges that do not touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct AddressSet {
     v4: Box<[AddressRange]>,
     v6: Box<[AddressRange]>,
 }
 
-/// The first and the last address of a range, as numbers.
+/// The first and last address of a range, as integers.
 type AddressRange = (u128, u128);
 
-/// One entry of a list as it is written.
+/// One entry of a list, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// Clients that match are not in the list.
+    /// Clients that match are excluded from the list.
     pub is_negated: bool,
-    /// The clients that match.
+    /// Determines which clients match.
     pub term: AccessTerm,
 }
 
-/// The clients that an entry matches.
+/// The match condition of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccessTerm {
-    /// All.
+    /// Matches every client.
     Any,
-    /// Addresses that share this many first bits with this one.
+    /// Addresses that share this many leading bits with the given one.
     Network(IpAddr, u8),
-    /// Requests that are signed with the key of this name.
+    /// Requests signed with the key of this name.
     Key(NameBuf),
     /// Requests from a network that are signed with the key of this name.
     NetworkWithKey(IpAddr, u8, NameBuf),
-    /// Clients in another list. One that the other list negates is not matched by it, so that two negations
-    /// never let a client in; BIND does the same.
+    /// Clients in another list. A client that the other list negates does not match, so two negations never let a
+    /// client in; BIND does the same.
     List(AccessList),
 }
 
 impl AccessList {
-    /// Makes a list of its entries, of which the first that matches decides.
+    /// Builds a list from its entries; the first entry that matches decides.
     pub fn new(entries: &[AccessEntry]) -> Self {
         let mut keys = BTreeSet::new();
         for entry in entries {
@@ -80,22 +80,22 @@ impl AccessList {
             let set = AddressSet::of(entries, Some(&key));
             (key, set)
         });
-        // A key that makes no difference is left out, so that equal sets are equal lists.
+        // A key that makes no difference is dropped, so that equal sets compare equal.
         let keyed = keyed.filter(|(_, set)| *set != plain).collect();
         AccessList { plain, keyed }
     }
 
-    /// Makes the list of all clients.
+    /// Returns the list that contains every client.
     pub fn any() -> Self {
         Self::new(&[AccessEntry::positive(AccessTerm::Any)])
     }
 
-    /// Whether an address is in the list without a signature.
+    /// Checks whether an unsigned request from an address is allowed.
     pub fn contains(&self, client: IpAddr) -> bool {
         self.plain.contains(client)
     }
 
-    /// Whether a request from an address, signed with a key that was verified or with none, is let in.
+    /// Checks whether a request from an address is allowed, given the verified key that signed it, if any.
     pub fn allows(&self, client: IpAddr, key: Option<Name<'_>>) -> bool {
         match key.filter(|_| !self.keyed.is_empty()) {
             Some(key) => {
@@ -108,12 +108,12 @@ impl AccessList {
         }
     }
 
-    /// Whether nobody is in the list.
+    /// Checks whether the list is empty.
     pub fn is_none(&self) -> bool {
         self.plain.is_none() && self.keyed.is_empty()
     }
 
-    /// Whether everybody is in the list.
+    /// Checks whether the list contains every client.
     pub fn is_any(&self) -> bool {
         self.plain.is_any() && self.keyed.is_empty()
     }
@@ -132,19 +132,19 @@ impl AccessList {
             };
             Self::new(&[negated, AccessEntry::positive(AccessTerm::Any)])
         };
-        // All but those that one of the two lacks.
+        // The complement of the union of both complements.
         let (not_this, not_other) = (not(self), not(other));
         let lacking = [not_this, not_other].map(AccessTerm::List);
         not(&Self::new(&lacking.map(AccessEntry::positive)))
     }
 
-    /// Returns the clients that are in one of the lists.
+    /// Returns the clients that are in at least one of the lists.
     pub fn union(&self, other: &Self) -> Self {
         let both = [self.clone(), other.clone()].map(AccessTerm::List);
         Self::new(&both.map(AccessEntry::positive))
     }
 
-    /// The addresses that are let in with a key.
+    /// Returns the addresses that are allowed with a key.
     fn with_key(&self, key: Option<&[u8]>) -> &AddressSet {
         let found = key.and_then(|key| {
             let place = self.keyed.binary_search_by(|(name, _)| (**name).cmp(key));
@@ -155,7 +155,7 @@ impl AccessList {
 }
 
 impl AccessEntry {
-    /// Makes an entry that lets its clients in.
+    /// Creates an entry that adds its clients to the list.
     pub fn positive(term: AccessTerm) -> Self {
         AccessEntry {
             is_negated: false,
@@ -165,10 +165,10 @@ impl AccessEntry {
 }
 
 impl AddressSet {
-    /// Makes the set of addresses that entries let in with a key.
+    /// Builds the set of addresses that the entries allow with a key.
     fn of(entries: &[AccessEntry], key: Option<&[u8]>) -> Self {
         let (mut v4, mut v6) = (RangeSet::default(), RangeSet::default());
-        // From the last to the first, so that an earlier entry has the last word.
+        // From last to first, so that earlier entries override later ones.
         for AccessEntry { is_negated, term } in entries.iter().rev() {
             let is_out = *is_negated;
             match term {
@@ -214,7 +214,7 @@ impl AddressSet {
     }
 }
 
-/// The addresses of a network, and whether they are of IPv4.
+/// Returns the address range of a network, and whether it is IPv4.
 fn range(address: IpAddr, bits: u8) -> (bool, AddressRange) {
     let (is_v4, address, width) = match address {
         IpAddr::V4(v4) => (true, u128::from(v4.to_bits()), 32),
@@ -225,14 +225,14 @@ fn range(address: IpAddr, bits: u8) -> (bool, AddressRange) {
     (is_v4, (address & !host, address | host))
 }
 
-/// Ranges that do not overlap, by their first address.
+/// Disjoint ranges, keyed by their first address.
 #[derive(Default)]
 struct RangeSet(BTreeMap<u128, u128>);
 
 impl RangeSet {
-    /// Puts a range in, or takes it out.
+    /// Inserts or removes a range.
     fn put(&mut self, (first, last): AddressRange, is_out: bool) {
-        // The one that begins before and reaches into the range, and those that begin inside.
+        // Ranges that start before and reach into this one, then ranges that start inside it.
         let before = self.0.range(..first).next_back();
         if let Some((&start, &end)) = before.filter(|(_, end)| **end >= first) {
             self.0.insert(start, first - 1);
@@ -251,7 +251,7 @@ impl RangeSet {
         }
     }
 
-    /// Joins ranges that touch, so that equal sets are equal lists.
+    /// Joins adjacent ranges, so that equal sets compare equal.
     fn finish(self) -> Box<[AddressRange]> {
         let mut joined: Vec<AddressRange> = Vec::with_capacity(self.0.len());
         for (first, last) in self.0 {
@@ -264,39 +264,39 @@ impl RangeSet {
     }
 }
 
-/// Who sets access rules. Where both have a list for a zone, the one of the operator counts.
+/// The origin of access rules. If both define a list for a zone, the operator's list wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessSource {
-    /// The operator, in the configuration.
+    /// The operator, in the Nameward configuration.
     Configured,
-    /// The configuration of another server, whose zones are served.
+    /// The configuration of another name server whose zones are served.
     Imported,
 }
 
-/// The access lists that one source sets.
+/// The access lists defined by one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessRules {
-    /// By the name of the zone, in wire form and lower case.
+    /// Keyed by zone name in wire form and lower case.
     zones: HashMap<Box<[u8]>, Arc<AccessList>>,
-    /// For zones that have none of their own.
+    /// For zones without a list of their own.
     pub default: Option<Arc<AccessList>>,
-    /// Clients whose packets are dropped, whatever they ask.
+    /// Clients whose packets are dropped, whatever they request.
     pub blackhole: Option<Arc<AccessList>>,
 }
 
 impl AccessRules {
-    /// Sets who may ask a zone.
+    /// Sets the clients that may query a zone.
     pub fn set_zone(&mut self, name: Name<'_>, list: Arc<AccessList>) {
         self.zones.insert(lower_case(name), list);
     }
 
-    /// The list of a zone itself.
+    /// Returns the list set for the zone itself, ignoring the default.
     pub fn zone(&self, name: Name<'_>) -> Option<&Arc<AccessList>> {
         self.zones.get(&lower_case(name))
     }
 
-    /// Returns these rules with those of `before` that they no longer have: for the time in which zones that are about
-    /// to go away are still served.
+    /// Returns these rules plus the ones that only `before` has, for use while zones that are about to be removed are
+    /// still served.
     pub fn with_leftovers_of(&self, before: &Self) -> Self {
         let mut rules = self.clone();
         for (name, list) in &before.zones {
@@ -309,15 +309,15 @@ impl AccessRules {
     }
 }
 
-/// The rules of all sources, made for the zone table: a zone has the number of its list.
+/// The rules of all sources, indexed for the zone table: every zone is mapped to a list number.
 #[derive(Clone, Default)]
 pub(crate) struct AccessIndex {
     configured: Arc<AccessRules>,
     imported: Arc<AccessRules>,
-    /// By the name of the zone.
+    /// Keyed by zone name.
     numbers: HashMap<Box<[u8]>, u32>,
     default: u32,
-    /// Number `n` is the list at `n - 1`; number 0 is no list.
+    /// Number `n` is the list at `n - 1`; number 0 means no list.
     lists: Vec<Arc<AccessList>>,
     pub(crate) blackhole: Option<AccessList>,
 }
@@ -330,7 +330,7 @@ impl AccessIndex {
         }
     }
 
-    /// Makes the index with the rules of one source replaced.
+    /// Builds the index with the rules of one source replaced.
     pub(crate) fn with(&self, source: AccessSource, rules: Arc<AccessRules>) -> Self {
         let (configured, imported) = match source {
             AccessSource::Configured => (rules, Arc::clone(&self.imported)),
@@ -356,7 +356,7 @@ impl AccessIndex {
         index
     }
 
-    /// The number of a list; equal lists have one.
+    /// Returns the number of a list; equal lists share one.
     fn number(&mut self, list: &Arc<AccessList>, known: &mut HashMap<Arc<AccessList>, u32>) -> u32 {
         if list.is_any() {
             return 0;
@@ -367,7 +367,7 @@ impl AccessIndex {
         })
     }
 
-    /// The number of the list of a zone.
+    /// Returns the list number of a zone.
     pub(crate) fn number_of(&self, name: Name<'_>) -> u32 {
         if self.numbers.is_empty() {
             return self.default;
@@ -376,7 +376,7 @@ impl AccessIndex {
         number.copied().unwrap_or(self.default)
     }
 
-    /// Whether a client is in the list of this number.
+    /// Checks whether a client is in the list with this number.
     #[cold]
     pub(crate) fn contains(&self, number: u32, client: IpAddr) -> bool {
         let list = (number as usize).checked_sub(1).map(|at| &self.lists[at]);

@@ -1,8 +1,8 @@
-//! Warnings of what a zone may say but hardly means: a final dot that was forgotten, an address where a host's name
-//! belongs, servers that nobody can reach.
+//! Warnings about data that is legal but probably not intended: a missing final dot, an address in place of a host
+//! name, name servers that cannot be reached.
 //!
-//! None of them keeps a zone from being served. Zones of databases are not judged here: their names are absolute, and
-//! most are built a part at a time.
+//! A warning never keeps a zone from being served. Database zones are not checked here: their names are absolute, and
+//! most are built one fragment at a time.
 
 use crate::build::{PlacedNode, ZoneBuilder};
 use crate::draft::Draft;
@@ -11,7 +11,7 @@ use crate::node::{Node, flags};
 use nameward_wire::{Name, NameBuf, Type};
 
 impl ZoneBuilder {
-    /// Looks at the data of one owner whose names are not resolved later: those of CNAME, DNAME and PTR.
+    /// Checks record data whose names are not resolved later: CNAME, DNAME and PTR.
     pub(crate) fn advise_on_aliases(&mut self, draft: &Draft) {
         if self.is_tolerant || self.findings.are_silent() {
             return;
@@ -31,7 +31,7 @@ impl ZoneBuilder {
                 && is_reverse(apex.as_name())
                 && name.is_at_or_below(apex.as_name())
             {
-                // RFC 1035 section 3.5: the data is the name of a host.
+                // RFC 1035 section 3.5: the data is a host name.
                 format!(
                     "{owner} PTR points to {name}, below the reverse zone: is a final dot missing?"
                 )
@@ -42,7 +42,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Warns of an owner that ends in the name of the zone twice.
+    /// Warns about an owner name that ends in the zone name twice.
     pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: PlacedNode) {
         let apex_labels = self.apex_key().labels();
         if key.labels() < 2 * apex_labels || self.is_tolerant || origin.from.is_none() {
@@ -55,7 +55,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// The warning about a host that a record of this owner names, if there is one. `found` is its node in the zone.
+    /// Returns the warning about a host that a record of this owner names, if any. `found` is the host's node in the
+    /// zone.
     pub(crate) fn advice_on_host(
         &self,
         (owner, rtype): (Node<'_>, Type),
@@ -70,7 +71,7 @@ impl ZoneBuilder {
         if ends_twice(name, apex) {
             return Some(doubled(owner.name(), rtype, name, apex));
         }
-        // Data at a delegation is its child's business, but for the glue.
+        // Data at a delegation belongs to the child zone, except for glue.
         if owner.has(flags::CUT) || found.is_some_and(has_address) {
             return None;
         }
@@ -86,20 +87,20 @@ impl ZoneBuilder {
         }
     }
 
-    /// The warning about a host outside the zone that is an address.
+    /// Returns the warning about a host outside the zone whose name is an IP address.
     pub(crate) fn advice_on_foreign_host(
         &self,
         (owner, rtype): (Node<'_>, Type),
         name: Name<'_>,
     ) -> Option<String> {
         let is_host = matches!(rtype, Type::NS | Type::MX | Type::SRV);
-        // Four labels of digits and nothing behind them: the length alone rules out most names.
+        // Four numeric labels and nothing else: the length alone rules out most names.
         let is_address = is_host && !self.is_tolerant && name.as_wire().len() <= 17;
         (is_address && starts_like_address(name) && name.label_count() == 4)
             .then(|| address(owner.name(), rtype, name))
     }
 
-    /// Whether a wildcard with an address stands for a name that does not exist (RFC 4592 section 3.3).
+    /// Checks whether a name that does not exist is covered by a wildcard with an address (RFC 4592 section 3.3).
     fn is_covered(&self, host: &NameKey) -> bool {
         let apex_labels = self.apex_key().labels();
         let encloser = (apex_labels..host.labels())
@@ -119,7 +120,7 @@ impl ZoneBuilder {
         })
     }
 
-    /// Whether a name stands at or below a delegation or below a DNAME.
+    /// Checks whether a name is at or below a delegation, or below a DNAME.
     fn is_below_cut(&self, host: &NameKey) -> bool {
         let apex_labels = self.apex_key().labels();
         (apex_labels + 1..=host.labels())
@@ -141,8 +142,7 @@ fn address(owner: Name<'_>, rtype: Type, name: Name<'_>) -> String {
     format!("{owner} {rtype} points to {name}: expected the name of a host, found an address")
 }
 
-/// Whether a name ends in the name of the zone twice. A zone of one label is left alone: `org.org` is a name like
-/// others.
+/// Checks whether a name ends in the zone name twice. Zones with a single label are exempt: `org.org` is a normal name.
 #[inline]
 pub(crate) fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
     let (name, apex) = (name.as_wire(), apex.as_wire());
@@ -157,13 +157,13 @@ pub(crate) fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
     has_labels && first.eq_ignore_ascii_case(once) && second.eq_ignore_ascii_case(apex)
 }
 
-/// Whether the first four labels are numbers as in an IPv4 address.
+/// Checks whether the first four labels are numbers, as in an IPv4 address.
 pub(crate) fn starts_like_address(name: Name<'_>) -> bool {
     let is_octet = |label: &[u8]| {
         let text = str::from_utf8(label).unwrap_or_default();
         label.iter().all(u8::is_ascii_digit) && text.parse::<u8>().is_ok()
     };
-    // Hardly any name begins with a digit, so this is decided at once.
+    // Hardly any name starts with a digit, so this test decides almost every case.
     name.as_wire().get(1).is_some_and(u8::is_ascii_digit)
         && name
             .labels()
@@ -173,7 +173,7 @@ pub(crate) fn starts_like_address(name: Name<'_>) -> bool {
             == 4
 }
 
-/// Whether the zone is one of the reverse tree, where numbers are names.
+/// Checks whether the zone is in the reverse tree, where numeric labels are normal.
 fn is_reverse(apex: Name<'_>) -> bool {
     const TREES: [&[u8]; 2] = [b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0"];
     TREES

@@ -1,9 +1,9 @@
-//! Names with records that cannot be read: no complete answer can be given for them, so they fail, and others go on.
+//! Names with unreadable records: queries that need such a record fail, all others are answered.
 //!
-//! What fails is what would need the record: the name itself; names below it, if it is about a delegation or a
-//! DNAME; and a delegation to the host, if it is about an address, because a referral needs its glue (RFC 9471 section 3).
-//! Other answers that lead to the host go without its addresses: the additional section may lack them. A zone whose SOA or
-//! own NS records are broken fails as a whole.
+//! A broken record affects the name itself; names below it, if the record is about a delegation or a DNAME; and a
+//! delegation to the host, if the record is about an address, because a referral needs its glue (RFC 9471 section 3).
+//! Other answers that refer to the host omit its addresses: the additional section may be incomplete. A zone with a
+//! broken SOA or broken apex NS records fails as a whole.
 
 use crate::build::{PlacedNode, ZoneBuilder};
 use crate::change::Difference;
@@ -17,11 +17,11 @@ use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
-/// Names by their wire form in lower case, with the bits of [`crate::node::flags`].
+/// Names in wire form and lower case, with their [`crate::node::flags`] bits.
 pub(crate) type Broken = HashMap<Box<[u8]>, u8>;
 
 impl ZoneBuilder {
-    /// Notes that the zone has a record of this name that cannot be read; `None` if not even its type is known.
+    /// Records that the zone has an unreadable record at this name; `None` if not even its type is known.
     pub fn add_broken(&mut self, name: Name<'_>, rtype: Option<Type>) {
         let key = NameKey::new(name);
         let is_apex = key.labels() == self.apex_key().labels();
@@ -42,12 +42,13 @@ impl ZoneBuilder {
         *self.broken.entry(name.into()).or_default() |= bits;
     }
 
-    /// From now on a name with records that do not go together is broken; without this it is an error of the zone.
+    /// Treats a name with conflicting records as broken from now on; otherwise such a name is an error for the whole
+    /// zone.
     pub fn tolerate_broken_names(&mut self) {
         self.is_tolerant = true;
     }
 
-    /// Sorts the records of a name and takes note of those that do not go together.
+    /// Sorts the records of a name and reports conflicts between them.
     pub(crate) fn normalise(&mut self, draft: &mut Draft, owner: Name<'_>) {
         let (mut flaws, mut more) = (Vec::new(), 0);
         draft.normalise(|flaw, entry| match flaw.is_error() || flaws.len() < KEPT {
@@ -64,7 +65,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Makes broken names exist.
+    /// Creates nodes for broken names, so that they exist.
     pub(crate) fn insert_broken(&mut self) {
         let names: Vec<_> = self.broken.keys().cloned().collect();
         for name in &names {
@@ -72,7 +73,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Marks broken names, and delegations to hosts with broken addresses.
+    /// Flags broken names, and delegations to hosts with broken addresses.
     pub(crate) fn mark_broken(&mut self, with_targets: &[PlacedNode]) {
         if self.broken.is_empty() {
             return;
@@ -105,7 +106,7 @@ impl ZoneBuilder {
     }
 }
 
-/// Returns the flags of a node whose records lead to hosts with broken addresses: only a delegation needs them.
+/// Returns the flags of a node whose records refer to hosts with broken addresses: only a delegation needs them.
 pub(crate) fn bits_of_targets(node: Node<'_>, is_broken_host: impl FnMut(Name<'_>) -> bool) -> u8 {
     let servers = node.rrset(Type::NS).filter(|_| node.has(CUT));
     let records = servers.into_iter().flat_map(|servers| servers.records());
@@ -119,7 +120,7 @@ pub(crate) fn bits_of_targets(node: Node<'_>, is_broken_host: impl FnMut(Name<'_
 }
 
 impl Draft {
-    /// Leaves out the records of a name that has too many of them to be stored.
+    /// Drops the records of a name that has too many of them to be stored.
     pub(crate) fn shorten(&mut self, flaw: Flaw) {
         if matches!(flaw, Flaw::TooManyTypes | Flaw::TooManyRecords(_)) {
             self.entries.truncate(1);
@@ -128,8 +129,8 @@ impl Draft {
 }
 
 impl Zone {
-    /// Whether a difference is about names with records that cannot be read. It may be what mends them, which only a
-    /// look at all their records shows.
+    /// Checks whether a difference touches names with unreadable records. It may be the change that repairs them, which
+    /// can only be decided from all their records.
     pub fn is_broken_at(&self, difference: &Difference) -> bool {
         let records = difference.removed.iter().chain(&difference.added);
         let is_broken = |name| {
@@ -141,7 +142,7 @@ impl Zone {
 }
 
 impl Find<'_> {
-    /// Whether the answer needs a record that cannot be read.
+    /// Checks whether the answer needs an unreadable record.
     #[inline]
     pub fn is_broken(&self) -> bool {
         match *self {

@@ -1,9 +1,8 @@
-//! Packs the records of a zone, in the order a zone file or a transfer gives them.
+//! The zone builder: packs records in the order in which a zone file or a transfer delivers them.
 //!
-//! Records of one owner mostly stand together, so each name is packed as soon as the next owner begins:
-//! one pass, no allocation for each record, no second copy of the zone. Records of an owner that comes
-//! back later are put aside and merged once at the end, so a file in any order costs no more than sorting
-//! what was put aside.
+//! Records of one owner are usually adjacent, so each name is packed as soon as the next owner starts: one pass, no
+//! allocation per record, no second copy of the zone. Records of an owner that reappears later are set aside and merged
+//! once at the end, so a file in arbitrary order costs no more than sorting the records set aside.
 
 mod apex;
 mod check;
@@ -28,25 +27,25 @@ pub use apex::PackedApex;
 use check::is_checked_alone;
 pub(crate) use reuse::empty;
 
-/// Places from one empty non-terminal of a chain to the one above it.
+/// Distance, in node locations, from one empty non-terminal of a chain to the one above it.
 pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
 
-/// Collects the records of one zone, or of one after the other.
+/// Collects the records of one zone, or of several zones in sequence.
 pub struct ZoneBuilder {
     apex: NameKey,
     pub(crate) apex_name: NameBuf,
     pub(crate) arena: Vec<u8>,
     pub(crate) slots: Vec<u64>,
     pub(crate) names: usize,
-    /// The owner in work.
+    /// The owner currently being collected.
     pub(crate) current: Draft,
     pub(crate) current_name: NameBuf,
     pub(crate) current_key: NameKey,
     current_in_zone: bool,
-    /// Records of owners that were packed before.
+    /// Records of owners that are already packed.
     pub(crate) late: Draft,
     pub(crate) late_of: Vec<u32>,
-    /// Names that exist whether they have records here or not.
+    /// Names that exist regardless of whether they have records here.
     empties: Vec<NameBuf>,
     pub(crate) broken: Broken,
     pub(crate) is_tolerant: bool,
@@ -55,35 +54,36 @@ pub struct ZoneBuilder {
     pub(crate) cut_depths: u128,
     pub(crate) max_labels: usize,
     pub(crate) findings: Findings,
-    /// Where records stand that name hosts and are of another file than the first of their owner, by their places.
+    /// Source locations of records that name hosts and are in a different file than the first record of their owner,
+    /// keyed by their offset in the arena.
     pub(crate) elsewhere: HashMap<usize, RecordPlace>,
-    /// The places that records came from.
+    /// Source locations of the records.
     pub(crate) places: RecordPlaces,
     pub(crate) last_cut: LastCut,
-    /// Delegations whose servers are known.
+    /// Delegations whose name servers are resolved.
     pub(crate) connected: Vec<u32>,
-    /// Where the SOA came from, once it is packed.
+    /// Source location of the SOA, once it is packed.
     soa_from: RecordPlace,
     pub(crate) limits: ZoneLimits,
     pub(crate) records: u64,
-    /// Octets of the text that are read, and of how many, as far as that is known.
+    /// Octets of text read so far and in total, if known.
     pub(crate) text_read: Option<(u64, u64)>,
-    /// Octets that the owner in work may take.
+    /// Octets the current owner may still take.
     pub(crate) octets_left: usize,
-    /// All records are there, and those that were put aside are merged.
+    /// All records have been added and the ones set aside have been merged.
     is_merging: bool,
-    /// A limit is reached and reported.
+    /// A limit has been reached and reported.
     pub(crate) is_full: bool,
 }
 
-/// A node and the place its first record came from.
+/// A node and the source location of its first record.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedNode {
     pub(crate) place: u32,
     pub(crate) from: RecordPlace,
 }
 
-/// A zone file goes straight into the builder.
+/// Zone file records go straight into the builder.
 impl Sink for ZoneBuilder {
     #[inline]
     fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
@@ -100,7 +100,7 @@ impl Sink for ZoneBuilder {
 }
 
 impl ZoneBuilder {
-    /// Takes one record. A zone that has reached one of its limits takes none any more.
+    /// Adds one record. A zone that has reached one of its limits ignores further records.
     #[inline]
     pub fn add(&mut self, record: &Record<'_>) {
         if self.is_full {
@@ -112,7 +112,7 @@ impl ZoneBuilder {
             self.begin_owner(record);
         }
         if !self.current_in_zone {
-            // Said once an owner, by begin_owner.
+            // Reported once per owner, by begin_owner.
             return;
         }
         if record.class != Class::IN {
@@ -144,13 +144,13 @@ impl ZoneBuilder {
             .try_push(record.rtype, record.ttl, record.rdata, record.from)
     }
 
-    /// How many records were taken.
+    /// Returns how many records were added.
     pub fn record_count(&self) -> u64 {
         self.records
     }
 
-    /// Notes that a name of the zone exists although none of the records added makes it exist: a part of a
-    /// zone is built, and what stands below the name is not in that part.
+    /// Declares that a name exists although none of the added records makes it exist: the zone is built as a fragment,
+    /// and the data below the name is not part of it.
     pub fn add_empty(&mut self, name: Name<'_>) {
         self.empties.push(name.into());
     }
@@ -161,7 +161,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Makes a name of the zone exist.
+    /// Creates a node for a name, so that it exists.
     pub(crate) fn insert_existing(&mut self, name: Name<'_>) {
         let (key, apex_labels) = (NameKey::new(name), self.apex.labels());
         let labels = key.labels();
@@ -189,7 +189,7 @@ impl ZoneBuilder {
         self.current_name.assign(record.owner);
         self.current_key.set(record.owner);
         let (key, apex) = (&self.current_key, &self.apex);
-        // Read when the owner is packed: until then its records are read, which takes longer than a cache miss.
+        // The slot is read when the owner is packed. Parsing its records first takes longer than a cache miss.
         let first = first_slot(tag(key.hash(key.labels())), self.slots.len());
         if let Some(slot) = self.slots.get(first) {
             prefetch(slot);
@@ -211,7 +211,7 @@ impl ZoneBuilder {
         key.labels() == self.apex.labels()
     }
 
-    /// Packs the owner in work, or puts its records aside if that name is packed already.
+    /// Packs the current owner, or sets its records aside if that name is packed already.
     fn pack_current(&mut self) {
         let Some(&first) = self.current.entries.first() else {
             return;
@@ -230,7 +230,7 @@ impl ZoneBuilder {
     fn pack_or_put_aside(&mut self, draft: &mut Draft, from: RecordPlace) -> Result<(), ZoneFull> {
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
-        // Before a free slot is found, which then stays the right one.
+        // Must precede the search for a free slot, so that the slot found remains valid.
         self.reserve_slots(1)?;
         let slot = match self.probe(hash, self.current_name.as_name()) {
             Err(free) => free,
@@ -251,7 +251,7 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// Keeps records of an owner that is packed already until all are there.
+    /// Keeps records of an owner that is already packed until all records are read.
     fn put_aside(&mut self, draft: &Draft, place: u32) -> Result<(), ZoneFull> {
         for entry in &draft.entries {
             let rdata = draft.rdata(entry);
@@ -262,7 +262,7 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// Writes `draft` as the node of the current name; a slot has to point to it.
+    /// Writes `draft` as the node of the current name; the caller must point a slot to it.
     fn pack(&mut self, draft: &mut Draft, hash: u64, keep: Keep) -> Result<u32, ZoneFull> {
         let is_apex = self.is_apex(&self.current_key);
         if draft.entries.len() > 1 {
@@ -302,7 +302,7 @@ impl ZoneBuilder {
         Ok(place)
     }
 
-    /// Takes note of a node that names hosts.
+    /// Registers a node whose records name hosts.
     fn note_targets(&mut self, draft: &Draft, place: u32, hash: u64) -> Result<(), ZoneFull> {
         let first = draft.entries[0];
         let from = first.from;
@@ -318,8 +318,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// The lower halves of the places of records that name hosts wait in their nodes until all names are there: takes
-    /// note of the places that are not beside the first of the owner.
+    /// Records the source locations that are not beside the first one of the owner. The lower halves of the locations
+    /// of records that name hosts are kept in their nodes until all names are known.
     fn note_places(
         &mut self,
         draft: &Draft,
@@ -354,7 +354,7 @@ impl ZoneBuilder {
         })
     }
 
-    /// The slot of a packed name, or else the free slot that it would get.
+    /// Returns the slot of a packed name, or the free slot that it would get.
     fn probe(&self, hash: u64, name: Name<'_>) -> Result<usize, usize> {
         let tag = tag(hash);
         let mut at = first_slot(tag, self.slots.len());
@@ -390,8 +390,8 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// Adds `count` empty non-terminals (RFC 4592 section 2.2.2), the suffix of `labels` labels and those above it.
-    /// Returns the place of the deepest; the next follow at distances of [`CHAIN_STEP`].
+    /// Adds `count` empty non-terminals (RFC 4592 section 2.2.2): the suffix of `labels` labels and its ancestors.
+    /// Returns the location of the deepest one; the others follow at intervals of [`CHAIN_STEP`].
     pub(crate) fn insert_chain(
         &mut self,
         key: &NameKey,
@@ -416,7 +416,7 @@ impl ZoneBuilder {
         Ok(self.place(first))
     }
 
-    /// Returns where the SOA at the apex came from.
+    /// Returns the source location of the SOA at the apex.
     pub fn soa_place(&self) -> RecordPlace {
         let mut current = self.current.entries.iter();
         match current.find(|entry| entry.rtype == Type::SOA) {
@@ -438,7 +438,7 @@ impl ZoneBuilder {
         self.arena[place as usize * ALIGN + 4] |= bits;
     }
 
-    /// Notes where the node of a record's target stands, 0 if it is not in the zone.
+    /// Sets the location of the node of a record's target; 0 if the target is not in the zone.
     pub(crate) fn set_target(&mut self, record_at: usize, place: u32) {
         self.arena[record_at + 2..record_at + 6].copy_from_slice(&place.to_le_bytes());
     }

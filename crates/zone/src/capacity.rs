@@ -1,7 +1,7 @@
-//! The room of one zone, and how its buffers grow: by asking, so that memory that is not there is an error of the
-//! zone and not the end of the process.
+//! Size limits of a zone and fallible growth of its buffers, so that running out of memory fails the zone and not the
+//! process.
 //!
-//! A zone that has reached a limit takes no more records; it is refused with the line at which it was full.
+//! A zone that has reached a limit accepts no further records; it is rejected with the line at which it was full.
 
 use crate::build::ZoneBuilder;
 use crate::draft::{Draft, DraftEntry};
@@ -9,15 +9,15 @@ use crate::packed::{put_slot, slots_for};
 use nameward_wire::Type;
 use nameward_wire::zonefile::RecordPlace;
 
-/// A table that is expected to hold so many names has room for this share of them more.
+/// A table sized from an estimate gets this fraction (1/32) of the names as headroom.
 const ROOM_SHARE: usize = 32;
 
-/// Octets of memory and records that one zone may have.
+/// Maximum memory and number of records of one zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZoneLimits {
-    /// Octets of memory while it is built.
+    /// Octets of memory while the zone is built.
     pub octets: u64,
-    /// Records, those that stand there twice counted twice.
+    /// Records, duplicates included.
     pub records: u64,
 }
 
@@ -30,7 +30,7 @@ impl Default for ZoneLimits {
     }
 }
 
-/// Why a zone takes no more records.
+/// The reason why a zone accepts no further records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ZoneFull {
     #[error("the zone has more than {0} records (zone_records_max)")]
@@ -42,12 +42,12 @@ pub(crate) enum ZoneFull {
 }
 
 impl ZoneBuilder {
-    /// Bounds what the zone may grow to.
+    /// Sets the limits of the zone.
     pub fn set_limits(&mut self, limits: ZoneLimits) {
         self.limits = limits;
     }
 
-    /// Octets that the zone takes, the owner in work not counted.
+    /// Returns the octets the zone takes, not counting the current owner.
     fn octets(&self) -> u64 {
         let lists =
             (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::PlacedNode>();
@@ -56,19 +56,19 @@ impl ZoneBuilder {
         (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
     }
 
-    /// Returns the octets of memory that the zone takes so far, with what it takes for a moment when it grows: a buffer that
-    /// grows is copied.
+    /// Returns the octets of memory the zone takes so far, including the temporary cost of growing: a buffer that grows
+    /// is copied.
     pub fn memory(&self) -> u64 {
         let copied = self.arena.len() + self.slots.len() * size_of::<u64>() / 2;
         self.octets() + (self.current.octets() + copied) as u64
     }
 
-    /// Returns whether the zone reached one of its limits and takes no more records.
+    /// Checks whether the zone reached one of its limits and accepts no further records.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Checks the size of the zone, and settles what the next owner may take.
+    /// Checks the size of the zone, and computes how much the next owner may take.
     pub(crate) fn check_octets(&mut self) -> Result<(), ZoneFull> {
         match self.limits.octets.checked_sub(self.octets()) {
             None => Err(ZoneFull::Octets(self.limits.octets)),
@@ -79,16 +79,16 @@ impl ZoneBuilder {
         }
     }
 
-    /// Refuses the zone: it is full, and a record of this line would have been too much.
+    /// Rejects the zone: it is full, and a record on this line would exceed the limit.
     #[cold]
     pub(crate) fn refuse(&mut self, full: ZoneFull, from: RecordPlace) {
         self.is_full = true;
         self.findings.error(from, format_args!("{full}"));
     }
 
-    /// Makes room in the table of slots for `more` names.
+    /// Makes room in the slot table for `more` names.
     pub(crate) fn reserve_slots(&mut self, more: usize) -> Result<(), ZoneFull> {
-        // At most three quarters full, so that runs of slots stay short.
+        // At most three quarters full, so that probe sequences stay short.
         let mut size = self.slots.len();
         while (self.names + more) * 4 > size * 3 {
             size *= 2;
@@ -105,9 +105,9 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// The size that the table will have at the end if the rest of the text is like the part that is read. Growing to that
-    /// at once spares the last doubling and the fitting, which are most of the work; where the estimate would be off by
-    /// much, the table doubles.
+    /// Estimates the final size of the table, assuming the rest of the text resembles the text read so far. Growing to
+    /// that size at once saves the last doubling and the final fitting, which are most of the work; where the estimate
+    /// would be far off, the table doubles.
     fn expected_slots(&self, more: usize) -> Option<usize> {
         let (read, of) = self.text_read?;
         let names = (self.names as u128 * u128::from(of)).checked_div(u128::from(read))?;
@@ -120,7 +120,7 @@ impl ZoneBuilder {
 }
 
 impl Draft {
-    /// Octets of memory that the records take.
+    /// Returns the octets of memory the records take.
     #[inline]
     pub(crate) fn octets(&self) -> usize {
         self.data_len() + self.entries.len() * size_of::<DraftEntry>()
@@ -141,7 +141,7 @@ impl Draft {
     }
 }
 
-/// Adds to a list if there is memory for it.
+/// Appends to a list if there is memory for it.
 #[inline]
 pub(crate) fn try_push<T>(list: &mut Vec<T>, item: T) -> Result<(), ZoneFull> {
     list.try_reserve(1).map_err(|_| ZoneFull::Memory)?;
@@ -157,7 +157,7 @@ fn zeroes(count: usize) -> Result<Vec<u64>, ZoneFull> {
     Ok(list)
 }
 
-/// The table in its final size: growing by doubling leaves up to two thirds of it empty.
+/// Shrinks the table to its final size: growth by doubling leaves up to two thirds of it empty.
 pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, ZoneFull> {
     let wanted = slots_for(names);
     if (wanted..=wanted + wanted / ROOM_SHARE * 2).contains(&slots.len()) {
@@ -171,9 +171,9 @@ pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u
     Ok(fitting)
 }
 
-/// The arena in its final size. Allocators keep the room of a small block that shrinks, so that is copied: a
-/// hundred thousand small zones would waste a quarter of their memory. One that is less than half full is copied by
-/// allocators too, so that is asked for; another shrinks in its place.
+/// Shrinks the arena to its final size. Allocators do not reclaim the tail of a small block that shrinks, so small
+/// arenas are copied: a hundred thousand small zones would otherwise waste a quarter of their memory. An arena less
+/// than half full would be copied by the allocator anyway, so it is copied here; others shrink in place.
 pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, ZoneFull> {
     const SMALL: usize = 64 << 10;
     if arena.len() >= SMALL && arena.len() >= arena.capacity() / 2 {
@@ -195,7 +195,7 @@ mod tests {
 
     const NAMES: u32 = 50_000;
 
-    /// Builds a zone of many names; `of` is the size that the sink is told of a text that has ten octets for each name.
+    /// Builds a zone with many names; `of` is the text size announced to the sink, for a text with ten octets per name.
     fn slots_of(of: u64) -> (usize, Vec<usize>) {
         let apex: NameBuf = "example.".parse().unwrap();
         let mut builder = ZoneBuilder::new(apex.as_name());
@@ -224,7 +224,7 @@ mod tests {
     fn a_table_grows_to_what_the_rest_of_the_text_will_need() {
         let wanted = slots_for(NAMES as usize + 1);
         let (count, sizes) = slots_of(u64::from(NAMES) * 10);
-        // It was never larger than it had to be, and is the same at the end.
+        // The table was never larger than necessary, and keeps its size at the end.
         assert_eq!(sizes.last(), Some(&count), "{sizes:?}");
         assert!((wanted..wanted + wanted / 16).contains(&count), "{sizes:?}");
     }

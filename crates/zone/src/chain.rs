@@ -1,8 +1,9 @@
-//! The chain of NSEC or NSEC3 over the names of a zone that is signed here (RFC 4034 section 4, RFC 5155 section 7.1).
+//! NSEC and NSEC3 chains over the names of a zone signed here (RFC 4034 section 4, RFC 5155 section 7.1).
 //!
-//! The chain knows names and their order; the types of a name are read from its node when its record is made, so a change
-//! of types alone changes no chain. Members stand in blocks that versions share: a change copies the blocks that it
-//! touches and the list of blocks, and a zone of a million names has a thousand of these.
+//! The chain holds names and their order; the types of a name are read from its node when its record is made, so a
+//! change that only affects types leaves the chain unchanged. Members are stored in blocks that versions share: a
+//! change copies the blocks it touches and the list of blocks, of which a zone with a million names has about a
+//! thousand.
 //!
 //! ```text
 //! NSEC    member = key of the name whose plain order is the canonical one (RFC 4034 section 6.1), without the apex
@@ -25,12 +26,12 @@ use std::sync::Arc;
 /// Octets of a hashed name.
 const HASH: usize = size_of::<Nsec3Hash>();
 
-/// The kind of a chain: which names are its members, and their order.
+/// The kind of a chain: which names are members, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChainKind {
     /// Names with records, in canonical order.
     Nsec,
-    /// All names, in the order of their hashes; with `opt_out` without delegations that have no DS.
+    /// All names, in hash order; with `opt_out`, delegations without a DS are excluded.
     Nsec3 { hashing: Nsec3, opt_out: bool },
 }
 
@@ -46,30 +47,30 @@ impl ChainKind {
     }
 }
 
-/// The members of the chain of one version of a zone, in order.
+/// The chain members of one zone version, in order.
 pub struct DenialChain {
     kind: ChainKind,
     apex: NameBuf,
-    /// Octets that the keys of all names begin with.
+    /// Length of the prefix shared by the keys of all names.
     apex_key_len: usize,
     members: MemberList,
 }
 
-/// An NSEC record of a chain: the name it stands at, and the next one.
+/// An NSEC record of a chain: its owner and the next name.
 pub struct NsecLink {
-    /// The name, in lower case.
+    /// The owner, in lower case.
     pub name: NameBuf,
-    /// The next name, in lower case; that of the zone after the last.
+    /// The next name, in lower case; after the last one, the zone name.
     pub next: NameBuf,
 }
 
-/// An NSEC3 record of a chain: the name that it is made from, its hash and the next one.
+/// An NSEC3 record of a chain: the original name, its hash and the next hash.
 pub struct Nsec3Link {
-    /// The name, in lower case.
+    /// The original name, in lower case.
     pub name: NameBuf,
     /// The hash of the name.
     pub hash: Nsec3Hash,
-    /// The next hash; the first one after the last.
+    /// The next hash; after the last one, the first.
     pub next: Nsec3Hash,
 }
 
@@ -91,7 +92,7 @@ impl DenialChain {
         self.kind == *kind
     }
 
-    /// How names are hashed, if the chain is one of NSEC3.
+    /// Returns the hash parameters of an NSEC3 chain.
     pub fn hashing(&self) -> Option<&Nsec3> {
         match &self.kind {
             ChainKind::Nsec => None,
@@ -99,17 +100,17 @@ impl DenialChain {
         }
     }
 
-    /// How many records the chain has.
+    /// Returns the number of records in the chain.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is no record.
+    /// Checks whether the chain has no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Finds the NSEC record that matches or covers a name of the zone: the last at or before it.
+    /// Finds the NSEC record that matches or covers a name in the zone: the last one at or before it.
     pub fn nsec_at_or_before(&self, name: Name<'_>) -> Option<NsecLink> {
         let mut key = ReusedBytes::take();
         sort_key(name, &mut key);
@@ -118,25 +119,25 @@ impl DenialChain {
         self.nsec_link(place)
     }
 
-    /// Finds the NSEC3 record that matches or covers a hash: the last at or before it, and before the first the last of all
-    /// (RFC 5155 section 1.3: hashes are a circle).
+    /// Finds the NSEC3 record that matches or covers a hash: the last one at or before it, wrapping around to the last
+    /// record of the chain (RFC 5155 section 1.3: hashes form a circle).
     pub fn nsec3_at_or_before(&self, hash: &Nsec3Hash) -> Option<Nsec3Link> {
         let is_before = |member: &[u8]| member.get(..HASH).is_some_and(|own| own <= &hash[..]);
         let place = self.members.last_where(is_before, hash);
         self.nsec3_link(place.or_else(|| self.members.last())?)
     }
 
-    /// How many blocks the records stand in. Several threads may take a block each.
+    /// Returns the number of blocks. Several threads can process one block each.
     pub fn blocks(&self) -> usize {
         self.members.blocks()
     }
 
-    /// How many records a block has.
+    /// Returns the number of records in a block.
     pub fn block_len(&self, block: usize) -> usize {
         self.members.places_of(block).count()
     }
 
-    /// Some NSEC records of a block, in order.
+    /// Returns a range of the NSEC records in a block, in order.
     pub fn nsec_links_in(
         &self,
         block: usize,
@@ -147,7 +148,7 @@ impl DenialChain {
         places.filter_map(|place| self.nsec_link(place))
     }
 
-    /// Some NSEC3 records of a block, in the order of their hashes.
+    /// Returns a range of the NSEC3 records in a block, in hash order.
     pub fn nsec3_links_in(
         &self,
         block: usize,
@@ -158,12 +159,12 @@ impl DenialChain {
         places.filter_map(|place| self.nsec3_link(place))
     }
 
-    /// All NSEC records, in order.
+    /// Returns all NSEC records, in order.
     pub fn nsec_links(&self) -> impl Iterator<Item = NsecLink> {
         (0..self.blocks()).flat_map(|block| self.nsec_links_in(block, 0..usize::MAX))
     }
 
-    /// All NSEC3 records, in the order of their hashes.
+    /// Returns all NSEC3 records, in hash order.
     pub fn nsec3_links(&self) -> impl Iterator<Item = Nsec3Link> {
         (0..self.blocks()).flat_map(|block| self.nsec3_links_in(block, 0..usize::MAX))
     }
@@ -186,7 +187,7 @@ impl DenialChain {
         })
     }
 
-    /// The member that stands for a name of the zone.
+    /// Returns the member that represents a name.
     fn member_of(&self, name: Name<'_>) -> Vec<u8> {
         match &self.kind {
             ChainKind::Nsec => {
@@ -207,7 +208,8 @@ impl DenialChain {
     }
 }
 
-/// Reads the name back out of its key ([`sort_key`]): labels from the right, each ended by 0, 0 and 1 as two octets.
+/// Converts a key made by [`sort_key`] back to a name: labels from the right, each terminated by 0, with 0 and 1
+/// encoded as two octets.
 fn name_of_key(key: &[u8], apex: Name<'_>) -> Option<NameBuf> {
     let mut wire = [0; MAX_NAME];
     let mut start = wire.len();
@@ -232,10 +234,10 @@ fn name_of_key(key: &[u8], apex: Name<'_>) -> Option<NameBuf> {
     NameBuf::join(&wire[start..], apex).ok()
 }
 
-/// A zone that is signed here and has its chain: both are shared by versions.
+/// The signing state and the chain of a zone signed here; versions share both.
 pub struct ChainedSigning {
-    /// Its keys and its policy.
+    /// The zone's keys and policy.
     pub signing: Arc<Signing>,
-    /// Its chain.
+    /// The zone's NSEC or NSEC3 chain.
     pub chain: Arc<DenialChain>,
 }

@@ -1,12 +1,12 @@
-//! The vocabulary of change: an edit, a change, a difference, and why a change cannot be made.
+//! Types that describe zone changes: edit, change, difference, and the reasons why a change fails.
 //!
 //! ```text
-//! Edit         one step, as it is asked for: replace an RRset, add or delete records
-//! ZoneChange   edits in order, all or none, with the one who asks
-//! Difference   the records that go and the records that come: what a change does to one version of a zone
+//! Edit         one requested step: replace an RRset, add or delete records
+//! ZoneChange   edits in order, all or none, and who requested them
+//! Difference   records removed and records added: the effect of a change on one version of a zone
 //! ```
-//! A change asked of a zone in memory becomes a difference by [`Zone::difference_of`], two versions of a zone by
-//! [`Zone::difference_from`]; either is applied by [`Zone::apply`], written to a journal, or sent as an IXFR (RFC 1995).
+//! [`Zone::difference_of`] turns a change to an in-memory zone into a difference, [`Zone::difference_from`] compares
+//! two versions; either result is applied by [`Zone::apply`], written to a journal, or sent as an IXFR (RFC 1995).
 //! `apply(difference_from(a, b), a)` has the records of `b`.
 
 mod author;
@@ -31,37 +31,37 @@ use crate::Zone;
 /// A record of an [`RrsetData`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRecord {
-    /// Uncompressed wire form.
+    /// Data in uncompressed wire form.
     pub rdata: Vec<u8>,
-    /// Kept by a database but not served.
+    /// Stored in the database but not served.
     pub disabled: bool,
 }
 
-/// All records of one name and type, as an edit gives them.
+/// All records of one name and type, as given in an edit.
 #[derive(Debug, Clone)]
 pub struct RrsetData {
     /// The owner, absolute.
     pub name: NameBuf,
-    /// The type.
+    /// The record type.
     pub rtype: Type,
-    /// The TTL of all its records.
+    /// The TTL of all records.
     pub ttl: u32,
-    /// The records.
+    /// The records; may be empty.
     pub records: Vec<NewRecord>,
 }
 
-/// One step of a change. Steps are applied in order, and all or none of them.
+/// One step of a change. Steps are applied in order, all or none of them.
 #[derive(Debug, Clone)]
 pub enum Edit {
-    /// These records and no others; none deletes the RRset.
+    /// Sets the RRset to exactly these records; an empty list deletes it.
     Replace(RrsetData),
-    /// These records besides those that are there; the TTL becomes that of all.
+    /// Adds these records to the existing ones; their TTL applies to the whole RRset.
     Add(RrsetData),
-    /// Deletes records with this data.
+    /// Deletes the records with this data.
     DeleteRecords {
         /// The owner.
         name: NameBuf,
-        /// The type.
+        /// The record type.
         rtype: Type,
         /// Data in wire form.
         rdata: Vec<Vec<u8>>,
@@ -70,10 +70,10 @@ pub enum Edit {
     DeleteRrset {
         /// The owner.
         name: NameBuf,
-        /// The type.
+        /// The record type.
         rtype: Type,
     },
-    /// Deletes all records of a name; at the apex SOA and NS stay (RFC 2136 section 3.4.2.3).
+    /// Deletes all records of a name; SOA and NS at the apex are kept (RFC 2136 section 3.4.2.3).
     DeleteName {
         /// The owner.
         name: NameBuf,
@@ -81,7 +81,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// The owner of the records it is about.
+    /// Returns the owner of the affected records.
     pub fn name(&self) -> &NameBuf {
         match self {
             Edit::Replace(rrset) | Edit::Add(rrset) => &rrset.name,
@@ -91,7 +91,7 @@ impl Edit {
         }
     }
 
-    /// The type it is about; `None` if it is about all of a name.
+    /// Returns the affected type; `None` if the edit affects all types of a name.
     pub fn rtype(&self) -> Option<Type> {
         match self {
             Edit::Replace(rrset) | Edit::Add(rrset) => Some(rrset.rtype),
@@ -100,8 +100,8 @@ impl Edit {
         }
     }
 
-    /// Whether it brings a SOA, so that the serial is the caller's. A deletion does not: the apex keeps its SOA, and other names
-    /// have none.
+    /// Checks whether the edit supplies a SOA, so that the caller determines the serial. Deletions do not: the apex
+    /// keeps its SOA, and other names have none.
     pub fn sets_soa(&self) -> bool {
         match self {
             Edit::Replace(rrset) | Edit::Add(rrset) => rrset.rtype == Type::SOA,
@@ -112,49 +112,49 @@ impl Edit {
     }
 }
 
-/// Who asks for a change.
+/// The origin of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeOrigin {
-    /// An operator or a client of this server: not for zones that come from elsewhere.
+    /// An operator or a client of this server; not allowed for zones that are maintained elsewhere.
     Operator,
-    /// The primary of the zone.
+    /// The zone's primary.
     Transfer,
 }
 
-/// A change of one zone.
+/// A change to one zone.
 #[derive(Debug, Clone)]
 pub struct ZoneChange {
-    /// The steps, in this order.
+    /// The steps, in order.
     pub edits: Vec<Edit>,
-    /// Who asks.
+    /// Who requested the change.
     pub origin: ChangeOrigin,
-    /// For serials that are dates.
+    /// Current time, for date-based serials.
     pub now: SystemTime,
-    /// The way in which the serial is raised, where the change does not set the SOA.
+    /// How the serial is increased if the change does not set the SOA.
     pub serial: SerialRule,
 }
 
 /// The records that turn one version of a zone into another (the content of an IXFR, RFC 1995).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Records that go.
+    /// Records to remove.
     pub removed: RecordList,
-    /// Records that come.
+    /// Records to add.
     pub added: RecordList,
 }
 
 impl Difference {
-    /// Whether the versions are equal.
+    /// Checks whether the versions are equal.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.added.is_empty()
     }
 
-    /// Octets of its records in wire form.
+    /// Returns the size of its records in wire form, in octets.
     pub fn octets(&self) -> usize {
         self.removed.as_bytes().len() + self.added.as_bytes().len()
     }
 
-    /// The serials of the versions before and after; `None` if the SOA stays as it is.
+    /// Returns the serials before and after; `None` if the SOA does not change.
     pub fn serials(&self) -> Option<(Serial, Serial)> {
         let serial = |list: &RecordList| {
             list.first_of(Type::SOA)
@@ -164,44 +164,44 @@ impl Difference {
     }
 }
 
-/// Reads the serial out of the data of a SOA.
+/// Reads the serial from SOA record data.
 pub fn soa_serial(rdata: &[u8]) -> Option<Serial> {
     let at = rdata.len().checked_sub(20)?;
     let octets = rdata.get(at..)?.first_chunk()?;
     Some(Serial(u32::from_be_bytes(*octets)))
 }
 
-/// Why a change or a difference cannot be applied.
+/// The reason why a change or a difference cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// A record to remove is not there.
+    /// A record to remove does not exist.
     #[error("{owner} {rtype} to be removed is not in the zone")]
     NotThere {
-        /// Its owner.
+        /// Owner of the record.
         owner: String,
-        /// Its type.
+        /// Type of the record.
         rtype: Type,
     },
     /// An owner is not at or below the apex.
     #[error("{0} is outside the zone")]
     OutOfZone(String),
-    /// The result would break a rule of zones.
+    /// The result would violate a zone rule.
     #[error("{owner}: {what}")]
     Invalid {
-        /// The name.
+        /// The affected name.
         owner: String,
-        /// The rule, or what would be wrong.
+        /// The rule that would be violated.
         what: String,
     },
-    /// The change brings a record that only the signer of the zone makes.
+    /// The change adds a record that only the zone's signer may create.
     #[error("{owner} {rtype}: records of this type are made by the server that signs the zone")]
     MadeBySigner {
-        /// Its owner.
+        /// Owner of the record.
         owner: String,
-        /// Its type.
+        /// Type of the record.
         rtype: Type,
     },
-    /// The zone has no contents in memory.
+    /// The contents of the zone are not in memory.
     #[error("the contents of the zone are not in memory")]
     NotResident,
 }

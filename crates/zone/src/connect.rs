@@ -1,5 +1,5 @@
-//! Facts that can only be known when all names of a zone are there: empty non-terminals, occluded data,
-//! where the hosts named by NS, MX, SRV, SVCB and HTTPS records stand.
+//! Checks and links that need all names of a zone: empty non-terminals, occluded data, and the nodes of the hosts named
+//! by NS, MX, SRV, SVCB and HTTPS records.
 
 use crate::advice::has_address;
 use crate::build::{CHAIN_STEP, PlacedNode, ZoneBuilder};
@@ -10,10 +10,10 @@ use nameward_wire::name::same_octets;
 use nameward_wire::{Name, NameBuf, Type};
 
 impl ZoneBuilder {
-    /// Makes the ancestors of deep names exist (RFC 4592 section 2.2.2), counts children, marks the parents
-    /// of wildcards and warns of occluded names.
+    /// Creates the ancestors of deep names (RFC 4592 section 2.2.2), counts children, flags the parents of wildcards
+    /// and warns about occluded names.
     pub(crate) fn connect_ancestors(&mut self) {
-        // Most parts of zones have no deep names, and a key takes more than a kilobyte.
+        // Most fragments have no deep names, and a key takes more than a kilobyte.
         if self.is_full || self.deep.is_empty() {
             return;
         }
@@ -22,7 +22,7 @@ impl ZoneBuilder {
         for origin in std::mem::take(&mut self.deep) {
             key.set(self.node(origin.place).name());
             let parent = key.labels() - 1;
-            // The deepest ancestor that exists. Without an apex there is none: the missing SOA is reported elsewhere.
+            // The deepest existing ancestor. Without an apex there is none: the missing SOA is reported elsewhere.
             let mut depth = parent;
             let found = loop {
                 match self.find(&key, depth) {
@@ -60,8 +60,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// Data below a delegation is glue or not served (RFC 1034 section 4.2.1); below a DNAME it is not
-    /// served either (RFC 6672 section 2.4).
+    /// Warns about occluded data: below a delegation it is glue or not served (RFC 1034 section 4.2.1), below a DNAME
+    /// it is not served either (RFC 6672 section 2.4).
     fn warn_if_occluded(&mut self, key: &NameKey, apex_labels: usize, origin: PlacedNode) {
         if self.cut_depths == 0 {
             return;
@@ -94,8 +94,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// Finds the nodes of hosts that records name, so that no answer has to search them, and warns of
-    /// missing glue and of names that are aliases (RFC 2181 section 10.3).
+    /// Resolves the hosts that records name to their nodes, so that no answer has to search for them, and warns about
+    /// missing glue and targets that are aliases (RFC 2181 section 10.3).
     pub(crate) fn check_targets(&mut self) {
         let apex: NameBuf = self.apex_key().suffix(self.apex_key().labels()).into();
         let apex = apex.as_name();
@@ -143,7 +143,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Where the record itself came from: the lower half of its place waits in the place of its target.
+    /// Returns the source location of the record itself, whose lower half is kept in the target field until now.
     fn origin_of(&self, target: &HostReference, owner: PlacedNode) -> PlacedNode {
         let lower = read_u32(&self.arena, target.record_at + 2);
         let from = match self.elsewhere.get(&target.record_at) {
@@ -157,7 +157,7 @@ impl ZoneBuilder {
         Name::from_valid_wire(&self.arena[target.name_at..target.name_at + target.name_len])
     }
 
-    /// The warning about a host in the zone that a record of the node at `owner` names, if there is one.
+    /// Returns the warning about an in-zone host that a record of the node at `owner` names, if any.
     fn warning_about_target(
         &self,
         target: &HostReference,
@@ -190,7 +190,7 @@ impl ZoneBuilder {
     }
 }
 
-/// A record that names a host: where it and the name stand in the arena.
+/// A record that names a host: arena offsets of the record and of the name.
 pub(crate) struct HostReference {
     rtype: Type,
     pub(crate) record_at: usize,
@@ -198,7 +198,7 @@ pub(crate) struct HostReference {
     pub(crate) name_len: usize,
 }
 
-/// Lists the records with targets of the node that stands at `base`.
+/// Lists the records with targets of the node at `base`.
 pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<HostReference>) {
     targets.clear();
     let mut at = base + node.rrsets_at();
@@ -220,7 +220,7 @@ pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<HostRe
     }
 }
 
-/// Whether the last octets of `name` are those of `apex`: cheap, and needed to be at or below it.
+/// Checks whether the last octets of `name` equal `apex`: a cheap necessary condition for being at or below it.
 #[inline]
 pub(crate) fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
     let (name, apex) = (name.as_wire(), apex.as_wire());
@@ -231,7 +231,7 @@ pub(crate) fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
     tail.is_some_and(|tail| same_octets(tail, apex) || tail.eq_ignore_ascii_case(apex))
 }
 
-/// Whether a name is at or below the apex.
+/// Checks whether a name is at or below the apex.
 pub(crate) fn is_below(name: Name<'_>, apex: Name<'_>) -> bool {
     ends_like(name, apex) && name.is_at_or_below(apex)
 }

@@ -1,4 +1,4 @@
-//! One name's records while they are collected, and their encoding as a node.
+//! The records of one name while they are collected, and their encoding as a node.
 
 use crate::build::empty;
 use crate::capacity::ZoneFull;
@@ -8,14 +8,15 @@ use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
 
-/// Types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
+/// Maximum number of types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
 pub const MAX_TYPES: usize = 256;
-/// Records in one RRset: the count is 16 bits wide on the wire as well.
+/// Maximum number of records in one RRset: the count is 16 bits wide on the wire as well.
 pub const MAX_RECORDS: usize = u16::MAX as usize;
 
-/// Octets of one RRset in a message, owner names compressed, that still fit beside header and question.
+/// Maximum size of an RRset in a message, in octets with compressed owner names, that still fits next to header and
+/// question.
 pub const MAX_RRSET_OCTETS: usize = 65_000;
-/// Octets of a record besides its data: a pointer to the owner, type, class, TTL and length.
+/// Octets of a record besides its data: owner pointer, type, class, TTL and length.
 const RECORD_OVERHEAD: usize = 12;
 
 /// Returns the octets that an RRset with data of these lengths takes in a message.
@@ -23,16 +24,16 @@ pub(crate) fn rrset_octets(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.map(|length| length + RECORD_OVERHEAD).sum()
 }
 
-/// Something wrong with the records of one name.
+/// A fault in the records of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// The same record twice; merged.
     Duplicate,
-    /// TTLs differ in an RRset; the least is used (RFC 2181 section 5.2).
+    /// TTLs differ within an RRset; the lowest is used (RFC 2181 section 5.2).
     TtlsDiffer(Type),
-    /// CNAME beside other data (RFC 2181 section 10.1).
+    /// CNAME and other data (RFC 2181 section 10.1).
     CnameAndOther,
-    /// Several CNAMEs, DNAMEs or SOAs.
+    /// Several CNAME, DNAME or SOA records.
     Several(Type),
     TooManyTypes,
     TooManyRecords(Type),
@@ -43,7 +44,7 @@ impl Flaw {
         !matches!(self, Flaw::Duplicate | Flaw::TtlsDiffer(_))
     }
 
-    /// The type it is about, if it is about one.
+    /// Returns the affected type, if the fault is specific to one.
     pub(crate) fn rtype(self) -> Option<Type> {
         match self {
             Flaw::Several(rtype) | Flaw::TooManyRecords(rtype) => Some(rtype),
@@ -74,7 +75,7 @@ impl Draft {
         self.data.clear();
     }
 
-    /// Forgets all records, and gives memory back that is more than most zones need.
+    /// Removes all records, and frees memory beyond what most zones need.
     pub(crate) fn restart(&mut self, entries: usize, octets: usize) {
         empty(&mut self.entries, entries);
         empty(&mut self.data, octets);
@@ -93,7 +94,7 @@ impl Draft {
         self.entries.push(entry);
     }
 
-    /// Makes room for one more record with so many octets of data.
+    /// Makes room for one more record with this many octets of data.
     #[inline]
     pub(crate) fn reserve(&mut self, octets: usize) -> Result<(), ZoneFull> {
         if self.data.len() + octets > u32::MAX as usize {
@@ -104,16 +105,16 @@ impl Draft {
             .map_err(|_| ZoneFull::Memory)
     }
 
-    /// Octets of the data of all records.
+    /// Returns the total length of all record data, in octets.
     #[inline]
     pub(crate) fn data_len(&self) -> usize {
         self.data.len()
     }
 
-    /// Returns the first record of an RRset that fits into no message, with the octets of the RRset. The records are
-    /// normalised.
+    /// Returns the first record of an RRset that does not fit into a message, and the size of the RRset in octets. The
+    /// records must be normalised.
     pub(crate) fn oversized(&self) -> Option<(&DraftEntry, usize)> {
-        // Decided at once for nearly all names.
+        // Decides nearly all names at once.
         if self.data.len() + self.entries.len() * RECORD_OVERHEAD <= MAX_RRSET_OCTETS {
             return None;
         }
@@ -125,13 +126,13 @@ impl Draft {
         sizes.find(|(_, octets)| *octets > MAX_RRSET_OCTETS)
     }
 
-    /// Octets that [`Draft::encode`] appends at most.
+    /// Returns an upper bound for the octets that [`Draft::encode`] appends.
     pub(crate) fn encoded_len_max(&self, name: Name<'_>) -> usize {
         let records = self.entries.len() * (RRSET_HEADER + 6) + self.data.len();
         NODE_HEADER + name.as_wire().len() + records
     }
 
-    /// Gives a whole RRset a TTL: the last one that a change names counts.
+    /// Sets the TTL of a whole RRset.
     pub(crate) fn set_ttl(&mut self, rtype: Type, ttl: u32) {
         self.entries
             .iter_mut()
@@ -154,7 +155,7 @@ impl Draft {
         }
         let data = &self.data;
         let rdata = |e: &DraftEntry| &data[e.start as usize..e.start as usize + e.len as usize];
-        // Records of the same data stay in the order in which they came.
+        // Records with equal data stay in the order in which they were added.
         self.entries.sort_unstable_by(|a, b| {
             a.rtype
                 .cmp(&b.rtype)
@@ -199,7 +200,7 @@ impl Draft {
         }
     }
 
-    /// Sorts two records of one type, as delegations have them; false if there is more to be done.
+    /// Fast path for two records of one type, as delegations have them; returns false if there is more to do.
     #[inline]
     fn sort_two(&mut self) -> bool {
         let [one, two] = &self.entries[..] else {
@@ -217,7 +218,7 @@ impl Draft {
         true
     }
 
-    /// Appends the node to `out`. The records are normalised; `keep` are flags and children to carry over.
+    /// Appends the node to `out`. The records must be normalised; `keep` are the flags and child count to carry over.
     pub(crate) fn encode(&self, name: Name<'_>, is_apex: bool, keep: Keep, out: &mut Vec<u8>) {
         let wire = name.as_wire();
         let start = out.len();
@@ -256,7 +257,8 @@ impl Draft {
                 (entry.len.to_le_bytes(), entry.from.lower().to_le_bytes());
             match layout.target {
                 NO_TARGET => out.extend_from_slice(&[a, b]),
-                // Where the target stands is known when all names are there; until then the lower half of its place waits here.
+                // The target is resolved when all names are known; until then this field holds the lower half of the
+                // source location.
                 _ => out.extend_from_slice(&[a, b, c, d, e, f]),
             }
             out.extend_from_slice(self.rdata(entry));
@@ -264,27 +266,28 @@ impl Draft {
     }
 }
 
-/// Whether an RRset of this type has one record (RFC 2181 section 10.1, RFC 6672 section 2.4, RFC 1035 section 5.2).
+/// Checks whether an RRset of this type is limited to one record (RFC 2181 section 10.1, RFC 6672 section 2.4, RFC 1035
+/// section 5.2).
 fn is_single(rtype: Type) -> bool {
     matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA)
 }
 
-/// The first record that came with another TTL than the one before it.
+/// Returns the earliest record whose TTL differs from the first one.
 fn first_of_another_ttl(group: &[DraftEntry]) -> Option<&DraftEntry> {
     let first = group.iter().min_by_key(|entry| entry.start)?;
     let others = group.iter().filter(|entry| entry.ttl != first.ttl);
     others.min_by_key(|entry| entry.start)
 }
 
-/// The record that came last: the one too many.
+/// Returns the record added last: the surplus one.
 fn last_to_come(entries: &[DraftEntry]) -> &DraftEntry {
     let last = entries.iter().max_by_key(|entry| entry.start);
     last.unwrap_or(&entries[0])
 }
 
-/// A record that must not stand beside the CNAME, with the line of the one of both that came later.
+/// Returns a record that conflicts with the CNAME, with the source location of whichever was added later.
 fn beside_cname(entries: &[DraftEntry]) -> Option<DraftEntry> {
-    // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
+    // RFC 4034 sections 3 and 4: only DNSSEC's own types may coexist with a CNAME.
     let is_beside = |e: &&DraftEntry| {
         !matches!(
             e.rtype,
@@ -301,18 +304,18 @@ fn beside_cname(entries: &[DraftEntry]) -> Option<DraftEntry> {
     Some(DraftEntry { from, ..other })
 }
 
-/// The flags that a node keeps when its records change.
+/// Flags and child count that a node keeps when its records change.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Keep {
     pub(crate) children: u32,
     pub(crate) flags: u8,
 }
 
-/// Flags of names with records that cannot be read.
+/// Flags of names with unreadable records.
 const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 impl Keep {
-    /// Reads what a node would keep.
+    /// Reads the state that a node would keep.
     pub(crate) fn of(node: Node<'_>) -> Self {
         Keep {
             children: node.children(),
@@ -320,19 +323,19 @@ impl Keep {
         }
     }
 
-    /// Writes it into the bytes of a node.
+    /// Writes the state into the bytes of a node.
     pub(crate) fn write(self, node: &mut [u8]) {
         node[..4].copy_from_slice(&self.children.to_le_bytes());
         node[Node::FLAGS_AT] = self.flags;
     }
 
-    /// Whether the name has records that cannot be read: it exists even without others.
+    /// Checks whether the name has unreadable records: it exists even without others.
     pub(crate) fn is_broken(self) -> bool {
         self.flags & BROKEN != 0
     }
 
-    /// Flags that do not follow from the records. A record that cannot be read is not mended by a change of others; if
-    /// it is about names below, the node stays the delegation or DNAME that it made of it.
+    /// Returns the flags that do not follow from the records. Changing other records does not repair an unreadable one;
+    /// if it affects the names below, the node remains the delegation or DNAME that the unreadable record made it.
     fn carried(self) -> u8 {
         let mut mask = flags::WILDCARD_CHILD | BROKEN;
         if self.flags & flags::BROKEN_ABOVE != 0 {

@@ -1,36 +1,36 @@
-//! Findings of the checks of a zone, with the place they are about.
+//! Findings of the zone checks, each with the source location it refers to.
 
 use crate::draft::{DraftEntry, Flaw};
 use core::fmt;
 use nameward_wire::Name;
 use nameward_wire::zonefile::{RecordPlace, Severity};
 
-/// Messages of one severity that are kept; the rest is counted.
+/// Maximum number of messages kept per severity; further ones are only counted.
 pub(crate) const KEPT: usize = 20;
 
-/// Something the operator should know about a zone.
+/// A problem with a zone that is reported to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
-    /// The place of the record it is about; none if it is about the whole zone.
+    /// Location of the record; none if the finding is about the whole zone.
     pub place: RecordPlace,
-    /// The found and the expected.
+    /// Describes what was found and what was expected.
     pub message: String,
-    /// How many findings that are not listed this one stands for; 0 if it is one itself.
+    /// The number of unlisted findings that this entry summarises; 0 for an ordinary finding.
     pub unlisted: usize,
 }
 
-/// The findings of one zone, bounded.
+/// The findings for one zone, bounded in number.
 #[derive(Default)]
 pub(crate) struct Findings {
     errors: Vec<Finding>,
     more_errors: usize,
-    /// An error is about the whole zone, not only about a name.
+    /// At least one error affects the whole zone, not just a single name.
     is_fatal: bool,
     warnings: Vec<Finding>,
     more_warnings: usize,
-    /// Nobody will read warnings.
+    /// Warnings are not collected.
     is_silent: bool,
 }
 
@@ -40,7 +40,7 @@ impl Findings {
         self.error_of_name(place, message);
     }
 
-    /// An error that breaks one name, and not the zone.
+    /// Adds an error that breaks a single name, not the zone.
     pub(crate) fn error_of_name(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
         if self.errors.len() >= KEPT {
             self.more_errors += 1;
@@ -55,12 +55,12 @@ impl Findings {
         });
     }
 
-    /// Passes over warnings from now on.
+    /// Discards warnings from now on.
     pub(crate) fn silence(&mut self) {
         self.is_silent = true;
     }
 
-    /// Whether warnings are passed over: then it is not worth looking for them.
+    /// Checks whether warnings are discarded, in which case searching for them can be skipped.
     pub(crate) fn are_silent(&self) -> bool {
         self.is_silent
     }
@@ -82,12 +82,12 @@ impl Findings {
         });
     }
 
-    /// Counts warnings that nobody will read.
+    /// Counts warnings that are not listed.
     pub(crate) fn count_warnings(&mut self, more: usize) {
         self.more_warnings += more;
     }
 
-    /// Reports a flaw; one that is tolerated breaks its owner only.
+    /// Reports a flaw; a tolerated one only breaks its owner.
     pub(crate) fn flaw(
         &mut self,
         flaw: Flaw,

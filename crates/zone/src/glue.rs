@@ -1,8 +1,8 @@
-//! Glue that follows its delegation, as registries write it, is connected while it is packed.
+//! Fast path for glue that follows its delegation: it is linked while it is packed.
 //!
-//! The delegation and the addresses of its servers stand together in most files of many delegations. What would be a
-//! search for each of them when all names are there, with its cache misses, is a comparison while both are at hand.
-//! Whatever is not of this plain kind is left to [`crate::connect`].
+//! In most delegation-heavy zone files, such as those of registries, a delegation and the addresses of its servers are
+//! adjacent. Linking them later would take a search with cache misses for each; here it is a comparison while both are
+//! at hand. All other cases are left to [`crate::connect`].
 
 use crate::advice::{ends_twice, starts_like_address};
 use crate::build::{PlacedNode, ZoneBuilder};
@@ -15,29 +15,29 @@ use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
-/// Servers of a delegation that are looked at here.
+/// Maximum number of servers of a delegation that are handled here.
 const HOSTS: usize = 8;
 
 /// The delegation that was packed last.
 #[derive(Default)]
 pub(crate) struct LastCut {
-    /// 0: there is none.
+    /// 0 means none.
     place: u32,
     hash: u64,
     from: RecordPlace,
     hosts: [Host; HOSTS],
     count: usize,
-    /// Hosts in the zone that are not packed yet.
+    /// In-zone hosts that are not packed yet.
     missing: usize,
 }
 
-/// A server of the delegation that is named in the zone.
+/// A server of the delegation with a name in the zone.
 #[derive(Clone, Copy, Default)]
 struct Host {
     record_at: usize,
     name_at: usize,
     name_len: usize,
-    /// Its node, once that is packed.
+    /// Its node, once packed.
     place: u32,
 }
 
@@ -49,8 +49,8 @@ impl LastCut {
 }
 
 impl ZoneBuilder {
-    /// Remembers a delegation that was just packed, of the name with this hash. False if it is not of the plain kind:
-    /// its servers are then to be looked up later.
+    /// Remembers a delegation that was just packed, whose name has this hash. Returns false if it does not qualify for
+    /// the fast path: its servers must then be resolved later.
     pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, from: RecordPlace) -> bool {
         let is_child = self.current_key.labels() == self.apex_key().labels() + 1;
         if self.is_tolerant || !self.places.are_plain() || !is_child {
@@ -103,7 +103,7 @@ impl ZoneBuilder {
         true
     }
 
-    /// Leaves what is missing of the last delegation to the search for targets.
+    /// Leaves the unresolved servers of the last delegation to the target search.
     pub(crate) fn end_cut(&mut self) -> Result<(), ZoneFull> {
         let LastCut {
             place,
@@ -118,11 +118,11 @@ impl ZoneBuilder {
         try_push(&mut self.with_targets, PlacedNode { place, from })
     }
 
-    /// Connects the owner that was just packed at `place` with the last delegation, if it is glue right below that.
+    /// Links the owner just packed at `place` to the last delegation, if it is glue directly below it.
     pub(crate) fn connect_glue(&mut self, place: u32, draft: &Draft) -> Result<bool, ZoneFull> {
         let (labels, apex_labels) = (self.current_key.labels(), self.apex_key().labels());
         let parent = labels - 1;
-        // A name that may end in the zone's name twice is looked at later.
+        // A name that may end in the zone name twice is checked later.
         let is_plain = parent == apex_labels + 1 && (apex_labels == 1 || labels < 2 * apex_labels);
         let is_address = |rtype| matches!(rtype, Type::A | Type::AAAA);
         if self.last_cut.place == 0
@@ -160,7 +160,7 @@ impl ZoneBuilder {
         Ok(true)
     }
 
-    /// Follows nodes that were moved after delegations were connected with them.
+    /// Updates links to nodes that moved after delegations were linked to them.
     pub(crate) fn follow_moved(&mut self, moved: &HashMap<u32, u32>) {
         for cut in std::mem::take(&mut self.connected) {
             if moved.contains_key(&cut) {

@@ -1,7 +1,8 @@
-//! The health of signatures that a zone brings with it: when they end, which RRsets have none, whether the chain closes.
+//! Health check of a zone's stored signatures: when they expire, which RRsets have none, whether the chain is closed.
 //!
-//! Nothing here verifies a signature, which takes the keys of the zone and the time of a validator. What is found is
-//! what ruins a zone in practice: nobody signed it again in time, or a tool that signed a part of it left gaps.
+//! Signatures are not verified cryptographically, which would take the zone's keys and the CPU time of a validator. The
+//! check finds what breaks zones in practice: the zone was not re-signed in time, or a tool that signed it partially
+//! left gaps.
 
 use crate::node::Node;
 use crate::signing_state::SigningState;
@@ -10,15 +11,15 @@ use nameward_dnssec::Nsec3;
 use nameward_wire::{Name, NameBuf, Type};
 use std::fmt;
 
-/// Octets of an RRSIG's data before the name of its signer (RFC 4034 section 3.1).
+/// Octets of RRSIG data before the signer's name (RFC 4034 section 3.1).
 const RRSIG_HEAD: usize = 18;
 
-/// An RRset by its owner and type.
+/// An RRset, identified by owner and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RrsetName {
     /// The owner.
     pub owner: NameBuf,
-    /// The type.
+    /// The record type.
     pub rtype: Type,
 }
 
@@ -28,12 +29,12 @@ impl fmt::Display for RrsetName {
     }
 }
 
-/// RRsets that share a fault: how many, and the first.
+/// RRsets that share a fault: their number, and the first one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FaultyRrsets {
-    /// How many there are.
+    /// The number of RRsets.
     pub count: usize,
-    /// The first in canonical order.
+    /// The first one in canonical order.
     pub first: Option<RrsetName>,
 }
 
@@ -47,30 +48,30 @@ impl FaultyRrsets {
     }
 }
 
-/// The health of the signatures of one version.
+/// The health of the signatures in one version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredInspection {
-    /// When the first RRset loses its last signature, in seconds since 1970, and which one it is.
+    /// When the first RRset loses its last valid signature, in seconds since 1970, and which one it is.
     pub first_end: Option<(u64, RrsetName)>,
-    /// RRsets whose signatures have all ended.
+    /// RRsets whose signatures have all expired.
     pub ended: FaultyRrsets,
-    /// RRsets whose signatures are all for later.
+    /// RRsets whose signatures are all not yet valid.
     pub early: FaultyRrsets,
     /// RRsets without a signature.
     pub unsigned: FaultyRrsets,
-    /// Owners in the chain whose record does not lead to the next one, and names that should be in the chain.
+    /// Chain owners whose record does not point to the next one, and names missing from the chain.
     pub gaps: FaultyRrsets,
 }
 
 impl StoredInspection {
-    /// Whether validators refuse a part of the zone.
+    /// Checks whether validators reject some of the zone's data.
     pub fn is_broken(&self) -> bool {
         [&self.ended, &self.early, &self.unsigned, &self.gaps]
             .iter()
             .any(|faulty| faulty.count > 0)
     }
 
-    /// The faults in words, each with how many RRsets have it and the first of them.
+    /// Describes the faults, each with the number of affected RRsets and the first of them.
     pub fn faults(&self) -> Vec<String> {
         let all = [
             (&self.ended, "signatures have ended"),
@@ -90,7 +91,7 @@ impl StoredInspection {
     }
 }
 
-/// A time of an RRSIG (RFC 4034 section 3.1.5): the one within 68 years of now that has these 32 bits.
+/// Expands an RRSIG time (RFC 4034 section 3.1.5) to the time within 68 years of now that has these 32 bits.
 fn time_near(now: u64, bits: &[u8]) -> u64 {
     let bits = u32::from_be_bytes([bits[0], bits[1], bits[2], bits[3]]);
     let distance = bits.wrapping_sub(now as u32) as i32;
@@ -98,7 +99,7 @@ fn time_near(now: u64, bits: &[u8]) -> u64 {
 }
 
 impl Zone {
-    /// Inspects the signatures that the zone has among its records; `None` if it has none.
+    /// Inspects the signatures stored among the zone's records; `None` if there are none.
     pub fn inspect_signatures(&self, now: u64) -> Option<StoredInspection> {
         let SigningState::Stored(index) = self.signing() else {
             return None;
@@ -109,7 +110,7 @@ impl Zone {
             apex: self.apex_name(),
             before: None,
         };
-        // Names below a cut belong to another zone, and those below a DNAME to none.
+        // Names below a cut belong to another zone, and names below a DNAME to none.
         let mut hidden_below: Option<Name<'_>> = None;
         for node in self.nodes_in_order() {
             let name = node.name();
@@ -129,7 +130,7 @@ impl Zone {
     }
 }
 
-/// Looks at the signatures of one name. At a cut only the DS and the NSEC are the zone's own.
+/// Inspects the signatures of one name. At a cut, only DS and NSEC belong to the zone.
 fn inspect_node(node: Node<'_>, is_cut: bool, now: u64, found: &mut StoredInspection) {
     let name = node.name();
     for rrset in node.rrsets() {
@@ -168,12 +169,12 @@ fn inspect_node(node: Node<'_>, is_cut: bool, now: u64, found: &mut StoredInspec
     }
 }
 
-/// Follows a chain: each record leads to the owner of the next one, and the last to the first.
+/// Follows a chain: each record must point to the owner of the next one, and the last to the first.
 struct ChainCheck<'z> {
-    /// How names are hashed, in a chain of NSEC3.
+    /// The hash parameters, for an NSEC3 chain.
     hashing: Option<&'z Nsec3>,
     apex: Name<'z>,
-    /// The first owner of the chain, the last one so far, and what its record names as the next one.
+    /// The first owner of the chain, the last one so far, and the next owner that its record names.
     before: Option<(Name<'z>, Name<'z>, &'z [u8])>,
 }
 
@@ -185,7 +186,7 @@ impl<'z> ChainCheck<'z> {
         }
     }
 
-    /// Whether a record belongs to this chain: a zone may have several of NSEC3 while its salt changes.
+    /// Checks whether a record belongs to this chain: a zone can have several NSEC3 chains while its salt changes.
     fn has(&self, rdata: &[u8]) -> bool {
         let Some(hashing) = self.hashing else {
             return true;
@@ -200,8 +201,8 @@ impl<'z> ChainCheck<'z> {
         let records = node.rrset(self.rtype()).into_iter();
         let mut records = records.flat_map(|rrset| rrset.records().map(|record| record.rdata));
         let Some(rdata) = records.find(|rdata| self.has(rdata)) else {
-            // RFC 4035 section 2.3: every name with data has one. Of NSEC3 the owners are hashes, which would cost as much
-            // as making the chain.
+            // RFC 4035 section 2.3: every name with data has one. NSEC3 owners are hashes; checking them would cost as
+            // much as building the chain.
             if self.hashing.is_none() {
                 gaps.add(name, Type::NSEC);
             }
@@ -236,7 +237,7 @@ impl<'z> ChainCheck<'z> {
     }
 }
 
-/// The hash of the next owner in the data of an NSEC3 record (RFC 5155 section 3.2).
+/// Returns the next hashed owner from NSEC3 record data (RFC 5155 section 3.2).
 fn hash_after(rdata: &[u8]) -> Option<&[u8]> {
     let salt = usize::from(*rdata.get(4)?);
     let at = 5 + salt;

@@ -1,9 +1,9 @@
-//! The hash of a name and of all its ancestors, made in one pass.
+//! Hashes of a name and all its ancestors, computed in one pass.
 //!
-//! The hash of a name is mixed from the hash of its parent and its leftmost label, so one walk from
-//! the right gives the hash of every suffix. One key serves the zone table, the contents of a zone and
-//! the search for the closest encloser. Letter case is folded exactly (not by `| 0x20`, which would let a
-//! customer of a shared server make many names that collide). The seed is random for each process.
+//! The hash of a name is derived from the hash of its parent and its leftmost label, so one pass from the right yields
+//! the hash of every suffix. One key serves the zone table, the contents of a zone and the search for the closest
+//! encloser. Case is folded exactly (not by `| 0x20`, which would let a customer of a shared server create many
+//! colliding names). The seed is random per process.
 
 use nameward_wire::Name;
 use nameward_wire::name::{MAX_LABELS, MAX_NAME, lower8};
@@ -15,17 +15,17 @@ static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0u64) 
 /// A name prepared for lookups.
 #[derive(Clone)]
 pub struct NameKey {
-    /// The name in lower case, padded so that eight octets can be read at any of its labels.
+    /// The name in lower case, padded so that eight octets can be read from the start of any label.
     lower: [u8; MAX_NAME + 17],
     len: u8,
     labels: u8,
-    /// Where each label starts, from the left, the root label included.
+    /// Start of each label, from the left, including the root label.
     offsets: [u8; PLACES],
-    /// The hash of the suffix of `n` labels.
+    /// The hash of the suffix with `n` labels.
     hashes: [u64; PLACES],
 }
 
-/// A place for the root and for each label: a power of two, so that a masked index needs no check.
+/// One entry for the root and one per label: a power of two, so that a masked index needs no bounds check.
 const PLACES: usize = MAX_LABELS + 1;
 const _: () = assert!(PLACES.is_power_of_two());
 
@@ -44,14 +44,14 @@ impl Default for NameKey {
 }
 
 impl NameKey {
-    /// Makes the key of `name`. On the hot path use [`NameKey::set`] on a key that is kept.
+    /// Creates the key of `name`. On the hot path, reuse a key with [`NameKey::set`].
     pub fn new(name: Name<'_>) -> Self {
         let mut key = NameKey::default();
         key.set(name);
         key
     }
 
-    /// Prepares `name`.
+    /// Sets the key to `name`.
     #[inline]
     pub fn set(&mut self, name: Name<'_>) {
         let wire = name.as_wire();
@@ -75,7 +75,7 @@ impl NameKey {
         }
     }
 
-    /// Where the suffix of `n` labels starts.
+    /// Returns the start of the suffix with `n` labels.
     #[inline]
     fn start(&self, n: usize) -> usize {
         debug_assert!(n <= self.labels());
@@ -102,32 +102,32 @@ impl NameKey {
         }
     }
 
-    /// How many labels the name has, the root not counted.
+    /// Returns the number of labels, not counting the root.
     #[inline]
     pub fn labels(&self) -> usize {
         self.labels as usize
     }
 
-    /// The suffix of `n` labels, in lower case.
+    /// Returns the suffix with `n` labels, in lower case.
     #[inline]
     pub fn suffix(&self, n: usize) -> Name<'_> {
         Name::from_valid_wire(&self.lower[self.start(n)..self.len as usize])
     }
 
-    /// Octets of the labels in front of the suffix of `n` labels.
+    /// Returns the octets of the labels in front of the suffix with `n` labels.
     #[inline]
     pub fn prefix_len(&self, n: usize) -> usize {
         self.start(n)
     }
 
-    /// The hash of the suffix of `n` labels.
+    /// Returns the hash of the suffix with `n` labels.
     #[inline]
     pub fn hash(&self, n: usize) -> u64 {
         debug_assert!(n <= self.labels());
         self.hashes[n % PLACES]
     }
 
-    /// The hash of `*.` before the suffix of `n` labels.
+    /// Returns the hash of `*.` prepended to the suffix with `n` labels.
     #[inline]
     pub fn wildcard_hash(&self, n: usize) -> u64 {
         fold(
@@ -143,7 +143,7 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64 ^ (product >> 64) as u64).rotate_left(23) ^ a
 }
 
-/// Copies `wire` in lower case, in steps of sixteen octets; the last step overlaps the one before.
+/// Copies `wire` in lower case, sixteen octets at a time; the last step overlaps the previous one.
 #[inline]
 fn lower_into(wire: &[u8], out: &mut [u8; MAX_NAME + 17]) {
     let len = wire.len();
@@ -169,7 +169,7 @@ fn lower_into(wire: &[u8], out: &mut [u8; MAX_NAME + 17]) {
     }
 }
 
-/// Lower-cases the ASCII letters among sixteen octets: the compiler makes vector instructions of it.
+/// Lower-cases the ASCII letters among sixteen octets: the compiler vectorises this.
 #[inline]
 fn lower16(octets: [u8; 16]) -> [u8; 16] {
     octets.map(|octet| octet.to_ascii_lowercase())

@@ -1,23 +1,23 @@
-//! The kind of a zone, in the one list that databases, configurations and operations share.
+//! Zone kinds, shared by databases, configuration and operations.
 
-/// The kind of a zone: where its contents come from and who is notified of them.
+/// The kind of a zone: where its contents come from, and whether secondaries are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZoneKind {
-    /// Served from its file or database; nobody is notified.
+    /// Served from its file or database; no NOTIFY is sent.
     #[default]
     Native,
     /// Served from its file or database; secondaries are notified.
     Primary,
     /// Transferred from its primaries.
     Secondary,
-    /// A catalog zone (RFC 9432) that is made here.
+    /// A catalog zone (RFC 9432) generated here.
     Producer,
-    /// A catalog zone that is transferred from its primaries and followed.
+    /// A catalog zone that is transferred from its primaries and whose member zones are served.
     Consumer,
 }
 
 impl ZoneKind {
-    /// Lists every kind.
+    /// Every kind.
     pub const ALL: [ZoneKind; 5] = [
         ZoneKind::Native,
         ZoneKind::Primary,
@@ -26,7 +26,7 @@ impl ZoneKind {
         ZoneKind::Consumer,
     ];
 
-    /// Returns the kind as configurations spell it.
+    /// Returns the keyword used in configurations.
     pub fn word(self) -> &'static str {
         match self {
             ZoneKind::Native => "native",
@@ -37,12 +37,12 @@ impl ZoneKind {
         }
     }
 
-    /// Reads the kind as configurations spell it.
+    /// Parses the keyword used in configurations.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Returns whether the zone is transferred from primaries.
+    /// Checks whether the zone is transferred from primaries.
     pub fn is_transferred(self) -> bool {
         matches!(self, ZoneKind::Secondary | ZoneKind::Consumer)
     }

@@ -1,6 +1,6 @@
-//! Where the names stand in the data of a type, for compression and for the additional section.
+//! Positions of names in record data, per type, for compression and for the additional section.
 //!
-//! Both follow from the one table of types in `wire`.
+//! Both are derived from the type table in `wire`.
 
 use crate::node::{CompressibleNames, NO_TARGET};
 use nameward_wire::Type;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) form: CompressibleNames,
-    /// Offset of the name whose addresses belong into the additional section, or `NO_TARGET`.
+    /// Offset of the name whose addresses belong in the additional section, or `NO_TARGET`.
     pub(crate) target: u8,
 }
 
@@ -24,32 +24,32 @@ const OPAQUE: Layout = Layout {
 static LAYOUTS: LazyLock<[Layout; 256]> =
     LazyLock::new(|| std::array::from_fn(|n| derive(Type(n as u16))));
 
-/// The layout of a type.
+/// Returns the layout of a type.
 #[inline]
 pub(crate) fn of(rtype: Type) -> Layout {
     LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)
 }
 
-/// The canonical order of data of one type (RFC 4034 section 6.3): where a type ends in a name, the name counts
-/// without case (section 6.2), so that records which differ only in that are one.
+/// Compares data of one type in canonical order (RFC 4034 section 6.3). If a type ends in a name, the name is compared
+/// case-insensitively (section 6.2), so that records differing only in case are the same.
 pub(crate) fn compare(rtype: Type, a: &[u8], b: &[u8]) -> Ordering {
     let layout = of(rtype);
     let name_at = match layout.form {
         CompressibleNames::NameAt(offset) => offset,
-        // SVCB and HTTPS have more data behind the name.
+        // SVCB and HTTPS have more data after the name.
         CompressibleNames::Opaque if rtype == Type::SRV => layout.target,
         _ => return a.cmp(b),
     } as usize;
     let (head, tail) = (name_at.min(a.len()), name_at.min(b.len()));
     a[..head].cmp(&b[..tail]).then_with(|| {
-        // A length octet is at most 63, below `A`, so folding leaves it alone.
+        // A length octet is at most 63, below `A`, so case folding does not change it.
         let (a, b) = (a[head..].iter(), b[tail..].iter());
         a.map(u8::to_ascii_lowercase)
             .cmp(b.map(u8::to_ascii_lowercase))
     })
 }
 
-/// Reads the layout off the fields of a type, as far as they have a fixed place.
+/// Derives the layout from the fields of a type, as far as they have a fixed offset.
 fn derive(rtype: Type) -> Layout {
     let fields = describe(rtype).map_or(&[][..], |info| info.fields);
     let mut layout = OPAQUE;

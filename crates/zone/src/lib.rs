@@ -1,8 +1,8 @@
-//! Immutable zone contents, the zone table, lookup and the difference of two versions.
+//! Immutable zone contents, the zone table, lookups and differences between versions.
 //!
-//! A [`Zone`] is one version: packed bytes read in place ([`node`]) behind a table of hashes, or such a
-//! packed base with a few changes over it ([`change`], which is also the vocabulary of change). A [`ZoneTable`] holds all served zones. Both are
-//! immutable, so any number of threads reads them without a lock.
+//! A [`Zone`] is one version: packed bytes read in place ([`node`]) behind a hash table, or such a packed base with a
+//! few changes over it ([`change`], which also defines edits and differences). A [`ZoneTable`] holds all served zones.
+//! Both are immutable, so any number of threads can read them without a lock.
 
 #![deny(unsafe_code)]
 

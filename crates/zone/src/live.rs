@@ -1,9 +1,9 @@
-//! Zones that are not held in memory: those whose contents are looked up, and those whose contents are not ready.
+//! Zones that are not held in memory: zones looked up in a backend, and zones that are not ready.
 //!
-//! In the table of zones such a zone is a stand-in with nothing but its name. One that is looked up has a [`Live`],
-//! whose generation goes up with every change, so whatever was kept of an older one is known to be out of date at
-//! once. One that is not ready is known to exist, but was not loaded yet, or could not be: its questions are
-//! answered SERVFAIL, because REFUSED would say that the zone is not ours.
+//! In the zone table, such a zone is a placeholder with nothing but its name. A looked-up zone has a [`Live`] whose
+//! generation is incremented with every change, so cached data of an older generation is recognised as stale at once. A
+//! zone that is not ready is known to exist, but has not been loaded yet or could not be loaded: queries for it are
+//! answered SERVFAIL, because REFUSED would mean that the zone is not served here.
 
 use crate::draft::{Draft, Keep};
 use crate::packed::{ALIGN, Packed};
@@ -17,9 +17,9 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// A zone whose contents are in a backend.
 #[derive(Debug)]
 pub struct Live {
-    /// Which backend has it.
+    /// The backend that has the zone.
     pub backend: u32,
-    /// The number that the backend knows it by.
+    /// The zone ID in the backend.
     pub id: i64,
     number: u64,
     generation: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// A zone of a backend.
+    /// Creates the handle of a backend zone, with a number of its own.
     pub fn new(backend: u32, id: i64) -> Arc<Self> {
         Arc::new(Live {
             backend,
@@ -38,25 +38,25 @@ impl Live {
         })
     }
 
-    /// A number that no other has in this process.
+    /// Returns a number that is unique in this process.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The generation of its contents.
+    /// Returns the generation of the contents.
     #[inline]
     pub fn generation(&self) -> u64 {
-        // What a reader gets after it has seen the new generation is at least as new.
+        // Data read after seeing the new generation is at least as new.
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The contents have changed.
+    /// Increments the generation, because the contents have changed.
     pub fn advance(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Begins a look-up unless so many are in flight already.
+    /// Starts a lookup unless `limit` lookups are already in flight.
     pub fn begin_lookup(&self, limit: u32) -> bool {
         let more = |lookups: u32| (lookups < limit).then_some(lookups + 1);
         self.lookups
@@ -64,22 +64,22 @@ impl Live {
             .is_ok()
     }
 
-    /// A look-up that was begun has ended.
+    /// Ends a lookup that was started.
     pub fn end_lookup(&self) {
         self.lookups.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Zone {
-    /// The stand-in for a zone whose contents are looked up.
+    /// Creates the placeholder for a zone whose contents are looked up.
     pub fn stand_in(apex: Name<'_>, live: Arc<Live>) -> Zone {
         let mut zone = Zone::without_contents(apex);
         zone.set_live(live);
         zone
     }
 
-    /// The stand-in for a zone that is known to exist but cannot be answered for: it is not loaded yet, its source
-    /// does not answer, or what the source has cannot be used.
+    /// Creates the placeholder for a zone that is known to exist but cannot be served: it is not loaded yet, its source
+    /// does not respond, or the source's data is unusable.
     pub fn not_ready(apex: Name<'_>) -> Zone {
         let mut zone = Zone::without_contents(apex);
         zone.set_not_ready();

@@ -1,19 +1,18 @@
-//! How a name with its records stands in memory: one run of bytes, read in place.
+//! The in-memory form of a name and its records: one run of bytes, read in place.
 //!
 //! ```text
 //! node:   children u32 | flags u8 | name length u8 | rrset count u16 | name (wire, case kept) | rrsets
 //! chain:  nodes of empty non-terminals without their names, each with an offset u32 | name of the deepest
 //! rrset:  type u16 | count u16 | ttl u32 | length u32 | form u8 | target u8 | records, sorted
-//! record: rdata length u16 | [place of the target's node u32, if the rrset has targets] | rdata (wire)
+//! record: rdata length u16 | [location of the target's node u32, if the rrset has targets] | rdata (wire)
 //! ```
-//! Integers are little-endian. Record data is uncompressed wire form, so answering is copying; `form`
-//! says where compressible names stand and `target` where the name stands whose addresses belong into the
-//! additional section. RRsets are sorted by type and records in canonical order (RFC 4034 section 6.3), so
-//! that two equal nodes are equal bytes (the places of targets aside).
+//! Integers are little-endian. Record data is uncompressed wire form, so answering means copying; `form` gives the
+//! position of compressible names, and `target` the position of the name whose addresses belong in the additional
+//! section. RRsets are sorted by type and records are in canonical order (RFC 4034 section 6.3), so that equal nodes
+//! are byte-identical (except for target locations).
 //!
-//! Empty non-terminals that one name makes exist are ancestors of each other, so the name of each is a suffix of
-//! the deepest one's. They share it: a name of 127 labels costs its 126 ancestors 12 octets each and one name, not 126
-//! names.
+//! Empty non-terminals created by one name are ancestors of each other, so each name is a suffix of the deepest one.
+//! They share it: the 126 ancestors of a name with 127 labels cost 12 octets each plus one name, not 126 names.
 
 use nameward_wire::{Name, Type};
 use std::borrow::Cow;
@@ -24,10 +23,10 @@ pub(crate) const NODE_HEADER: usize = 8;
 pub(crate) const RRSET_HEADER: usize = 14;
 /// Octets of an empty non-terminal in a chain, a multiple of [`crate::packed::ALIGN`].
 pub(crate) const CHAIN_NODE: usize = 12;
-/// `target` of an RRset without targets.
+/// Value of `target` for an RRset without targets.
 pub(crate) const NO_TARGET: u8 = 0xff;
 
-/// Facts about a node that lookups need without reading its RRsets.
+/// Node properties that lookups need without reading the RRsets.
 pub mod flags {
     /// The node is a delegation: it has NS and is not the apex.
     pub const CUT: u8 = 1;
@@ -37,20 +36,20 @@ pub mod flags {
     pub const CNAME: u8 = 4;
     /// The node has a child `*`.
     pub const WILDCARD_CHILD: u8 = 8;
-    /// A record of the node cannot be read: answers from it fail.
+    /// A record of the node is unreadable: answers from it fail.
     pub const BROKEN: u8 = 16;
-    /// That record is about names below the node: answers for these fail.
+    /// The unreadable record affects names below the node: answers for them fail.
     pub const BROKEN_ABOVE: u8 = 32;
-    /// That record is about the addresses of the node: answers that need these fail.
+    /// The unreadable record affects the addresses of the node: answers that need them fail.
     pub const BROKEN_HOST: u8 = 64;
-    /// The name stands behind the nodes of a chain of empty non-terminals, not behind the header.
+    /// The name is stored after the nodes of a chain of empty non-terminals, not after the header.
     pub(crate) const SHARED_NAME: u8 = 128;
 }
 
-/// Where names that may be compressed stand in the data of a type (RFC 3597 section 4).
+/// The position of compressible names in the data of a type (RFC 3597 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressibleNames {
-    /// Nowhere: the data is copied.
+    /// No compressible names: the data is copied.
     Opaque,
     /// One name from this offset to the end.
     NameAt(u8),
@@ -59,7 +58,7 @@ pub enum CompressibleNames {
 }
 
 impl CompressibleNames {
-    /// Returns where names stand in the data of a type.
+    /// Returns the positions of compressible names in the data of a type.
     pub fn of(rtype: Type) -> CompressibleNames {
         crate::layout::of(rtype).form
     }
@@ -82,43 +81,43 @@ impl CompressibleNames {
     }
 }
 
-/// A name of a zone and its RRsets.
+/// A name in a zone and its RRsets.
 #[derive(Clone, Copy)]
 pub struct Node<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Node<'a> {
-    /// Reads the node that starts where `bytes` starts; more may follow.
+    /// Reads the node at the start of `bytes`; more data may follow.
     #[inline]
     pub(crate) fn at(bytes: &'a [u8]) -> Self {
         Node { bytes }
     }
 
-    /// How many direct children the name has.
+    /// Returns the number of direct children.
     pub fn children(self) -> u32 {
         read_u32(self.bytes, 0)
     }
 
-    /// The bits of [`flags`].
+    /// Returns the [`flags`] bits.
     #[inline]
     pub fn flags(self) -> u8 {
         self.bytes[Node::FLAGS_AT] & !flags::SHARED_NAME
     }
 
-    /// Whether all bits of `mask` are set.
+    /// Checks whether all bits of `mask` are set.
     #[inline]
     pub fn has(self, mask: u8) -> bool {
         self.flags() & mask == mask
     }
 
-    /// Whether it is a host with an address, or what goes with one, that cannot be read.
+    /// Checks whether an address record, or a record used along with addresses, is unreadable.
     #[inline]
     pub fn has_unreadable_address(self) -> bool {
         self.has(flags::BROKEN_HOST)
     }
 
-    /// The owner name, case as in the zone.
+    /// Returns the owner name, with the case used in the zone.
     #[inline]
     pub fn name(self) -> Name<'a> {
         let start = match self.bytes[Node::FLAGS_AT] & flags::SHARED_NAME {
@@ -128,7 +127,7 @@ impl<'a> Node<'a> {
         Name::from_valid_wire(&self.bytes[start..start + self.bytes[5] as usize])
     }
 
-    /// Whether the node has no RRsets: an empty non-terminal.
+    /// Checks whether the node has no RRsets: an empty non-terminal.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.rrset_count() == 0
@@ -138,7 +137,7 @@ impl<'a> Node<'a> {
         read_u16(self.bytes, 6)
     }
 
-    /// The RRsets, sorted by type.
+    /// Returns the RRsets, sorted by type.
     #[inline]
     pub fn rrsets(self) -> Rrsets<'a> {
         let start = NODE_HEADER + self.bytes[5] as usize;
@@ -148,14 +147,15 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The RRset of a type.
+    /// Returns the RRset of a type.
     #[inline]
     pub fn rrset(self, rtype: Type) -> Option<Rrset<'a>> {
         self.rrsets().find(|rrset| rrset.rtype() == rtype)
     }
 
-    /// The data of the RRSIG records that cover the RRset of a type. They have the TTL of that RRset (RFC 4034 section 3),
-    /// and are no RRset themselves (RFC 4035 section 2.2): in canonical order those of one type stand together.
+    /// Returns the data of the RRSIG records that cover the RRset of a type. They have the TTL of that RRset (RFC 4034
+    /// section 3) and do not form an RRset (RFC 4035 section 2.2); in canonical order, the ones for a type are
+    /// adjacent.
     pub fn signatures(self, covered: Type) -> impl Iterator<Item = &'a [u8]> {
         let covered = covered.0.to_be_bytes();
         let all = self.rrset(Type::RRSIG).into_iter();
@@ -163,7 +163,7 @@ impl<'a> Node<'a> {
         data.filter(move |rdata| rdata.starts_with(&covered))
     }
 
-    /// The node's bytes, exactly; a shared name becomes its own.
+    /// Returns exactly the node's bytes; a shared name is copied into them.
     pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
         if self.bytes[Node::FLAGS_AT] & flags::SHARED_NAME != 0 {
             let mut bytes = self.bytes[..NODE_HEADER].to_vec();
@@ -176,7 +176,7 @@ impl<'a> Node<'a> {
         Cow::Borrowed(&self.bytes[..self.bytes.len() - rrsets.bytes.len()])
     }
 
-    /// Octets of a node that has its own name, without what fills it up to the next.
+    /// Returns the octets of a node that has its own name, without padding.
     #[inline]
     pub(crate) fn octets(self) -> usize {
         let mut rrsets = self.rrsets();
@@ -184,28 +184,28 @@ impl<'a> Node<'a> {
         self.bytes.len() - rrsets.bytes.len()
     }
 
-    /// Octets of the chain of empty non-terminals that begins with this node: their nodes, and the name of this one.
+    /// Returns the octets of the chain of empty non-terminals that starts with this node: their nodes and the name.
     pub(crate) fn chain_octets(self) -> usize {
         read_u32(self.bytes, NODE_HEADER) as usize + self.bytes[5] as usize
     }
 
-    /// Octets before the RRsets of a node that has some.
+    /// Returns the octets before the RRsets of a node that has some.
     pub(crate) fn rrsets_at(self) -> usize {
         NODE_HEADER + self.bytes[5] as usize
     }
 
-    /// Where the flags stand in the bytes of a node.
+    /// Offset of the flags in a node.
     pub(crate) const FLAGS_AT: usize = 4;
 
-    /// Whether both are the same node of the same snapshot.
+    /// Checks whether both are the same node of the same snapshot.
     #[inline]
     pub fn is_same(self, other: Node<'_>) -> bool {
         core::ptr::eq(self.bytes.as_ptr(), other.bytes.as_ptr())
     }
 }
 
-/// Appends a chain of empty non-terminals: the suffixes of `deepest` with one label less each, `count` of them with
-/// `deepest` itself. Each has the one before it as its child, and the deepest none yet.
+/// Appends a chain of `count` empty non-terminals: `deepest` and its ancestors, each one label shorter. Each has the
+/// previous one as its child; the deepest has none yet.
 pub(crate) fn encode_chain(deepest: Name<'_>, count: usize, out: &mut Vec<u8>) {
     let mut wire = deepest.as_wire();
     let name_at = count * CHAIN_NODE;
@@ -243,54 +243,54 @@ impl<'a> Iterator for Rrsets<'a> {
     }
 }
 
-/// Records of one name and type.
+/// The records of one name and type.
 #[derive(Clone, Copy)]
 pub struct Rrset<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Rrset<'a> {
-    /// The record type.
+    /// Returns the record type.
     #[inline]
     pub fn rtype(self) -> Type {
         Type(read_u16(self.bytes, 0))
     }
 
-    /// How many records there are; at least one.
+    /// Returns the number of records, at least one.
     #[inline]
     pub fn count(self) -> u16 {
         read_u16(self.bytes, 2)
     }
 
-    /// The TTL that all its records share (RFC 2181 section 5.2).
+    /// Returns the TTL shared by all records (RFC 2181 section 5.2).
     #[inline]
     pub fn ttl(self) -> u32 {
         read_u32(self.bytes, 4)
     }
 
-    /// The RRset's bytes.
+    /// Returns the stored bytes of the RRset.
     pub(crate) fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Where compressible names stand.
+    /// Returns the positions of compressible names.
     #[inline]
     pub fn form(self) -> CompressibleNames {
         CompressibleNames::from_byte(self.bytes[12])
     }
 
-    /// Octets of all records.
+    /// Returns the octets of all records.
     pub(crate) fn records_len(self) -> usize {
         self.bytes.len() - RRSET_HEADER
     }
 
-    /// Whether the records name hosts whose addresses belong into the additional section.
+    /// Checks whether the records name hosts whose addresses belong in the additional section.
     #[inline]
     pub fn has_targets(self) -> bool {
         self.bytes[13] != NO_TARGET
     }
 
-    /// The records in canonical order.
+    /// Returns the records in canonical order.
     #[inline]
     pub fn records(self) -> Records<'a> {
         Records {
@@ -333,24 +333,24 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// One record's data.
+/// The data of one record.
 #[derive(Clone, Copy)]
 pub struct RecordData<'a> {
     /// Uncompressed wire form.
     pub rdata: &'a [u8],
     target_offset: u8,
-    /// Where the target's node stands in the packed contents; 0 if it is not in the zone.
+    /// Location of the target's node in the packed contents; 0 if it is not in the zone.
     pub(crate) place: u32,
 }
 
 impl<'a> RecordData<'a> {
-    /// The name whose addresses belong into the additional section, and where it stands in the data.
+    /// Returns the name whose addresses belong in the additional section, and its offset in the data.
     pub(crate) fn target_place(self) -> Option<(usize, Name<'a>)> {
         self.target()
             .map(|name| (self.target_offset as usize, name))
     }
 
-    /// Octets the record takes in its RRset.
+    /// Returns the octets the record takes in its RRset.
     pub(crate) fn stored_len(self) -> usize {
         self.rdata.len()
             + if self.target_offset == NO_TARGET {
@@ -360,7 +360,7 @@ impl<'a> RecordData<'a> {
             }
     }
 
-    /// The name whose addresses belong into the additional section.
+    /// Returns the name whose addresses belong in the additional section.
     #[inline]
     pub fn target(self) -> Option<Name<'a>> {
         if self.target_offset == NO_TARGET {

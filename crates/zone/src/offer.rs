@@ -1,12 +1,13 @@
-//! Zones that several sources have: which of them is served, and which stands by.
+//! Zones offered by several sources: which source serves, and which ones stand by.
 //!
-//! A zone that is ready is served before one that is not, then the source that stands first in the configuration
-//! (the lower rank) serves it. So the order of the configuration decides between sources that can answer, and a
-//! source that cannot never takes a zone out of service that another one answers for: where two sources have a
-//! zone, an operator moves it from one to the other, and an outage of one of them must not become one of the zone.
-//! The result does not depend on who came first, so that all servers of a fleet settle on the same source.
+//! A zone that is ready takes precedence over one that is not; among those, the source listed first in the
+//! configuration (the lower rank) serves the zone. So configuration order decides between sources that can answer, and
+//! a source that cannot answer never takes a zone out of service that another source has: two sources offer the same
+//! zone while an operator migrates it from one to the other, and an outage of either must not become an outage of the
+//! zone. The result does not depend on the order of the offers, so that all servers of a fleet select the same source.
 //!
-//! The others stand by in the table, and when the one that serves is withdrawn the next takes over at once.
+//! The other versions stand by in the table; when the serving source withdraws its zone, the next one takes over at
+//! once.
 
 use crate::key::NameKey;
 use crate::table::ZoneTable;
@@ -18,50 +19,50 @@ use std::sync::Arc;
 /// The outcome of offering a zone to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
-    /// This source serves it; there was none, or an older version from the same source.
+    /// This source serves the zone; there was none, or an older version from the same source.
     Taken,
-    /// It is served in place of one from the source of this rank.
+    /// This source serves the zone, replacing the source with this rank.
     TakenFrom(u16),
-    /// It stands by: the source of this rank serves the zone.
+    /// The offer stands by: the source with this rank serves the zone.
     KeptBy(u16),
 }
 
-/// A change of the table.
+/// A change to the table.
 #[derive(Clone)]
 pub enum TableChange {
-    /// Adds a zone or replaces the one of its name from the same source.
+    /// Adds a zone, or replaces the zone with this name from the same source.
     Offer(Arc<Zone>),
-    /// As an offer, by a source that had this rank before.
+    /// Like an offer, by a source that previously had this rank.
     Move(Arc<Zone>, u16),
-    /// Takes back the zone of this name, in wire form, from the source of this rank.
+    /// Withdraws the zone with this name, in wire form, on behalf of the source with this rank.
     Withdraw(Box<[u8]>, u16),
 }
 
-/// A zone that two sources have.
+/// A zone that two sources offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contest {
-    /// The zone.
+    /// The zone name.
     pub name: NameBuf,
-    /// The rank of the source that serves it.
+    /// Rank of the source that serves the zone.
     pub served: u16,
-    /// The rank of the source that stands by.
+    /// Rank of the source that stands by.
     pub other: u16,
 }
 
-/// The rank of a stand-in that no source has offered: behind all sources, and no rival of any.
+/// Rank of a placeholder that no source has offered: after all sources, and never in conflict with one.
 pub const NO_SOURCE: u16 = u16::MAX;
 
-/// Zones that stand by, by their names in lower case. Few, so a change copies all.
+/// Zones that stand by, keyed by name in lower case. There are few, so a change copies the whole map.
 pub(crate) type StandingBy = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
 
 impl ZoneTable {
-    /// Adds a zone or replaces the one of its name from the same source. A stand-in that is not ready does not
+    /// Adds a zone, or replaces the zone with this name from the same source. A placeholder that is not ready does not
     /// replace a version that is: an old version is better than none.
     pub fn offer(&mut self, zone: Arc<Zone>) -> Offered {
         self.offer_with(&mut NameKey::default(), zone)
     }
 
-    /// As [`ZoneTable::offer`], with a key that is used again.
+    /// Like [`ZoneTable::offer`], with a reusable key.
     fn offer_with(&mut self, key: &mut NameKey, zone: Arc<Zone>) -> Offered {
         let rank = zone.rank();
         key.set(zone.apex_name());
@@ -71,7 +72,7 @@ impl ZoneTable {
         };
         let is_next = there.rank() == rank && (zone.is_ready() || !there.is_ready());
         if is_next && self.standing_by.is_empty() {
-            // The next version of a zone that no other source has: a load is a hundred thousand of these.
+            // The next version of a zone that no other source has: a load consists of a hundred thousand of these.
             self.insert_by(key, zone);
             return Offered::Taken;
         }
@@ -92,8 +93,8 @@ impl ZoneTable {
         }
     }
 
-    /// Makes changes, those that withdraw first: a name that one zone has given up may be that of another now. Returns the
-    /// offered zones that another source has too.
+    /// Applies changes, withdrawals first: a name given up by one zone may now be used by another. Returns the offered
+    /// zones that another source has too.
     pub fn make(&mut self, changes: &[TableChange]) -> Vec<Contest> {
         for change in changes {
             if let TableChange::Withdraw(name, rank) = change
@@ -117,7 +118,7 @@ impl ZoneTable {
                 Offered::TakenFrom(other) => (rank, Some(other)),
                 Offered::KeptBy(other) => (other, Some(rank)),
             };
-            // The same source before it moved is no other.
+            // The same source under its previous rank is not a conflict.
             if let Some(other) = other
                 && before.is_none_or(|before| before != other && before != served)
             {
@@ -134,7 +135,7 @@ impl ZoneTable {
         contests
     }
 
-    /// The version of a zone that the source of this rank has offered, whether it is served or stands by.
+    /// Returns the version that the source with this rank offers, whether it is served or stands by.
     pub fn offered_by(&self, name: Name<'_>, rank: u16) -> Option<&Arc<Zone>> {
         let served = self.exact(name)?;
         if served.rank() == rank {
@@ -144,7 +145,7 @@ impl ZoneTable {
         others.iter().find(|zone| zone.rank() == rank)
     }
 
-    /// Lists the versions of a zone that sources have offered, the one that is served first.
+    /// Lists the offered versions of a zone, the served one first.
     pub fn versions(&self, name: Name<'_>) -> Vec<Arc<Zone>> {
         let standing_by = self.standing_by.get(&lower_case(name));
         let standing_by = standing_by.into_iter().flatten();
@@ -155,7 +156,7 @@ impl ZoneTable {
             .collect()
     }
 
-    /// Takes back the zone of this name from the source of this rank; false if that has offered none.
+    /// Withdraws a zone on behalf of the source with this rank; returns false if that source offers none.
     pub fn withdraw(&mut self, name: Name<'_>, rank: u16) -> bool {
         let Some(there) = self.exact(name).cloned() else {
             return false;
@@ -175,12 +176,12 @@ impl ZoneTable {
         is_withdrawn
     }
 
-    /// All zones that were offered, served or standing by, in no order.
+    /// Returns all offered zones, served or standing by, in arbitrary order.
     pub fn offered(&self) -> impl Iterator<Item = &Arc<Zone>> {
         self.zones().chain(self.standing_by.values().flatten())
     }
 
-    /// Serves the best of them and lets the others stand by; returns the rank that is served.
+    /// Serves the best version and lets the others stand by; returns the rank that is served.
     fn serve_best(&mut self, mut all: Vec<Arc<Zone>>) -> Option<u16> {
         let order = |at: &usize| (!all[*at].is_ready(), all[*at].rank());
         let best = (0..all.len()).min_by_key(order)?;
@@ -207,7 +208,7 @@ impl ZoneTable {
     }
 }
 
-/// A name in wire form and lower case.
+/// Returns a name in wire form and lower case.
 pub(crate) fn lower_case(name: Name<'_>) -> Box<[u8]> {
     let key = NameKey::new(name);
     key.suffix(key.labels()).as_wire().into()

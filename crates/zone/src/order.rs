@@ -1,6 +1,6 @@
-//! The names of a zone in canonical order (RFC 4034 section 6.1), for transfers, NSEC and differences.
+//! Canonical order of a zone's names (RFC 4034 section 6.1), for transfers, NSEC and differences.
 //!
-//! The order is an index beside the table, made when it is first needed: answering does not need it.
+//! The order is an index next to the hash table, built on first use: answering queries does not need it.
 
 use crate::key::NameKey;
 use crate::node::Node;
@@ -11,8 +11,8 @@ use nameward_wire::name::MAX_LABELS;
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-/// Bytes whose plain order is the canonical order of names: labels from the right in lower case, each ended by
-/// 0, with the octets 0 and 1 inside labels written as two.
+/// Writes bytes whose plain order is the canonical order of names: labels from the right in lower case, each terminated
+/// by 0, with the octets 0 and 1 inside labels encoded as two.
 pub(crate) fn sort_key(name: Name<'_>, out: &mut Vec<u8>) {
     out.clear();
     let mut offsets = [0u8; MAX_LABELS];
@@ -31,7 +31,7 @@ pub(crate) fn sort_key(name: Name<'_>, out: &mut Vec<u8>) {
 }
 
 impl Zone {
-    /// Places of the packed names in canonical order.
+    /// Returns the locations of the packed names in canonical order.
     fn packed_order(&self) -> &[u32] {
         if let Some(changes) = self.changes() {
             return changes.base.packed_order();
@@ -39,7 +39,7 @@ impl Zone {
         self.indexes().order.get_or_init(|| {
             let mut key = Vec::new();
             let packed = self.packed();
-            // Most comparisons are decided by the first octets that differ from the apex.
+            // Most comparisons are decided by the first octets after the apex.
             sort_key(self.apex_name(), &mut key);
             let skip = key.len();
             let mut keyed: Vec<(u64, u32)> = packed
@@ -66,7 +66,7 @@ impl Zone {
         })
     }
 
-    /// All nodes in canonical order, the apex first; empty non-terminals are among them.
+    /// Returns all nodes in canonical order, the apex first, including empty non-terminals.
     pub fn nodes_in_order(&self) -> impl Iterator<Item = Node<'_>> {
         let base = self
             .packed_order()
@@ -85,9 +85,9 @@ impl Zone {
 }
 
 impl Zone {
-    /// All nodes below a name, in no order.
+    /// Returns all nodes below a name, in arbitrary order.
     pub(crate) fn nodes_below(&self, name: Name<'_>) -> impl Iterator<Item = Node<'_>> {
-        // What is below a name follows it in canonical order.
+        // Names below another one follow it in canonical order.
         let (order, packed) = (self.packed_order(), self.packed());
         let start = order.partition_point(|&place| {
             packed.node(place).name().canonical_cmp(name) != Ordering::Greater
@@ -123,7 +123,7 @@ fn tag_of(name: Name<'_>) -> u32 {
     tag(key.hash(key.labels()))
 }
 
-/// Nodes of the base and changed nodes, the changed one winning where both have a name.
+/// Merges base nodes with changed nodes; the changed one wins if both have a name.
 struct Merged<'a, B: Iterator<Item = Node<'a>>, C: Iterator<Item = (Box<[u8]>, Option<Node<'a>>)>> {
     base: Peekable<B>,
     changed: Peekable<C>,

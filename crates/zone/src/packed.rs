@@ -1,37 +1,37 @@
-//! Names and records of a zone, packed: a table of hashes into one run of bytes.
+//! Packed names and records of a zone: a hash table into one run of bytes.
 //!
-//! A slot holds 32 bits of a name's hash and the place of its node, so a lookup of a name that does not
-//! exist seldom touches a node, and one that exists touches one slot and one node: two cache misses in a
-//! zone of any size. Slots are chosen by the high bits of the hash, which leaves the table's size free.
+//! A slot holds 32 bits of a name's hash and the location of its node, so the lookup of a nonexistent name rarely
+//! touches a node, and that of an existing name touches one slot and one node: two cache misses in a zone of any size.
+//! Slots are chosen by the high bits of the hash, so the table can have any size.
 
 use crate::node::Node;
 use nameward_wire::Name;
 
-/// Nodes start at multiples of this, so that a 32-bit place reaches 16 GiB.
+/// Nodes are aligned to this many octets, so that a 32-bit location covers 16 GiB.
 pub(crate) const ALIGN: usize = 4;
 
 /// Immutable packed contents.
 #[derive(Default)]
 pub(crate) struct Packed {
-    /// `hash << 32 | place`; 0 is empty. Place 0 is never used.
+    /// `hash << 32 | place`; 0 is empty. Location 0 is never used.
     pub(crate) slots: Box<[u64]>,
     pub(crate) arena: Box<[u8]>,
 }
 
 impl Packed {
-    /// The node with this name, if there is one.
+    /// Finds the node with this name.
     #[inline]
     pub(crate) fn find(&self, hash: u64, name: Name<'_>) -> Option<Node<'_>> {
         self.find_tag(tag(hash), name)
     }
 
-    /// As [`Packed::find`], by the part of the hash that slots hold.
+    /// Like [`Packed::find`], given the 32 bits of the hash that slots hold.
     #[inline]
     pub(crate) fn find_tag(&self, tag: u32, name: Name<'_>) -> Option<Node<'_>> {
         self.place_of(tag, name).map(|place| self.node(place))
     }
 
-    /// Where the node of a name stands.
+    /// Returns the location of a name's node.
     #[inline]
     pub(crate) fn place_of(&self, tag: u32, name: Name<'_>) -> Option<u32> {
         let mut at = first_slot(tag, self.slots.len());
@@ -51,7 +51,7 @@ impl Packed {
         }
     }
 
-    /// As [`Packed::find`] for the name `*.` before `parent`.
+    /// Like [`Packed::find`], for the name `*.` prepended to `parent`.
     pub(crate) fn find_wildcard(&self, hash: u64, parent: Name<'_>) -> Option<Node<'_>> {
         let mut wire = [0u8; nameward_wire::name::MAX_NAME];
         let len = 2 + parent.as_wire().len();
@@ -60,19 +60,19 @@ impl Packed {
         self.find(hash, Name::from_valid_wire(&wire[..len]))
     }
 
-    /// The node at a place.
+    /// Returns the node at a location.
     #[inline]
     pub(crate) fn node(&self, place: u32) -> Node<'_> {
         Node::at(&self.arena[place as usize * ALIGN..])
     }
 
-    /// Where the search for a hash starts, for prefetching.
+    /// Returns the slot at which the search for a hash starts, for prefetching.
     #[inline]
     pub(crate) fn slot(&self, hash: u64) -> Option<&u64> {
         self.slots.get(first_slot(tag(hash), self.slots.len()))
     }
 
-    /// The places of all nodes, in no order.
+    /// Returns the locations of all nodes, in arbitrary order.
     pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
         self.slots
             .iter()
@@ -80,13 +80,13 @@ impl Packed {
             .map(|&slot| slot as u32)
     }
 
-    /// All nodes with the part of their names' hashes that slots hold, in no order.
+    /// Returns all nodes with the 32 bits of their hashes that slots hold, in arbitrary order.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, Node<'_>)> {
         let used = self.slots.iter().filter(|&&slot| slot != 0);
         used.map(|&slot| ((slot >> 32) as u32, self.node(slot as u32)))
     }
 
-    /// Bytes on the heap.
+    /// Returns the octets on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slots.len() * 8 + self.arena.len()
     }
@@ -102,12 +102,12 @@ pub(crate) fn first_slot(tag: u32, slots: usize) -> usize {
     ((tag as u64 * slots as u64) >> 32) as usize
 }
 
-/// Slots of a table for so many names: at most three quarters full, so that runs of slots stay short.
+/// Returns the table size for this many names: at most three quarters full, so that probe sequences stay short.
 pub(crate) fn slots_for(names: usize) -> usize {
     (names * 4 / 3 + 1).max(2)
 }
 
-/// Puts a place into the first free slot for its tag.
+/// Stores a location in the first free slot for its tag.
 #[inline]
 pub(crate) fn put_slot(slots: &mut [u64], tag: u32, place: u32) {
     let mut at = first_slot(tag, slots.len());

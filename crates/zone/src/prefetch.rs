@@ -1,9 +1,9 @@
-//! Asks the processor to load memory that will be read soon.
+//! Prefetching of memory that will be read soon.
 //!
-//! A batch of questions is answered in steps (find the zones, find the slots, find the nodes, then write the
-//! answers), and each step prefetches what the next one reads, so the cache misses of a batch overlap.
+//! A batch of queries is answered in steps (find the zones, find the slots, find the nodes, then write the answers),
+//! and each step prefetches what the next one reads, so the cache misses of a batch overlap.
 
-/// Starts to load the cache line of `value`.
+/// Starts loading the cache line of `value`.
 #[inline(always)]
 #[allow(unsafe_code, reason = "the prefetch instruction has no safe form")]
 pub(crate) fn prefetch<T: ?Sized>(value: &T) {

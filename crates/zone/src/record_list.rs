@@ -1,12 +1,12 @@
-//! Records one after another in uncompressed wire form: owner, type, class, TTL, length, data.
+//! Record lists in uncompressed wire form: owner, type, class, TTL, length, data.
 //!
-//! A list costs no more memory than its records have octets, is written to a journal and read from it as it is, and can
-//! be copied into a message of a transfer. A list that was read from outside is checked once, record by record.
+//! A list takes no more memory than its records have octets, is written to and read from a journal as is, and can be
+//! copied into a transfer message. A list that comes from outside is checked once, record by record.
 
 use nameward_wire::{Class, Name, Type};
 use std::fmt;
 
-/// Octets of a record besides its owner and its data: type, class, TTL, length.
+/// Octets of a record besides owner and data: type, class, TTL, length.
 const FIXED: usize = 10;
 
 /// A list of records in wire form.
@@ -21,26 +21,26 @@ pub struct RecordList {
 pub struct WireRecord<'a> {
     /// The owner.
     pub owner: Name<'a>,
-    /// The type.
+    /// The record type.
     pub rtype: Type,
-    /// The TTL.
+    /// The TTL in seconds.
     pub ttl: u32,
     /// Uncompressed wire data.
     pub rdata: &'a [u8],
 }
 
-/// The octets are not a list of records.
+/// The octets do not form a list of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("octet {at} of {len} does not begin a record")]
 pub struct ListError {
-    /// Where the first record that cannot be read begins.
+    /// Offset of the first record that cannot be read.
     pub at: usize,
-    /// Octets of the whole list.
+    /// Length of the whole list, in octets.
     pub len: usize,
 }
 
 impl RecordList {
-    /// Reads a list that was written as [`RecordList::as_bytes`]. The data of its records is not looked into.
+    /// Reads a list written by [`RecordList::as_bytes`]. The record data is not inspected.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ListError> {
         let (mut at, mut count) = (0, 0);
         while at < bytes.len() {
@@ -54,7 +54,7 @@ impl RecordList {
         Ok(RecordList { bytes, count })
     }
 
-    /// The records in wire form.
+    /// Returns the records in wire form.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -71,29 +71,29 @@ impl RecordList {
         self.count += 1;
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Checks whether the list has no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The records in the order they were appended.
+    /// Returns the records in the order in which they were appended.
     pub fn iter(&self) -> WireRecords<'_> {
         WireRecords { bytes: &self.bytes }
     }
 
-    /// The records from an octet of [`RecordList::as_bytes`] on, at which a record begins.
+    /// Returns the records from an offset in [`RecordList::as_bytes`], which must be the start of a record.
     pub fn iter_from(&self, octet: usize) -> WireRecords<'_> {
         WireRecords {
             bytes: self.bytes.get(octet..).unwrap_or_default(),
         }
     }
 
-    /// The first record of a type.
+    /// Returns the first record of a type.
     pub fn first_of(&self, rtype: Type) -> Option<WireRecord<'_>> {
         self.iter().find(|record| record.rtype == rtype)
     }
@@ -123,7 +123,7 @@ pub struct WireRecords<'a> {
 }
 
 impl WireRecords<'_> {
-    /// Returns the octets of the records that are left.
+    /// Returns the octets of the remaining records.
     pub fn octets_left(&self) -> usize {
         self.bytes.len()
     }
@@ -139,7 +139,7 @@ impl<'a> Iterator for WireRecords<'a> {
     }
 }
 
-/// Splits the first record off; `None` if there is none or it is cut short.
+/// Splits off the first record; `None` if there is none or it is truncated.
 fn split_record(bytes: &[u8]) -> Option<(WireRecord<'_>, &[u8])> {
     let (owner, rest) = Name::split_from(bytes).ok()?;
     let (fixed, rest) = rest.split_first_chunk::<FIXED>()?;

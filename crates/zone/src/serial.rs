@@ -1,10 +1,10 @@
-//! Serial numbers of zones and their arithmetic (RFC 1982).
+//! Zone serial numbers and their arithmetic (RFC 1982).
 //!
-//! Serials run in a circle of 32 bits, so one is after another only if it is less than half the circle ahead; two that
-//! are exactly half a circle apart have no order (section 3.2). That order is not transitive, hence no `Ord`.
+//! Serials form a circle of 32 bits, so one is after another only if it is less than half the circle ahead; two serials
+//! exactly half a circle apart have no order (section 3.2). This order is not transitive, hence no `Ord`.
 //!
-//! A serial that reads as a date and two digits (`2024053101`) stays one when it is raised: the next is of today, or
-//! one more if that is larger. Any other serial is raised by one.
+//! A serial of the form date plus two digits (`2024053101`) keeps that form when it is increased: the next one is
+//! today's, or one more if that is larger. Any other serial is increased by one.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,12 +13,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nameward_dnssec::SoaEdit;
 use nameward_wire::calendar::UtcTime;
 
-/// The serial number of one version of a zone.
+/// The serial number of one zone version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Serial(pub u32);
 
 impl Serial {
-    /// The most that may be added to a serial at one time (RFC 1982 section 3.1).
+    /// The most that may be added to a serial at once (RFC 1982 section 3.1).
     pub const MAX_STEP: u32 = (1 << 31) - 1;
 
     /// Compares two serials; `None` if they are half a circle apart (RFC 1982 section 3.2).
@@ -31,18 +31,18 @@ impl Serial {
         }
     }
 
-    /// Returns whether this serial is newer than `other`.
+    /// Checks whether this serial is newer than `other`.
     pub fn is_after(self, other: Serial) -> bool {
         self.compare(other) == Some(Ordering::Greater)
     }
 
-    /// Adds a step of at most [`Serial::MAX_STEP`] (RFC 1982 section 3.1); a larger one counts as that.
+    /// Adds a step; steps above [`Serial::MAX_STEP`] are reduced to it (RFC 1982 section 3.1).
     #[must_use]
     pub fn plus(self, step: u32) -> Serial {
         Serial(self.0.wrapping_add(step.min(Serial::MAX_STEP)))
     }
 
-    /// Returns the serial that follows this one at `now`. It is never 0, which some secondaries take for "none".
+    /// Returns the serial that follows this one at `now`. It is never 0, which some secondaries interpret as "none".
     #[must_use]
     pub fn next(self, now: SystemTime) -> Serial {
         let next = match self.plus(1) {
@@ -56,7 +56,8 @@ impl Serial {
         }
     }
 
-    /// Returns the serial that follows this one by a rule. It is after this one whatever the rule says.
+    /// Returns the serial that follows this one under a rule. The result is always after this serial, whatever the
+    /// rule.
     #[must_use]
     pub fn raised(self, rule: SerialRule, now: SystemTime) -> Serial {
         let seconds = now
@@ -76,12 +77,12 @@ impl Serial {
         }
     }
 
-    /// Returns the first serial of a new zone: today's date and 01.
+    /// Returns the first serial of a new zone: today's date followed by 01.
     pub fn first(now: SystemTime) -> Serial {
         Serial(today(now).saturating_mul(100).saturating_add(1))
     }
 
-    /// Whether the serial has the form YYYYMMDDnn.
+    /// Checks whether the serial has the form YYYYMMDDnn.
     fn is_dated(self) -> bool {
         let (year, month, day) = (
             self.0 / 1_000_000,
@@ -92,30 +93,30 @@ impl Serial {
     }
 }
 
-/// The way in which a change raises the serial of its zone (the metadata SOA-EDIT-DNSUPDATE of PowerDNS).
+/// How a change increases the zone's serial (the SOA-EDIT-DNSUPDATE metadata of PowerDNS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SerialRule {
-    /// A dated serial stays one, any other is raised by one ([`Serial::next`]).
+    /// Keeps date-based serials date-based and increases others by one ([`Serial::next`]).
     #[default]
     Next,
-    /// One more.
+    /// Increases the serial by one.
     Increase,
-    /// Today's date and 01, or one more if that is not after the serial.
+    /// Today's date followed by 01, or one more if that is not after the current serial.
     Dated,
     /// The time in seconds since 1970.
     Epoch,
-    /// As the metadata SOA-EDIT says, or one more if that is not after the serial.
+    /// As configured by the SOA-EDIT metadata, or one more if that is not after the current serial.
     SoaEdit(SoaEdit),
 }
 
 impl SerialRule {
-    /// Reads the word of the metadata SOA-EDIT-DNSUPDATE, for a zone with this SOA-EDIT; `None` if it is not known.
+    /// Parses a SOA-EDIT-DNSUPDATE metadata value, for a zone with this SOA-EDIT; `None` if it is unknown.
     pub fn from_word(word: &str, soa_edit: SoaEdit) -> Option<SerialRule> {
         Some(match word.trim().to_ascii_uppercase().as_str() {
             "DEFAULT" => SerialRule::Dated,
             "INCREASE" => SerialRule::Increase,
             "EPOCH" => SerialRule::Epoch,
-            // Both move the serial at each change: an UPDATE that leaves it would never reach a secondary.
+            // Both change the serial with every change: an UPDATE that kept it would never reach a secondary.
             "SOA-EDIT" | "SOA-EDIT-INCREASE" => SerialRule::SoaEdit(soa_edit),
             _ => return None,
         })
@@ -128,7 +129,7 @@ impl fmt::Display for Serial {
     }
 }
 
-/// The date in UTC as YYYYMMDD.
+/// Returns the date in UTC as YYYYMMDD.
 fn today(now: SystemTime) -> u32 {
     let seconds = now
         .duration_since(UNIX_EPOCH)
@@ -160,9 +161,9 @@ mod tests {
             (2_024_022_900, 2_024_022_901),
             (2_024_022_901, 2_024_022_902),
             (2_024_022_999, 2_024_023_000),
-            // Of the future: still raised.
+            // In the future: still increased.
             (2_030_010_100, 2_030_010_101),
-            // No month 13.
+            // There is no month 13.
             (2_024_130_100, 2_024_130_101),
             (1_709_164_800, 1_709_164_801),
         ] {

@@ -1,8 +1,9 @@
-//! A version that is signed with keys which its home does not have, or has a digest that is made here.
+//! Served versions that differ from the stored contents: signed with keys kept outside the zone's storage, or with a
+//! digest made here.
 //!
-//! The contents of such a zone stay those of its file or its primary; what is served has the records at its apex that
-//! signing adds (DNSKEY, CDS, CDNSKEY, NSEC3PARAM, ZONEMD), and knows the version without them. Changes, journals and files are
-//! about the version without.
+//! The contents of such a zone remain those of its file or primary; the served version has additional records at its
+//! apex (DNSKEY, CDS, CDNSKEY, NSEC3PARAM, ZONEMD) and refers to the version without them. Changes, journals and files
+//! use the version without.
 
 use crate::change::{ChangeError, Difference};
 use crate::record_list::WireRecord;
@@ -11,28 +12,27 @@ use nameward_dnssec::{DenialStyle, Signing, Zonemd};
 use nameward_wire::Type;
 use std::sync::Arc;
 
-/// The digest (ZONEMD) that a version is served with. One of another version is never served: a verifier would take the zone
-/// for damaged (RFC 8976 section 4).
+/// The digest (ZONEMD) that a version is served with. The digest of another version is never served: a verifier would
+/// consider the zone damaged (RFC 8976 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedDigest<'d> {
-    /// That which its contents have.
+    /// The digest in the zone's contents.
     AsStored,
-    /// None.
+    /// No digest.
     LeftOut,
-    /// This one, which was made of the version: data of ZONEMD.
+    /// ZONEMD record data computed from this version.
     Made(&'d [u8]),
 }
 
 impl Zone {
-    /// Returns whether the zone has a digest (ZONEMD) of another serial than this one.
+    /// Checks whether the zone has a digest (ZONEMD) for a serial other than this one.
     pub fn has_stale_digest(&self, serial: u32) -> bool {
         let records = self.apex().rrset(Type::ZONEMD).into_iter();
         let mut records = records.flat_map(|rrset| rrset.records());
         records.any(|record| !is_digest_of(record.rdata, serial))
     }
 
-    /// Returns the version that is served when this one is signed, or has another digest over the whole. It shares the
-    /// contents.
+    /// Returns the version to serve when this one is signed here, or gets a different digest. It shares the contents.
     pub fn served_with(
         self: &Arc<Self>,
         signing: Option<&Arc<Signing>>,
@@ -41,7 +41,7 @@ impl Zone {
         let unsigned = self.unsigned();
         let soa_ttl = unsigned.soa().map_or(0, |soa| soa.ttl());
         let mut difference = Difference::default();
-        // The digest that a zone brings is not over the signatures that it gets here.
+        // A digest in the zone data does not cover the signatures added here.
         let is_signed = signing.is_some_and(|signing| signing.signs());
         if digest != ServedDigest::AsStored || is_signed {
             unsigned.remove_digests(&mut difference);
@@ -63,7 +63,7 @@ impl Zone {
         }
         let mut zone = unsigned.apply_over(&difference)?;
         if let Some(signing) = signing.filter(|signing| signing.signs()) {
-            // On the version without, which the next ones are made of.
+            // Built on the unsigned version, from which the next versions are derived.
             if signing.style() == DenialStyle::Chain {
                 zone.keep_chain(Some(unsigned.chain_for(signing)));
             }
@@ -73,9 +73,9 @@ impl Zone {
         Ok(zone)
     }
 
-    /// Adds the records at the apex that the zone brings and that are made here to those that go. A second NSEC3PARAM would
-    /// have secondaries look for a chain that is not there (RFC 5155 section 4.1.2), and another CDS would have the parent
-    /// take a DS of a key that does not sign. Keys of other signers stay (RFC 8901 section 2.1.2).
+    /// Adds the zone's apex records of types that are made here to the records to remove. A second NSEC3PARAM would
+    /// make secondaries look for a chain that does not exist (RFC 5155 section 4.1.2), and another CDS would make the
+    /// parent publish a DS for a key that does not sign. Keys of other signers are kept (RFC 8901 section 2.1.2).
     fn remove_made_records(&self, signing: &Signing, difference: &mut Difference) {
         let (apex, made) = (self.apex(), signing.made_types());
         for rrset in apex.rrsets() {
@@ -96,12 +96,12 @@ impl Zone {
         }
     }
 
-    /// Adds the records that signing puts at the apex to those that come.
+    /// Adds the records that signing puts at the apex to the records to add.
     fn add_apex_records(&self, signing: &Signing, difference: &mut Difference) {
         let apex = self.apex();
         let soa_ttl = self.soa().map_or(0, |soa| soa.ttl());
         for (rtype, rdata) in signing.apex_records() {
-            // What is made here has taken the place of what was there, but for keys: one of ours may be in the file.
+            // Records made here replace the zone's own, except for keys: one of ours may be in the file.
             let there = apex
                 .rrset(rtype)
                 .filter(|_| rtype == Type::DNSKEY || !signing.signs());
@@ -122,7 +122,8 @@ impl Zone {
         }
     }
 
-    /// Adds a SOA with a higher serial to a difference: a secondary takes new keys and signatures only with a new serial.
+    /// Adds a SOA with a higher serial to a difference: a secondary only picks up new keys and signatures with a new
+    /// serial.
     fn raise_serial(&self, offset: u32, difference: &mut Difference) {
         let soa = self.soa().filter(|_| offset != 0);
         let Some((soa, record)) = soa.and_then(|soa| Some((soa, soa.records().next()?))) else {
@@ -147,14 +148,14 @@ impl Zone {
         }
     }
 
-    /// Returns the version without the records that signing adds; the zone itself if its home has the keys, or none are
-    /// used.
+    /// Returns the version without the records that signing adds; the zone itself if its storage has the keys, or if no
+    /// keys are used.
     pub fn unsigned(self: &Arc<Self>) -> Arc<Zone> {
         self.unsigned_version().unwrap_or(self).clone()
     }
 }
 
-/// Returns whether the data of a ZONEMD record is of the version with a serial.
+/// Checks whether ZONEMD record data belongs to the version with a serial.
 pub fn is_digest_of(zonemd: &[u8], serial: u32) -> bool {
     Zonemd::read(zonemd).is_some_and(|zonemd| zonemd.serial == serial)
 }

@@ -1,9 +1,9 @@
-//! How the answers of a zone are signed, and the index of the proofs that a zone brings with it.
+//! The signing state of a zone, and the index over stored denial records.
 //!
-//! A zone is unsigned, signed with keys while it is served (with a chain of denial over all its names, or without one where
-//! records of denial are made for each answer), or it has its signatures among its records: RRSIG beside the
-//! RRsets that they cover, and a chain of NSEC or NSEC3. The last kind needs the owners of the chain in canonical order
-//! (RFC 4034 section 6.1); for NSEC3 that is the order of the hashes, since base32hex keeps it (RFC 5155 section 1.3).
+//! A zone is unsigned; signed online with keys (with a denial chain over all its names, or with denial records made for
+//! each answer); or it has its signatures among its records: RRSIG next to the RRsets they cover, and an NSEC or NSEC3
+//! chain. The last kind needs the chain owners in canonical order (RFC 4034 section 6.1); for NSEC3 that is hash order,
+//! because base32hex preserves it (RFC 5155 section 1.3).
 
 use crate::chain::{ChainKind, ChainedSigning, DenialChain, SigningWithList};
 use crate::zone::Zone;
@@ -15,28 +15,28 @@ use std::sync::{Arc, PoisonError};
 /// How the answers of a zone are signed.
 #[derive(Clone, Default)]
 pub enum SigningState {
-    /// Not at all.
+    /// Answers are not signed.
     #[default]
     Unsigned,
-    /// With keys, while they are given; records of denial are made for each.
+    /// Signed online with keys; denial records are made for each answer.
     Online(Arc<Signing>),
-    /// With keys, while they are given; records of denial are those of the zone's chain.
+    /// Signed online with keys; denial records come from the zone's chain.
     Chained(Arc<ChainedSigning>),
-    /// With keys, while they are given; records of denial are those of the chain over names that were listed, as far as that
-    /// agrees with what was looked up.
+    /// Signed online with keys; denial records come from the chain over the listed names, as far as it agrees with the
+    /// data looked up.
     Listed(Arc<SigningWithList>),
-    /// By records of the zone.
+    /// Signed by records stored in the zone.
     Stored(Arc<DenialIndex>),
 }
 
 impl SigningState {
-    /// Whether answers come with signatures.
+    /// Checks whether answers are signed.
     #[inline]
     pub fn is_signed(&self) -> bool {
         !matches!(self, SigningState::Unsigned)
     }
 
-    /// The keys and the policy of a zone that is signed while it is served.
+    /// Returns the keys and policy of a zone that is signed online.
     #[inline]
     pub fn online(&self) -> Option<&Arc<Signing>> {
         match self {
@@ -47,13 +47,13 @@ impl SigningState {
         }
     }
 
-    /// Whether a negative answer has one NSEC record, of the name that was asked for (RFC 9824).
+    /// Checks whether a negative answer has a single NSEC record, for the queried name (RFC 9824).
     #[inline]
     pub fn is_compact(&self) -> bool {
         matches!(self, SigningState::Online(signing) if signing.style() == DenialStyle::Compact)
     }
 
-    /// Whether names are denied by their hashes.
+    /// Checks whether denial uses hashed names.
     pub fn uses_nsec3(&self) -> bool {
         match self {
             SigningState::Unsigned => false,
@@ -78,13 +78,13 @@ pub struct DenialIndex {
 }
 
 impl DenialIndex {
-    /// How names are hashed, if the chain is one of NSEC3.
+    /// Returns the hash parameters of an NSEC3 chain.
     pub fn hashing(&self) -> Option<&Nsec3> {
         self.hashing.as_ref()
     }
 
-    /// The owner of the record that matches `name` (the hashed one, for NSEC3) or covers it: the last at or before it, and
-    /// before the first the last of all.
+    /// Returns the owner of the record that matches or covers `name` (the hashed name, for NSEC3): the last one at or
+    /// before it, wrapping around to the last owner of all.
     pub fn at_or_before(&self, name: Name<'_>) -> Option<Name<'_>> {
         let order = |owner: &[u8]| Name::from_valid_wire(owner).canonical_cmp(name);
         let place = self
@@ -100,8 +100,8 @@ impl DenialIndex {
 }
 
 impl Zone {
-    /// Says with which keys its answers are signed, now that all its contents are here: with the chain over its names, if
-    /// that is how they are denied. The records that a signed zone has at its apex are there already.
+    /// Sets the keys for a zone whose contents are all in memory, and builds the chain over its names if denial uses
+    /// one. The apex records of a signed zone must already be present.
     pub fn set_resident_signing(&mut self, signing: Option<Arc<Signing>>) {
         let chain = signing
             .as_ref()
@@ -115,8 +115,8 @@ impl Zone {
         });
     }
 
-    /// Returns the chain of NSEC or NSEC3 over the zone's names. It is made when it is first asked for, in time of the
-    /// zone's size, and follows changes from then on.
+    /// Returns the NSEC or NSEC3 chain over the zone's names. It is built on first use, in time proportional to the
+    /// size of the zone, and follows changes from then on.
     pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
         let kind = ChainKind::of(signing);
         let kept = &self.indexes().chain;
@@ -139,15 +139,15 @@ impl Zone {
         *kept.lock().unwrap_or_else(PoisonError::into_inner) = chain;
     }
 
-    /// Forgets the chain of denial: nobody signs the zone any more.
+    /// Drops the denial chain: the zone is no longer signed.
     pub fn forget_chain(&self) {
         if self.kept_chain().is_some() {
             self.keep_chain(None);
         }
     }
 
-    /// Brings the chain that was inherited from the version before up to this one, in which records of `owners` went or
-    /// came.
+    /// Updates the chain inherited from the previous version to this one, in which records of `owners` were added or
+    /// removed.
     pub(crate) fn follow_chain<'n>(
         &mut self,
         before: &Zone,
@@ -169,8 +169,8 @@ impl Zone {
         }
     }
 
-    /// Finds out whether the zone has its signatures among its records: its SOA is signed, and there is a chain of NSEC
-    /// or NSEC3.
+    /// Detects whether the zone has its signatures among its records: its SOA is signed, and there is an NSEC or NSEC3
+    /// chain.
     pub fn stored_signatures(&self) -> SigningState {
         let apex = self.apex();
         if apex.signatures(Type::SOA).next().is_none() {

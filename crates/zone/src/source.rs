@@ -1,7 +1,8 @@
-//! The interface between zones that are looked up and the backends that have their contents.
+//! The interface between looked-up zones and the backends that hold their contents.
 //!
-//! A backend answers a [`LookupRequest`] with a [`ZonePart`]: an ordinary zone with the few names that every question for
-//! one name may need. Requests that wait together go in a [`LookupBatch`], which asks the backend once for all of them.
+//! A backend answers a [`LookupRequest`] with a [`ZonePart`]: an ordinary zone with the few names that any query for
+//! one name may need. Pending requests are combined into a [`LookupBatch`], which queries the backend once for all of
+//! them.
 
 use crate::zone::Zone;
 use nameward_wire::NameBuf;
@@ -10,45 +11,45 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A request for a name of a zone that a backend has.
+/// A lookup of one name in a zone that a backend has.
 #[derive(Debug, Clone, Copy)]
 pub struct LookupRequest {
-    /// The number by which the backend knows the zone.
+    /// The zone ID in the backend.
     pub zone: i64,
-    /// The zone's name.
+    /// The zone name.
     pub apex: NameBuf,
-    /// A name at or below it, in lower case.
+    /// A name at or below the apex, in lower case.
     pub name: NameBuf,
 }
 
-/// The part of a zone that answers every question for one name.
+/// The fragment of a zone that answers every query for one name.
 #[derive(Clone)]
 pub struct ZonePart {
     /// An ordinary zone with the few names that matter.
     pub zone: Arc<Zone>,
-    /// How often the backend was asked for it.
+    /// The number of backend queries it took.
     pub statements: u32,
-    /// The backend gave the same zone for other names too, so keeping it for one more takes no memory.
+    /// The backend returned the same zone for other names too, so caching it for one more takes no memory.
     pub is_shared: bool,
 }
 
-/// Why a backend gave no contents, for the extended error (RFC 8914).
+/// The reason why a backend returned no contents, for the extended DNS error (RFC 8914).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendFailure {
-    /// It does not answer.
+    /// The backend does not respond.
     Unreachable,
-    /// Its data cannot be used.
+    /// The backend's data is unusable.
     BadData,
-    /// It has not given them yet, or never could; the zone is known by its name only.
+    /// The contents have not been delivered yet, or never can be; only the zone name is known.
     NotReady,
 }
 
-/// Why a look-up brought nothing.
+/// The reason why a lookup failed.
 #[derive(Debug, Clone)]
 pub struct LookupError {
-    /// Whether it is the backend or its data.
+    /// Whether the backend or its data is at fault.
     pub kind: BackendFailure,
-    /// For the log.
+    /// The reason in words, for the log.
     pub reason: String,
 }
 
@@ -60,62 +61,62 @@ impl fmt::Display for LookupError {
 
 impl std::error::Error for LookupError {}
 
-/// How many zones a backend keeps keys and metadata of.
+/// The number of zones for which a backend caches keys and metadata.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CacheSizes {
-    /// Zones whose keys are kept.
+    /// Zones whose keys are cached.
     pub keys: usize,
-    /// Zones whose metadata is kept.
+    /// Zones whose metadata is cached.
     pub metadata: usize,
 }
 
-/// The end of one look-up of a batch.
+/// The outcome of one lookup in a batch.
 pub enum LookupEnd {
-    /// It is complete, or failed.
+    /// The lookup is complete, or has failed.
     Done(Result<ZonePart, LookupError>),
-    /// It would keep the others waiting: [`LiveSource::lookup`] does it by itself.
+    /// The lookup would delay the others: the caller runs it separately with [`LiveSource::lookup`].
     Alone,
 }
 
-/// The look-ups that one round of a batch brought to an end.
+/// The lookups that one round of a batch completed.
 #[derive(Default)]
 pub struct BatchRound {
-    /// Look-ups that ended, each with its place in the batch.
+    /// Completed lookups, each with its index in the batch.
     pub ended: Vec<(usize, LookupEnd)>,
-    /// How often the backend was asked.
+    /// The number of backend queries.
     pub statements: u32,
 }
 
-/// Look-ups that share what the backend is asked. Every look-up ends after a bounded number of rounds.
+/// Lookups that share backend queries. Every lookup completes after a bounded number of rounds.
 pub trait LookupBatch: Send {
-    /// Asks the backend once for all that is missing.
+    /// Queries the backend once for everything that is missing.
     fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = BatchRound> + Send + 'a>>;
 }
 
-/// A look-up in progress.
+/// A lookup in progress.
 pub type LookupFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ZonePart, LookupError>> + Send + 'a>>;
 
-/// A zone that is being read as a whole.
+/// A full zone read in progress.
 pub type ZoneFuture<'a> = Pin<Box<dyn Future<Output = Result<Zone, LookupError>> + Send + 'a>>;
 
-/// A backend that has the contents of live zones.
+/// A backend that holds the contents of live zones.
 pub trait LiveSource: Send + Sync + 'static {
-    /// Looks a name up.
+    /// Looks up a name.
     fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a>;
 
-    /// How many batches of look-ups it takes at one time; 0: each look-up goes by itself.
+    /// Returns how many batches of lookups can run at the same time; 0 if each lookup runs separately.
     fn batches(&self) -> usize {
         0
     }
 
-    /// Begins look-ups that go together; `None` if it has no batches.
+    /// Starts a batch of lookups; `None` if batches are not supported.
     fn batch<'a>(&'a self, requests: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         let _ = requests;
         None
     }
 
-    /// Reads a zone as a whole, as one version; the request's name does not matter.
+    /// Reads a whole zone as one version; the name in the request is ignored.
     fn read_zone<'a>(&'a self, request: &'a LookupRequest) -> ZoneFuture<'a> {
         let apex = request.apex;
         Box::pin(async move {
@@ -126,18 +127,18 @@ pub trait LiveSource: Send + Sync + 'static {
         })
     }
 
-    /// Whether look-ups run on the calling thread, and may block it for a moment.
+    /// Checks whether lookups run on the calling thread, and may briefly block it.
     fn is_blocking(&self) -> bool;
 
-    /// Whether it answered the last time.
+    /// Checks whether the last request to the backend succeeded.
     fn is_up(&self) -> bool;
 
-    /// How many zones it keeps facts about.
+    /// Returns the number of zones with cached keys and metadata.
     fn cache_sizes(&self) -> CacheSizes {
         CacheSizes::default()
     }
 
-    /// Drops what it keeps about a zone (`None`: about all); returns how many entries that were.
+    /// Drops cached data about a zone (`None`: about all zones); returns the number of entries dropped.
     fn forget(&self, _zone: Option<i64>) -> usize {
         0
     }

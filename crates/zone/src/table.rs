@@ -1,7 +1,7 @@
-//! Which zones are served, found by the longest match.
+//! The table of served zones, searched by longest match.
 //!
-//! The table is immutable and published as a whole; it is split into shards so that a new version after
-//! a change of one zone copies one shard and shares the others.
+//! The table is immutable and published as a whole; it is split into shards, so that a new version after a change to
+//! one zone copies one shard and shares the others.
 
 mod page;
 mod sums;
@@ -22,25 +22,25 @@ const SHARDS: usize = 256;
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// Open addressing; a power of two, or empty.
+    /// Open addressing; the length is a power of two, or zero.
     slots: Box<[TableSlot]>,
     used: usize,
 }
 
 #[derive(Clone, Default)]
 struct TableSlot {
-    /// The low half of the hash, which chooses the slot; the name is compared besides.
+    /// The low half of the hash, which chooses the slot; the name is compared as well.
     hash: u32,
-    /// Which access list the zone has; 0 for none.
+    /// The number of the zone's access list; 0 for none.
     access: u32,
     zone: Option<Arc<Zone>>,
 }
 
-/// All served zones at one moment.
+/// All served zones at one point in time.
 #[derive(Clone)]
 pub struct ZoneTable {
     shards: Box<[Arc<Shard>]>,
-    /// How many zones have names of `n` labels.
+    /// The number of zones whose names have `n` labels.
     depths: Box<[u32; 128]>,
     /// Bit `n`: `depths[n]` is not 0.
     depth_mask: u128,
@@ -49,10 +49,10 @@ pub struct ZoneTable {
     access: Arc<AccessIndex>,
 }
 
-/// A zone that answers a question, and the access list that it has in its table.
+/// The zone that answers a query, and its access list in the table.
 #[derive(Clone, Copy)]
 pub struct ZoneMatch<'t> {
-    /// The zone.
+    /// The matched zone.
     pub zone: &'t Zone,
     access: u32,
 }
@@ -72,17 +72,17 @@ impl Default for ZoneTable {
 }
 
 impl ZoneTable {
-    /// How many zones are served.
+    /// Returns the number of served zones.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no zone is served.
+    /// Checks whether no zone is served.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All zones, in no order.
+    /// Returns all zones, in arbitrary order.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
         self.shards
             .iter()
@@ -90,17 +90,17 @@ impl ZoneTable {
             .filter_map(|slot| slot.zone.as_ref())
     }
 
-    /// The zone with exactly this name.
+    /// Returns the zone with exactly this name.
     pub fn exact(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
         self.exact_by(&NameKey::new(name))
     }
 
-    /// The zone with exactly the name of this key.
+    /// Returns the zone with exactly the name of this key.
     pub(crate) fn exact_by(&self, key: &NameKey) -> Option<&Arc<Zone>> {
         self.probe(key, key.labels())?.zone.as_ref()
     }
 
-    /// Replaces the access rules of one source; they are in force for every zone of this table, now and later.
+    /// Replaces the access rules of one source; they apply to every current and future zone in this table.
     pub fn set_access(&mut self, source: AccessSource, rules: Arc<AccessRules>) {
         if **self.access.rules(source) == *rules {
             return;
@@ -121,31 +121,31 @@ impl ZoneTable {
         }
     }
 
-    /// The access rules of one source.
+    /// Returns the access rules of one source.
     pub fn access(&self, source: AccessSource) -> &Arc<AccessRules> {
         self.access.rules(source)
     }
 
-    /// Clients whose packets are dropped, if there are any.
+    /// Returns the clients whose packets are dropped, if any.
     #[inline]
     pub fn blackhole(&self) -> Option<&AccessList> {
         self.access.blackhole.as_ref()
     }
 
-    /// Whether a client may ask a zone of this table. One that has no list costs one comparison.
+    /// Checks whether a client may query a zone in this table. A zone without a list costs one comparison.
     #[inline]
     pub fn allows(&self, found: ZoneMatch<'_>, client: IpAddr) -> bool {
         found.access == 0 || self.access.contains(found.access, client)
     }
 
-    /// The zone that answers a question: the longest match, but for DS at the apex of a served zone its
-    /// parent, if that is served too (RFC 4035 section 3.1.4.1).
+    /// Returns the zone that answers a query: the longest match, except that DS at the apex of a served zone is
+    /// answered by the parent, if that is served too (RFC 4035 section 3.1.4.1).
     #[inline]
     pub fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Arc<Zone>> {
         self.slot_for(key, qtype)?.zone.as_ref()
     }
 
-    /// The zone that answers a question, as [`ZoneTable::zone_for`] has it, with its access list.
+    /// Like [`ZoneTable::zone_for`], but also returns the access list.
     #[inline]
     pub fn match_for(&self, key: &NameKey, qtype: Type) -> Option<ZoneMatch<'_>> {
         let slot = self.slot_for(key, qtype)?;
@@ -169,7 +169,7 @@ impl ZoneTable {
 
     #[inline]
     fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&TableSlot> {
-        // Only lengths that some zone has are looked at, the longest first.
+        // Only depths at which zones exist are probed, the deepest first.
         let mut limit = labels;
         loop {
             let n = self.depth_to(limit)?;
@@ -180,7 +180,7 @@ impl ZoneTable {
         }
     }
 
-    /// The most labels, up to `limit`, that the name of some zone has.
+    /// Returns the largest number of labels, up to `limit`, that the name of some zone has.
     #[inline]
     fn depth_to(&self, limit: usize) -> Option<usize> {
         if limit < 64 {
@@ -220,7 +220,7 @@ impl ZoneTable {
         }
     }
 
-    /// Prefetches the zone in that slot, once the slot is there.
+    /// Prefetches the zone in that slot, once the slot is cached.
     #[inline]
     pub fn prefetch_zone(&self, key: &NameKey) {
         if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
@@ -228,7 +228,7 @@ impl ZoneTable {
         }
     }
 
-    /// Prefetches the apex of that zone, once the zone is there.
+    /// Prefetches the apex of that zone, once the zone is cached.
     #[inline]
     pub fn prefetch_apex(&self, key: &NameKey) {
         if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
@@ -250,7 +250,7 @@ impl ZoneTable {
         self.insert_by(&NameKey::new(zone.apex_name()), zone);
     }
 
-    /// Adds or replaces the zone whose name this key has.
+    /// Adds or replaces the zone with the name of this key.
     pub(crate) fn insert_by(&mut self, key: &NameKey, zone: Arc<Zone>) {
         let labels = key.labels();
         let hash = key.hash(labels);
@@ -263,7 +263,7 @@ impl ZoneTable {
         }
     }
 
-    /// Removes a zone; false if it is not there.
+    /// Removes a zone; returns false if it does not exist.
     pub fn remove(&mut self, name: Name<'_>) -> bool {
         let key = NameKey::new(name);
         let labels = key.labels();
@@ -282,7 +282,7 @@ impl ZoneTable {
 }
 
 impl Shard {
-    /// Puts a zone in; true if its name was not there before.
+    /// Inserts a zone; returns true if its name is new.
     fn put(&mut self, hash: u32, access: u32, zone: Arc<Zone>) -> bool {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             self.rebuild((self.slots.len() * 2).max(4));
@@ -317,7 +317,7 @@ impl Shard {
         let Some(slot) = found else { return false };
         slot.zone = None;
         self.used -= 1;
-        // Others may have been put behind it: place all anew.
+        // Others may have been displaced by it: rehash everything.
         self.rebuild(self.slots.len());
         true
     }
@@ -335,7 +335,7 @@ impl Shard {
     }
 }
 
-/// The low bits choose the slot, so the high ones choose the shard.
+/// The low bits choose the slot, so the high bits choose the shard.
 #[inline]
 fn shard_of(hash: u64) -> usize {
     (hash >> 56) as usize

@@ -1,38 +1,38 @@
-//! A walk over all nodes of a zone that have records, in the order in which they stand in memory, for transfers.
+//! A walk over all nodes with records, in memory order, for zone transfers.
 //!
-//! Reading memory from one end to the other is several times as fast as following the table of hashes, and needs no order
-//! of the names. The packed part comes first, without the names that have changed; these follow. Places are plain values, so
-//! whoever walks can stop anywhere and go on later, as the client of a transfer reads.
+//! Reading memory sequentially is several times as fast as following the hash table, and needs no sorted names. Packed
+//! nodes come first, without the names that have changed; these follow. Positions are plain values, so a walk can stop
+//! anywhere and resume later, as fast as the transfer client reads.
 
 use crate::node::{Node, flags};
 use crate::packed::{ALIGN, Packed};
 use crate::zone::Zone;
 use std::sync::Arc;
 
-/// The count of children of a node whose records have moved to another place.
+/// Child count that marks a node whose records have moved elsewhere.
 pub(crate) const MOVED: u32 = u32::MAX;
 
-/// One version of a zone, ready to be walked over.
+/// One version of a zone, prepared for walking.
 pub struct ZoneWalk {
     zone: Arc<Zone>,
-    /// Places of packed nodes that have changed since, in order.
+    /// Locations of packed nodes that have changed since, in order.
     replaced: Box<[u32]>,
-    /// The nodes that stand for them, and new ones.
+    /// The nodes that replace them, and new ones.
     changed: Box<[Arc<[u8]>]>,
 }
 
-/// A node's place in a walk.
+/// The position of a node in a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkPlace {
-    /// Octets in front of a packed node, or the number of a changed one.
+    /// Offset of a packed node, or index of a changed one.
     at: usize,
-    /// How many of the replaced places are behind.
+    /// How many of the replaced locations have been passed.
     passed: usize,
     is_changed: bool,
 }
 
 impl ZoneWalk {
-    /// Prepares a walk; costs the size of the changes over the packed part.
+    /// Prepares a walk; the cost is the size of the changes over the packed base.
     pub fn new(zone: Arc<Zone>) -> Self {
         let (mut replaced, mut changed) = (Vec::new(), Vec::new());
         if let Some(changes) = zone.changes() {
@@ -50,12 +50,12 @@ impl ZoneWalk {
         }
     }
 
-    /// Returns the zone.
+    /// Returns the zone being walked.
     pub fn zone(&self) -> &Arc<Zone> {
         &self.zone
     }
 
-    /// Returns the place of the first node; `None` if there is none.
+    /// Returns the position of the first node; `None` if there is none.
     pub fn first(&self) -> Option<WalkPlace> {
         self.settle(WalkPlace {
             at: ALIGN,
@@ -64,7 +64,7 @@ impl ZoneWalk {
         })
     }
 
-    /// Returns the node at a place of this walk.
+    /// Returns the node at a position of this walk.
     #[inline]
     pub fn node(&self, place: WalkPlace) -> Node<'_> {
         match place.is_changed {
@@ -73,7 +73,7 @@ impl ZoneWalk {
         }
     }
 
-    /// Returns the place of the next node.
+    /// Returns the position of the next node.
     #[inline]
     pub fn next(&self, place: WalkPlace) -> Option<WalkPlace> {
         let at = match place.is_changed {
@@ -87,7 +87,7 @@ impl ZoneWalk {
         self.zone.packed()
     }
 
-    /// Goes on to a node that has records and is not replaced.
+    /// Advances to a node that has records and is not replaced.
     fn settle(&self, mut place: WalkPlace) -> Option<WalkPlace> {
         let arena = &self.packed().arena;
         while !place.is_changed {
@@ -106,7 +106,7 @@ impl ZoneWalk {
             if !is_replaced && is_walked(node) && node.children() != MOVED {
                 return Some(place);
             }
-            // Of a chain of empty non-terminals every node may have been replaced.
+            // Every node in a chain of empty non-terminals may have been replaced.
             let behind = place.at + octets_at(bytes);
             let end = (behind / ALIGN) as u32;
             while self
@@ -125,13 +125,13 @@ impl ZoneWalk {
     }
 }
 
-/// Returns whether a node is part of a walk: it has records, or some that cannot be read.
+/// Checks whether a node is part of a walk: it has records, readable or not.
 fn is_walked(node: Node<'_>) -> bool {
     const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
     !node.is_empty() || node.flags() & BROKEN != 0
 }
 
-/// Octets from the start of a packed node, or of a chain of empty non-terminals, to what follows it.
+/// Returns the octets from the start of a packed node, or of a chain of empty non-terminals, to the next one.
 #[inline]
 fn octets_at(bytes: &[u8]) -> usize {
     let octets = match bytes[Node::FLAGS_AT] & flags::SHARED_NAME {
@@ -185,8 +185,8 @@ mod tests {
     }
 
     proptest! {
-        /// Owners that come again later are moved within the memory of a zone, deep ones make chains of empty names, and
-        /// changes stand beside it: a walk meets every record once all the same.
+        /// Owners that reappear later are moved within the memory of a zone, deep ones create chains of empty
+        /// non-terminals, and changes are stored separately: a walk still visits every record exactly once.
         #[test]
         fn a_walk_meets_every_record_once(
             owners in proptest::collection::vec("([a-c]\\.){0,4}[a-c]", 1..60),

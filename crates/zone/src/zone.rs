@@ -1,4 +1,4 @@
-//! One version of a zone, and the search in it.
+//! One version of a zone, and lookups in it.
 
 use crate::chain::DenialChain;
 use crate::change::Changes;
@@ -12,38 +12,37 @@ use crate::signing_state::SigningState;
 use nameward_wire::{Name, Type};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Facts about a zone that a search starts from.
+/// Properties of a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ZoneSummary {
-    /// Place of the apex in the packed contents.
+    /// Location of the apex in the packed contents.
     pub(crate) apex: u32,
     pub(crate) apex_labels: u8,
     /// Labels of the deepest name.
     pub(crate) max_labels: u8,
-    /// Numbers of labels of which there is (or was) a delegation or a DNAME.
+    /// Depths, in labels, at which there is or was a delegation or a DNAME.
     pub(crate) cut_depths: DepthSet,
     pub(crate) names: u32,
 }
 
-/// A set of numbers of labels. In words of 32 bits, because an octet counts in a zone of which there may be a hundred
-/// thousand.
+/// A set of label counts. Stored as 32-bit words, because every octet counts with a hundred thousand zones.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DepthSet([u32; 4]);
 
 impl DepthSet {
-    /// The set whose members are the bits that are set.
+    /// Creates the set from a bit mask.
     pub(crate) fn from_bits(bits: u128) -> Self {
         DepthSet([0, 32, 64, 96].map(|shift| (bits >> shift) as u32))
     }
 
-    /// A bit for each member.
+    /// Returns the set as a bit mask.
     #[inline]
     pub(crate) fn bits(self) -> u128 {
         let [a, b, c, d] = self.0.map(u128::from);
         a | b << 32 | c << 64 | d << 96
     }
 
-    /// Adds a number of labels, which is below 128.
+    /// Adds a label count, which must be below 128.
     pub(crate) fn insert(&mut self, labels: usize) {
         *self = Self::from_bits(self.bits() | 1 << labels);
     }
@@ -51,39 +50,39 @@ impl DepthSet {
 
 /// One immutable version of a zone.
 ///
-/// A version is either packed as a whole or a packed base with changes over it, so that a change of a few
-/// records costs its own size (see [`crate::change`]).
+/// A version is either packed as a whole, or a packed base with changes over it, so that the cost of changing a few
+/// records is proportional to the change (see [`crate::change`]).
 pub struct Zone {
     packed: Packed,
     summary: ZoneSummary,
     changes: Option<Box<Changes>>,
-    /// Where the contents are looked up: this is the stand-in for them.
+    /// Where the contents are looked up; this zone is then only a placeholder.
     live: Option<Arc<Live>>,
     signing: SigningState,
-    /// Indexes over the names, behind a pointer, because few zones ever need them.
+    /// Indexes over the names, behind a pointer because few zones ever need them.
     indexes: OnceLock<Box<ZoneIndexes>>,
-    /// It is known to exist and nothing else: this is the stand-in for contents that nobody has.
+    /// Only the zone's existence is known; this is the placeholder for contents that are not available.
     is_not_ready: bool,
-    /// It has only the names that one question needs.
+    /// The zone only has the names that a single query needs.
     is_part: bool,
-    /// Which source it is from: the lower one wins where two have the zone.
+    /// Rank of the source: the lower one wins if two sources have the zone.
     rank: u16,
 }
 
-// With the counters of its `Arc` a zone takes a block of 128 octets; the next sizes that the allocator has are 160 and
-// 192, which a hundred thousand zones would show.
+// With its `Arc` counters, a zone takes a block of 128 octets; the allocator's next sizes are 160 and 192, which would
+// be noticeable with a hundred thousand zones.
 const _: () = assert!(size_of::<Zone>() <= 112);
 
-/// Indexes over the names of a zone, each made when it is first needed.
+/// Indexes over the names of a zone, each built on first use.
 #[derive(Default)]
 pub(crate) struct ZoneIndexes {
-    /// Places of the packed names in canonical order.
+    /// Locations of the packed names in canonical order.
     pub(crate) order: OnceLock<Box<[u32]>>,
-    /// The chain of denial. Whoever changes zones uses it; answers have it from the signing state.
+    /// The denial chain. Used by the code that changes zones; answers get it from the signing state.
     pub(crate) chain: Mutex<Option<Arc<DenialChain>>>,
 }
 
-/// The match of a zone for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
+/// The result of searching a name in a zone (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
 #[derive(Clone, Copy)]
 pub enum Find<'a> {
     /// The name exists and is not below a delegation or a DNAME. It may be empty (RFC 8020).
@@ -99,19 +98,19 @@ pub enum Find<'a> {
     Dname {
         /// The owner of the DNAME.
         node: Node<'a>,
-        /// Its labels.
+        /// Label count of the owner.
         labels: usize,
     },
-    /// The name does not exist, but a wildcard stands for it (its source of synthesis).
+    /// The name does not exist but matches a wildcard (its source of synthesis).
     Wildcard {
         /// The wildcard.
         node: Node<'a>,
-        /// Labels of the closest encloser.
+        /// Label count of the closest encloser.
         encloser: usize,
     },
     /// The name does not exist.
     Missing {
-        /// Labels of the closest encloser.
+        /// Label count of the closest encloser.
         encloser: usize,
     },
 }
@@ -137,14 +136,14 @@ impl Zone {
         zone
     }
 
-    /// Takes over what a version has besides its contents from the version it was made of: where it is from, and how it
-    /// is signed. The chain of denial is that of the same contents; [`Zone::follow_chain`] takes over a change of them.
+    /// Copies the rank and signing state from the version this one was derived from. The denial chain is that of the
+    /// same contents; [`Zone::follow_chain`] applies changes to it.
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
         self.signing = match &from.signing {
             state @ (SigningState::Online(_) | SigningState::Chained(_)) => state.clone(),
             SigningState::Listed(listed) => SigningState::Online(Arc::clone(&listed.signing)),
-            // Signatures may have come, and the chain of denial may have changed with the contents.
+            // Signatures may have been added, and the denial chain may have changed with the contents.
             SigningState::Stored(_) | SigningState::Unsigned => self.stored_signatures(),
         };
         if let Some(chain) = from.kept_chain() {
@@ -152,77 +151,79 @@ impl Zone {
         }
     }
 
-    /// Makes this the stand-in for contents that are looked up.
+    /// Makes this the placeholder for contents that are looked up.
     pub(crate) fn set_live(&mut self, live: Arc<Live>) {
         self.live = Some(live);
     }
 
-    /// Makes this the stand-in for contents that nobody has.
+    /// Makes this the placeholder for contents that are not available.
     pub(crate) fn set_not_ready(&mut self) {
         self.is_not_ready = true;
     }
 
-    /// Whether this only stands for contents that are not in memory.
+    /// Checks whether this is only a placeholder for contents that are not in memory.
     #[inline]
     pub fn is_stand_in(&self) -> bool {
         self.is_not_ready || self.live.is_some()
     }
 
-    /// Where the contents are looked up, if this is only the stand-in for them.
+    /// Returns where the contents are looked up, if this is only a placeholder for them.
     #[inline]
     pub fn live(&self) -> Option<&Arc<Live>> {
         self.live.as_ref()
     }
 
-    /// Whether questions can be answered from it, be it by a look-up. If not, this is all that is known of the zone.
+    /// Checks whether queries can be answered from the zone, possibly by a lookup. If not, only its existence is known.
     pub fn is_ready(&self) -> bool {
         !self.is_not_ready
     }
 
-    /// How its answers are signed.
+    /// Returns how answers are signed.
     #[inline]
     pub fn signing(&self) -> &SigningState {
         &self.signing
     }
 
-    /// Says how its answers are signed. The records that a signed zone has at its apex are there already.
+    /// Sets how answers are signed. The apex records of a signed zone must already be present.
     pub fn set_signing(&mut self, signing: impl Into<SigningState>) {
         self.signing = signing.into();
     }
 
-    /// The version that its home has, if this one was made of it: signed here, with a higher serial, or with a digest.
+    /// Returns the stored version, if this one was derived from it: signed here, with a higher serial, or with a
+    /// digest.
     pub fn unsigned_version(&self) -> Option<&Arc<Zone>> {
         self.changes.as_ref()?.unsigned.as_ref()
     }
 
     pub(crate) fn set_unsigned(&mut self, version: Arc<Zone>) {
-        // `apply_over` leaves changes over a base.
+        // `apply_over` always yields changes over a base.
         if let Some(changes) = &mut self.changes {
             changes.unsigned = Some(version);
         }
     }
 
-    /// Whether it has only the names that one question needs: that another is missing means nothing.
+    /// Checks whether the zone only has the names that a single query needs, so that the absence of other names means
+    /// nothing.
     pub fn is_part(&self) -> bool {
         self.is_part
     }
 
-    /// Says that it has only the names that one question needs.
+    /// Marks the zone as having only the names that a single query needs.
     pub fn mark_as_part(&mut self) {
         self.is_part = true;
     }
 
-    /// The rank of the source it is from.
+    /// Returns the rank of the source.
     pub fn rank(&self) -> u16 {
         self.rank
     }
 
-    /// Sets the rank of the source it is from.
+    /// Sets the rank of the source.
     pub fn set_rank(&mut self, rank: u16) {
         self.rank = rank;
     }
 
-    /// The packed part: the whole zone, or what the changes stand over.
+    /// Returns the packed contents: the whole zone, or the base below the changes.
     #[inline]
     pub(crate) fn packed(&self) -> &Packed {
         match &self.changes {
@@ -247,14 +248,14 @@ impl Zone {
         self.indexes.get().map(|indexes| &**indexes)
     }
 
-    /// The name of the zone.
+    /// Returns the zone name.
     #[inline]
     pub fn apex_name(&self) -> Name<'_> {
-        // The apex cannot go away, so the packed one gives the name even when it has changed.
+        // The apex cannot be deleted, so the packed node has the name even if it has changed.
         self.packed().node(self.summary.apex).name()
     }
 
-    /// The apex with its RRsets.
+    /// Returns the apex node.
     #[inline]
     pub fn apex(&self) -> Node<'_> {
         match &self.changes {
@@ -266,18 +267,18 @@ impl Zone {
         }
     }
 
-    /// Labels of the zone's name.
+    /// Returns the label count of the zone name.
     #[inline]
     pub fn apex_labels(&self) -> usize {
         self.summary.apex_labels as usize
     }
 
-    /// How many names there are, empty non-terminals included.
+    /// Returns the number of names, including empty non-terminals.
     pub fn name_count(&self) -> usize {
         self.summary.names as usize
     }
 
-    /// Bytes on the heap.
+    /// Returns the octets on the heap.
     pub fn heap_bytes(&self) -> usize {
         self.packed().heap_bytes()
             + self
@@ -286,12 +287,12 @@ impl Zone {
                 .map_or(0, |changes| changes.heap_bytes())
     }
 
-    /// The SOA; every zone has one.
+    /// Returns the SOA RRset; every zone with contents has one.
     pub fn soa(&self) -> Option<Rrset<'_>> {
         self.apex().rrset(Type::SOA)
     }
 
-    /// The serial of the SOA.
+    /// Returns the SOA serial.
     pub fn serial(&self) -> Serial {
         Serial(self.soa().and_then(|soa| soa_field(soa, 20)).unwrap_or(0))
     }
@@ -301,7 +302,7 @@ impl Zone {
         self.soa().and_then(|soa| soa_field(soa, 8))
     }
 
-    /// The node of the suffix of `labels` labels.
+    /// Returns the node of the suffix with `labels` labels.
     #[inline]
     pub fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
         if let Some(changes) = &self.changes
@@ -314,7 +315,7 @@ impl Zone {
         self.packed().find(key.hash(labels), key.suffix(labels))
     }
 
-    /// The node of a name, whatever stands above it.
+    /// Returns the node of a name, even if it is occluded.
     pub fn node_of(&self, name: Name<'_>) -> Option<Node<'_>> {
         let key = NameKey::new(name);
         self.node(&key, key.labels())
@@ -327,8 +328,7 @@ impl Zone {
         // `exists` is the deepest ancestor known to exist, `limit` the deepest that may.
         let mut exists = self.apex_labels();
         let mut limit = labels.min(self.summary.max_labels as usize);
-        // Only depths at which delegations or DNAMEs stand are looked at, from the top: what stands
-        // below one is not visible.
+        // Only depths with delegations or DNAMEs are probed, from the top: names below one are not visible.
         let mut depths = self.cut_depths_to(limit);
         while depths != 0 {
             let n = depths.trailing_zeros() as usize;
@@ -360,8 +360,8 @@ impl Zone {
         self.find_encloser(key, exists, limit)
     }
 
-    /// All ancestors of a name exist, so the deepest existing one is found by bisection: at most seven
-    /// probes, however many labels a hostile question has.
+    /// Finds the closest encloser. All ancestors of a name exist, so the deepest existing one is found by binary
+    /// search: at most seven probes, however many labels a hostile query has.
     fn find_encloser(&self, key: &NameKey, mut exists: usize, mut limit: usize) -> Find<'_> {
         let mut encloser = None;
         while exists < limit {
@@ -403,13 +403,13 @@ impl Zone {
             .find_wildcard(key.wildcard_hash(encloser), parent)
     }
 
-    /// The node of the host that a record names, if it is in the zone.
+    /// Returns the node of the host that a record names, if it is in the zone.
     #[inline]
     pub fn target(&self, record: RecordData<'_>) -> Option<Node<'_>> {
         if self.changes.is_none() {
             return (record.place != 0).then(|| self.packed.node(record.place));
         }
-        // The places in records of the base may be out of date.
+        // Locations in base records may be outdated.
         let target = record.target()?;
         if !target.is_at_or_below(self.apex_name()) {
             return None;
@@ -429,7 +429,7 @@ impl Zone {
         }
     }
 
-    /// Prefetches what [`Zone::find`] will read first for this key.
+    /// Prefetches the slot that [`Zone::find`] will read first for this key.
     #[inline]
     pub fn prefetch_slots(&self, key: &NameKey) {
         if let Some(slot) = self.packed().slot(key.hash(self.first_probe(key))) {
@@ -437,7 +437,7 @@ impl Zone {
         }
     }
 
-    /// Prefetches the node that [`Zone::find`] will read first, once its slot is there.
+    /// Prefetches the node that [`Zone::find`] will read first, once its slot is cached.
     #[inline]
     pub fn prefetch_node(&self, key: &NameKey) {
         let packed = self.packed();
@@ -452,7 +452,7 @@ impl Zone {
         }
     }
 
-    /// The depths at which delegations or DNAMEs stand, down to `limit` labels. Most zones have none.
+    /// Returns the depths with delegations or DNAMEs, down to `limit` labels. Most zones have none.
     #[inline]
     fn cut_depths_to(&self, limit: usize) -> u128 {
         match self.summary.cut_depths.bits() {
@@ -473,7 +473,7 @@ impl Zone {
     }
 }
 
-/// A 32-bit field of a SOA, counted in octets from the end of its data.
+/// Returns a 32-bit field of a SOA, at an offset in octets from the end of its data.
 fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
     let rdata = soa.records().next()?.rdata;
     let at = rdata.len().checked_sub(from_end)?;
@@ -483,7 +483,7 @@ fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
         .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// TTL of the SOA in a negative answer: the lesser of its TTL and its minimum (RFC 2308 section 3).
+/// Returns the TTL of the SOA in a negative answer: the lesser of its TTL and its MINIMUM field (RFC 2308 section 3).
 pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
     soa.ttl().min(soa_field(soa, 4).unwrap_or(0))
 }

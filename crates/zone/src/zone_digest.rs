@@ -1,7 +1,8 @@
-//! The digest over a whole zone (ZONEMD, RFC 8976): made of a version, and compared with the records that it has.
+//! Zone digests (ZONEMD, RFC 8976): computing the digest of a version, and checking its ZONEMD records.
 //!
-//! Scheme SIMPLE (section 3.3.1): all records in canonical form and order, once each, but for the ZONEMD RRset of the apex
-//! and its signatures. Takes time of the zone's size: the caller decides on which thread.
+//! Scheme SIMPLE (section 3.3.1): all records in canonical form and order, without duplicates, except for the ZONEMD
+//! RRset at the apex and its signatures. Takes time proportional to the size of the zone: the caller chooses the
+//! thread.
 
 use crate::change::{ChangeError, Difference};
 use crate::node::Node;
@@ -13,39 +14,39 @@ use nameward_wire::{Class, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The outcome of a comparison that found nothing wrong.
+/// The outcome of a check that found no fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DigestCheck {
-    /// A digest is that of the zone.
+    /// A digest matches the zone.
     Verified,
     /// There is no ZONEMD record.
     Missing,
-    /// No ZONEMD record has a scheme and a hash algorithm that are known here.
+    /// No ZONEMD record has a supported scheme and hash algorithm.
     Unknown,
 }
 
-/// Why the ZONEMD records of a zone are not those of its contents.
+/// The reason why the ZONEMD records do not match the zone's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DigestFault {
-    /// The record was made of another version.
+    /// The record was made for another version.
     #[error("serial {zone}: its ZONEMD record is of serial {record}")]
     Serial {
-        /// The serial of the zone.
+        /// Serial of the zone.
         zone: u32,
-        /// That of the record.
+        /// Serial in the record.
         record: u32,
     },
-    /// The digest is another one.
+    /// The digest differs.
     #[error("serial {0}: its ZONEMD record does not match its contents")]
     Mismatch(u32),
-    /// Several records have one scheme and algorithm.
+    /// Several records have the same scheme and algorithm.
     #[error("serial {0}: it has several ZONEMD records of the same scheme and algorithm")]
     Repeated(u32),
 }
 
 impl Zone {
-    /// Compares the zone with its ZONEMD records (RFC 8976 section 4): one that matches is enough, those of unknown
-    /// schemes and algorithms are passed over. Whether signatures are good is not looked at.
+    /// Checks the zone against its ZONEMD records (RFC 8976 section 4): one match is sufficient, unknown schemes and
+    /// algorithms are skipped. Signatures are not validated.
     pub fn check_digest(&self) -> Result<DigestCheck, DigestFault> {
         let serial = self.serial().0;
         let Some(rrset) = self.apex().rrset(Type::ZONEMD) else {
@@ -66,7 +67,7 @@ impl Zone {
                 continue;
             };
             let found = if counts.get(&(record.scheme, record.hash)) != Some(&1) {
-                // Section 2: each scheme and algorithm once.
+                // Section 2: each scheme and algorithm at most once.
                 DigestFault::Repeated(serial)
             } else if record.serial != serial {
                 DigestFault::Serial {
@@ -87,18 +88,18 @@ impl Zone {
         fault.map_or(Ok(DigestCheck::Unknown), Err)
     }
 
-    /// Returns the data of the ZONEMD record that fits the zone.
+    /// Computes the data of the zone's ZONEMD record.
     pub fn zonemd(&self, hash: ZonemdHash) -> Vec<u8> {
         zonemd_rdata(self.serial().0, hash, &self.digest_octets(hash))
     }
 
-    /// Returns the data of a ZONEMD record that stands for one which is not made yet (RFC 8976 section 3.1).
+    /// Returns ZONEMD record data to use as a placeholder until the digest is computed (RFC 8976 section 3.1).
     pub fn zonemd_placeholder(&self) -> Vec<u8> {
         zonemd_rdata(self.serial().0, ZonemdHash::Sha384, &[0; 48])
     }
 
-    /// Returns the version that has these records at its apex in the place of its ZONEMD records and their signatures. The
-    /// TTL is that of the SOA.
+    /// Returns a version in which these apex records replace the ZONEMD records and their signatures. The TTL is that
+    /// of the SOA.
     pub fn with_digest(self: &Arc<Self>, records: &[(Type, Vec<u8>)]) -> Result<Zone, ChangeError> {
         let mut difference = Difference::default();
         let ttl = self.soa().map_or(0, |soa| soa.ttl());
@@ -114,7 +115,7 @@ impl Zone {
         self.apply_over(&difference)
     }
 
-    /// Adds the ZONEMD records of the apex and their signatures to the records that go.
+    /// Adds the ZONEMD records at the apex and their signatures to the records to remove.
     pub(crate) fn remove_digests(&self, difference: &mut Difference) {
         let apex = self.apex();
         let records = apex.rrset(Type::ZONEMD).into_iter();
@@ -144,12 +145,12 @@ impl Zone {
     }
 }
 
-/// The records of one name in canonical form, in buffers that the next name uses again.
+/// The records of one name in canonical form, in buffers that are reused for the next name.
 #[derive(Default)]
 struct NodeRecords {
     out: Vec<u8>,
     data: Vec<u8>,
-    /// TTL and place in `data` of each record of a type.
+    /// TTL and range in `data` for each record of a type.
     places: Vec<(u32, usize, usize)>,
 }
 
@@ -178,11 +179,11 @@ impl NodeRecords {
             if rtype == Type::RRSIG {
                 let covered = record.rdata.first_chunk().copied();
                 let covered = covered.map_or(Type(0), |octets| Type(u16::from_be_bytes(octets)));
-                // RFC 8976 section 3.3.1.1: the signatures of the digest cannot be part of it.
+                // RFC 8976 section 3.3.1.1: the signatures over the digest cannot be covered by it.
                 if is_apex && covered == Type::ZONEMD {
                     continue;
                 }
-                // RFC 4034 section 3: a signature has the TTL of what it covers.
+                // RFC 4034 section 3: a signature has the TTL of the RRset it covers.
                 ttl = node.rrset(covered).map_or(ttl, |rrset| rrset.ttl());
             }
             let start = self.data.len();
@@ -194,7 +195,7 @@ impl NodeRecords {
         let rdata_at = |&(_, start, end): &(u32, usize, usize)| &data[start..end];
         self.places
             .sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
-        // Section 3.3.1.1: no record twice.
+        // Section 3.3.1.1: no duplicates.
         self.places.dedup_by(|a, b| rdata_at(a) == rdata_at(b));
         for place in &self.places {
             let rdata = rdata_at(place);

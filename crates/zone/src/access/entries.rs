@@ -1,11 +1,12 @@
-//! Access lists written out again: entries of which the first that matches decides, equal to the list they come from.
+//! Conversion of access lists back to entries: first match decides, and the entries yield an equal list.
 
 use super::{AccessEntry, AccessList, AccessTerm, AddressRange, AddressSet};
 use nameward_wire::{Name, NameBuf};
 use std::net::IpAddr;
 
 impl AccessList {
-    /// Returns entries that make an equal list: those of each key, then those for everybody else.
+    /// Returns entries that yield an equal list: first the entries for each key, then the entries for all other
+    /// requests.
     pub fn entries(&self) -> Vec<AccessEntry> {
         let mut entries = Vec::new();
         for (key, set) in &self.keyed {
@@ -19,7 +20,7 @@ impl AccessList {
                 };
                 entries.push(AccessEntry::positive(term));
             }
-            // Whoever signs with this key is let in by the entries above or not at all.
+            // A request signed with this key is allowed by the entries above or not at all.
             if !set.is_any() && !self.plain.is_none() {
                 entries.push(AccessEntry {
                     is_negated: true,
@@ -48,7 +49,7 @@ impl AddressSet {
     }
 }
 
-/// Adds the networks that a range falls into: at most two of each length.
+/// Adds the networks that a range splits into: at most two per prefix length.
 fn networks((first, last): AddressRange, width: u32, terms: &mut Vec<AccessTerm>) {
     let mut at = first;
     loop {

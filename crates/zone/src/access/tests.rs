@@ -1,4 +1,5 @@
-//! Lists against a plain reading of their entries, and rules against the zones of a table.
+//! Access lists checked against a naive evaluation of their entries, and rules checked against the
+//! zones of a table.
 
 use super::*;
 use crate::{Live, NameKey, Zone, ZoneTable};
@@ -97,7 +98,7 @@ fn a_key_lets_in_from_anywhere_and_its_letter_case_does_not_matter() {
     assert_eq!(list(&["any", "key:a."]), list(&["any"]));
 }
 
-/// The decision of a list by going through its entries.
+/// Evaluates a list by walking its entries.
 fn plainly(entries: &[AccessEntry], client: IpAddr, key: Option<Name<'_>>) -> bool {
     let is_in = |address: &IpAddr, bits: &u8| match (address, client) {
         (IpAddr::V4(network), IpAddr::V4(client)) => {
@@ -127,7 +128,7 @@ fn plainly(entries: &[AccessEntry], client: IpAddr, key: Option<Name<'_>>) -> bo
     false
 }
 
-/// Addresses that are near each other, so that networks overlap, touch and hold each other.
+/// Addresses close to each other, so that networks overlap, touch and contain each other.
 fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         (0_u32..64).prop_map(|low| IpAddr::V4(low.into())),
@@ -235,7 +236,7 @@ fn a_zone_has_its_own_list_whether_it_comes_before_the_rules_or_after() {
     ] {
         assert_eq!(may_ask(&table, qname, client), expected, "{qname} {client}");
     }
-    // Many zones, so that slots are placed anew.
+    // Many zones, so that slots are redistributed.
     (0..5000).for_each(|n| add(&mut table, &format!("z{n}.")));
     (0..5000).for_each(|n| assert_eq!(may_ask(&table, &format!("z{n}."), "192.0.2.7"), Some(true)));
     assert_eq!(
@@ -320,7 +321,7 @@ fn entries_make_the_list_that_they_come_from() {
             AccessEntry::positive(net("10.0.0.0", 8)),
             AccessEntry::positive(net("2001:db8::", 32)),
         ],
-        // Signed, and from that network: as BIND's users write it.
+        // Signed and from that network, as BIND users write it.
         vec![
             not(AccessTerm::List(inner.clone())),
             AccessEntry::positive(AccessTerm::Key(key("k."))),

@@ -1,4 +1,4 @@
-//! The apex of a zone, packed once for many zones: every part of a zone that is looked up has the same records there.
+//! The apex of a zone, packed once and reused: every fragment of a looked-up zone has the same apex records.
 
 use super::{PlacedNode, ZoneBuilder};
 use crate::node::Node;
@@ -6,13 +6,13 @@ use crate::packed::{ALIGN, put_slot, tag};
 use nameward_wire::Name;
 use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
 
-/// The place of the first node of an arena.
+/// Location of the first node in an arena.
 const FIRST_PLACE: u32 = 1;
 
-/// The records of an apex, packed, for zones that have no others there.
+/// The packed records of an apex, for zones that have no other records there.
 pub struct PackedApex {
     node: Box<[u8]>,
-    /// The node, if its records name hosts, which are found in each zone anew.
+    /// The node, if its records name hosts, which are resolved for each zone separately.
     with_targets: Option<PlacedNode>,
     places: RecordPlaces,
     soa_from: RecordPlace,
@@ -20,15 +20,15 @@ pub struct PackedApex {
 }
 
 impl PackedApex {
-    /// Returns the name of the zone, in the letter case of its records.
+    /// Returns the zone name, in the letter case of its records.
     pub fn name(&self) -> Name<'_> {
         Node::at(&self.node).name()
     }
 }
 
 impl ZoneBuilder {
-    /// Packs the records of an apex; the zone in work is dropped. Returns `None` if a copy of the node would not be all
-    /// that a zone has of them: errors, broken names, a DNAME, places that need a list.
+    /// Packs the records of an apex, dropping the zone in progress. Returns `None` if copying the node would not be
+    /// enough: on errors, broken names, a DNAME, or source locations that need a list.
     pub fn pack_apex<'r>(
         &mut self,
         apex: Name<'_>,
@@ -54,7 +54,7 @@ impl ZoneBuilder {
         })
     }
 
-    /// Starts another zone as [`ZoneBuilder::restart`] does, with the records of its apex.
+    /// Starts another zone as [`ZoneBuilder::restart`] does, with its apex records in place.
     pub fn restart_with(&mut self, apex: &PackedApex, bytes: usize) {
         self.restart(apex.name(), apex.node.len() + bytes);
         self.arena.extend_from_slice(&apex.node);
@@ -94,7 +94,7 @@ mod tests {
         )
     }
 
-    /// All that a zone has, with the nodes that hosts are found at.
+    /// Lists the contents of a zone, including the nodes at which hosts are found.
     fn contents(zone: &Zone) -> Vec<String> {
         let mut contents = Vec::new();
         for (_, node) in zone.packed().nodes() {

@@ -1,14 +1,14 @@
-//! Checks of one name while it is packed: its SOA, the cost of NSEC3, data at a delegation.
+//! Per-name checks that run while a name is packed: SOA, NSEC3 cost, data at a delegation.
 
 use super::ZoneBuilder;
 use crate::draft::Draft;
 use nameward_wire::Type;
 
-/// NSEC3 iterations a zone may ask for.
+/// Maximum NSEC3 iterations a zone may use.
 const MAX_ITERATIONS: u16 = 100;
 
 impl ZoneBuilder {
-    /// RFC 1035 section 5.2: one SOA, at the apex.
+    /// Checks that there is one SOA, at the apex (RFC 1035 section 5.2).
     pub(super) fn check_soa(&mut self, draft: &Draft, is_apex: bool) {
         let Some(soa) = draft.entries.iter().find(|e| e.rtype == Type::SOA) else {
             return;
@@ -29,7 +29,8 @@ impl ZoneBuilder {
         self.add_broken(name.as_name(), None);
     }
 
-    /// RFC 9276: many NSEC3 iterations cost a server and its clients dearly (CVE-2023-50868).
+    /// Rejects high NSEC3 iteration counts, which are expensive for the server and its clients (RFC 9276,
+    /// CVE-2023-50868).
     pub(super) fn check_iterations(&mut self, draft: &Draft) {
         for entry in &draft.entries {
             if matches!(entry.rtype, Type::NSEC3 | Type::NSEC3PARAM)
@@ -51,7 +52,8 @@ impl ZoneBuilder {
         self.warn_of_iterations(draft);
     }
 
-    /// RFC 9276 section 3.1: iterations protect nothing, and cost this server and every validator CPU time.
+    /// Warns about NSEC3 iterations: they protect nothing and cost this server and every validator CPU time (RFC 9276
+    /// section 3.1).
     fn warn_of_iterations(&mut self, draft: &Draft) {
         if self.is_tolerant || self.findings.are_silent() {
             return;
@@ -70,7 +72,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// RFC 1035 section 4.2.2: a message over TCP has at most 65,535 octets.
+    /// Warns about RRsets that do not fit into a TCP message of 65,535 octets (RFC 1035 section 4.2.2).
     #[inline]
     pub(super) fn warn_of_large_rrset(&mut self, draft: &Draft) {
         if let Some((first, octets)) = draft.oversized() {
@@ -83,7 +85,7 @@ impl ZoneBuilder {
     }
 
     pub(super) fn warn_of_data_at_cut(&mut self, draft: &Draft) {
-        // RFC 4035 section 2.6 and RFC 1034 section 4.2.1: what may stand at the parent's side of a cut.
+        // RFC 4035 section 2.6 and RFC 1034 section 4.2.1: types allowed on the parent side of a cut.
         let allowed = |t| {
             matches!(
                 t,
@@ -99,7 +101,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// RFC 4592 section 4.2 leaves it undefined what a wildcard with NS stands for.
+    /// Warns about a wildcard with NS records, whose meaning RFC 4592 section 4.2 leaves undefined.
     pub(super) fn warn_of_wildcard_cut(&mut self, draft: &Draft) {
         if self.current_name.as_name().is_wildcard()
             && let Some(ns) = draft.entries.iter().find(|e| e.rtype == Type::NS)
@@ -114,7 +116,7 @@ impl ZoneBuilder {
     }
 }
 
-/// Whether records of a type have rules of their own that are checked when they are packed.
+/// Checks whether a type has its own rules that are checked when its records are packed.
 pub(super) fn is_checked_alone(rtype: Type) -> bool {
     matches!(
         rtype,

@@ -1,4 +1,4 @@
-//! Records whose owner was packed before they came: put aside, and merged once at the end.
+//! Records whose owner was already packed when they arrived: set aside, and merged once at the end.
 
 use super::ZoneBuilder;
 use crate::capacity::ZoneFull;
@@ -9,7 +9,7 @@ use nameward_wire::zonefile::RecordPlace;
 use std::collections::HashMap;
 
 impl ZoneBuilder {
-    /// Merges the records that were put aside, one rebuild a name however many there are.
+    /// Merges the records that were set aside, rebuilding each name once however many there are.
     pub(super) fn merge_late(&mut self) {
         if self.is_full || self.late_of.is_empty() {
             return;
@@ -64,11 +64,13 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// The records of a packed node. Their places are forgotten, but for those that name hosts.
+    /// Returns the records of a packed node. Their source locations are lost, except for records
+    /// that name hosts.
     fn draft_of(&self, place: u32) -> Result<Draft, ZoneFull> {
         let mut draft = Draft::default();
         let node = self.node(place);
-        // A delegation may know its servers already, where the places of others are.
+        // A delegation may already have its servers resolved, which overwrites the source
+        // locations.
         let has_places = self.places.are_plain() && !node.has(flags::CUT);
         for rrset in node.rrsets() {
             for record in rrset.records() {

@@ -1,5 +1,5 @@
-//! The beginning and the end of a zone in work. A builder can be used again for the next one: the buffers of a small zone
-//! stay, so that a hundred thousand of them, or parts of zones that are looked up, cost no allocations but their own.
+//! Starting and finishing a zone in the builder. A builder can be reused for the next zone: buffers of a small zone are
+//! kept, so that a hundred thousand small zones or fragments cost no allocations beyond their own.
 
 use super::ZoneBuilder;
 use crate::broken::Broken;
@@ -15,9 +15,9 @@ use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
-/// Slots that a zone begins with.
+/// Initial number of slots in a zone.
 const FIRST_SLOTS: usize = 16;
-/// Octets and entries of a buffer that is kept for the next zone.
+/// Largest buffers, in octets and entries, that are kept for the next zone.
 const KEPT_OCTETS: usize = 64 << 10;
 const KEPT_ENTRIES: usize = 1 << 10;
 
@@ -65,7 +65,7 @@ impl ZoneBuilder {
         builder
     }
 
-    /// Takes the records of a list.
+    /// Adds all records of a list.
     pub fn add_list(&mut self, list: &RecordList) {
         for record in list.iter() {
             self.add(&Record::new(
@@ -77,10 +77,10 @@ impl ZoneBuilder {
         }
     }
 
-    /// Starts another zone with the buffers of the one before; whatever was not ended is dropped. Limits, tolerance and
-    /// warnings are those of a new builder.
+    /// Starts another zone, reusing the buffers; an unfinished zone is dropped. Limits, tolerance and warnings are
+    /// reset to those of a new builder.
     pub fn restart(&mut self, apex: Name<'_>, bytes: usize) {
-        // By all its fields: none is forgotten.
+        // Destructured exhaustively, so that no field is forgotten.
         let ZoneBuilder {
             apex: key,
             apex_name,
@@ -120,7 +120,7 @@ impl ZoneBuilder {
         *max_labels = key.labels();
         empty(arena, KEPT_OCTETS);
         arena.reserve(256);
-        // Without so much memory it may still be enough, if the zone turns out to be smaller.
+        // If this much memory is not available, the zone may still fit, provided it turns out smaller.
         let _ = arena.try_reserve(bytes);
         arena.resize(ALIGN, 0);
         empty(slots, KEPT_ENTRIES);
@@ -149,20 +149,20 @@ impl ZoneBuilder {
         (*is_tolerant, *is_merging, *is_full) = (false, false, false);
     }
 
-    /// Passes over warnings: a part of a zone is built for one answer, and nobody will read them.
+    /// Suppresses warnings: a fragment is built for a single answer, and they would never be read.
     pub fn pass_over_warnings(&mut self) {
         self.findings.silence();
     }
 
-    /// Ends the zone: connects its names, runs the checks and packs it for serving.
+    /// Finishes the zone: connects its names, runs the checks and packs it for serving.
     ///
-    /// If there is no zone, at least one finding is an error. If there is one, they are warnings, or errors that broke
-    /// one name (see [`ZoneBuilder::tolerate_broken_names`]).
+    /// If no zone is returned, at least one finding is an error. Otherwise the findings are warnings, or errors that
+    /// broke a single name (see [`ZoneBuilder::tolerate_broken_names`]).
     pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
         self.end()
     }
 
-    /// Ends the zone as [`ZoneBuilder::finish`] does; the builder can be [started again](ZoneBuilder::restart).
+    /// Finishes the zone like [`ZoneBuilder::finish`]; the builder can be [started again](ZoneBuilder::restart).
     pub fn end(&mut self) -> (Option<Zone>, Vec<Finding>) {
         let zone = self.end_zone();
         (zone, std::mem::take(&mut self.findings).into_list())
@@ -228,7 +228,7 @@ impl ZoneBuilder {
     }
 }
 
-/// Empties a buffer, and gives its memory back if it is larger than most zones need.
+/// Clears a buffer, and frees its memory if it is larger than most zones need.
 pub(crate) fn empty<T>(buffer: &mut Vec<T>, kept: usize) {
     match buffer.capacity() > kept {
         true => *buffer = Vec::new(),

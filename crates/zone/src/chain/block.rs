@@ -1,16 +1,16 @@
-//! Octet strings in order, in blocks that several versions of a list share.
+//! Sorted octet strings, stored in blocks that several versions of a list share.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Members of a block that is made; one with twice as many is divided.
+/// Members of a new block; a block with twice as many is split.
 const MADE: usize = 512;
-/// Members that two neighbours have together when they become one.
+/// Neighbouring blocks with at most this many members together are merged.
 const MERGED: usize = MADE / 2;
 
-/// Octet strings in order.
+/// Sorted octet strings.
 pub(super) struct MemberBlock {
-    /// Where each ends.
+    /// End offset of each member.
     ends: Box<[u32]>,
     octets: Box<[u8]>,
 }
@@ -33,7 +33,7 @@ impl MemberBlock {
         (0..self.len()).filter_map(|at| self.member(at))
     }
 
-    /// How many members are before the first that `is_before` does not hold for.
+    /// Counts the members before the first one for which `is_before` is false.
     fn count_where(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -47,14 +47,14 @@ impl MemberBlock {
     }
 }
 
-/// A block and the first octets of its first member, which decide most comparisons without a look at the block.
+/// A block and the first octets of its first member, which decide most comparisons without touching the block.
 #[derive(Clone)]
 struct ListedBlock {
     head: u64,
     block: Arc<MemberBlock>,
 }
 
-/// The first octets as a number in their order.
+/// Returns the first octets as a number that sorts like them.
 fn head_of(octets: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = octets.len().min(8);
@@ -62,21 +62,21 @@ fn head_of(octets: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// A member's place in a list.
+/// The position of a member in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemberPlace {
     block: usize,
     at: usize,
 }
 
-/// One step of a change of a list.
+/// One insertion or removal in a list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MemberEdit {
     pub(super) member: Vec<u8>,
     pub(super) is_there: bool,
 }
 
-/// Octet strings in order, no two equal.
+/// Sorted octet strings without duplicates.
 #[derive(Clone, Default)]
 pub(super) struct MemberList {
     blocks: Vec<ListedBlock>,
@@ -92,8 +92,8 @@ impl MemberList {
         self.blocks.get(place.block)?.block.member(place.at)
     }
 
-    /// Returns the last member that `is_before` holds for, which it does for a first part of the list: members at or before
-    /// `key`, of which they may have more octets.
+    /// Returns the last member for which `is_before` is true. The predicate must hold for a prefix of the list: members
+    /// at or before `key`, which may be longer than `key`.
     pub(super) fn last_where(
         &self,
         is_before: impl Fn(&[u8]) -> bool,
@@ -113,14 +113,14 @@ impl MemberList {
         Some(MemberPlace { block, at })
     }
 
-    /// Returns the place of the last member.
+    /// Returns the position of the last member.
     pub(super) fn last(&self) -> Option<MemberPlace> {
         let block = self.blocks.len().checked_sub(1)?;
         let at = self.blocks[block].block.len().checked_sub(1)?;
         Some(MemberPlace { block, at })
     }
 
-    /// Returns the member after a place; after the last the first.
+    /// Returns the member after a position; after the last one, the first.
     pub(super) fn after(&self, place: MemberPlace) -> Option<&[u8]> {
         let own = &self.blocks.get(place.block)?.block;
         own.member(place.at + 1).or_else(|| {
@@ -133,7 +133,7 @@ impl MemberList {
         self.blocks.len()
     }
 
-    /// The places of a block, in order.
+    /// Returns the positions in a block, in order.
     pub(super) fn places_of(&self, block: usize) -> impl Iterator<Item = MemberPlace> + use<> {
         let len = self
             .blocks
@@ -142,14 +142,15 @@ impl MemberList {
         (0..len).map(move |at| MemberPlace { block, at })
     }
 
-    /// Makes a list of members that come in order.
+    /// Builds a list from sorted members.
     pub(super) fn of_sorted(members: impl Iterator<Item = Vec<u8>>) -> Self {
         let mut made = ListBuilder::default();
         members.for_each(|member| made.push(&member));
         made.finish()
     }
 
-    /// Returns the list with members added and taken away; costs the size of the blocks that change, and the number of all.
+    /// Returns the list with members added and removed; the cost is the size of the changed blocks plus the total
+    /// number of blocks.
     pub(super) fn edited(&self, mut edits: Vec<MemberEdit>) -> MemberList {
         edits.sort_unstable();
         edits.dedup();
@@ -169,7 +170,7 @@ impl MemberList {
                 false => merge(&listed.block, own, &mut made),
             }
         }
-        // Of a list that was empty.
+        // Only non-empty if the list was empty.
         for edit in rest.iter().filter(|edit| edit.is_there) {
             made.push(&edit.member);
         }
@@ -177,7 +178,7 @@ impl MemberList {
     }
 }
 
-/// Puts the members of a block into a list, with edits.
+/// Appends the members of a block to a list, applying edits.
 fn merge(block: &MemberBlock, edits: &[MemberEdit], made: &mut ListBuilder) {
     let mut edits = edits.iter().peekable();
     for member in block.members() {
@@ -196,7 +197,7 @@ fn merge(block: &MemberBlock, edits: &[MemberEdit], made: &mut ListBuilder) {
     }
 }
 
-/// A list in the making.
+/// A list under construction.
 #[derive(Default)]
 struct ListBuilder {
     done: MemberList,
@@ -213,7 +214,7 @@ impl ListBuilder {
         self.ends.push(self.octets.len() as u32);
     }
 
-    /// Takes over a block as it is, unless it and the one in work are small.
+    /// Takes over a block unchanged, unless both it and the pending block are small.
     fn share(&mut self, listed: &ListedBlock) {
         let together = self.ends.len() + listed.block.len();
         if !self.ends.is_empty() && together <= MERGED {
@@ -225,7 +226,7 @@ impl ListBuilder {
         self.done.blocks.push(listed.clone());
     }
 
-    /// Makes a block of the first members in work.
+    /// Turns the first `count` pending members into a block.
     fn close(&mut self, count: usize) {
         let Some(&end) = count.checked_sub(1).and_then(|last| self.ends.get(last)) else {
             return;
@@ -260,7 +261,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn member() -> impl Strategy<Value = Vec<u8>> {
-        // Few heads, so that comparisons go beyond them, and empty ones.
+        // Few distinct heads, so that comparisons go beyond them, and empty members.
         let tail = proptest::collection::vec(0..4u8, 0..4);
         (0..3u8, tail).prop_map(|(kind, tail)| match kind {
             0 => tail,
@@ -331,7 +332,7 @@ mod tests {
         let copied = changed.blocks.iter().filter(|block| !is_shared(block));
         assert!(copied.count() <= 2);
         assert_eq!(changed.len(), 100_001);
-        // Most go, some at a time.
+        // Remove most members, some at a time.
         let (mut list, mut model) = (changed, all);
         model.insert(member(77_001));
         for start in 0..10 {

@@ -1,8 +1,8 @@
-//! The chain of NSEC or NSEC3 of a zone that is looked up: its names, listed from its backend, in order, with their types.
+//! NSEC and NSEC3 chains of looked-up zones: the names listed from the backend, in order, with their types.
 //!
-//! The nodes of such a zone are elsewhere, so the chain knows the types of each name itself: a number of one of the few sets
-//! of types that a zone has. A list is of the moment when it was read. Whoever makes an answer compares it with what
-//! was looked up for the one name and does without the list where both do not agree.
+//! The nodes of such a zone are elsewhere, so the chain stores the types of each name itself, as the number of one of
+//! the few type sets a zone has. A list is a snapshot of the time it was read. The answer code compares it with the
+//! result of the lookup for the one name, and ignores the list where they disagree.
 //!
 //! ```text
 //! NSEC    member = key of the name (RFC 4034 section 6.1), without the apex
@@ -19,53 +19,54 @@ use nameward_dnssec::{Nsec3, Nsec3Hash, ReusedBytes, Signing};
 use nameward_wire::{Name, NameBuf, Type};
 use std::sync::{Arc, Weak};
 
-/// The types of a listed name, as a record of denial names them; NSEC, NSEC3 and RRSIG are added where it is made.
+/// The types of a listed name as they appear in a denial record; NSEC, NSEC3 and RRSIG are added when it is made.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ListedTypes(Box<[Type]>);
 
 impl ListedTypes {
-    /// The types.
+    /// Returns the types in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Type> {
         self.0.iter().copied()
     }
 
-    /// Whether the name is a delegation or has a DNAME, so that the list has no names below it (RFC 6840 section 4.1).
+    /// Checks whether the name is a delegation or has a DNAME, so that the list contains no names below it (RFC 6840
+    /// section 4.1).
     pub fn hides_below(&self) -> bool {
         let has = |rtype| self.0.contains(&rtype);
         has(Type::DNAME) || has(Type::NS) && !has(Type::SOA)
     }
 }
 
-/// The names of a zone in the order of its chain.
+/// The names of a zone in chain order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ListedChain {
     kind: ChainKind,
     apex: NameBuf,
-    /// Octets that the keys of all names begin with.
+    /// Length of the prefix shared by the keys of all names.
     apex_key_len: usize,
-    /// The types that signing adds to the apex.
+    /// Types that signing adds at the apex.
     apex_types: Vec<Type>,
-    /// All members, one after the other.
+    /// All members, concatenated.
     octets: Box<[u8]>,
-    /// Where each ends; hashes have one length.
+    /// End offset of each member; unused for hashes, which have a fixed length.
     ends: Box<[u32]>,
-    /// The number of each member's set in `sets`.
+    /// The index of each member's type set in `sets`.
     set_numbers: Box<[u16]>,
     sets: Box<[ListedTypes]>,
 }
 
 /// An NSEC3 record of a listed chain.
 pub struct ListedHash<'c> {
-    /// The hash it stands at.
+    /// The hash of the owner.
     pub hash: Nsec3Hash,
-    /// The next hash; the first one after the last.
+    /// The next hash; after the last one, the first.
     pub next: Nsec3Hash,
-    /// The types of the name.
+    /// The types at the name.
     pub types: &'c ListedTypes,
 }
 
 impl ListedChain {
-    /// How names are hashed, if the chain is one of NSEC3.
+    /// Returns the hash parameters of an NSEC3 chain.
     pub fn hashing(&self) -> Option<&Nsec3> {
         match &self.kind {
             ChainKind::Nsec => None,
@@ -73,22 +74,22 @@ impl ListedChain {
         }
     }
 
-    /// Whether it is the chain that a zone with these keys and this policy has.
+    /// Checks whether this is the chain for a zone with these keys and this policy.
     pub fn fits(&self, signing: &Signing) -> bool {
         self.kind == ChainKind::of(signing) && self.apex_types[..] == signing.apex_types()[..]
     }
 
-    /// How many records the chain has.
+    /// Returns the number of records in the chain.
     pub fn len(&self) -> usize {
         self.set_numbers.len()
     }
 
-    /// Whether there is no record.
+    /// Checks whether the chain has no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the memory that it takes.
+    /// Returns the octets of memory the chain takes.
     pub fn heap_bytes(&self) -> usize {
         let of_sets = self.sets.iter().map(|set| size_of_val(&*set.0));
         self.octets.len()
@@ -113,7 +114,7 @@ impl ListedChain {
         self.sets.get(usize::from(*self.set_numbers.get(at)?))
     }
 
-    /// How many members are at or before a key or hash.
+    /// Counts the members at or before a key or hash.
     fn count_to(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -126,7 +127,7 @@ impl ListedChain {
         low
     }
 
-    /// Finds the NSEC record that matches or covers a name of the zone: the last at or before it.
+    /// Finds the NSEC record that matches or covers a name in the zone: the last one at or before it.
     pub fn nsec_at_or_before(&self, name: Name<'_>) -> Option<(NsecLink, &ListedTypes)> {
         let mut key = ReusedBytes::take();
         sort_key(name, &mut key);
@@ -134,7 +135,7 @@ impl ListedChain {
             .count_to(key.get(self.apex_key_len..)?)
             .checked_sub(1)?;
         let apex = self.apex.as_name();
-        // After the last comes the first, which is the apex.
+        // The last member is followed by the first, which is the apex.
         let next = self.member(at + 1).unwrap_or_default();
         let link = NsecLink {
             name: name_of_key(self.member(at)?, apex)?,
@@ -143,8 +144,8 @@ impl ListedChain {
         Some((link, self.types(at)?))
     }
 
-    /// Finds the NSEC3 record that matches or covers a hash: the last at or before it, and before the first the last of all
-    /// (RFC 5155 section 1.3: hashes are a circle).
+    /// Finds the NSEC3 record that matches or covers a hash: the last one at or before it, wrapping around to the last
+    /// record of the chain (RFC 5155 section 1.3: hashes form a circle).
     pub fn nsec3_at_or_before(&self, hash: &Nsec3Hash) -> Option<ListedHash<'_>> {
         let last = self.len().checked_sub(1)?;
         let at = self.count_to(hash).checked_sub(1).unwrap_or(last);
@@ -157,22 +158,22 @@ impl ListedChain {
     }
 }
 
-/// A zone that is signed here and whose names were listed. Parts of the zone are kept for longer than a list is good, and
-/// shall not keep it.
+/// The signing state of a looked-up zone whose names were listed. Fragments outlive the validity of a list, so they
+/// only hold a weak reference to it.
 pub struct SigningWithList {
-    /// Its keys and its policy.
+    /// The zone's keys and policy.
     pub signing: Arc<Signing>,
     chain: Weak<ListedChain>,
 }
 
 impl SigningWithList {
-    /// The state of a zone whose names were listed in `chain`.
+    /// Returns the signing state of a zone whose names are listed in `chain`.
     pub fn state(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> SigningState {
         let chain = Arc::downgrade(chain);
         SigningState::Listed(Arc::new(SigningWithList { signing, chain }))
     }
 
-    /// The chain, as long as the list is good.
+    /// Returns the chain while the list is valid.
     pub fn chain(&self) -> Option<Arc<ListedChain>> {
         self.chain.upgrade()
     }

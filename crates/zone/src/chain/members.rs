@@ -1,8 +1,8 @@
-//! Which names of a zone are members of its chain, and how a change of the zone changes them.
+//! Chain membership: which names of a zone are in its chain, and how a zone change affects them.
 //!
-//! Members are the names that the zone has authority for, with its delegations (RFC 4035 section 2.3): not what stands below a
-//! delegation or a DNAME. In a chain of NSEC3 empty non-terminals are among them (RFC 5155 section 7.1), all of them: that
-//! those may be left out which only lead to delegations without a member is a freedom that saves little.
+//! Members are the names the zone is authoritative for, plus its delegations (RFC 4035 section 2.3), but nothing below
+//! a delegation or a DNAME. An NSEC3 chain also contains all empty non-terminals (RFC 5155 section 7.1). Those that
+//! only lead to delegations without a member may be omitted, but that would save little.
 
 use super::{ChainKind, DenialChain, MemberList, block::MemberEdit};
 use crate::node::{Node, flags};
@@ -11,9 +11,9 @@ use nameward_wire::{Name, Type};
 use std::collections::HashSet;
 
 impl ChainKind {
-    /// Whether a name that the zone has authority for has a record in the chain.
+    /// Checks whether an authoritative name has a record in the chain.
     fn has(&self, node: Node<'_>) -> bool {
-        // A name with a record that cannot be read has records.
+        // A name with an unreadable record does have records.
         let is_broken = node.has(flags::BROKEN);
         match self {
             ChainKind::Nsec => !node.is_empty() || is_broken,
@@ -26,13 +26,13 @@ impl ChainKind {
     }
 }
 
-/// Whether a node hides the names below it.
+/// Checks whether a node hides the names below it.
 fn hides_below(node: Node<'_>) -> bool {
     node.flags() & (flags::CUT | flags::DNAME) != 0
 }
 
 impl DenialChain {
-    /// Makes the chain of a zone.
+    /// Builds the chain of a zone.
     pub(crate) fn of_zone(zone: &Zone, kind: ChainKind) -> Self {
         let mut chain = DenialChain::empty(kind, zone.apex_name());
         let nodes = zone.nodes_with_authority();
@@ -49,7 +49,7 @@ impl DenialChain {
         chain
     }
 
-    /// Returns the chain of a version in which records of `owners` went or came; `None` if it is the same.
+    /// Returns the chain of a version in which records of `owners` were added or removed; `None` if it is unchanged.
     pub(crate) fn changed<'n>(
         &self,
         (old, new): (&Zone, &Zone),
@@ -58,7 +58,7 @@ impl DenialChain {
         let apex = new.apex_name();
         let (mut seen, mut edits) = (HashSet::new(), Vec::new());
         for owner in owners {
-            // A name that comes or goes may make those above it come or go.
+            // Adding or removing a name can add or remove its ancestors.
             let mut name = Some(owner);
             while let Some(next) = name.filter(|name| name.is_at_or_below(apex)) {
                 if !seen.insert(next.as_wire().to_ascii_lowercase()) {
@@ -83,7 +83,7 @@ impl DenialChain {
         })
     }
 
-    /// Notes what a change makes of one name.
+    /// Adds the edit that a change requires for one name, if any.
     fn note(&self, name: Name<'_>, (old, new): (&Zone, &Zone), edits: &mut Vec<MemberEdit>) {
         let is_there = self.has_member(new, name);
         if self.has_member(old, name) != is_there {
@@ -99,7 +99,7 @@ impl DenialChain {
 }
 
 impl Zone {
-    /// Whether a name stands below a delegation or a DNAME, so that answers do not come from it.
+    /// Checks whether a name is below a delegation or a DNAME, so that it is never used in answers.
     pub fn is_hidden(&self, name: Name<'_>) -> bool {
         let apex = self.apex_name();
         let mut above = name;
@@ -112,9 +112,9 @@ impl Zone {
         false
     }
 
-    /// All nodes that are not below a delegation or a DNAME, in canonical order.
+    /// Returns all nodes that are not below a delegation or a DNAME, in canonical order.
     pub fn nodes_with_authority(&self) -> impl Iterator<Item = Node<'_>> {
-        // What is below a name follows it in canonical order.
+        // Names below another one follow it in canonical order.
         let mut hides: Option<Name<'_>> = None;
         self.nodes_in_order().filter(move |node| {
             let is_hidden = hides.is_some_and(|above| node.name().is_at_or_below(above));
@@ -127,11 +127,11 @@ impl Zone {
 }
 
 impl<'a> Node<'a> {
-    /// The types that a record of denial names for the node; NSEC, NSEC3 and RRSIG are added where it is made. At a
-    /// delegation the parent has NS and DS only (RFC 4035 section 2.3).
+    /// Returns the types that a denial record lists for the node; NSEC, NSEC3 and RRSIG are added when it is made. At a
+    /// delegation, the parent only has NS and DS (RFC 4035 section 2.3).
     ///
-    /// Which types a name has is not known where a record cannot be read: with CNAME among the types none is denied (RFC
-    /// 5155 section 8.5, RFC 6840 section 4.3), and at a delegation DS is not.
+    /// If a record is unreadable, the types at the name are not fully known: with CNAME in the bitmap no type is denied
+    /// (RFC 5155 section 8.5, RFC 6840 section 4.3), and at a delegation DS is not denied.
     pub fn types_of_denial(self) -> impl Iterator<Item = Type> + use<'a> {
         let is_cut = self.has(flags::CUT);
         let of_node = self.rrsets().map(|rrset| rrset.rtype());

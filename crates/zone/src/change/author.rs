@@ -1,23 +1,23 @@
-//! Who made a change and why, for the history of a zone.
+//! The author of a change and the reason for it, for the zone's history.
 
 use std::sync::Arc;
 
-/// Octets of the one who made a change, and of the reason, at the most.
+/// Maximum length of the author, in octets.
 const WHO_MAX: usize = 300;
-/// Octets of a reason, at the most.
+/// Maximum length of the reason, in octets.
 pub const MESSAGE_MAX: usize = 1000;
 
-/// Who made a change, and why.
+/// The author of a change, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeAuthor {
     /// A kind and a name: `user root`, `update 192.0.2.1 key k.example.`, `primary 192.0.2.1:53`.
     pub who: Box<str>,
-    /// The reason, in the words of the one who asked.
+    /// The reason, as given in the request.
     pub message: Option<Box<str>>,
 }
 
 impl ChangeAuthor {
-    /// Makes an author; texts that are too long are cut.
+    /// Creates an author; overlong texts are truncated.
     pub fn new(who: &str, message: Option<&str>) -> Arc<Self> {
         Arc::new(ChangeAuthor {
             who: cut(who, WHO_MAX).into(),

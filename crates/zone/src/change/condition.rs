@@ -1,7 +1,7 @@
-//! Changes that depend on what the zone has at the moment they are made (RFC 2136).
+//! Changes that depend on the zone's contents at commit time (RFC 2136).
 //!
-//! Whoever makes a change durable asks for its edits within the commit, when nobody else can change the zone any more: under
-//! the lock of a zone in memory, or within the transaction of a database.
+//! The commit path requests the edits inside the commit, when no other change to the zone is possible: under the lock
+//! of an in-memory zone, or inside a database transaction.
 
 use super::{ChangeAuthor, ChangeError, ChangeOrigin, Edit, ZoneChange};
 use crate::signing_state::SigningState;
@@ -10,28 +10,28 @@ use nameward_dnssec::{MadeTypes, is_signature_or_denial};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use std::sync::Arc;
 
-/// The records of a zone by their owners.
+/// Access to the records of a zone by owner.
 pub trait RecordsAt {
-    /// Hands over type, TTL and data of each record that is served at a name, one RRset after another.
+    /// Calls `each` with type, TTL and data of every record served at a name, one RRset after another.
     fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8]));
 
-    /// Returns who makes the DNSSEC records of the zone.
+    /// Returns the source of the zone's DNSSEC records.
     fn signed_by(&self) -> SignedBy;
 }
 
-/// The maker of a zone's DNSSEC records.
+/// The source of a zone's DNSSEC records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedBy {
     /// The zone is not signed.
     Nobody,
-    /// This server signs while it answers, and makes these types.
+    /// This server signs the zone online, and makes these types.
     ThisServer(MadeTypes),
-    /// The signatures are among the records, and no change could mend them.
+    /// The signatures are part of the zone data, and no change could update them.
     Elsewhere,
 }
 
 impl SignedBy {
-    /// Returns whether a change may bring records of a type into the zone.
+    /// Checks whether a change may add records of a type to the zone.
     pub fn takes(self, rtype: Type, is_apex: bool) -> bool {
         match self {
             SignedBy::Nobody => !is_signature_or_denial(rtype),
@@ -40,8 +40,8 @@ impl SignedBy {
         }
     }
 
-    /// Refuses an edit that brings records which only the signer of the zone makes. Deletions pass: what the zone's file or
-    /// database still has of them can be cleaned up.
+    /// Rejects an edit that adds records which only the zone's signer may create. Deletions are allowed, so that
+    /// leftovers in the zone file or database can be cleaned up.
     pub fn check_edit(self, edit: &Edit, apex: Name<'_>) -> Result<(), ChangeError> {
         let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
             return Ok(());
@@ -57,40 +57,40 @@ impl SignedBy {
     }
 }
 
-/// A change whose edits are decided when it is made.
+/// A change whose edits are computed at commit time.
 pub trait ConditionalChange: Send + Sync {
-    /// Returns who asks for it.
+    /// Returns the origin of the change.
     fn origin(&self) -> ChangeOrigin {
         ChangeOrigin::Operator
     }
 
-    /// Returns who is noted in the history of the zone, if that is known.
+    /// Returns the author for the zone's history, if known.
     fn author(&self) -> Option<Arc<ChangeAuthor>> {
         None
     }
 
-    /// Lists the names whose records decide it.
+    /// Lists the names whose records the decision depends on.
     fn names(&self) -> Vec<NameBuf>;
 
-    /// Returns the change that is to be made of a zone with these records, or why none is.
+    /// Returns the change to apply to a zone with these records, or the reason for refusing.
     fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused>;
 }
 
-/// The reason why a conditional change is not made.
+/// The reason why a conditional change is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct ChangeRefused {
-    /// The response code for the one who asked.
+    /// The response code for the client.
     pub rcode: Rcode,
     /// The reason in words, for the log.
     pub reason: String,
 }
 
-/// A version without the records that signing adds, and who signs the one that is served of it.
+/// A version without the records that signing adds, and the signer of the version that is served.
 pub struct UnsignedRecords<'z> {
-    /// The version.
+    /// The unsigned version.
     pub records: &'z Zone,
-    /// The maker of the DNSSEC records that it does not have.
+    /// The source of the DNSSEC records that the version lacks.
     pub signed_by: SignedBy,
 }
 

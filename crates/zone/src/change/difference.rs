@@ -1,8 +1,8 @@
-//! The difference of two versions of a zone.
+//! The difference between two versions of a zone.
 //!
-//! Both versions hash names alike, so each name of one is looked up in the other: linear in the names, without an order
-//! of them and without memory besides the result. Versions over the same packed base are compared at their changed
-//! names alone. The result is in canonical order, so that equal differences are equal octets.
+//! Both versions hash names the same way, so each name of one is looked up in the other: linear in the number of names,
+//! without sorting and without memory beyond the result. Versions over the same packed base are compared at their
+//! changed names only. The result is in canonical order, so that equal differences are octet for octet identical.
 
 use super::Difference;
 use crate::layout;
@@ -12,7 +12,7 @@ use crate::zone::Zone;
 use nameward_wire::Name;
 use std::cmp::Ordering;
 
-/// A name before and after.
+/// The nodes of a name before and after.
 type Pair<'z> = (Option<Node<'z>>, Option<Node<'z>>);
 
 impl Zone {
@@ -41,12 +41,12 @@ impl Zone {
         difference
     }
 
-    /// Whether the versions differ at most at names that one of them has changed.
+    /// Checks whether the versions can only differ at names that one of them has changed.
     fn shares_base_with(&self, older: &Zone) -> bool {
         core::ptr::eq(self.base(), older.base())
     }
 
-    /// The packed version that this one stands over; itself if it is packed.
+    /// Returns the packed version below this one; itself if it is packed.
     fn base(&self) -> &Zone {
         self.changes().map_or(self, |changes| &changes.base)
     }
@@ -74,8 +74,8 @@ impl Zone {
         pairs
     }
 
-    /// Returns whether both versions have the same records with the same TTLs. Costs a look-up for each name, unless both
-    /// were packed from equal text.
+    /// Checks whether both versions have the same records with the same TTLs. Costs one lookup per name, unless both
+    /// were packed from the same text.
     pub fn has_same_records(&self, other: &Zone) -> bool {
         if self.name_count() != other.name_count() {
             return false;
@@ -110,12 +110,12 @@ impl Zone {
             .flat_map(|changes| changes.overlay.entries())
     }
 
-    /// Returns all nodes in no order, which costs less than an order.
+    /// Returns all nodes in arbitrary order, which is cheaper than sorting them.
     pub fn nodes_in_any_order(&self) -> impl Iterator<Item = Node<'_>> {
         self.nodes().map(|(_, node)| node)
     }
 
-    /// All nodes with 32 bits of the hash of their names, in no order.
+    /// Returns all nodes with 32 bits of the hash of their names, in arbitrary order.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, Node<'_>)> {
         let is_base = move |tag, node: Node<'_>| {
             self.changes()
@@ -131,7 +131,7 @@ impl Zone {
         base.chain(changed)
     }
 
-    /// The node of a name by 32 bits of its hash.
+    /// Returns the node of a name, given 32 bits of its hash.
     pub(crate) fn node_by_tag(&self, tag: u32, name: Name<'_>) -> Option<Node<'_>> {
         if let Some(changes) = self.changes()
             && let Some(changed) = changes.overlay.find(tag, name)
@@ -150,7 +150,7 @@ fn is_equal(pair: Pair<'_>) -> bool {
     }
 }
 
-/// Whether two nodes have the same records, flags and count of children. The places of targets do not count.
+/// Checks whether two nodes have the same records, flags and child count. The locations of targets are ignored.
 fn is_equal_node(a: Node<'_>, b: Node<'_>) -> bool {
     (a.flags(), a.children()) == (b.flags(), b.children())
         && a.rrset_count() == b.rrset_count()
@@ -169,14 +169,14 @@ fn is_equal_rrset(a: Rrset<'_>, b: Rrset<'_>) -> bool {
             .eq(b.records().map(|r| r.rdata))
 }
 
-/// Lists the records of `from` that `other` does not have with the same TTL.
+/// Appends the records of `from` that `other` does not have with the same TTL.
 pub(super) fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out: &mut RecordList) {
     let Some(node) = from else { return };
     for rrset in node.rrsets() {
         let theirs = other
             .and_then(|node| node.rrset(rrset.rtype()))
             .filter(|r| r.ttl() == rrset.ttl());
-        // Both are sorted, so one walk over both is enough.
+        // Both are sorted, so a single merge pass is enough.
         let mut theirs = theirs
             .into_iter()
             .flat_map(|rrset| rrset.records())
@@ -202,8 +202,8 @@ pub(super) fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out:
 }
 
 impl Difference {
-    /// Returns the difference of two lists of records, in any order. As in a zone, a record that is there twice counts
-    /// once, and the lowest TTL of an RRset is that of all its records (RFC 2181 section 5.2).
+    /// Returns the difference between two lists of records, in any order. As in a zone, duplicates count once, and the
+    /// lowest TTL of an RRset applies to all its records (RFC 2181 section 5.2).
     pub fn between(before: &RecordList, after: &RecordList) -> Difference {
         let (before, after) = (rrsets_in_order(before), rrsets_in_order(after));
         let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
@@ -230,7 +230,7 @@ impl Difference {
     }
 }
 
-/// The canonical order of records, TTLs aside.
+/// Compares records in canonical order, ignoring TTLs.
 fn compare(a: &WireRecord<'_>, b: &WireRecord<'_>) -> Ordering {
     a.owner
         .canonical_cmp(b.owner)

@@ -1,7 +1,8 @@
-//! A new version of a zone in the making: a difference applied name by name.
+//! Application of a difference to a zone, name by name.
 //!
-//! A new version shares the packed base and all unchanged names with the version before, so a change of `k` records
-//! costs `k` times the logarithm of what has changed since the zone was packed, whatever the size of the zone.
+//! The new version shares the packed base and all unchanged names with the previous one, so a change of `k` records
+//! costs `k` times the logarithm of the number of names changed since the zone was packed, regardless of the size of
+//! the zone.
 
 use super::overlay::{Changes, Overlay};
 use super::{ChangeError, Difference};
@@ -18,13 +19,13 @@ use nameward_wire::{Name, Type};
 use std::sync::Arc;
 
 impl Zone {
-    /// Returns the version that `difference` makes of this one. Records are removed before others are added, and each
-    /// that is removed must be there; its TTL does not count.
+    /// Returns the version that results from applying `difference`. Records are removed before others are added, and
+    /// each record to remove must exist; its TTL is ignored.
     pub fn apply(self: &Arc<Self>, difference: &Difference) -> Result<Zone, ChangeError> {
         Ok(self.apply_over(difference)?.pack_if_small())
     }
 
-    /// As [`Zone::apply`], with the changes over a base however small the zone is.
+    /// Like [`Zone::apply`], but always as an overlay over a base, however small the zone is.
     pub(crate) fn apply_over(
         self: &Arc<Self>,
         difference: &Difference,
@@ -48,7 +49,7 @@ impl Zone {
             return Err(ChangeError::OutOfZone(record.owner.to_string()));
         }
         let owners: Vec<Name<'_>> = steps.iter().map(|(_, record)| record.owner).collect();
-        // Stable, so that removals of a name stay before additions.
+        // Stable, so that removals at a name stay before additions.
         steps.sort_by(|(_, a), (_, b)| a.owner.canonical_cmp(b.owner));
         let mut editor = Editor::new(self);
         for group in steps.chunk_by_mut(|(_, a), (_, b)| a.owner == b.owner) {
@@ -66,7 +67,7 @@ enum EditStep {
     Add,
 }
 
-/// A version in the making.
+/// A version under construction.
 pub(super) struct Editor {
     base: Arc<Zone>,
     overlay: Overlay,
@@ -94,7 +95,7 @@ impl Editor {
         }
     }
 
-    /// Sets the node of a name, or notes that the name is gone.
+    /// Sets the node of a name, or marks the name as deleted.
     pub(super) fn put(&mut self, name: Name<'_>, node: Option<&[u8]>) {
         let hash = hash(name);
         match node {
@@ -111,7 +112,7 @@ impl Editor {
         name == self.base.apex_name()
     }
 
-    /// Takes the steps of one name, removals first.
+    /// Applies the steps of one name, removals first.
     fn revise(&mut self, steps: &mut [(EditStep, WireRecord<'_>)]) -> Result<(), ChangeError> {
         let owner = steps[0].1.owner;
         let removals = steps
@@ -119,7 +120,7 @@ impl Editor {
             .take_while(|(step, _)| *step == EditStep::Remove)
             .count();
         let (removed, added) = steps.split_at_mut(removals);
-        // In the order of the node, so that one walk over both finds all.
+        // In node order, so that one pass over both finds all of them.
         removed.sort_by(|(_, a), (_, b)| {
             let data = || layout::compare(a.rtype, a.rdata, b.rdata);
             a.rtype.cmp(&b.rtype).then_with(data)
@@ -145,7 +146,7 @@ impl Editor {
         for (_, record) in added.iter() {
             draft.push(record.rtype, record.ttl, record.rdata, RecordPlace::NONE);
         }
-        // RFC 2181 section 5.2: one TTL for an RRset. The last one that a change names counts.
+        // RFC 2181 section 5.2: an RRset has one TTL. The last one given in the change wins.
         let mut ttls: Vec<(Type, u32)> = added.iter().map(|(_, r)| (r.rtype, r.ttl)).collect();
         ttls.reverse();
         ttls.sort_by_key(|(rtype, _)| *rtype);
@@ -156,7 +157,7 @@ impl Editor {
         self.replace(owner, &mut draft)
     }
 
-    /// Gives a name other records, keeping the tree of names whole.
+    /// Replaces the records of a name, keeping the tree of names consistent.
     fn replace(&mut self, owner: Name<'_>, draft: &mut Draft) -> Result<(), ChangeError> {
         let is_apex = self.is_apex(owner);
         check(owner, is_apex, draft)?;
@@ -209,7 +210,7 @@ impl Editor {
         }
     }
 
-    /// Takes a name that is gone from its parent: an empty parent without other children goes too.
+    /// Removes a deleted name from its parent; an empty parent without other children is deleted as well.
     fn child_left(&mut self, child: Name<'_>) {
         let mut child = child;
         while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
@@ -231,7 +232,7 @@ impl Editor {
         }
     }
 
-    /// Changes what a node has besides its records; a name that does not exist becomes an empty non-terminal.
+    /// Changes the flags and child count of a node; a name that does not exist becomes an empty non-terminal.
     fn edit(&mut self, name: Name<'_>, change: impl FnOnce(Keep) -> Keep) {
         let mut bytes = match self.node(name) {
             Some(node) => node.bytes().into_owned(),

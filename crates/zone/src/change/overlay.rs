@@ -1,7 +1,7 @@
 //! The names of a zone that differ from its packed base, in a persistent table.
 //!
-//! The table is found by the same hash as the base, so a look-up in a changed zone allocates nothing, and versions share
-//! all of it but the paths to names that differ. A change of `k` names copies `k` paths of at most a few blocks.
+//! The table uses the same hash as the base, so a lookup in a changed zone does not allocate, and versions share
+//! everything except the paths to names that differ. A change of `k` names copies `k` paths of a few blocks each.
 
 use crate::node::Node;
 use crate::order::sort_key;
@@ -12,7 +12,7 @@ use rpds::HashTrieMapSync;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// A changed name: its node, or if it is gone a node with nothing but the name.
+/// A changed name: its node, or for a deleted name a node without records.
 #[derive(Clone)]
 pub(crate) struct ChangedName {
     node: Arc<[u8]>,
@@ -29,10 +29,10 @@ impl ChangedName {
     }
 }
 
-/// The table hashes by 32 bits that are a hash already. Names that share them stand in one list.
+/// Keyed by 32 bits of the name hash. Names that share them are in one list.
 type OverlayTable = HashTrieMapSync<u32, Arc<[ChangedName]>, BuildHasherDefault<IdentityHasher>>;
 
-/// Takes a number for its own hash.
+/// Uses a number as its own hash.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct IdentityHasher(u64);
 
@@ -61,7 +61,7 @@ pub(crate) struct Overlay {
 
 impl Default for Overlay {
     fn default() -> Self {
-        // A block of 32 entries: a change copies one block a level.
+        // Blocks of 32 entries: a change copies one block per level.
         Overlay {
             table: OverlayTable::new_with_hasher_and_degree_and_ptr_kind(
                 BuildHasherDefault::default(),
@@ -73,7 +73,7 @@ impl Default for Overlay {
 }
 
 impl Overlay {
-    /// Finds a changed name: `None` if it has not changed, `Some(None)` if it is gone.
+    /// Finds a changed name: `None` if it has not changed, `Some(None)` if it was deleted.
     #[inline]
     pub(crate) fn find(&self, tag: u32, name: Name<'_>) -> Option<Option<Node<'_>>> {
         let names = self.table.get(&tag)?;
@@ -83,7 +83,7 @@ impl Overlay {
             .map(ChangedName::node)
     }
 
-    /// Sets the node of a name; `is_gone` if the name does not exist any more.
+    /// Sets the node of a name; `is_gone` marks a deleted name.
     pub(crate) fn put(&mut self, hash: u64, node: &[u8], is_gone: bool) {
         let changed = ChangedName {
             node: node.into(),
@@ -104,12 +104,12 @@ impl Overlay {
         self.table.insert_mut(tag(hash), names.into());
     }
 
-    /// How many names there are, with those that are gone.
+    /// Returns the number of changed names, including deleted ones.
     pub(crate) fn len(&self) -> usize {
         self.names
     }
 
-    /// Changed names with 32 bits of their hash, in no order.
+    /// Returns changed names with 32 bits of their hash, in arbitrary order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Name<'_>, Option<Node<'_>>)> {
         self.table.iter().flat_map(|(&tag, names)| {
             names
@@ -118,7 +118,7 @@ impl Overlay {
         })
     }
 
-    /// Changed names with 32 bits of their hash, and their nodes to keep; none for a name that is gone.
+    /// Returns changed names with 32 bits of their hash and their shared nodes; `None` for a deleted name.
     pub(crate) fn shared_nodes(&self) -> impl Iterator<Item = (u32, Name<'_>, Option<&Arc<[u8]>>)> {
         self.table.iter().flat_map(|(&tag, names)| {
             names.iter().map(move |changed| {
@@ -128,7 +128,7 @@ impl Overlay {
         })
     }
 
-    /// Changed names with their sort keys, in canonical order.
+    /// Returns changed names with their sort keys, in canonical order.
     pub(crate) fn in_order(&self) -> Vec<(Box<[u8]>, Option<Node<'_>>)> {
         let mut key = Vec::new();
         let mut list: Vec<(Box<[u8]>, Option<Node<'_>>)> = self
@@ -143,20 +143,20 @@ impl Overlay {
     }
 
     fn heap_bytes(&self) -> usize {
-        // An entry of the table, a list of one name and a node with the counts of their references.
+        // A table entry, a list of one name and a node, with their reference counts.
         const ENTRY: usize = 120;
         let nodes = self.table.values().flat_map(|names| names.iter());
         nodes.map(|changed| ENTRY + changed.node.len()).sum()
     }
 }
 
-/// The changes that a version has over its packed base.
+/// The changes of a version over its packed base.
 pub(crate) struct Changes {
     pub(crate) base: Arc<Zone>,
     pub(crate) overlay: Overlay,
-    /// The apex, if it has changed: nearly always, since its SOA has the serial.
+    /// The apex, if it has changed: nearly always, because the SOA contains the serial.
     pub(crate) apex: Option<Arc<[u8]>>,
-    /// The version without the records that keys of this server add at the apex, if these are among the changes.
+    /// The version without the records that this server's keys add at the apex, if the changes include them.
     pub(crate) unsigned: Option<Arc<Zone>>,
 }
 

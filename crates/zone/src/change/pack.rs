@@ -1,9 +1,9 @@
-//! Packing a changed zone anew, so that answering it costs again what a zone just loaded costs.
+//! Repacking of a changed zone, so that answering is as fast as for a freshly loaded zone.
 //!
-//! Nodes are copied as they are, with all their flags, so nothing that is known of a name is lost. A small zone is
-//! packed when a change has made it worth while. A large one takes a second for it, so a change does not wait: whoever
-//! owns the zone packs a snapshot of it aside ([`Zone::is_worth_packing`], [`Zone::pack`]) and puts what has changed
-//! meanwhile over the result ([`Zone::caught_up`]), in time of its own size.
+//! Nodes are copied verbatim with all their flags, so no information is lost. A small zone is packed as soon as a
+//! change makes it worthwhile. A large one takes about a second, so changes do not wait for it: the owner of the zone
+//! packs a snapshot in a background job ([`Zone::is_worth_packing`], [`Zone::pack`]) and applies the changes made in
+//! the meantime to the result ([`Zone::caught_up`]), in time proportional to those changes.
 
 use super::editor::Editor;
 use crate::connect::{HostReference, is_below, list_targets};
@@ -13,19 +13,19 @@ use crate::zone::Zone;
 use nameward_wire::Name;
 use std::sync::Arc;
 
-/// Changed names a base of any size may have before packing is worth while.
+/// Changed names a base of any size may have before packing is worthwhile.
 const ALWAYS_KEPT: usize = 256;
-/// Names of a zone that is packed within a change: about a millisecond.
+/// Largest number of names of a zone that is packed within a change: about a millisecond.
 const SMALL: usize = 4096;
 
 impl Zone {
-    /// Whether enough names have changed since the zone was packed: an eighth of it, so that packing spread over the
-    /// changes costs a few copied names for each.
+    /// Checks whether enough names have changed since the zone was packed: an eighth of it, so that the amortised cost
+    /// is a few copied names per change.
     pub fn is_worth_packing(&self) -> bool {
         self.changed() > ALWAYS_KEPT.max(self.name_count() / 8)
     }
 
-    /// Whether the version stands for itself, without a base.
+    /// Checks whether the version is packed, without an overlay over a base.
     pub fn is_packed(&self) -> bool {
         self.changes().is_none()
     }
@@ -34,7 +34,7 @@ impl Zone {
         self.changes().map_or(0, |changes| changes.overlay.len())
     }
 
-    /// Packs the zone if that takes no time to speak of, or if nobody has packed it for long.
+    /// Packs the zone if that is fast, or if a background repack is long overdue.
     pub(super) fn pack_if_small(self) -> Zone {
         let is_due = match self.name_count() <= SMALL {
             true => self.is_worth_packing(),
@@ -68,15 +68,15 @@ impl Zone {
         packed.arena = arena.into_boxed_slice();
         connect(&mut packed, &with_targets, self.apex_name());
         let mut summary = *self.summary();
-        // The apex is the first in canonical order.
+        // The apex is the first node in canonical order.
         summary.apex = 1;
         let mut zone = Zone::new(packed, summary);
         zone.inherit(self);
         Some(zone)
     }
 
-    /// Puts what was changed meanwhile over this zone, which is an older version of `current` packed. `owners` are the
-    /// owners of all records that went or came between the two. Returns the contents of `current`.
+    /// Applies the changes made since this zone was packed, where this zone is an older version of `current`. `owners`
+    /// are the owners of all records added or removed between the two. Returns the contents of `current`.
     pub fn caught_up<'n>(
         self: &Arc<Self>,
         current: &Zone,
@@ -84,7 +84,7 @@ impl Zone {
     ) -> Zone {
         let mut editor = Editor::new(self);
         for owner in owners {
-            // A name that comes or goes changes those above it.
+            // Adding or removing a name changes its ancestors.
             let mut name = Some(owner);
             while let Some(next) = name.filter(|name| name.is_at_or_below(current.apex_name())) {
                 let node = current.node_of(next);
@@ -101,7 +101,7 @@ impl Zone {
     }
 }
 
-/// Notes where the hosts stand that records name. Places that were copied are those of the old zone.
+/// Sets the locations of the hosts that records name. The copied locations are those of the old zone.
 fn connect(packed: &mut Packed, with_targets: &[u32], apex: Name<'_>) {
     let (mut key, mut targets) = (NameKey::default(), Vec::new());
     for &place in with_targets {

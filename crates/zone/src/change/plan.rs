@@ -1,7 +1,7 @@
-//! The difference that a change makes of a zone in memory.
+//! Computes the difference that a change makes to an in-memory zone.
 //!
-//! Edits are applied in order to copies of the names they are about; the difference is what these names have lost and
-//! gained in the end. The serial is raised unless the change sets the SOA or changes nothing.
+//! Edits are applied in order to copies of the affected names; the difference is what these names have lost and gained
+//! in the end. The serial is increased unless the change sets the SOA or changes nothing.
 
 use super::difference::push_missing;
 use super::{ChangeError, Difference, Edit, RrsetData, ZoneChange};
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_TTL: u32 = i32::MAX as u32;
 
 impl Edit {
-    /// Checks an edit without regard to the contents of the zone.
+    /// Checks an edit independently of the zone's contents.
     pub fn check(&self, apex: Name<'_>) -> Result<(), ChangeError> {
         let name = self.name();
         if !name.as_name().is_at_or_below(apex) {
@@ -58,8 +58,8 @@ impl RrsetData {
 }
 
 impl Zone {
-    /// Returns the difference that a change makes of this version, its serial raised. An empty one if the zone is like
-    /// that already. [`Zone::apply`] checks the rules that the result must keep.
+    /// Returns the difference that a change makes to this version, with the serial increased; empty if the change has
+    /// no effect. [`Zone::apply`] checks the rules that the result must follow.
     pub fn difference_of(&self, change: &ZoneChange) -> Result<Difference, ChangeError> {
         if self.is_stand_in() {
             return Err(ChangeError::NotResident);
@@ -114,7 +114,7 @@ struct ChangedOwner {
     rrsets: BTreeMap<Type, (u32, BTreeSet<Rdata>)>,
 }
 
-/// Record data in the canonical order of its type.
+/// Record data, ordered canonically for its type.
 struct Rdata {
     rtype: Type,
     octets: Vec<u8>,
@@ -196,7 +196,7 @@ impl ChangedOwner {
         }));
     }
 
-    /// Refuses an RRset that grows beyond what a message can hold. One that a file or a primary has so may shrink.
+    /// Rejects an RRset that grows beyond the size of a message. An oversized one from a file or a primary may shrink.
     fn check_sizes(&self, before: Option<Node<'_>>) -> Result<(), ChangeError> {
         for (rtype, (_, records)) in &self.rrsets {
             let octets = rrset_octets(records.iter().map(|record| record.octets.len()));

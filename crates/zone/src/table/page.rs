@@ -1,7 +1,7 @@
-//! One page of the zones of a table, in alphabetical order.
+//! One page of the zones in a table, in alphabetical order.
 //!
-//! The table has no order, and a list of a million zones is not made for a page of a hundred: one pass keeps the best of the zones
-//! it has seen, so a page needs memory for its own rows alone.
+//! The table is unordered, and a page of a hundred zones should not require sorting a million: one pass keeps the best
+//! zones seen so far, so a page only needs memory for its own rows.
 
 use super::ZoneTable;
 use crate::zone::Zone;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 /// Where a page starts or ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageStart {
-    /// At the first zone.
+    /// Starts at the first zone.
     First,
-    /// Behind a name.
+    /// Starts after a name.
     After(NameBuf),
-    /// It ends before a name.
+    /// Ends before a name.
     Before(NameBuf),
 }
 
@@ -25,15 +25,15 @@ pub enum PageStart {
 pub struct TablePage<'t> {
     /// The zones, in alphabetical order.
     pub zones: Vec<&'t Arc<Zone>>,
-    /// Zones that match, on this page and all others.
+    /// Number of zones that match, on this page and all others.
     pub matching: usize,
-    /// Whether there are zones before the first of the page.
+    /// Whether there are zones before the first one on the page.
     pub has_earlier: bool,
-    /// Whether there are zones behind the last of the page.
+    /// Whether there are zones after the last one on the page.
     pub has_later: bool,
 }
 
-/// A zone in the order of names as people read them: label by label from the left, without regard to case.
+/// Orders zones as people read names: label by label from the left, ignoring case.
 struct ByName<'t>(&'t Arc<Zone>);
 
 impl Ord for ByName<'_> {
@@ -70,7 +70,7 @@ fn alphabetical(a: Name<'_>, b: Name<'_>) -> Ordering {
     }
 }
 
-/// The zones of one side of a name: the nearest are kept.
+/// The zones on one side of a name, of which the nearest are kept.
 struct Nearest<T> {
     heap: BinaryHeap<T>,
     seen: usize,
@@ -99,7 +99,7 @@ impl<T: Ord> Nearest<T> {
 }
 
 impl ZoneTable {
-    /// Returns a page of the zones that match, of at most `limit`.
+    /// Returns a page of at most `limit` matching zones.
     pub fn page(
         &self,
         start: &PageStart,
@@ -125,7 +125,7 @@ impl ZoneTable {
             }
         }
         let kept_later = later.heap.into_sorted_vec().into_iter().map(|zone| zone.0);
-        // Sorted with the nearest first, which is the last of the page.
+        // Sorted with the nearest first, which is the last one on the page.
         let kept_earlier = earlier.heap.into_sorted_vec().into_iter().rev();
         let kept_earlier: Vec<_> = kept_earlier.map(|zone| zone.0.0).collect();
         let has_earlier = earlier.seen > kept_earlier.len();

@@ -1,37 +1,37 @@
-//! Sums over the zones of a table, for people and for metrics.
+//! Totals over the zones of a table, for status output and metrics.
 //!
-//! They are kept by shard: a table of a million zones in which one has changed costs the look at one shard.
+//! They are cached per shard: in a table of a million zones, a change to one zone costs a recount of one shard.
 
 use super::{Shard, ZoneTable};
 use nameward_wire::NameBuf;
 use std::sync::{Arc, Weak};
 
-/// Zones without contents that are named.
+/// Maximum number of zones without contents that are listed by name.
 const NAMED_MAX: usize = 5;
 
-/// The sums over the zones of a table.
+/// Totals over the zones of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ZoneSums {
     /// All zones.
     pub zones: usize,
     /// Zones that have no contents yet, or none that can be served.
     pub not_ready: usize,
-    /// Zones in the table that are answered with signatures. Whether one that is looked up has keys is not known here.
+    /// Zones in the table that are answered with signatures. Whether a looked-up zone has keys is not known here.
     pub signed: usize,
-    /// The first few of those that are not ready.
+    /// The names of the first few zones that are not ready.
     pub not_ready_names: Vec<NameBuf>,
-    /// The zones that the source of each rank serves, in the order of ranks.
+    /// Zones served by the source of each rank, sorted by rank.
     pub by_rank: Vec<RankSums>,
 }
 
-/// The sums over the zones of one source.
+/// Totals over the zones of one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankSums {
-    /// The rank of the source.
+    /// Rank of the source.
     pub rank: u16,
-    /// All zones that it serves.
+    /// Number of zones it serves.
     pub zones: usize,
-    /// Zones of these that have no data to serve.
+    /// Number of these zones that have no data to serve.
     pub not_ready: usize,
 }
 
@@ -81,12 +81,12 @@ impl ZoneSums {
         }
     }
 
-    /// How many zones the source of a rank serves.
+    /// Returns the number of zones that the source with a rank serves.
     pub fn of_rank(&self, rank: u16) -> usize {
         self.rank(rank).map_or(0, |sums| sums.zones)
     }
 
-    /// Whether the source of a rank serves zones, and none of them has data.
+    /// Checks whether the source with a rank serves zones, and none of them has data.
     pub fn is_rank_lost(&self, rank: u16) -> bool {
         let sums = self.rank(rank);
         sums.is_some_and(|sums| sums.zones > 0 && sums.not_ready == sums.zones)
@@ -97,15 +97,15 @@ impl ZoneSums {
     }
 }
 
-/// Sums that are kept from one look at a table to the next.
+/// Cached totals, reused from one call to the next.
 #[derive(Default)]
 pub struct TableSums {
-    /// Weak: an old version of a shard is not kept for its sums, and while its place is remembered no other takes it.
+    /// Weak: an old shard is not kept alive for its totals, and while the reference exists its address is not reused.
     shards: Vec<(Weak<Shard>, ZoneSums)>,
 }
 
 impl TableSums {
-    /// Returns the sums over a table; shards that are as they were the last time are not looked at.
+    /// Returns the totals over a table; shards unchanged since the last call are not recounted.
     pub fn over(&mut self, table: &ZoneTable) -> ZoneSums {
         self.shards
             .resize_with(table.shards.len(), Default::default);
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(ranks, [(1, 500), (2, 500)]);
         assert!(over.is_rank_lost(1) && !over.is_rank_lost(3));
         assert_eq!(over.not_ready_names.len(), NAMED_MAX);
-        // An older version lives on beside the new one, as a reader would keep it.
+        // An older version coexists with the new one, as a reader would keep it.
         let before = table.clone();
         let gone: NameBuf = "z7.test.".parse().unwrap();
         assert!(table.remove(gone.as_name()));

@@ -1,4 +1,4 @@
-//! Makes a chain of the names and types of a zone, which come in any order.
+//! Builds a listed chain from a zone's names and types, which arrive in any order.
 
 use super::super::{ChainKind, HASH, name_of_key};
 use super::{ListedChain, ListedTypes};
@@ -7,19 +7,19 @@ use nameward_dnssec::{MadeTypes, Nsec3Hash, Signing};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
-/// Stands for a record that cannot be read; no record has this type (RFC 6895 section 3.1).
+/// Placeholder for an unreadable record; no real record has this type (RFC 6895 section 3.1).
 const UNREADABLE: Type = Type(0);
 
-/// A record of a name as far as a chain has to know it.
+/// The information about a record that a chain needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRecord {
-    /// It is of this type.
+    /// A record of this type.
     Of(Type),
-    /// Its type cannot be read.
+    /// A record whose type cannot be read.
     Unreadable,
 }
 
-/// One record: where the key of its name stands, and its type.
+/// One record: the range of its owner's key, and its type.
 struct ListedRow {
     start: u32,
     end: u32,
@@ -42,7 +42,7 @@ pub struct ChainLister {
 }
 
 impl ChainLister {
-    /// Begins the list of a zone, which gives up when it takes more memory than `bytes_max`.
+    /// Starts the list of a zone, which is abandoned when it takes more memory than `bytes_max`.
     pub fn new(apex: Name<'_>, signing: &Signing, bytes_max: usize) -> Self {
         let mut key = Vec::new();
         sort_key(apex, &mut key);
@@ -63,13 +63,13 @@ impl ChainLister {
         }
     }
 
-    /// Takes one record. Names that are not of the zone are passed over.
+    /// Adds one record. Names outside the zone are skipped.
     pub fn push(&mut self, name: Name<'_>, record: NameRecord) {
         if self.is_full || !name.is_at_or_below(self.apex.as_name()) {
             return;
         }
         let rtype = match record {
-            // It is not served, but its name exists: no set of types has RRSIG.
+            // The record is not served, but its name exists: RRSIG is never part of a type set.
             NameRecord::Of(rtype) if self.made.contains(rtype, name == self.apex.as_name()) => {
                 Type::RRSIG
             }
@@ -96,35 +96,36 @@ impl ChainLister {
         }
     }
 
-    /// Whether the zone has more names than there is room for.
+    /// Checks whether the zone has more names than fit into memory.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// How many records were taken.
+    /// Returns how many records were added.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Checks whether no records were added.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Makes the chain, in time of the zone's size; `None` if it takes too much memory, or the zone has no SOA.
+    /// Builds the chain, in time proportional to the size of the zone; `None` if it takes too much memory or the zone
+    /// has no SOA.
     pub fn finish(mut self) -> Option<ListedChain> {
         let octets = std::mem::take(&mut self.octets);
         let mut rows = std::mem::take(&mut self.rows);
         let key = |row: &ListedRow| &octets[row.start as usize..row.end as usize];
         rows.sort_unstable_by(|a, b| key(a).cmp(key(b)));
-        // The apex comes before all names.
+        // The apex sorts before all other names.
         let at_apex = rows.iter().take_while(|row| key(row).is_empty());
         if !at_apex.into_iter().any(|row| row.rtype == Type::SOA) {
             return None;
         }
         let mut made = MadeMembers::default();
         let mut types = Vec::new();
-        // The last name that is not hidden, and whether it hides what is below it.
+        // The last name that is not hidden, and whether it hides the names below it.
         let (mut last, mut hides_below): (&[u8], bool) = (&[], false);
         for same in rows.chunk_by(|a, b| key(a) == key(b)) {
             let name = key(same.first()?);
@@ -144,14 +145,14 @@ impl ChainLister {
         Some(self.chain(made))
     }
 
-    /// Makes the types of a name's records those of its record of denial.
+    /// Converts the types of a name's records to the types of its denial record.
     fn complete_types(&self, types: &mut Vec<Type>, is_apex: bool) {
         let is_cut = types.contains(&Type::NS) && !is_apex;
-        // With CNAME among the types none is denied (RFC 5155 section 8.5, RFC 6840 section 4.3).
+        // With CNAME among the types, none is denied (RFC 5155 section 8.5, RFC 6840 section 4.3).
         if types.contains(&UNREADABLE) {
             types.push(if is_cut { Type::DS } else { Type::CNAME });
         }
-        // Such a name may have addresses at any time.
+        // Such a name can have addresses at any time.
         if types.contains(&Type::ALIAS) {
             types.extend([Type::A, Type::AAAA]);
         }
@@ -161,27 +162,27 @@ impl ChainLister {
         types.retain(|&rtype| match rtype {
             Type::NS | Type::DS => true,
             UNREADABLE | Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
-            // They cannot be asked for, as in PowerDNS.
+            // These types cannot be queried, as in PowerDNS.
             Type::ALIAS | Type::LUA => false,
-            // RFC 4035 section 2.3: the rest is the child's.
+            // RFC 4035 section 2.3: all other types belong to the child zone.
             _ => !is_cut,
         });
         types.sort_unstable();
         types.dedup();
     }
 
-    /// Whether a name with these types has no record in the chain (RFC 5155 section 7.1).
+    /// Checks whether a name with these types has no record in the chain because of opt-out (RFC 5155 section 7.1).
     fn leaves_out(&self, types: &[Type]) -> bool {
         let is_opt_out = matches!(self.kind, ChainKind::Nsec3 { opt_out: true, .. });
         is_opt_out && *types == [Type::NS]
     }
 
-    /// Adds the empty non-terminals between a name and the one before it. RFC 4035 section 2.3: they have no NSEC.
+    /// Adds the empty non-terminals between a name and its predecessor. They have no NSEC (RFC 4035 section 2.3).
     fn add_empty(&self, name: &[u8], last: &[u8], made: &mut MadeMembers) -> Option<()> {
         if self.kind == ChainKind::Nsec {
             return Some(());
         }
-        // A label ends with 0, which stands nowhere else in a key.
+        // A label ends with 0, which occurs nowhere else in a key.
         let ends = (1..name.len()).filter(|&end| name[end - 1] == 0);
         for above in ends.map(|end| &name[..end]) {
             if !last.starts_with(above) {
@@ -227,20 +228,20 @@ impl ChainLister {
     }
 }
 
-/// The members of a chain in the making.
+/// The members of a chain under construction.
 #[derive(Default)]
 struct MadeMembers {
     octets: Vec<u8>,
     ends: Vec<u32>,
     set_numbers: Vec<u16>,
-    /// Of NSEC3, to be put in order.
+    /// NSEC3 hashes, not yet sorted.
     hashes: Vec<(Nsec3Hash, u16)>,
     sets: Vec<ListedTypes>,
     numbers: HashMap<Box<[Type]>, u16>,
 }
 
 impl MadeMembers {
-    /// Returns the number of a set of types; `None` if there are more than any zone has.
+    /// Returns the number of a type set; `None` if there are more sets than any real zone has.
     fn set_number(&mut self, types: &[Type]) -> Option<u16> {
         if let Some(&number) = self.numbers.get(types) {
             return Some(number);
