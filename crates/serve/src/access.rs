@@ -1,8 +1,8 @@
-//! The policy step of a request: the zones as one client may ask them.
+//! Access control for queries: the zones that one client is allowed to query.
 //!
-//! A zone whose access list does not have the client is there, but not for this client: a question for it is answered
-//! REFUSED, and an alias that leads into it ends before it, as at the edge of what we serve. Caches are behind this
-//! step, so none of them has to know who asks.
+//! A zone whose access list does not include the client exists, but not for that client: a query for it gets REFUSED,
+//! and a CNAME chain that leads into it ends there, as at the edge of what we serve. Caches are behind this step, so
+//! they do not depend on the client.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use nameward_answer::Zones;
 use nameward_wire::Type;
 use nameward_zone::{NameKey, Zone, ZoneTable};
 
-/// The zones of a table, for one client.
+/// A zone table as one client sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientZones<'t> {
     pub(crate) table: &'t ZoneTable,
@@ -18,14 +18,14 @@ pub(crate) struct ClientZones<'t> {
 }
 
 impl<'t> ClientZones<'t> {
-    /// The zone that answers a question, if the client may ask it.
+    /// Returns the zone that answers a query, if the client is allowed to query it.
     #[inline]
     pub(crate) fn find(&self, key: &NameKey, qtype: Type) -> Option<&'t Zone> {
         let found = self.table.match_for(key, qtype)?;
         self.table.allows(found, self.client).then_some(found.zone)
     }
 
-    /// Whether there is a zone for a question, and the client may not ask it.
+    /// Checks whether a zone matches the query but the client is not allowed to query it.
     pub(crate) fn denies(&self, key: &NameKey, qtype: Type) -> bool {
         let found = self.table.match_for(key, qtype);
         found.is_some_and(|found| !self.table.allows(found, self.client))

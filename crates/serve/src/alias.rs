@@ -1,13 +1,13 @@
-//! Addresses of the targets of ALIAS records that no zone here has: asked for in the background, and kept.
+//! Addresses of ALIAS targets outside our zones: resolved in the background, and cached.
 //!
 //! ```text
-//! worker:   engine says which name it needs -> cache ── known: answered at once; nearly out of date: asked for meanwhile
-//!                                                   ├── not known: the question waits, as for a look-up
-//!                                                   └── no resolver, or it just failed: SERVFAIL
-//! runtime:  resolvers -> cache -> the engine again for each question that waits
+//! worker:   engine reports the name it needs -> cache ── known: answered at once; nearly expired: refreshed in the background
+//!                                                     ├── not known: the query waits, as for a look-up
+//!                                                     └── no resolver, or it just failed: SERVFAIL
+//! runtime:  resolvers -> cache -> the engine again for each waiting query
 //! ```
-//! Kept for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5). Bounded are the
-//! targets that are kept, those that are asked for at one time and the questions that wait.
+//! Cached for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5).
+//! The numbers of cached targets, of concurrent resolutions and of waiting queries are limited.
 
 mod answer;
 
@@ -29,41 +29,41 @@ use crate::recursor::{
 };
 pub(crate) use answer::{UnresolvedTarget, read_addresses};
 
-/// Targets that are kept, each type by itself.
+/// Maximum number of cached targets, counted per type.
 const TARGETS_MAX: usize = 20_000;
-/// Targets that are asked for at one time.
+/// Maximum number of targets resolved at one time.
 const IN_FLIGHT_MAX: usize = 500;
-/// Targets that are asked for at one time for transfers, besides.
+/// Maximum number of targets resolved at one time for transfers, in addition.
 const PATIENT_MAX: usize = 100;
-/// Addresses are asked for again after so many quarters of their time.
+/// Addresses are refreshed after this many quarters of their TTL.
 const REFRESH_QUARTERS: u32 = 3;
-/// How long it is good that a target could not be resolved, and how often it is asked for again.
+/// How long a failed resolution is cached, and the interval between retries.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long addresses are served while resolvers fail, and the TTL that they then have.
 const STALE_FOR: Duration = Duration::from_secs(86_400);
 const STALE_TTL: u32 = 30;
-/// How often one failure is logged.
+/// Interval at which one failure is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Different failures that are logged in that time.
+/// Maximum number of different failures logged in that time.
 const LOG_MOST: usize = 10;
 
-/// Knowledge of one target.
+/// Cache entry of one target.
 struct ResolvedTarget {
     /// `None`: it could not be resolved.
     addresses: Option<Arc<AliasAddresses>>,
-    /// From then on it is asked for again while this is served.
+    /// From this time on it is refreshed while this entry is served.
     refresh_at: Instant,
-    /// Until then this is served.
+    /// Until this time the entry is served.
     good_until: Instant,
-    /// Until then the addresses are served while resolvers fail.
+    /// Until this time the addresses are served while resolvers fail.
     stale_until: Instant,
 }
 
-/// The result of a look into the cache.
+/// The result of a cache look-up.
 pub(crate) enum TargetFound {
-    /// Its addresses, maybe none.
+    /// Its addresses, possibly none.
     Known(Arc<AliasAddresses>),
-    /// It has to be resolved first.
+    /// It must be resolved first.
     Missing,
     /// It cannot be resolved.
     Failed,
@@ -75,14 +75,14 @@ pub struct AliasResolver {
     resolvers: ArcSwapOption<Resolvers>,
     targets: Cache<UpstreamQuestion, Arc<ResolvedTarget>>,
     waiting: WaitingClients<WaitingQuestion>,
-    /// Places for those who wait by themselves.
+    /// Slots for callers that wait by themselves.
     patient: Semaphore,
     log_throttle: Mutex<LogThrottle>,
     runtime: Handle,
 }
 
 impl AliasResolver {
-    /// Makes a resolver of targets; without `resolvers` none that is elsewhere can be resolved.
+    /// Creates a resolver for ALIAS targets; without `resolvers`, targets outside our zones cannot be resolved.
     pub fn new(
         shared: &Arc<ServingState>,
         resolvers: Option<Arc<Resolvers>>,
@@ -95,7 +95,7 @@ impl AliasResolver {
             targets: Cache::new(TARGETS_MAX),
             waiting: WaitingClients::new(WaitingLimits {
                 questions: IN_FLIGHT_MAX,
-                // Clients are resolvers, and a few large ones may ask for all there is.
+                // The clients are resolvers, and a few large ones may query all there is.
                 per_client: usize::MAX,
             }),
             log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
@@ -103,19 +103,19 @@ impl AliasResolver {
         })
     }
 
-    /// Returns the resolvers that are asked now.
+    /// Returns the current resolvers.
     pub(crate) fn resolvers(&self) -> Option<Arc<Resolvers>> {
         self.resolvers.load_full()
     }
 
-    /// Sets the resolvers that are asked from now on; without any no target that is elsewhere can be resolved. Targets that
-    /// failed before are asked for again.
+    /// Sets the resolvers; without any, targets outside our zones cannot be resolved. Targets that failed before are
+    /// resolved again.
     pub fn set_resolvers(&self, resolvers: Option<Arc<Resolvers>>) {
         self.resolvers.store(resolvers);
         self.targets.retain(|_, target| target.addresses.is_some());
     }
 
-    /// Looks a target up in the cache; begins to ask for it anew where its time is nearly over.
+    /// Looks up a target in the cache; starts to refresh it if it is about to expire.
     pub(crate) fn find(self: &Arc<Self>, question: &UpstreamQuestion, now: Instant) -> TargetFound {
         if self.resolvers.load().is_none() {
             let target = question.name();
@@ -139,7 +139,7 @@ impl AliasResolver {
         }
     }
 
-    /// Lets a question wait for its target; gives it back if too many wait.
+    /// Lets a query wait for its target; returns it if too many wait.
     pub(crate) fn wait(
         self: &Arc<Self>,
         target: UpstreamQuestion,
@@ -176,7 +176,7 @@ impl AliasResolver {
         self.keep(question, result).addresses.clone()
     }
 
-    /// Asks the resolvers; `None` if there are none.
+    /// Queries the resolvers; `None` if there are none.
     async fn ask(
         &self,
         question: &UpstreamQuestion,
@@ -187,7 +187,7 @@ impl AliasResolver {
         Some(reply.and_then(|reply| read_addresses(&reply, question)))
     }
 
-    /// Takes note of what came of a question to the resolvers.
+    /// Stores the result of a resolution in the cache.
     fn keep(
         &self,
         question: &UpstreamQuestion,
@@ -215,7 +215,7 @@ impl AliasResolver {
         target
     }
 
-    /// Makes the entry of a target that could not be resolved: with what was known, or nothing.
+    /// Creates the entry of a target that could not be resolved: with the previous addresses, or none.
     fn after_failure(&self, question: &UpstreamQuestion, now: Instant) -> ResolvedTarget {
         let before = self.targets.get(question);
         let retry_at = now + RETRY_AFTER;
@@ -250,7 +250,7 @@ impl AliasResolver {
         }
     }
 
-    /// Drops what is kept of the names that `matches`; returns how many entries that were.
+    /// Drops the entries whose names `matches`; returns their number.
     pub fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         let before = self.targets.len();
         self.targets.retain(|question, _| !matches(question.name()));
@@ -258,7 +258,7 @@ impl AliasResolver {
     }
 }
 
-/// A target that is asked for: the questions that wait for it are answered whatever becomes of it.
+/// A target being resolved: the queries that wait for it are answered whatever the outcome.
 struct PendingTarget {
     resolver: Arc<AliasResolver>,
     question: UpstreamQuestion,
@@ -275,7 +275,8 @@ impl PendingTarget {
 
 impl Drop for PendingTarget {
     fn drop(&mut self) {
-        // After a task that ended early the cache has nothing: it says so, and does not ask again at once.
+        // After a task that ended early the cache has no entry: record the failure, so that it is not retried at
+        // once.
         if self.resolver.targets.get(&self.question).is_none() {
             let failed = self.resolver.after_failure(&self.question, Instant::now());
             let question = self.question.clone();

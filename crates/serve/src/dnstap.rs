@@ -1,8 +1,8 @@
-//! dnstap (dnstap.info): requests and replies, each a message of Protocol Buffers, over Frame Streams to a Unix socket on
-//! which a collector listens.
+//! dnstap (dnstap.info): queries and responses as Protocol Buffers messages, sent over Frame Streams to a collector's
+//! Unix socket.
 //!
-//! Whoever answers makes the message and puts it into a bounded queue; a thread sends. While nobody listens, messages are
-//! dropped at once. Drops are counted and logged.
+//! The answering thread encodes the message and puts it into a bounded queue; a sender thread sends it. While no
+//! collector is connected, messages are dropped at once. Drops are counted and logged.
 
 mod frames;
 mod message;
@@ -22,45 +22,45 @@ use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
 use frames::FrameWriter;
 use message::DnstapKind;
 
-/// Messages that may wait; their octets are bounded besides.
+/// Maximum number of queued messages; their octets are limited as well.
 const WAITING_MAX: usize = 65_536;
-/// How long the sender rests when there is nothing to send. It is not woken: that would cost those who answer a call of
-/// the system for each message.
+/// Pause of the sender when there is nothing to send. It is not woken: that would cost the answering threads a system
+/// call per message.
 const REST: Duration = Duration::from_millis(20);
-/// How long it waits before it tries again to reach the collector.
+/// Interval between attempts to connect to the collector.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the collector may take for its part of a handshake, or for what it is sent.
+/// Timeout for the collector's side of the handshake, and for sending.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The terms of dnstap.
+/// Settings for dnstap.
 #[derive(Debug, Clone)]
 pub struct DnstapTerms {
-    /// The socket of the collector.
+    /// The collector's socket.
     pub socket: PathBuf,
-    /// The name of this server.
+    /// This server's identity.
     pub identity: String,
-    /// The version of this server.
+    /// This server's version.
     pub version: String,
-    /// Requests are sent.
+    /// Whether queries are sent.
     pub has_queries: bool,
-    /// Replies are sent.
+    /// Whether responses are sent.
     pub has_responses: bool,
-    /// Octets of messages that may wait.
+    /// Maximum number of queued octets.
     pub waiting_octets_max: usize,
 }
 
 /// The state of dnstap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DnstapState {
-    /// A collector listens.
+    /// A collector is connected.
     pub is_connected: bool,
-    /// Messages that were sent since the start.
+    /// Messages sent since the start.
     pub sent: u64,
-    /// Messages that were dropped since the start.
+    /// Messages dropped since the start.
     pub dropped: u64,
 }
 
-/// dnstap of a running server.
+/// dnstap in a running server.
 pub struct Dnstap {
     shared: Arc<DnstapShared>,
     tap: Arc<ExchangeTap>,
@@ -71,7 +71,7 @@ pub struct Dnstap {
 struct DnstapShared {
     terms: DnstapTerms,
     queue: SyncSender<Vec<u8>>,
-    /// Octets that wait.
+    /// Queued octets.
     waiting: AtomicUsize,
     is_connected: AtomicBool,
     new_drops: AtomicU64,
@@ -82,7 +82,7 @@ struct DnstapShared {
 }
 
 impl Dnstap {
-    /// Starts to send what passes the tap.
+    /// Starts sending the exchanges that pass the tap.
     pub fn start(
         tap: &Arc<ExchangeTap>,
         stats: &Arc<Stats>,
@@ -120,7 +120,7 @@ impl Dnstap {
         })
     }
 
-    /// Returns its state.
+    /// Returns the current state.
     pub fn state(&self) -> DnstapState {
         DnstapState {
             is_connected: self.shared.is_connected.load(Ordering::Relaxed),
@@ -129,7 +129,7 @@ impl Dnstap {
         }
     }
 
-    /// Sends what waits, takes leave of the collector and waits for that, not for long.
+    /// Sends the queued messages, finishes the stream with the collector and waits for that, for a bounded time.
     pub fn end(&self) {
         self.tap.detach(&self.sink);
         *lock(&self.shared.is_ending) = true;
@@ -149,7 +149,7 @@ impl DnstapShared {
         *lock(&self.is_ending)
     }
 
-    /// Waits, at most until the end of the server.
+    /// Waits for `time`, or until shutdown.
     fn rest(&self, time: Duration) {
         let ending = lock(&self.is_ending);
         let _ = self
@@ -182,7 +182,7 @@ impl DnstapShared {
     }
 }
 
-/// The end that those who answer see.
+/// The tap's side of dnstap.
 struct DnstapSink(Arc<DnstapShared>);
 
 impl ExchangeSink for DnstapSink {
@@ -197,7 +197,7 @@ impl ExchangeSink for DnstapSink {
     }
 }
 
-/// The thread that sends.
+/// The sender thread.
 struct MessageSender {
     shared: Arc<DnstapShared>,
     messages: Receiver<Vec<u8>>,
@@ -217,7 +217,7 @@ impl MessageSender {
                 self.send(frames)
             });
             shared.is_connected.store(false, Ordering::Relaxed);
-            // Whatever waits is from before; who listens next gets what comes next.
+            // The queue is outdated; a collector that connects next gets new messages only.
             while let Ok(message) = self.messages.try_recv() {
                 shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
                 shared.drop_message();
@@ -234,7 +234,7 @@ impl MessageSender {
         self.log_drops();
     }
 
-    /// Sends until the server ends or the collector goes.
+    /// Sends until the server stops or the collector disconnects.
     fn send(&mut self, mut frames: FrameWriter<UnixStream>) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut unflushed = 0;
@@ -271,7 +271,7 @@ impl MessageSender {
         }
         self.recorder.add(Counter::DnstapDrops, new);
         self.recorder.flush(Stamp::now(), None);
-        // Drops while nobody listens are in the line that says so.
+        // Drops without a collector are part of the line that reports it missing.
         let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
         if is_connected && self.drops.admit("", Instant::now()).is_some() {
             tracing::warn!("dnstap: {new} messages dropped: the collector is too slow");

@@ -1,12 +1,11 @@
-//! Listeners, the pipeline from packet to packet, limits.
+//! The network side of the server: listeners, the query pipeline, and its limits.
 //!
-//! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
-//! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
-//! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
-//! made, `recursor` those for names that no zone here has, `alias` those for
-//! ALIAS records whose targets are elsewhere. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
-//! (`update`). `security_poll` asks whether this version has known problems. `outgoing` asks primaries and notifies
-//! secondaries.
+//! `listen` binds sockets (before privileges are dropped); `udp` and `tcp` serve them. They know nothing about DNS:
+//! they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers. It hands over queries it cannot
+//! answer at once: to `live` for zones that are looked up in a backend, to `signing` for signatures that are not
+//! cached, to `recursor` for names outside our zones, and to `alias` for ALIAS records whose targets are elsewhere.
+//! `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`). `security_poll` checks whether this
+//! version has known problems. `outgoing` queries primaries and notifies secondaries.
 
 #![deny(unsafe_code)]
 

@@ -1,10 +1,8 @@
-//! Binding of the UDP and TCP sockets, apart from running them, so that privileges can be dropped
-//! in between.
+//! Binding of the UDP and TCP sockets, separate from serving them, so that privileges can be dropped in between.
 //!
-//! Invariants of what is bound: every worker has one UDP socket for each address, all in one
-//! SO_REUSEPORT group; TCP listens on the same address and port; IPv6 sockets are V6ONLY; nobody
-//! else had the port. RFC 9715 section 3.1: UDP answers are not subject to path MTU discovery,
-//! whose messages can be forged.
+//! Invariants of bound sockets: every worker has one UDP socket per address, all in one SO_REUSEPORT group; TCP
+//! listens on the same address and port; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section
+//! 3.1: UDP responses are not subject to path MTU discovery, whose messages can be forged.
 
 use std::fmt;
 use std::io;
@@ -15,12 +13,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::sys::{self, batch::LocalAddressFrom};
 
-/// Connections the kernel completes before we accept them; it takes the lesser of this and
-/// net.core.somaxconn.
+/// Connections the kernel completes before we accept them; it uses the lesser of this and net.core.somaxconn.
 const TCP_BACKLOG: i32 = 4096;
-/// How often a free port is looked for that is free for both UDP and TCP, when port 0 is asked.
+/// Maximum number of attempts to find a port that is free for both UDP and TCP, when port 0 is configured.
 const FREE_PORT_TRIES: usize = 32;
-/// Receive and send buffers that are asked of the kernel for each UDP socket: bursts wait there while a batch is answered.
+/// Receive and send buffer sizes requested for each UDP socket: bursts wait there while a batch is answered.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
@@ -33,12 +30,12 @@ pub struct UdpListener {
 }
 
 impl UdpListener {
-    /// The address it is bound to.
+    /// Returns the address it is bound to.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// A second handle to the same socket as std knows it.
+    /// Returns a second handle to the same socket, as a std type.
     pub fn try_clone_std(&self) -> io::Result<std::net::UdpSocket> {
         Ok(self.socket.try_clone()?.into())
     }
@@ -47,15 +44,15 @@ impl UdpListener {
 /// All sockets of the server, bound and not yet served.
 #[derive(Debug)]
 pub struct Bound {
-    /// The sockets of each worker, one for each address.
+    /// The sockets of each worker, one per address.
     pub udp: Vec<Vec<UdpListener>>,
-    /// One listener for each address, non-blocking.
+    /// One listener per address, non-blocking.
     pub tcp: Vec<TcpListener>,
-    /// The addresses in the order asked, with the real port where 0 was asked.
+    /// The addresses in the configured order, with the actual port where 0 was configured.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Which of the two transports of an address could not be bound.
+/// The transport of an address that could not be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortProtocol {
     /// Datagrams.
@@ -73,20 +70,20 @@ impl fmt::Display for PortProtocol {
     }
 }
 
-/// Why the server cannot listen; one line that says what and where.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The system refused the address.
+    /// The kernel refused the address.
     #[error("cannot listen on {address}/{transport}: {}", reason(.source))]
     Refused {
-        /// The address that was asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// For which transport.
+        /// The transport that was refused.
         transport: PortProtocol,
-        /// The error of the system.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Two addresses of the list cannot be bound beside each other.
+    /// Two configured addresses overlap.
     #[error("cannot listen on {address}: {other} in the same list already covers it")]
     Overlap {
         /// The later of the two.
@@ -94,7 +91,7 @@ pub enum ListenError {
         /// The earlier of the two.
         other: SocketAddr,
     },
-    /// There is nothing to listen on.
+    /// No address is configured.
     #[error("no address to listen on")]
     NoAddress,
 }
@@ -118,8 +115,8 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Binds every address for `workers` UDP workers (at least one) and for TCP. An address with port
-/// 0 gets a free port, the same for both transports.
+/// Binds every address for `workers` UDP workers (at least one) and for TCP. An address with port 0 gets a free port,
+/// the same for both transports.
 pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, ListenError> {
     if addresses.is_empty() {
         return Err(ListenError::NoAddress);
@@ -153,7 +150,7 @@ fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -
     }
 }
 
-/// The kernel would call this "in use" and the operator would look for another server.
+/// Rejects addresses that overlap. The kernel would report "in use" and the operator would search for another server.
 fn reject_overlap(addresses: &[SocketAddr]) -> Result<(), ListenError> {
     for (index, &address) in addresses.iter().enumerate() {
         let covers = |other: &&SocketAddr| {
@@ -180,18 +177,18 @@ fn bind_first(address: SocketAddr) -> Result<(UdpListener, TcpListener), ListenE
         let udp = bind_udp(address, Sharing::Found).map_err(refused(address, PortProtocol::Udp))?;
         match bind_tcp(udp.local) {
             Ok(tcp) => return Ok((udp, tcp)),
-            // A free UDP port may be taken for TCP: look for another one.
+            // A free UDP port may be taken for TCP: try another one.
             Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
             Err(error) => return Err(refused(udp.local, PortProtocol::Tcp)(error)),
         }
     }
 }
 
-/// How a UDP socket takes part in the group of its port.
+/// How a UDP socket joins the SO_REUSEPORT group of its port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// It must be the first: bound alone, so that a second server of the same user fails here
-    /// instead of silently getting half of the queries; opened for sharing only then.
+    /// It must be the first: bound alone, so that a second server of the same user fails here instead of silently
+    /// getting half of the queries; opened for sharing only then.
     Found,
     /// It joins the group.
     Join,
@@ -246,7 +243,7 @@ fn bind_udp(address: SocketAddr, sharing: Sharing) -> io::Result<UdpListener> {
     })
 }
 
-/// Asks for large buffers and takes what is granted: root gets all, others up to rmem_max.
+/// Requests large buffers and accepts what is granted: root gets all, others up to rmem_max.
 fn enlarge_buffers(socket: &Socket) {
     let (receive, send) = (RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES);
     let forced = |name, bytes: usize| {
@@ -270,7 +267,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Only so that connections of an earlier run in TIME_WAIT do not hinder a restart.
+    // Only so that connections of an earlier run in TIME_WAIT do not prevent a restart.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(TCP_BACKLOG)?;

@@ -1,13 +1,13 @@
-//! Questions for zones that are looked up in a backend: caches, look-ups under way, and answers that come later.
+//! Queries for zones that are looked up in a backend: caches, look-ups in progress, and late answers.
 //!
 //! ```text
-//! worker, no waiting:   packet cache -> engine over the parts in the query cache -> answered in its batch
-//!                       a part is missing: the question joins its look-up and leaves the batch
-//! look-up complete:     part into the query cache -> engine for each that waits -> answered, or joins the next look-up
-//! sweep:                a part that is out of date, where the query cache has one, before the client gives up
+//! worker, no waiting:   packet cache -> engine over the fragments in the query cache -> answered in its batch
+//!                       a fragment is missing: the query joins its look-up and leaves the batch
+//! look-up complete:     fragment into the query cache -> engine for each waiting query -> answered, or joins the next look-up
+//! sweep:                a stale fragment, where the query cache has one, before the client gives up
 //! ```
-//! Look-ups of a blocking source (SQLite) run on threads of that source, others as tasks on the runtime. Bounds: the
-//! questions that wait for one source, look-ups of one zone, entries of both caches, the time that a question waits.
+//! Look-ups in a blocking source (SQLite) run on that source's threads, others as tasks on the runtime. Limits:
+//! waiting queries per source, look-ups per zone, entries in both caches, and the time that a query waits.
 
 mod answerer;
 mod attempt;
@@ -46,41 +46,41 @@ pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
 pub(crate) use view::{FetchedPart, LiveView, Parts, Used};
 
-/// Settings of the caches and of overload.
+/// Settings for the caches and for overload.
 #[derive(Clone, Debug)]
 pub struct LiveSettings {
-    /// Answers in the packet cache, in units of 512 octets; 0 turns it off.
+    /// Size of the packet cache, in units of 512 octets; 0 turns it off.
     pub packet_entries: usize,
-    /// How long an answer may come from the packet cache; 0 turns it off.
+    /// How long an answer may be served from the packet cache; 0 turns it off.
     pub packet_ttl: Duration,
-    /// Names in the query cache, in units of 1024 octets; 0 turns it off.
+    /// Size of the query cache, in units of 1024 octets; 0 turns it off.
     pub query_entries: usize,
-    /// How long what a backend said is good.
+    /// How long data from a backend is fresh.
     pub query_ttl: Duration,
-    /// How long it is good that a name does not exist.
+    /// How long the non-existence of a name is fresh.
     pub negative_ttl: Duration,
-    /// How much longer it may be served while the backend is down.
+    /// How much longer data may be served while the backend is down.
     pub stale_while_down: Duration,
-    /// How long a question waits for a backend before it is served such data.
+    /// How long a query waits for a backend before it is answered from stale data.
     pub stale_after: Duration,
-    /// Questions that may wait for one backend; more are dropped.
+    /// Maximum number of queries that wait for one backend; more are dropped.
     pub overload_queue: usize,
-    /// How long a question may wait.
+    /// Maximum time a query may wait.
     pub query_timeout: Duration,
-    /// Look-ups of one zone that may be under way.
+    /// Maximum number of concurrent look-ups per zone.
     pub lookups_per_zone: usize,
-    /// Threads for the look-ups of each blocking source.
+    /// Number of look-up threads for each blocking source.
     pub threads: usize,
-    /// Questions that may wait for signatures to be made.
+    /// Maximum number of queries that wait for signatures.
     pub signing_queue: usize,
-    /// Share of all cores that making signatures may take.
+    /// Share of all cores that signing may use.
     pub signing_cpu_percent: usize,
-    /// Where the sources of signed zones keep signatures.
+    /// The signature cache that the sources of signed zones use.
     pub signatures: Arc<SignatureCache>,
 }
 
 impl LiveSettings {
-    /// Makes settings for tests and examples. A server takes each of them from its configuration.
+    /// Returns settings for tests and examples. A server takes all of them from its configuration.
     pub fn for_tests() -> Self {
         LiveSettings {
             packet_entries: 100_000,
@@ -101,22 +101,22 @@ impl LiveSettings {
     }
 }
 
-/// A source with the queues, bounds and threads that belong to it alone.
+/// A source with its own queues, limits and threads.
 struct Backend {
     source: Arc<dyn LiveSource>,
     /// Its name in the log.
     name: String,
-    /// Look-ups under way.
+    /// Look-ups in progress.
     lookups: AtomicUsize,
     waiting: WaitingCount,
-    /// A question waits for it for longer than data that is out of date is held back.
+    /// A query has waited for it longer than `stale_after`.
     is_late: AtomicBool,
     batches: BatchQueue,
     threads: ThreadQueue<Arc<Lookup>>,
     log_throttle: Mutex<FailureThrottle>,
 }
 
-/// The caches, look-ups and sources of live zones, which all workers share.
+/// The caches, look-ups and sources of live zones, shared by all workers.
 pub struct LiveZones {
     settings: LiveSettings,
     pub(crate) packets: PacketCache,
@@ -127,7 +127,7 @@ pub struct LiveZones {
 }
 
 impl LiveZones {
-    /// Empty caches, no sources.
+    /// Creates empty caches without sources.
     pub fn new(settings: LiveSettings) -> Self {
         let queries = QueryCacheSettings {
             entries: settings.query_entries,
@@ -146,7 +146,7 @@ impl LiveZones {
         }
     }
 
-    /// Adds a source; the number is what [`nameward_zone::Live::backend`] has to be for its zones.
+    /// Adds a source; returns the value of [`nameward_zone::Live::backend`] for its zones.
     pub fn add_source(&self, name: &str, source: Arc<dyn LiveSource>) -> u32 {
         let mut backends = self
             .backends
@@ -165,12 +165,12 @@ impl LiveZones {
         (backends.len() - 1) as u32
     }
 
-    /// How long a question may wait.
+    /// Returns the maximum time a query may wait.
     pub(crate) fn query_timeout(&self) -> Duration {
         self.settings.query_timeout
     }
 
-    /// Returns how many threads sign a whole zone, and the share of a core that each may take.
+    /// Returns the number of threads that sign a whole zone, and the share of a core that each may use.
     pub(crate) fn signing_threads(&self) -> (usize, f64) {
         crate::signing::threads_and_share(self.settings.signing_cpu_percent)
     }
@@ -181,8 +181,8 @@ impl LiveZones {
             .map(|backend| Arc::clone(&backend.source))
     }
 
-    /// Hands over the contents of a zone that a name needs, from memory or from its backend, past the caches. The thread waits
-    /// for a backend. Returns `None` if there is none any more.
+    /// Passes the zone data that a name needs to `look`, from memory or from its backend, bypassing the caches. The
+    /// calling thread blocks for a backend. Returns `None` if the backend no longer exists.
     pub(crate) fn with_contents<T>(
         &self,
         (zone, name): (&Zone, NameBuf),
@@ -211,8 +211,8 @@ impl LiveZones {
         backends.get(index as usize).cloned()
     }
 
-    /// Drops what a source keeps about a zone, and all signatures if `None` means all zones of all sources; returns how
-    /// many entries that were.
+    /// Drops what a source caches for a zone; `None` means all zones of all sources, and all signatures. Returns the
+    /// number of dropped entries.
     pub fn forget(&self, zone: Option<&Live>) -> usize {
         match zone {
             Some(zone) => self
@@ -226,13 +226,13 @@ impl LiveZones {
         }
     }
 
-    /// How many questions wait, for all sources together.
+    /// Returns the number of waiting queries over all sources.
     fn waiting(&self) -> usize {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
         backends.iter().map(|backend| backend.waiting.get()).sum()
     }
 
-    /// How old a waiting question is at least when it is taken out.
+    /// Returns the minimum age of a waiting query at which a sweep takes it out.
     fn first_sweep(&self) -> Duration {
         self.settings.stale_after.min(self.settings.query_timeout)
     }
@@ -250,15 +250,15 @@ impl LiveZones {
         sources.sum()
     }
 
-    /// Drops what both caches have for the names that `matches`; returns how many entries that were.
+    /// Drops the entries of both caches whose names `matches`; returns their number.
     pub fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         self.queries.flush(matches) + self.packets.flush(matches)
     }
 
-    /// Lets the page show sizes.
+    /// Registers the gauges for the cache sizes.
     pub(crate) fn show_sizes(shared: &Arc<crate::pipeline::ServingState>, stats: &Stats) {
         let gauge = |gauge, size: fn(&LiveZones) -> usize| {
-            // The statistics must not keep alive what holds them.
+            // The statistics must not keep their owner alive.
             let shared = Arc::downgrade(shared);
             stats.gauge_from(gauge, move || {
                 shared
@@ -282,7 +282,7 @@ impl LiveZones {
 }
 
 impl Backend {
-    /// Logs that a look-up failed, now and then, with how many did since the last time.
+    /// Logs a failed look-up, rate-limited, with the number of failures since the last log line.
     fn log_failure(&self, lookup: &Lookup, error: &LookupError) {
         let mut throttle = self
             .log_throttle
@@ -299,16 +299,16 @@ impl Backend {
         tracing::error!("backend {backend}: no answer for {name}: {error}{more}");
     }
 
-    /// Notes that a look-up was answered.
+    /// Records that a look-up was answered.
     fn note_in_time(&self) {
-        // Mostly nothing is late: then no worker writes to what all read.
+        // Usually nothing is late: then no worker writes to shared memory.
         if self.is_late.load(Ordering::Relaxed) {
             self.is_late.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Whether data that is out of date is served at once: the source is down or hangs, and a look-up is trying it
-    /// already (RFC 8767 section 5).
+    /// Checks whether stale data is served at once: the source is down or hangs, and a look-up is already trying it
+    /// (RFC 8767 section 5).
     fn serves_stale(&self) -> bool {
         let is_down = self.is_late.load(Ordering::Relaxed) || !self.source.is_up();
         is_down && self.lookups.load(Ordering::Relaxed) > 0

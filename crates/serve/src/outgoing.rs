@@ -1,16 +1,16 @@
-//! Queries to other servers: serials and transfers from primaries, NOTIFY, DS of parents.
+//! Queries to other servers: serials and transfers from primaries, NOTIFY, DS records at parents.
 //!
 //! ```text
-//! soa        the serial of a primary, over UDP: random port and id, three tries
+//! soa        a primary's serial, over UDP: random port and ID, three tries
 //! stream     a transfer over TCP, read as it arrives (maintain::transfer)
-//! rate       the lowest rate of a transfer
+//! rate       the minimum rate of a transfer
 //! silence    primaries that did not respond recently
-//! autoprimary  zones that are made because an autoprimary notifies of them
-//! notify     the sender of NOTIFY (maintain::notify_out)
-//! parent     the DS of a zone, asked of the servers of its parent
-//! progress   records and octets of transfers that run, results of those that have ended
+//! autoprimary  zones created because an autoprimary sends NOTIFY for them
+//! notify     the NOTIFY sender (maintain::notify_out)
+//! parent     a zone's DS records, queried from its parent's servers
+//! progress   records and octets of running transfers, results of finished ones
 //! ```
-//! All of it runs on a runtime of its own, since packing a large zone takes a second: clients of this server never wait
+//! All of it runs on a separate runtime, since packing a large zone takes a second: clients of this server never wait
 //! for a primary.
 
 mod autoprimary;
@@ -48,23 +48,23 @@ pub use progress::{TransferProgress, TransferResults, Transfers};
 use silence::SilentPrimaries;
 pub use sink::SecondarySink;
 
-/// Response codes of servers that do not know EDNS.
+/// Response codes of servers that do not support EDNS.
 const FORMERR: u8 = 1;
 const NOTIMP: u8 = 4;
-/// The response code of a server that does not answer this question, or not by this way.
+/// Response code of a server that does not answer this query, or not over this transport.
 const REFUSED: u8 = 5;
 
-/// The form of a question to a primary.
+/// The form of a query to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QuestionForm {
-    /// It asks how long the primary's own copy is good (RFC 7314).
+    /// Requests the remaining lifetime of the primary's own copy (RFC 7314).
     WithExpire,
-    /// It has no EDNS.
+    /// Without EDNS.
     Plain,
 }
 
 impl QuestionForm {
-    /// Returns the message; `have` is the serial that is here, for an IXFR.
+    /// Returns the message; `have` is our serial, for an IXFR.
     fn message(self, asked: &AskedQuestion, have: Option<Serial>) -> Vec<u8> {
         match self {
             QuestionForm::WithExpire => asked.message_with_expire(have),
@@ -73,22 +73,22 @@ impl QuestionForm {
     }
 }
 
-/// Settings of outgoing questions.
+/// Settings for outgoing queries.
 #[derive(Debug, Clone, Copy)]
 pub struct OutgoingSettings {
-    /// Octets of memory that all transfers together may hold.
+    /// Maximum number of octets that all transfers together may hold in memory.
     pub memory_max: u64,
-    /// Octets a second that a primary must send, measured over `idle_timeout`; 0 for any rate.
+    /// Minimum rate of a primary in octets per second, measured over `idle_timeout`; 0 for any rate.
     pub rate_min: u64,
-    /// A connection that does not come about within this time is given up.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// A primary that completes no message within this time is given up.
+    /// Time within which a primary must complete a message.
     pub idle_timeout: Duration,
-    /// A transfer that lasts longer is given up.
+    /// Maximum duration of a transfer.
     pub total_timeout: Duration,
 }
 
-/// Asks primaries.
+/// Queries primaries.
 #[derive(Clone)]
 pub struct PrimaryClient {
     shared: Arc<OutgoingShared>,
@@ -104,7 +104,7 @@ struct OutgoingShared {
 }
 
 impl PrimaryClient {
-    /// Makes the one who asks, on a runtime.
+    /// Creates a client that runs on `runtime`.
     pub fn new(policies: Arc<PolicyTable>, settings: OutgoingSettings, runtime: Handle) -> Self {
         let shared = OutgoingShared {
             policies,
@@ -119,7 +119,7 @@ impl PrimaryClient {
         }
     }
 
-    /// Returns the transfers that run and the results of those that have ended.
+    /// Returns the running transfers and the results of finished ones.
     pub fn transfers(&self) -> &Arc<Transfers> {
         &self.shared.transfers
     }
@@ -129,12 +129,12 @@ impl PrimaryClient {
         self.shared.memory.used()
     }
 
-    /// Takes note that a server is there, as after a NOTIFY from it: it is asked although it was silent a moment ago.
+    /// Records that a server is up, as after a NOTIFY from it: it is queried although it was silent a moment ago.
     pub fn heard_from(&self, address: std::net::IpAddr) {
         self.shared.silent.heard_from(address);
     }
 
-    /// Returns the one who asks primaries for the life of secondary zones.
+    /// Returns the client that the refresh of secondary zones uses.
     pub fn asker(&self, life: LifeHandle) -> PrimaryAsker {
         PrimaryAsker {
             outgoing: self.clone(),
@@ -143,7 +143,7 @@ impl PrimaryClient {
     }
 }
 
-/// Asks primaries and hands their answers to the life of secondary zones.
+/// Queries primaries and passes their answers to the refresh of secondary zones.
 pub struct PrimaryAsker {
     outgoing: PrimaryClient,
     life: LifeHandle,
@@ -164,7 +164,7 @@ impl AskPrimary for PrimaryAsker {
     }
 }
 
-/// An answer that is given even if the one who asks ends early: the zone would wait for it for ever.
+/// Guarantees an answer even if the task ends early: the zone would wait for it forever.
 struct PrimaryAnswerGuard {
     life: LifeHandle,
     ticket: Option<AskTicket>,
@@ -185,7 +185,7 @@ impl Drop for PrimaryAnswerGuard {
 }
 
 impl OutgoingShared {
-    /// Asks a primary for its serial, or for a newer version.
+    /// Queries a primary for its serial, or transfers a newer version.
     async fn ask_primary(&self, ask: &Ask) -> Result<PrimaryReply, AskFailure> {
         let began = Instant::now();
         let address = ask.primary.address;
@@ -193,7 +193,7 @@ impl OutgoingShared {
             return Err(AskFailure::Silent(ago));
         }
         let mut result = self.ask_in_form(ask, QuestionForm::WithExpire).await;
-        // RFC 6891 section 7: who does not know EDNS answers FORMERR or NOTIMP, and is asked again without.
+        // RFC 6891 section 7: a server without EDNS answers FORMERR or NOTIMP, and is queried again without.
         if let Err(AskFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
             result = self.ask_in_form(ask, QuestionForm::Plain).await;
         }
@@ -213,7 +213,7 @@ impl OutgoingShared {
         }
     }
 
-    /// Asks a primary for its serial.
+    /// Queries a primary for its serial.
     async fn check(
         &self,
         ask: &Ask,
@@ -221,12 +221,12 @@ impl OutgoingShared {
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, AskFailure> {
         let reply = match soa::ask_soa((&ask.primary, key), ask.zone, form).await {
-            // Knot answers questions about catalog zones over TCP alone.
+            // Knot answers queries for catalog zones over TCP only.
             Err(AskFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
             reply => reply?,
         };
         let (serial, expire) = match reply {
-            // It says nothing; the transfer begins with the serial anyway.
+            // The serial is unknown; the transfer starts with it anyway.
             SoaReply::Truncated => return Ok(PrimaryAnswer::Newer(None).into()),
             SoaReply::Serial(serial, expire) => (serial, expire),
         };
@@ -272,7 +272,8 @@ impl OutgoingShared {
         })
     }
 
-    /// Transfers what is newer: by differences if the way says so and the primary has them, else as a whole.
+    /// Transfers a newer version: by differences if the transfer method allows and the primary has them, else the
+    /// whole zone.
     async fn transfer(
         &self,
         (ask, way, form): (&Ask, TransferWay, QuestionForm),
@@ -292,7 +293,7 @@ impl OutgoingShared {
         stream::transfer(asked, key, &self.settings, (progress, memory)).await
     }
 
-    /// Finds the key of a server.
+    /// Finds the TSIG key of a server.
     fn key_of(&self, server: &RemoteServer) -> Result<Option<Arc<TsigKey>>, AskFailure> {
         let Some(name) = &server.key else {
             return Ok(None);
@@ -305,19 +306,19 @@ impl OutgoingShared {
     }
 }
 
-/// Seconds since 1970, for signatures.
+/// Returns the seconds since 1970, for signatures.
 fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Returns an id that nobody can guess: the keys of a hasher are random.
+/// Returns an unpredictable ID: the keys of a hasher are random.
 fn random_id() -> u16 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish() as u16
 }
 
-/// Returns the address that messages to a server are sent from, with a port of the system's choice.
+/// Returns the source address for messages to a server, with a port chosen by the kernel.
 fn local_address(server: &RemoteServer) -> std::net::SocketAddr {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
     let unspecified = match server.address {
@@ -330,7 +331,7 @@ fn local_address(server: &RemoteServer) -> std::net::SocketAddr {
     SocketAddr::new(source.unwrap_or(unspecified), 0)
 }
 
-/// A place behind a lock that nobody holds across an await.
+/// Locks a mutex that is never held across an await.
 fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     place
         .lock()

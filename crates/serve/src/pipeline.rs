@@ -1,4 +1,5 @@
-//! The way of every request, whatever carried it: from the received packet to a verdict, and to the counters.
+//! The path of every request, independent of the transport: from the received packet to a verdict, and to the
+//! counters.
 //!
 //! ```text
 //! packet -> read: parse, hash the name, find its zone                        udp (in batches), tcp
@@ -8,8 +9,8 @@
 //!        -> reply, drop, later, or a stream of messages                       udp, tcp, late
 //!        -> this worker's counters and rings                                  record
 //! ```
-//! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer
-//! that is renewed once a batch, so every answer of a batch comes from one snapshot.
+//! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer that
+//! is refreshed once per batch, so every answer of a batch comes from one snapshot.
 
 mod late;
 mod path;
@@ -41,9 +42,9 @@ use nameward_zone::ZoneTable;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Everything that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
+/// State that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
 pub struct ServingState {
-    /// The zones; maintenance writes them, and nobody else.
+    /// The zones; written by maintenance only.
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// Policy and identity.
     pub engine: ArcSwap<Engine>,
@@ -51,19 +52,19 @@ pub struct ServingState {
     pub tsig_keys: ArcSwap<TsigKeys>,
     /// Counters and rings.
     pub stats: Arc<Stats>,
-    /// Who writes exchanges down.
+    /// The sinks for exchanges: query log and dnstap.
     pub tap: Arc<ExchangeTap>,
     /// Caches and look-ups for zones that are not in memory.
     pub live: LiveZones,
-    /// Questions that wait for signatures.
+    /// Queries that wait for signatures.
     pub(crate) signing: Arc<SigningQueue>,
-    /// Who takes over questions for names that no zone here has.
+    /// Forwards queries outside our zones to the recursor.
     hand_off: ArcSwapOption<HandOff>,
-    /// Who resolves the targets of ALIAS records.
+    /// Resolves the targets of ALIAS records.
     aliases: OnceLock<Arc<AliasResolver>>,
-    /// Who decides NOTIFY, UPDATE and transfers.
+    /// Decides NOTIFY, UPDATE and transfers.
     zone_requests: OnceLock<Arc<dyn ZoneRequests>>,
-    /// Sends replies of those who decide later.
+    /// Sends late replies of components without a thread of their own.
     late: Mutex<Option<Box<LateSender>>>,
 }
 
@@ -73,7 +74,7 @@ impl ServingState {
         Self::with_live(engine, stats, LiveSettings::for_tests())
     }
 
-    /// Starts without zones, with these caches and bounds for live ones.
+    /// Starts without zones, with these caches and limits for live zones.
     pub fn with_live(engine: Engine, stats: Arc<Stats>, live: LiveSettings) -> Arc<Self> {
         let shared = Arc::new(ServingState {
             zones: Arc::default(),
@@ -95,23 +96,24 @@ impl ServingState {
         shared
     }
 
-    /// Sets who takes over questions for names that no zone here has; they are refused where nobody does. Questions that
-    /// were taken over before stay with whoever has them.
+    /// Sets the forwarder for queries outside our zones; without one they are refused. Queries already forwarded stay
+    /// with the previous one.
     pub fn set_hand_off(&self, hand_off: Option<Arc<HandOff>>) {
         self.hand_off.store(hand_off);
     }
 
-    /// Sets who resolves the targets of ALIAS records; only the first call counts. Those that are elsewhere fail before.
+    /// Sets the resolver for the targets of ALIAS records; only the first call counts. Until then, targets outside
+    /// our zones fail.
     pub fn set_aliases(&self, aliases: Arc<AliasResolver>) {
         let _ = self.aliases.set(aliases);
     }
 
-    /// Returns who resolves the targets of ALIAS records.
+    /// Returns the resolver for the targets of ALIAS records.
     pub fn aliases(&self) -> Option<&Arc<AliasResolver>> {
         self.aliases.get()
     }
 
-    /// Returns whether the questions of a client for names that no zone here has are taken over.
+    /// Checks whether a client's queries outside our zones are forwarded.
     pub(crate) fn recurses_for(&self, client: IpAddr) -> bool {
         let hand_off = self.hand_off.load();
         hand_off
@@ -119,7 +121,8 @@ impl ServingState {
             .is_some_and(|hand_off| hand_off.serves(client))
     }
 
-    /// Sets who decides NOTIFY, UPDATE and transfers; only the first call counts. Nobody does before.
+    /// Sets the handler of NOTIFY, UPDATE and transfers; only the first call counts. Until then they are not
+    /// supported.
     pub fn set_zone_requests(&self, requests: Arc<dyn ZoneRequests>) {
         let _ = self.zone_requests.set(requests);
     }
@@ -131,14 +134,14 @@ impl ServingState {
     }
 }
 
-/// Cached pointers into [`ServingState`], renewed with each turn.
+/// Cached pointers into [`ServingState`], refreshed every turn.
 pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
     hand_off: Cache<SharedHandOff, Option<Arc<HandOff>>>,
 }
 
-/// The zone table as something a cache can watch.
+/// The zone table in a form that a cache can watch.
 struct SharedZones(Arc<ServingState>);
 
 impl std::ops::Deref for SharedZones {
@@ -149,7 +152,7 @@ impl std::ops::Deref for SharedZones {
     }
 }
 
-/// The engine as something a cache can watch.
+/// The engine in a form that a cache can watch.
 struct SharedEngine(Arc<ServingState>);
 
 impl std::ops::Deref for SharedEngine {
@@ -160,7 +163,7 @@ impl std::ops::Deref for SharedEngine {
     }
 }
 
-/// The hand-off as something a cache can watch.
+/// The hand-off in a form that a cache can watch.
 struct SharedHandOff(Arc<ServingState>);
 
 impl std::ops::Deref for SharedHandOff {
@@ -180,7 +183,7 @@ impl Snapshots {
         }
     }
 
-    /// Lets an old zone table go although no request comes.
+    /// Releases an old zone table even if no requests arrive.
     fn renew(&mut self) {
         self.zones.load();
         self.engine.load();

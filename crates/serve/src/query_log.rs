@@ -1,7 +1,7 @@
-//! The query log: a line for each answer, all of them or those of some zones, clients, or a share.
+//! The query log: a line for each response, filtered by zone, client, or sampling rate.
 //!
-//! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops, and the drops are
-//! counted and logged. Lines do not go through the log of the server: they would push everything else out of its ring.
+//! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops lines, and the
+//! drops are counted and logged. Lines bypass the server log: they would push everything else out of its ring.
 
 mod line;
 mod output;
@@ -22,25 +22,25 @@ use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
 pub use line::QueryLogForm;
 pub use output::QueryLogOutput;
 
-/// How long the writer rests when there is nothing to write. It is not woken: that would cost those who answer a call of
-/// the system for each line.
+/// Pause of the writer when there is nothing to write. It is not woken: that would cost the answering threads a
+/// system call per line.
 const REST: Duration = Duration::from_millis(20);
 /// Octets of lines that are written at once.
 const BLOCK: usize = 64 << 10;
 
-/// The answers that are logged.
+/// Selects the responses to log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryFilter {
-    /// At and below these names; all if there are none.
+    /// At or below these names; all if empty.
     pub zones: Vec<NameBuf>,
-    /// Of clients in these networks; all if there are none.
+    /// To clients in these networks; all if empty.
     pub clients: Vec<IpNet>,
-    /// One of so many of these.
+    /// Sampling: one in this many matching responses.
     pub one_in: u32,
 }
 
 impl QueryFilter {
-    /// Whether the answer to a client about a name is meant, the share aside.
+    /// Checks whether the filter matches a client and a name, regardless of sampling.
     fn is_for(&self, name: Name<'_>, client: SocketAddr) -> bool {
         let is_in = |net: &IpNet| net.contains(&client.ip());
         let is_below = |zone: &NameBuf| name.is_at_or_below(zone.as_name());
@@ -49,7 +49,7 @@ impl QueryFilter {
     }
 }
 
-/// An answer that is to be logged.
+/// A response to be logged.
 pub(crate) struct LoggedAnswer {
     pub at: SystemTime,
     pub client: SocketAddr,
@@ -72,7 +72,7 @@ struct LogShared {
     queue: SyncSender<LoggedAnswer>,
     filter: ArcSwap<QueryFilter>,
     is_on: AtomicBool,
-    /// Answers that were meant, for the share.
+    /// Number of matching responses, for sampling.
     turn: AtomicU64,
     /// Drops that are not counted yet.
     new_drops: AtomicU64,
@@ -84,20 +84,20 @@ struct LogShared {
 /// The state of the query log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryLogState {
-    /// It is on.
+    /// Whether it is on.
     pub is_on: bool,
-    /// The answers that are logged.
+    /// The responses that are logged.
     pub filter: QueryFilter,
-    /// Lines that were written since the start.
+    /// Lines written since the start.
     pub written: u64,
-    /// Lines that were dropped since the start.
+    /// Lines dropped since the start.
     pub dropped: u64,
-    /// Why lines could not be written the last time.
+    /// The last write error.
     pub last_error: Option<String>,
 }
 
 impl QueryLog {
-    /// Starts the writer; the log is off. `capacity` lines may wait to be written.
+    /// Starts the writer; the log is off. Up to `capacity` lines are queued.
     pub fn start(
         tap: &Arc<ExchangeTap>,
         stats: &Arc<Stats>,
@@ -138,20 +138,20 @@ impl QueryLog {
         })
     }
 
-    /// Turns it on, for these answers.
+    /// Turns the log on with this filter.
     pub fn turn_on(&self, filter: QueryFilter) {
         self.shared.filter.store(Arc::new(filter));
         self.shared.is_on.store(true, Ordering::Relaxed);
         self.tap.attach(&self.sink);
     }
 
-    /// Turns it off. Lines that wait are written.
+    /// Turns the log off. Queued lines are still written.
     pub fn turn_off(&self) {
         self.tap.detach(&self.sink);
         self.shared.is_on.store(false, Ordering::Relaxed);
     }
 
-    /// Returns its state.
+    /// Returns the current state.
     pub fn state(&self) -> QueryLogState {
         let shared = &self.shared;
         QueryLogState {
@@ -168,7 +168,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of the log that those who answer see.
+/// The tap's side of the log.
 struct LogSink(Arc<LogShared>);
 
 impl ExchangeSink for LogSink {
@@ -204,7 +204,7 @@ impl ExchangeSink for LogSink {
     }
 }
 
-/// The thread that writes the lines.
+/// The writer thread.
 struct LineWriter {
     shared: Arc<LogShared>,
     lines: Receiver<LoggedAnswer>,

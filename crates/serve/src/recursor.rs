@@ -1,13 +1,12 @@
-//! Hands questions for names that no zone here has to a resolver, and its answers back to the clients who may ask for that.
+//! Forwards queries outside our zones to a resolver, and returns its responses to clients that are allowed recursion.
 //!
 //! ```text
-//! worker:   no zone, RD set, client in the list -> joins the question, or begins it          no waiting
-//! runtime:  [`Resolvers`] ask -> [`relay`] for each client that waits, or SERVFAIL in time
+//! worker:   no zone, RD set, client in the list -> joins the query, or starts it              no waiting
+//! runtime:  [`Resolvers`] query -> [`relay`] for each waiting client, or SERVFAIL in time
 //! ```
-//! Bounds: questions under way, clients that wait for all of them, questions of one client, the time. Beyond them a client gets
-//! SERVFAIL at once. A
-//! question that is under way already is not asked again, so a resolver that sends it back to us waits for itself until the
-//! time is over, and no loop grows.
+//! Limits: queries in flight, clients waiting for all of them, queries per client, time. Beyond them a client gets
+//! SERVFAIL at once. A query that is already in flight is not sent again, so a resolver that sends it back to us
+//! waits for itself until the timeout, and no loop grows.
 
 mod attempt;
 mod question;
@@ -33,17 +32,17 @@ use crate::request::{Request, extended_error};
 use relay::RelayTerms;
 pub(crate) use waiting::{Joined, WaitingClients, WaitingLimits};
 
-/// Settings of the hand-off.
+/// Settings for forwarding.
 pub struct HandOffSettings {
-    /// Clients whose questions are handed on.
+    /// Clients whose queries are forwarded.
     pub allow_from: AccessList,
-    /// Different questions that may be under way at one time.
+    /// Maximum number of different queries in flight.
     pub in_flight_max: usize,
-    /// Questions of one client (IPv6: one /64) that may wait at one time.
+    /// Maximum number of waiting queries per client (IPv6: per /64).
     pub in_flight_per_client: usize,
 }
 
-/// Hands questions to resolvers.
+/// Forwards queries to resolvers.
 pub struct HandOff {
     resolvers: Arc<Resolvers>,
     allow_from: AccessList,
@@ -51,12 +50,12 @@ pub struct HandOff {
     runtime: Handle,
 }
 
-/// There is no room for one more question.
+/// The limit on waiting queries is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandOffFull;
 
 impl HandOff {
-    /// Makes a hand-off to these resolvers; questions wait on `runtime`.
+    /// Creates a forwarder to these resolvers; queries wait on `runtime`.
     pub fn new(resolvers: Arc<Resolvers>, settings: HandOffSettings, runtime: Handle) -> Arc<Self> {
         Arc::new(HandOff {
             resolvers,
@@ -69,12 +68,12 @@ impl HandOff {
         })
     }
 
-    /// Whether the questions of a client are handed on.
+    /// Checks whether a client's queries are forwarded.
     pub(crate) fn serves(&self, client: IpAddr) -> bool {
         self.allow_from.contains(client)
     }
 
-    /// Takes a question over: its client is answered later.
+    /// Takes over a query: its client is answered later.
     pub(crate) fn hand_over(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -103,10 +102,10 @@ fn question_of(query: &Query<'_>) -> UpstreamQuestion {
     UpstreamQuestion::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
 }
 
-/// A question under way: those who wait for it are answered whatever becomes of it.
+/// A query in flight: the clients that wait for it are answered whatever the outcome.
 struct PendingRelay {
     hand_off: Arc<HandOff>,
-    /// The question, until its waiting clients are taken out: from then on an equal one is another question.
+    /// The query, until its waiting clients are taken out: from then on an equal query is a new one.
     question: Option<UpstreamQuestion>,
 }
 
@@ -125,7 +124,7 @@ impl PendingRelay {
         }
     }
 
-    /// Takes out all who wait, once.
+    /// Takes out all waiting clients, once.
     fn take_waiting(&mut self) -> Vec<LateReply> {
         match self.question.take() {
             Some(question) => self.hand_off.waiting.take(&question),
@@ -136,7 +135,7 @@ impl PendingRelay {
 
 impl Drop for PendingRelay {
     fn drop(&mut self) {
-        // Nobody is left, unless the task ended early.
+        // Empty unless the task ended early.
         self.take_waiting().into_iter().for_each(fail);
     }
 }
@@ -157,7 +156,7 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Answers SERVFAIL: the resolvers said nothing that a client can use.
+/// Answers SERVFAIL: the resolvers returned nothing that a client can use.
 fn fail(client: LateReply) {
     let mut buffer = [0; 1232];
     let reply = {

@@ -1,11 +1,11 @@
-//! A request on its way through the server, and the verdicts that may be given on it.
+//! Requests on their way through the server, and the verdicts on them.
 //!
 //! ```text
 //! request -> policy -> opcode -> view -> cache -> engine -> verdict      pipeline::path
 //! ```
-//! Every transport makes a [`Request`] and obeys the [`Verdict`]; none of them knows how it came about. Requests that are
-//! no questions for records (NOTIFY, UPDATE, transfers) are decided by a [`ZoneRequests`], which the part of the server
-//! that owns zones implements.
+//! Every transport builds a [`Request`] and carries out the [`Verdict`]; none of them knows how it was reached.
+//! Requests that are not queries for records (NOTIFY, UPDATE, transfers) are decided by a [`ZoneRequests`],
+//! implemented by the component that owns zones.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use tokio::sync::Notify;
 
 use crate::pipeline::WayBack;
 
-/// A view of the zones: which of several sets of zones a client sees.
+/// Identifies a view: which of several sets of zones a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ViewId(pub u16);
 
 impl ViewId {
-    /// The only view there is where none are configured.
+    /// The only view if none are configured.
     pub const DEFAULT: ViewId = ViewId(0);
 }
 
-/// A request that was read, with all that decides about it.
+/// A parsed request with everything that its handling depends on.
 #[derive(Clone, Copy)]
 pub struct Request<'q> {
     /// The message.
     pub query: &'q Query<'q>,
-    /// Who sent it.
+    /// Address of the sender.
     pub peer: SocketAddr,
-    /// The address that it came to, if that is known.
+    /// The address it was sent to, if known.
     pub local: Option<SocketAddr>,
-    /// How it came.
+    /// The transport it was received over.
     pub transport: Transport,
-    /// The signer of the replies, if the request was signed (RFC 8945) and verified. It has the key.
+    /// The signer for the replies, if the request was TSIG-signed (RFC 8945) and verified. It holds the key.
     pub tsig: Option<&'q ReplySigner>,
-    /// The view that it is answered from.
+    /// The view it is answered from.
     pub view: ViewId,
 }
 
@@ -52,7 +52,7 @@ impl<'q> Request<'q> {
         Some(self.tsig?.key()?.name())
     }
 
-    /// How the transport shapes an answer.
+    /// Returns how the transport shapes a response.
     #[inline]
     pub fn medium(&self) -> Medium {
         medium_of(self.transport)
@@ -69,72 +69,73 @@ pub(crate) fn medium_of(transport: Transport) -> Medium {
 
 /// The decision on a request.
 pub enum Verdict {
-    /// The reply is written.
+    /// The reply has been written.
     Reply(Reply),
-    /// A reply with a response code and, if there is one, an extended error (RFC 8914).
+    /// A reply with this response code and, optionally, an extended error (RFC 8914).
     Code(Rcode, Option<u16>),
     /// No reply.
     Drop,
-    /// Whoever decided has taken the way back ([`WayBack::take`]) and replies later.
+    /// The handler has taken the way back ([`WayBack::take`]) and replies later.
     Later,
-    /// Many messages, made as the client takes them. Streams only; a datagram gets REFUSED instead.
+    /// A multi-message response, produced as the client reads it. Streams only; a datagram gets REFUSED instead.
     Stream(Box<dyn MessageStream>),
 }
 
-/// An answer of many messages (a transfer), made one by one as the client takes them: whoever reads slowly costs no
-/// memory but that of the message in work.
+/// A multi-message response (a transfer), produced message by message as the client reads it, so a slow client costs
+/// no more memory than one message.
 pub trait MessageStream: Send {
-    /// Writes the next message, without a length before it, into `out`, and no more than `out` has room for: 65,535
-    /// octets, or what a TSIG record leaves of them.
+    /// Writes the next message, without a length prefix, into `out`, using no more than its length: 65,535 octets, or
+    /// what a TSIG record leaves of them.
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
 
-    /// Returns the notification that there is something to write after [`NextMessage::Wait`].
+    /// Returns the notification that signals, after [`NextMessage::Wait`], that there is something to write.
     fn wake(&self) -> Option<Arc<Notify>> {
         None
     }
 
-    /// Returns the notification that a client which does not read is to be cut, because others wait for its place.
+    /// Returns the notification that signals that a client which does not read must be disconnected because others
+    /// wait for its slot.
     fn cut(&self) -> Option<Arc<Notify>> {
         None
     }
 }
 
-/// The state of an answer of many messages.
+/// The state of a multi-message response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextMessage {
     /// A message of this many octets was written.
     Written(usize),
     /// Nothing can be written yet.
     Wait,
-    /// The last message was written before.
+    /// The last message has already been written.
     End,
-    /// The answer cannot be completed; the connection is closed without its end.
+    /// The response cannot be completed; the connection is closed before its end.
     Broken,
 }
 
-/// Decides requests that are not questions for records. Called by workers, so it must not wait: what takes longer takes
-/// the way back and gives [`Verdict::Later`]. Replies are written into `out`, which has room for what the client takes;
-/// who signs them is not their concern.
+/// Decides requests that are not queries for records. Called by workers, so it must not block: anything slower takes
+/// the way back and returns [`Verdict::Later`]. Replies are written into `out`, which has as much room as the client
+/// accepts; TSIG signing happens outside.
 ///
-/// The defaults are a server that has none of these.
+/// The defaults implement a server that supports none of these requests.
 pub trait ZoneRequests: Send + Sync + 'static {
-    /// A NOTIFY (RFC 1996): the zone of the question has changed at its primary.
+    /// Decides a NOTIFY (RFC 1996): the zone in the question section has changed at its primary.
     fn notify(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
     }
 
-    /// An UPDATE (RFC 2136) of the zone of the question.
+    /// Decides an UPDATE (RFC 2136) of the zone in the zone section.
     fn update(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
     }
 
-    /// Returns the seconds after which a zone expires here unless it is refreshed (RFC 7314); those of the SOA where nobody
-    /// refreshes it.
+    /// Returns the seconds after which a zone expires here unless it is refreshed (RFC 7314): the SOA expire value
+    /// where no refresh takes place.
     fn expires_in(&self, zone: &Zone) -> Option<u32> {
         zone.soa_expire()
     }
 
-    /// A transfer (AXFR of RFC 5936, IXFR of RFC 1995) of the zone of the question.
+    /// Decides a transfer request (AXFR of RFC 5936, IXFR of RFC 1995) for the zone in the question section.
     fn transfer(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
     }
@@ -147,14 +148,14 @@ impl ZoneRequests for NoZoneRequests {}
 
 /// RFC 8914 section 4: extended error codes.
 pub mod extended_error {
-    /// The client may not have this.
+    /// The client is not authorized.
     pub const PROHIBITED: u16 = 18;
-    /// The contents are not there yet, or not any more.
+    /// The zone data is not loaded yet, or no longer available.
     pub const NOT_READY: u16 = 14;
-    /// The zone is not one of this server's.
+    /// This server is not authoritative for the zone.
     pub const NOT_AUTHORITATIVE: u16 = 20;
-    /// This server does not do that.
+    /// This server does not support the operation.
     pub const NOT_SUPPORTED: u16 = 21;
-    /// Another server, which the answer needs, cannot be reached.
+    /// Another server that the answer depends on cannot be reached.
     pub const NETWORK_ERROR: u16 = 23;
 }

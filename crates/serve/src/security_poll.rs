@@ -1,8 +1,8 @@
-//! Asks by DNS, now and then, whether this version of the server has known security problems.
+//! Checks periodically by DNS whether this version of the server has known security problems.
 //!
-//! The question is for the TXT record `auth-<version>.security-status.<suffix>`, and the answer is a digit and a message:
-//! 0 unknown, 1 no known problem, 2 upgrade recommended, 3 upgrade mandatory. A poll that fails takes nothing back that
-//! was bad: 2 and 3 stay, 1 becomes unknown. It runs beside everything else, and nothing waits for it.
+//! The query is for the TXT record `auth-<version>.security-status.<suffix>`, and the answer is a digit and a
+//! message: 0 unknown, 1 no known problem, 2 upgrade recommended, 3 upgrade mandatory. A failed poll does not revoke
+//! a bad status: 2 and 3 stay, 1 becomes unknown. It runs in the background, and nothing waits for it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use nameward_wire::{Name, NameBuf, NameError, Type};
 
 use crate::recursor::{ResolverSettings, Resolvers, Unanswered, UpstreamQuestion, UpstreamReply};
 
-/// The file that names the resolvers of the system.
+/// The file with the system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// As many of them as resolver libraries ask (resolv.conf(5)).
+/// The number of resolvers that resolver libraries use (resolv.conf(5)).
 const SYSTEM_RESOLVERS_MAX: usize = 3;
-/// How long the system's resolvers are waited for.
+/// Timeout for the system's resolvers.
 const SYSTEM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Characters of a message that are shown.
+/// Maximum number of characters of a message that are shown.
 const MESSAGE_MAX: usize = 400;
 
-/// Knowledge about the security of this version.
+/// The security status of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SecurityStatus {
-    /// Nothing.
+    /// No status is known.
     #[default]
     Unknown = 0,
-    /// No problem is known.
+    /// No known problem.
     Ok = 1,
-    /// There are problems that an upgrade mends.
+    /// There are problems that an upgrade fixes.
     UpgradeRecommended = 2,
-    /// There are problems that must not wait.
+    /// There are problems that must be fixed now.
     UpgradeMandatory = 3,
 }
 
@@ -48,7 +48,7 @@ impl SecurityStatus {
         })
     }
 
-    /// Returns the status after a poll that failed.
+    /// Returns the status after a failed poll.
     fn after_failure(self) -> Self {
         match self {
             SecurityStatus::Ok => SecurityStatus::Unknown,
@@ -57,7 +57,7 @@ impl SecurityStatus {
     }
 }
 
-/// Why a poll brought no status; shown in the place of the response code.
+/// Why a poll returned no status; shown in place of the response code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PollFailure {
     Code(u16),
@@ -82,18 +82,18 @@ impl std::fmt::Display for PollFailure {
     }
 }
 
-/// Settings of the poll.
+/// Settings for the poll.
 pub struct PollSettings {
-    /// The version that is asked about.
+    /// The version to check.
     pub version: &'static str,
-    /// The domain below which is asked.
+    /// The domain below which the status is published.
     pub suffix: String,
     /// Time between two polls.
     pub interval: Duration,
 }
 
 impl PollSettings {
-    /// Returns the name that is polled.
+    /// Returns the name to query.
     pub fn name(&self) -> Result<NameBuf, NameError> {
         let suffix = self.suffix.trim_matches('.');
         let text = format!("auth-{}.security-status.{suffix}.", self.version);
@@ -106,14 +106,14 @@ pub struct SecurityPoller {
     version: &'static str,
     name: NameBuf,
     interval: Duration,
-    /// The resolvers of the configuration; without any those of the system are asked.
+    /// The configured resolvers; without any, the system's are used.
     resolvers: Option<Arc<Resolvers>>,
     stats: Arc<Stats>,
     status: SecurityStatus,
 }
 
 impl SecurityPoller {
-    /// Makes a poller; fails if the suffix makes no name.
+    /// Creates a poller; fails if the suffix is not a valid name.
     pub fn new(
         settings: PollSettings,
         resolvers: Option<Arc<Resolvers>>,
@@ -129,19 +129,19 @@ impl SecurityPoller {
         })
     }
 
-    /// Takes over the status that a poller before this one knows, if it asked the same question.
+    /// Takes over the status of the previous poller, if it queried the same name.
     pub fn follow(&mut self, before: &SecurityPoller) {
         if self.name == before.name {
             self.status = before.status;
         }
     }
 
-    /// Shows that nothing is known any more: nobody asks.
+    /// Resets the status to unknown because polling was turned off.
     pub fn forget(&self) {
         self.stats.set_gauge(Gauge::SecurityStatus, 0);
     }
 
-    /// Polls at once and then at intervals, without an end. What was learnt stays when it is dropped.
+    /// Polls at once and then at intervals, forever. The last status is kept when it is dropped.
     pub async fn run(&mut self) {
         loop {
             self.poll().await;
@@ -191,7 +191,7 @@ impl SecurityPoller {
     }
 }
 
-/// Reads the status and its message from the answer.
+/// Reads the status and its message from the response.
 fn read_status(reply: &UpstreamReply) -> Result<(SecurityStatus, String), PollFailure> {
     if reply.rcode() != 0 {
         return Err(PollFailure::Code(reply.rcode()));
@@ -221,7 +221,7 @@ fn read_text(mut data: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The resolvers of this machine, as they are now.
+/// Returns the system's resolvers as currently configured.
 async fn system_resolvers() -> Resolvers {
     let text = tokio::task::spawn_blocking(|| std::fs::read_to_string(RESOLV_CONF)).await;
     let text = text.ok().and_then(Result::ok).unwrap_or_default();
@@ -232,7 +232,7 @@ async fn system_resolvers() -> Resolvers {
     })
 }
 
-/// Reads the `nameserver` lines of resolv.conf(5); without any it is the resolver of this machine.
+/// Reads the `nameserver` lines of resolv.conf(5); without any, the local resolver is used.
 fn read_resolv_conf(text: &str) -> Vec<SocketAddr> {
     let addresses = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

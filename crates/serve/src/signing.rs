@@ -1,15 +1,14 @@
-//! Signatures that are not in the cache are made here, away from the UDP workers, the TCP runtime and the look-ups.
+//! Makes signatures that are not in the cache, off the UDP workers, the TCP runtime and the look-up threads.
 //!
 //! ```text
 //! worker, runtime, look-up:  engine with the signature cache alone -> all there: answered at once
-//!                            one is missing: the question leaves, as those do that wait for a look-up
+//!                            one is missing: the query is queued, like those that wait for a look-up
 //! signing thread:            engine again, making what is missing -> cache, answer
 //! ```
-//! An RSA signature takes as long as a thousand answers, and anybody can ask for names that nobody asked for before. The
-//! threads together take a share of the CPU that is a setting, and give way to others when the CPU is short. Questions wait
-//! in a bounded queue ([`queue`]), zones take turns, and those who ask for the same wait together. Over UDP a
-//! question that finds no room is answered with TC: clients with a true address come back over TCP, which has room of
-//! its own.
+//! An RSA signature takes as long as a thousand answers, and anyone can query names that were never queried before.
+//! The signing threads together use a configurable share of the CPU, at low priority. Queries wait in a bounded queue
+//! ([`queue`]), zones take turns, and equal queries wait together. Over UDP a query that finds the queue full is
+//! answered with TC: clients with a genuine address return over TCP, which has its own share of the queue.
 
 mod pace;
 mod queue;
@@ -28,7 +27,7 @@ use crate::sys;
 use pace::Pace;
 pub(crate) use queue::{SigningPlace, SigningQueue};
 
-/// Starts the threads that sign. They end when the queue is closed.
+/// Starts the signing threads. They end when the queue is closed.
 pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Result<()> {
     let (threads, share) = threads_and_share(cpu_percent);
     for index in 0..threads {
@@ -49,7 +48,7 @@ pub(crate) struct SigningPacer {
 }
 
 impl SigningPacer {
-    /// Begins for the calling thread.
+    /// Starts measuring for the calling thread.
     pub(crate) fn new(share: f64) -> Self {
         SigningPacer {
             pace: Pace::new(share, Instant::now()),
@@ -58,7 +57,7 @@ impl SigningPacer {
         }
     }
 
-    /// Sleeps if the thread has used more than its share. Looks at the clock every few calls.
+    /// Sleeps if the thread has used more than its share. Reads the clock every 16 calls.
     pub(crate) fn pause(&mut self) {
         self.calls += 1;
         if !self.calls.is_multiple_of(16) {
@@ -72,13 +71,13 @@ impl SigningPacer {
     }
 }
 
-/// Returns how many threads sign on this machine, and the share of a core that each may take.
+/// Returns the number of signing threads on this machine, and the share of a core that each may use.
 pub(crate) fn threads_and_share(cpu_percent: usize) -> (usize, f64) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     divide(cores, cpu_percent)
 }
 
-/// How many threads there are, and the share of a core that each may take.
+/// Returns the number of threads, and the share of a core that each may use.
 fn divide(cores: usize, cpu_percent: usize) -> (usize, f64) {
     let hundredths = (cores * cpu_percent).max(1);
     let threads = hundredths.div_ceil(100);
@@ -93,7 +92,7 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     let mut jobs = Vec::new();
     while shared.signing.pop(&mut jobs) {
         let before = sys::thread_cpu_time();
-        // A bug that one question uncovers costs those who ask the same, not the thread.
+        // A bug triggered by one query fails the queries equal to it, not the thread.
         let run = AssertUnwindSafe(|| answer_all(shared, &mut answerer, &mut jobs, patience));
         if catch_unwind(run).is_err() {
             jobs.clear();
@@ -106,7 +105,7 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     }
 }
 
-/// Answers questions that are the same: the first makes the signatures, the others find them.
+/// Answers equal queries: the first makes the signatures, the others find them.
 fn answer_all(
     shared: &Arc<ServingState>,
     answerer: &mut Answerer,

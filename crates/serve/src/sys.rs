@@ -1,8 +1,8 @@
-//! System calls that std and socket2 do not offer; all unsafe code of this crate is here and in
+//! System calls that std and socket2 do not offer. All unsafe code of this crate is here and in
 //! [`batch`] and [`outbox`].
 //!
-//! Every function is safe to call: the pointers handed to the kernel come from references or from
-//! the batch's own allocation, and lengths are those of the pointed-to objects.
+//! Every function is safe to call: the pointers passed to the kernel come from references or from the
+//! batch's own allocation, and lengths are those of the pointed-to objects.
 
 #![allow(unsafe_code)]
 
@@ -16,19 +16,19 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// Of threads that give way: a third of the weight of others.
+/// Nice value of low-priority threads: a third of the weight of others.
 const NICENESS: c_int = 5;
 
-/// The time, in seconds since 1970, at the cost of a look into memory that the kernel shares.
+/// Returns the time in seconds since 1970, at the cost of one read from the vDSO.
 #[inline]
 pub(crate) fn seconds_since_1970() -> u32 {
-    // SAFETY: a null pointer says that the result is wanted only as the value returned.
+    // SAFETY: with a null pointer the result is only returned, not stored.
     let seconds = unsafe { libc::time(std::ptr::null_mut()) };
-    // RFC 4034 section 3.1.5: times of signatures wrap around like serials.
+    // RFC 4034 section 3.1.5: signature times wrap around like serials.
     seconds as u32
 }
 
-/// CPU time that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub(crate) fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -42,10 +42,10 @@ pub(crate) fn thread_cpu_time() -> Duration {
     }
 }
 
-/// Lets other threads go before the calling one when the CPU is short.
+/// Lowers the priority of the calling thread, so that others run first when the CPU is busy.
 pub(crate) fn give_way() {
-    // On Linux this is about the calling thread alone (setpriority(2), "C library/kernel differences").
-    // SAFETY: no pointers are handed over.
+    // On Linux this affects the calling thread alone (setpriority(2), "C library/kernel differences").
+    // SAFETY: no pointers are passed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn set_option(
     }
 }
 
-/// The descriptors a worker waits on, laid out once.
+/// The descriptors a worker waits on, allocated once.
 pub(crate) struct PollSet(Vec<libc::pollfd>);
 
 impl PollSet {
@@ -89,7 +89,7 @@ impl PollSet {
         )
     }
 
-    /// Waits until one descriptor is readable or the time is over. Says how many are ready.
+    /// Waits until a descriptor is readable or the timeout expires. Returns how many are ready.
     pub(crate) fn wait(&mut self, timeout: Duration) -> usize {
         for entry in &mut self.0 {
             entry.revents = 0;
@@ -97,7 +97,7 @@ impl PollSet {
         poll(&mut self.0, timeout)
     }
 
-    /// Whether descriptor `index` was ready (or in error, which reading then reports).
+    /// Checks whether descriptor `index` was ready (or in error, which reading then reports).
     pub(crate) fn ready(&self, index: usize) -> bool {
         self.0[index].revents != 0
     }
@@ -113,12 +113,12 @@ fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> usize {
             timeout_ms,
         )
     };
-    // An interrupted wait is a wait that ended early: the caller looks again anyway.
+    // An interrupted wait is a wait that ended early; the caller polls again anyway.
     usize::try_from(ready).unwrap_or(0)
 }
 
-/// Raises the soft limit of open files to the hard one, and the hard one to `wanted` where the
-/// process may. Returns the soft limit now in force.
+/// Raises the soft limit on open files to the hard limit, and the hard limit to `wanted` where the
+/// process may. Returns the soft limit now in effect.
 pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     let now = descriptor_limits()?;
     if now.rlim_max < wanted {
@@ -140,7 +140,7 @@ pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     Ok(now.rlim_max)
 }
 
-/// The soft limit of open files.
+/// Returns the soft limit on open files.
 pub(crate) fn descriptor_limit() -> io::Result<u64> {
     Ok(descriptor_limits()?.rlim_cur)
 }

@@ -1,7 +1,7 @@
-//! Exchanges as they pass, for whoever writes them down: the query log and dnstap.
+//! Exchanges (query and response) as they pass, for the query log and dnstap.
 //!
-//! While nobody does, a batch costs one relaxed load. Who does takes a copy into a bounded queue of its own and never
-//! waits: when the queue is full the copy is dropped and counted, and the answer leaves all the same.
+//! While neither is enabled, a batch costs one relaxed load. A sink copies exchanges into its own bounded queue and
+//! never blocks: when the queue is full the copy is dropped and counted, and the response is sent anyway.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +16,19 @@ use nameward_wire::message::HEADER;
 /// A request, its reply, or both.
 #[derive(Clone, Copy)]
 pub struct Exchange<'e> {
-    /// The protocol that carries them.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Who asked.
+    /// Client address.
     pub client: SocketAddr,
-    /// The address that was asked, if it is known.
+    /// The address that was queried, if known.
     pub local: Option<SocketAddr>,
-    /// The request as it came; none beside a reply that leaves later than its batch.
+    /// The request as received; none with a reply that is sent later than its batch.
     pub query: Option<&'e [u8]>,
-    /// The reply as it left; none for a request that is answered later or not at all.
+    /// The reply as sent; none for a request that is answered later or not at all.
     pub reply: Option<&'e [u8]>,
     /// When the request was received.
     pub received: SystemTime,
-    /// When the reply left, or the request was put aside.
+    /// When the reply was sent, or the request was queued.
     pub replied: SystemTime,
 }
 
@@ -40,7 +40,7 @@ impl<'e> Exchange<'e> {
     }
 }
 
-/// Reads the question of a message. Its name is never compressed: nothing stands before it.
+/// Reads the question section of a message. Its name is never compressed: no name precedes it.
 fn question_of(message: &[u8]) -> Option<(Name<'_>, u16)> {
     let counts = message.get(4..6)?;
     if counts == [0, 0] {
@@ -51,13 +51,13 @@ fn question_of(message: &[u8]) -> Option<(Name<'_>, u16)> {
     Some((name, u16::from_be_bytes([rtype[0], rtype[1]])))
 }
 
-/// Takes exchanges. It is called by those who answer and must not wait.
+/// Receives exchanges. Called by the answering threads, so it must not block.
 pub trait ExchangeSink: Send + Sync {
-    /// Takes one.
+    /// Receives one exchange.
     fn take(&self, exchange: &Exchange<'_>);
 }
 
-/// The sinks that take exchanges now.
+/// The sinks that are currently attached.
 #[derive(Default)]
 pub struct ExchangeTap {
     is_on: AtomicBool,
@@ -66,14 +66,14 @@ pub struct ExchangeTap {
 }
 
 impl ExchangeTap {
-    /// Whether anybody takes exchanges.
+    /// Checks whether any sink is attached.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // One that begins a batch later is early enough.
+        // A sink that starts one batch late is early enough.
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Hands an exchange to all that take them.
+    /// Passes an exchange to all sinks.
     #[cold]
     pub(crate) fn pass(&self, exchange: &Exchange<'_>) {
         for sink in self.sinks.load().iter() {
@@ -81,12 +81,12 @@ impl ExchangeTap {
         }
     }
 
-    /// Lets a sink take exchanges, if it does not yet.
+    /// Attaches a sink, if it is not attached yet.
     pub fn attach(&self, sink: &Arc<dyn ExchangeSink>) {
         self.change(sink, true);
     }
 
-    /// Lets a sink take none any more.
+    /// Detaches a sink.
     pub fn detach(&self, sink: &Arc<dyn ExchangeSink>) {
         self.change(sink, false);
     }

@@ -1,13 +1,12 @@
-//! DNS over TCP (RFC 7766): accepting connections, their limits, and stopping.
+//! DNS over TCP (RFC 7766): accepting connections, their limits, and shutdown.
 //!
-//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer,
-//! write) borrows one from a pool and keeps only what could not be finished. When all places are
-//! taken, the connection that completed a message longest ago makes room, so idle connections
-//! never lock new clients out.
+//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer, write) borrows one from
+//! a pool and keeps only what could not be finished. At the connection limit, the connection whose last complete
+//! message is oldest is closed, so idle connections never lock out new clients.
 //!
-//! Bounds: connections in all and of one client, messages of one connection, time for a message to
-//! come in and for answers to go out, bytes held back in all, messages and bytes of one turn, messages of one
-//! connection that are answered later.
+//! Limits: connections in total and per client, messages per connection, time for a message to arrive and for
+//! answers to be read, bytes held in total, messages and bytes per turn, and messages per connection that are
+//! answered later.
 
 mod connection;
 mod holdings;
@@ -32,47 +31,47 @@ pub(crate) use registry::counted_as;
 use registry::{ConnectionRefusal, Registry};
 pub use stream::ByteStream;
 
-/// Descriptors left for everything else, when the limit of open files bounds the connections.
+/// Descriptors reserved for everything else when the open file limit bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// How long accepting rests after it failed for want of descriptors or memory.
+/// Pause after accept failed for lack of descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
-/// How often such a failure is logged at most.
+/// Minimum interval between two log lines about such a failure.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Turn buffers kept for later; more exist only while more threads run turns.
+/// Turn buffers kept in the pool; more exist only while more threads run turns.
 const SPARE_SCRATCHES: usize = 8;
-/// Received at once.
+/// Size of one read.
 const READ_BYTES: usize = 16 * 1024;
-/// A turn buffer for answers that grew beyond this is not kept.
+/// Turn buffers whose answer buffer grew beyond this are freed instead of pooled.
 const SPARE_OUT_BYTES: usize = 256 * 1024;
 
 /// Settings of the TCP listeners.
 #[derive(Clone, Debug)]
 pub struct TcpSettings {
-    /// A connection without a complete message for this long is closed.
+    /// Time without a complete message after which a connection is closed.
     pub idle_timeout: Duration,
-    /// A message whose first byte came must be complete within this time.
+    /// Time in which a message must be complete, counted from its first byte.
     pub message_timeout: Duration,
-    /// A client that reads less than 64 KiB of its waiting answers in this time is cut.
+    /// A client that reads less than 64 KiB of its pending answers in this time is disconnected.
     pub write_timeout: Duration,
-    /// A connection is closed at this age, between two messages. Clients just open another one.
+    /// Age at which a connection is closed, between two messages. Clients simply open another one.
     pub lifetime: Duration,
-    /// A connection is closed after this many messages.
+    /// Messages after which a connection is closed.
     pub max_queries_per_connection: u64,
-    /// Connections open at once; also bounded by the limit of open files. A new one beyond closes
-    /// the one that was idle for longest.
+    /// Maximum number of open connections, also bounded by the open file limit. A new connection beyond it closes
+    /// the one that has been idle longest.
     pub max_connections: usize,
-    /// Connections open at once from one IPv4 address or one IPv6 /64 network; more are refused.
+    /// Maximum number of open connections per IPv4 address or IPv6 /64 network; more are refused.
     pub max_connections_per_client: usize,
-    /// Bytes of incomplete messages and unread answers held for all connections together (the
-    /// first 512 of each do not count), those that came after a look-up included. When they are used up, the client
-    /// that holds most for longest loses its worst connections.
+    /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all
+    /// connections (the first 512 of each do not count). When it is exceeded, the client that holds most for
+    /// longest loses its worst connections.
     pub max_held_bytes: usize,
-    /// How long connections may go on delivering answers after the server was asked to stop.
+    /// Time that connections have to deliver pending answers after shutdown was requested.
     pub stop_grace: Duration,
 }
 
 impl TcpSettings {
-    /// Makes settings from those that the operator decides; the others are bounds that nobody had to change yet.
+    /// Builds settings from those the operator configures; the others are fixed limits.
     pub fn new(
         idle_timeout: Duration,
         lifetime: Duration,
@@ -93,30 +92,30 @@ impl TcpSettings {
     }
 }
 
-/// How the connection goes on after a message.
+/// How the connection continues after a message.
 pub enum StreamAction {
-    /// More messages are welcome.
+    /// Further messages are accepted.
     Continue,
-    /// The answers so far are delivered, then the connection is closed.
+    /// Answers written so far are delivered, then the connection is closed.
     Close,
-    /// These messages follow, each when the client has taken those before.
+    /// A multi-message response: each message is produced when the client has read those before.
     Messages(Box<dyn MessageStream>),
 }
 
-/// The two ends of a connection.
+/// Both addresses of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoints {
-    /// The address of the client.
+    /// Client address.
     pub client: SocketAddr,
-    /// Our own address.
+    /// Local address.
     pub local: SocketAddr,
 }
 
-/// Answers messages of streams. Shared by all connections.
+/// Answers messages received over streams. Shared by all connections.
 pub trait StreamHandler: Send + Sync + 'static {
-    /// Answers one message (without its length prefix): appends nothing, or complete messages with
-    /// their length prefixes, to `out`. Synchronous and quick: what takes longer is answered through a ticket of
-    /// `later`, in any order (RFC 7766 section 6.2.1.1).
+    /// Answers one message (without its length prefix): appends nothing, or complete messages with their length
+    /// prefixes, to `out`. Synchronous and quick: slower answers are sent through a ticket from `later`, in any
+    /// order (RFC 7766 section 6.2.1.1).
     fn handle(
         &self,
         message: &[u8],
@@ -125,16 +124,16 @@ pub trait StreamHandler: Send + Sync + 'static {
         later: &mut Later<'_>,
     ) -> StreamAction;
 
-    /// A further message of an answer of many was made, of this many octets.
+    /// Called for each further message of a multi-message response, with its size in octets.
     fn streamed(&self, _client: SocketAddr, _octets: usize) {}
 
-    /// A connection was accepted.
+    /// Called when a connection was accepted.
     fn opened(&self, client: SocketAddr);
 
-    /// A connection that was accepted has ended, for whatever reason.
+    /// Called when an accepted connection has ended, for any reason.
     fn closed(&self, client: SocketAddr);
 
-    /// A connection was closed at once because its client has too many.
+    /// Called when a connection was closed at once because its client has too many.
     fn refused(&self, _client: SocketAddr) {}
 }
 
@@ -146,7 +145,7 @@ struct StreamState<H> {
     scratches: Mutex<Vec<Box<TurnBuffers>>>,
 }
 
-/// Buffers of one turn.
+/// Buffers for one turn.
 struct TurnBuffers {
     input: [u8; READ_BYTES],
     out: Vec<u8>,
@@ -179,7 +178,8 @@ impl<H> StreamState<H> {
     }
 }
 
-/// The place of one connection; giving it up, even by a panic or by eviction, is counted.
+/// The registry slot of one connection. Dropping it, even by a panic or eviction, releases the slot and counts the
+/// connection as closed.
 struct Seat<H: StreamHandler> {
     shared: Arc<StreamState<H>>,
     id: u64,
@@ -193,8 +193,9 @@ impl<H: StreamHandler> Drop for Seat<H> {
     }
 }
 
-/// Answers one message as if it had come over a connection, without its length and without sockets: to test and
-/// measure a handler. Nothing comes of an answer that comes later, and only the first of many messages is given.
+/// Answers one message as if it had been received over a connection, without its length prefix and without sockets:
+/// to test and benchmark a handler. Late answers are lost, and of a multi-message response only the first message
+/// is returned.
 pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
     let registry = Arc::new(Registry::new(1, 1, usize::MAX));
     let (mut mailbox, mut out) = (None, Vec::new());
@@ -203,10 +204,10 @@ pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoint
     out.get(2..).unwrap_or_default().to_vec()
 }
 
-/// Serves the listeners until `shutdown` says true (or its sender is gone), then lets connections
-/// deliver the answers to what has come, for [`TcpSettings::stop_grace`] at most.
+/// Serves the listeners until `shutdown` is true (or its sender is dropped), then lets connections deliver pending
+/// answers for at most [`TcpSettings::stop_grace`].
 ///
-/// Runs its tasks on the runtime it is called in.
+/// Spawns its tasks on the current runtime.
 pub async fn serve<H: StreamHandler>(
     listeners: Vec<TcpListener>,
     handler: Arc<H>,
@@ -216,7 +217,7 @@ pub async fn serve<H: StreamHandler>(
     serve_over(listeners, handler, settings, shutdown, |stream| stream).await
 }
 
-/// As [`serve`], with another stream laid over each connection.
+/// Like [`serve`], with each connection wrapped in another stream.
 pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     listeners: Vec<TcpListener>,
     handler: Arc<H>,
@@ -283,7 +284,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
             Ok((stream, client)) => {
                 // Answers are written whole; waiting to merge them with later ones only delays them.
                 let _ = stream.set_nodelay(true);
-                // A connection that has no address any more is gone.
+                // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {
                     let ends = Endpoints { client, local };
                     admit(&shared, lay_over(stream), ends, &stopping);
@@ -293,11 +294,11 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                 if log.admit("", Instant::now()).is_some() {
                     tracing::warn!("cannot accept TCP connections for now: {error}");
                 }
-                // Frees one descriptor for those who wait; resting keeps this from spinning.
+                // Frees one descriptor for waiting clients; the pause keeps this from spinning.
                 shared.registry.evict_longest_idle();
                 tokio::time::sleep(ACCEPT_REST).await;
             }
-            // The connection was gone before we took it: no concern of the next one.
+            // The client closed the connection before we accepted it; the next one is unaffected.
             Err(_) => tokio::task::yield_now().await,
         }
     }

@@ -1,18 +1,19 @@
-//! Transfers to secondaries: who may have which zone, from what it is made, and how many at one time.
+//! Transfers to secondaries: access control, the version to send, and how many run at one time.
 //!
 //! ```text
-//! request -> zone, access, limits                     here; a worker decides and waits for nothing
-//!         -> place                                    slots: at once, or in turn
-//!         -> version                                  prepare: the zone in memory as it is; differences from the journal
-//!                                                     and database zones on a thread that may wait;
+//! request -> zone, access, limits                     here; decided by a worker without waiting
+//!         -> slot                                     slots: at once, or in turn
+//!         -> version                                  prepare: a zone in memory as it is; differences from the journal
+//!                                                     and database zones on a thread that may block;
 //!                                                     copies, signers: signed while it is sent
-//!         -> messages, as the client takes them       stream
+//!         -> messages, as the client reads them       stream
 //! ```
-//! A client that leaves frees its place at once, and with it all work that nobody else waits for.
+//! A client that disconnects frees its slot at once, and with it all work that no other client waits for.
 //!
-//! Zones with stored signatures go out as they are, zones that are signed while they are served with signatures and a real
-//! chain of NSEC or NSEC3, and zones that say so with addresses in the places of ALIAS records. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
-//! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
+//! Zones with stored signatures are sent as they are, online-signed zones with signatures and a real NSEC or NSEC3
+//! chain, and zones configured for it with addresses in place of ALIAS records. A transfer is of one version,
+//! whatever happens to the zone in the meantime. Over UDP an IXFR is answered if it fits into one message, otherwise
+//! with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
 mod copies;
@@ -56,14 +57,14 @@ pub use slots::TransferLimits;
 use slots::TransferSlots;
 use stream::{OutgoingTransfer, TransferLog};
 
-/// IXFR questions over UDP that may wait for the journal; more are sent to TCP.
+/// Maximum number of IXFR queries over UDP that wait for the journal; more are directed to TCP.
 const DATAGRAMS: usize = 64;
-/// Threads that read the journal for transfers over TCP.
+/// Maximum number of threads that read the journal for transfers over TCP.
 const JOURNAL_READS: usize = 64;
-/// Threads that copy, hash or compare whole zones for transfers.
+/// Maximum number of threads that copy, hash or compare whole zones for transfers.
 const HEAVY_WORK: usize = 4;
 
-/// Returns the seconds after which a secondary zone expires here, if they are known.
+/// Returns the seconds after which a secondary zone expires here, if known.
 pub type ExpiryOf = dyn Fn(Name<'_>) -> Option<u32> + Send + Sync;
 
 /// The transfers to secondaries of a server.
@@ -74,11 +75,11 @@ pub struct OutgoingTransfers {
     slots: Arc<TransferSlots>,
     datagrams: Arc<Semaphore>,
     live_reads: LiveReads,
-    /// Versions of zones that no journal has: signed ones, and those that went out last.
+    /// Versions of zones without a journal: signed ones, and those sent last.
     copies: Arc<OutgoingCopies>,
-    /// Copies of one zone that are not signed here are made one after the other.
+    /// Copies of one zone that is not signed here are made one after the other.
     copy_turns: Turns<NameBuf>,
-    /// Threads that read the journal, and those that do work of a zone's size.
+    /// Threads that read the journal, and those whose work depends on the zone's size.
     journal_reads: Arc<Semaphore>,
     heavy_work: Arc<Semaphore>,
     counters: Arc<TransferCounters>,
@@ -86,7 +87,7 @@ pub struct OutgoingTransfers {
     expiry: OnceLock<Box<ExpiryOf>>,
 }
 
-/// The counters of transfers.
+/// The transfer counters.
 struct TransferCounters(Mutex<Recorder>);
 
 impl TransferCounters {
@@ -106,7 +107,7 @@ impl Drop for OutgoingTransfers {
     }
 }
 
-/// Why a transfer is not given.
+/// Why a transfer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TransferRefusal {
     #[error("this server is not authoritative for it")]
@@ -139,16 +140,16 @@ impl TransferRefusal {
     }
 }
 
-/// The form in which ALIAS records go out.
+/// How ALIAS records are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AliasForm {
-    /// As they are.
+    /// As ALIAS records.
     Records,
     /// As the addresses of their targets.
     Addresses,
 }
 
-/// The version that a client asks for.
+/// The version that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// The whole zone (AXFR).
@@ -158,7 +159,8 @@ enum Wanted {
 }
 
 impl OutgoingTransfers {
-    /// Makes the transfers of a server. Call within the runtime. Without a store incremental transfers are whole ones.
+    /// Creates the transfers of a server. Call within the runtime. Without a store incremental transfers become whole
+    /// ones.
     pub fn new(
         policies: Arc<PolicyTable>,
         store: Option<StateStore>,
@@ -184,19 +186,19 @@ impl OutgoingTransfers {
         })
     }
 
-    /// Sets who knows when secondary zones expire (RFC 7314); only the first call counts.
+    /// Sets the source of secondary zones' expiry times (RFC 7314); only the first call counts.
     pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
         let _ = self.expiry.set(expiry);
     }
 
-    /// Returns how many transfers run and how many wait for a place.
+    /// Returns how many transfers are running and how many wait for a slot.
     pub fn counts(&self) -> (usize, usize) {
         self.slots.counts()
     }
 
-    /// Returns whether a zone goes out as it stands in memory.
+    /// Checks whether a zone is sent as it is in memory.
     fn is_plain(&self, zone: &Zone) -> bool {
-        // The journal has the serials of the contents.
+        // The journal has the serials of the unsigned contents.
         let is_as_stored = zone.unsigned_version().is_none();
         zone.live().is_none()
             && zone.signing().online().is_none()
@@ -213,7 +215,7 @@ impl OutgoingTransfers {
         self.counters.add(counter, 1);
     }
 
-    /// Decides a request for a transfer.
+    /// Decides a transfer request.
     pub(crate) fn decide(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -229,7 +231,7 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Counts a refusal, and logs it once for a client and a zone.
+    /// Counts a refusal, and logs it once per client and zone.
     fn note_refusal(&self, request: &Request<'_>, refusal: TransferRefusal) {
         self.count(Counter::TransfersOutRefused);
         let (client, zone) = (request.peer.ip(), request.query.qname);
@@ -241,7 +243,7 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Checks whether a request may have its zone, and finds the version that it asks for.
+    /// Checks whether the client may transfer the zone, and determines the requested version.
     fn admit(
         &self,
         request: &Request<'_>,
@@ -279,7 +281,7 @@ impl OutgoingTransfers {
         })
     }
 
-    /// Answers a request that may have its zone.
+    /// Answers a request that passed access control.
     fn answer(
         self: &Arc<Self>,
         request: &Request<'_>,
@@ -295,12 +297,12 @@ impl OutgoingTransfers {
             && is_plain
             && !is_behind(serial, zone.serial())
         {
-            // RFC 1995 section 2: who has the newest version gets its SOA.
+            // RFC 1995 section 2: a client that has the newest version gets its SOA.
             return soa_alone(zone, transfer_request, out);
         }
         if request.medium() == Medium::Datagram {
             if !is_plain {
-                // The SOA alone would need a look-up or a signature: TC sends the client to TCP as well.
+                // The SOA alone would need a look-up or a signature; TC directs the client to TCP as well.
                 let engine = shared.engine.load();
                 return Verdict::Reply(engine.respond_truncated(request.query, out));
             }
@@ -319,7 +321,8 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Answers an IXFR over UDP: with the differences if they fit, else with the SOA alone, which sends the client to TCP.
+    /// Answers an IXFR over UDP: with the differences if they fit, else with the SOA alone, which directs the client
+    /// to TCP.
     fn answer_datagram(
         self: &Arc<Self>,
         TransferSource { zone, wanted, .. }: TransferSource,
@@ -358,7 +361,7 @@ impl OutgoingTransfers {
         Verdict::Later
     }
 
-    /// The request with the OPT record of its replies.
+    /// Returns the request with the OPT record for its replies.
     fn transfer_request(
         &self,
         request: &Request<'_>,
@@ -375,8 +378,8 @@ impl OutgoingTransfers {
         TransferRequest::new(request.query, opt)
     }
 
-    /// Returns the seconds after which a zone expires: of a secondary those that are left (RFC 7314 section 3.2.1), of
-    /// other zones those of the SOA.
+    /// Returns the seconds after which a zone expires: for a secondary zone the time left (RFC 7314 section 3.2.1),
+    /// for others the SOA expire value.
     pub(crate) fn expires_in(&self, zone: &Zone) -> Option<u32> {
         let policies = self.policies.load();
         let name = zone.apex_name();
@@ -399,8 +402,8 @@ impl std::fmt::Display for KeyNote<'_> {
     }
 }
 
-/// Returns whether a client with an older version asks: the zone's serial is ahead, or so far away that it cannot be told
-/// (RFC 1982 section 3.2), which a whole transfer fixes.
+/// Checks whether a client is behind: the zone's serial is ahead, or so far away that the order is undefined (RFC
+/// 1982 section 3.2), which a whole transfer fixes.
 fn is_behind(serial: Serial, newest: Serial) -> bool {
     matches!(newest.compare(serial), Some(Ordering::Greater) | None)
 }
@@ -420,7 +423,7 @@ fn soa_alone(zone: &Arc<Zone>, request: TransferRequest, out: &mut [u8]) -> Verd
     }
 }
 
-/// Reads the serial that the client of an IXFR has, from the SOA in the authority section (RFC 1995 section 3).
+/// Reads the client's serial from the SOA in the authority section of an IXFR (RFC 1995 section 3).
 fn client_serial(request: &Request<'_>) -> Option<Serial> {
     let message = Message::parse(request.query.packet()).ok()?;
     for record in message.records() {

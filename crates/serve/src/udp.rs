@@ -1,8 +1,8 @@
-//! UDP workers: threads that receive a batch, have it answered in place, and send the replies.
+//! UDP workers: threads that receive a batch, answer it in place, and send the replies.
 //!
-//! A worker owns one socket for each listen address and one [`DatagramBatch`]; it shares nothing with
-//! other workers and allocates nothing while it runs. With one socket it sleeps in the receive
-//! call itself; with several it polls them once a round, so that no address can starve another.
+//! A worker owns one socket per listen address and one [`DatagramBatch`]; it shares nothing with other workers and
+//! allocates nothing while it runs. With one socket it blocks in the receive call itself; with several it polls them
+//! once a round, so that no address can starve another.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,20 +18,20 @@ pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
 pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 
-/// How long a worker rests after an error that reading again would only repeat.
+/// Pause after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
 
 /// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late an idle worker notices
-/// that it shall stop.
+/// that it must stop.
 const IDLE_INTERVAL: Duration = Duration::from_millis(100);
-/// How many more batches a worker that shall stop takes from what is already in its sockets.
+/// Maximum number of batches a stopping worker still takes from its sockets.
 const DRAIN_BATCHES: usize = 512;
 
-/// Where the time of one batch went.
+/// Time spent on one batch, by step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchTiming {
-    /// The receive call, in nanoseconds. None where the worker slept for the batch: the time would
-    /// be that of waiting for clients.
+    /// The receive call, in nanoseconds. None where the worker blocked for the batch: the time would be that of
+    /// waiting for clients.
     pub receive_ns: Option<u64>,
     /// [`BatchHandler::handle`], in nanoseconds.
     pub answer_ns: u64,
@@ -39,16 +39,16 @@ pub struct BatchTiming {
     pub send_ns: u64,
 }
 
-/// Answers datagrams. One handler a worker, so it needs no locks.
+/// Answers datagrams. One handler per worker, so it needs no locks.
 pub trait BatchHandler: Send + 'static {
     /// Answers every datagram of the batch in place.
     fn handle(&mut self, batch: &mut DatagramBatch);
 
-    /// The batch just handled went out: where the time went; replies that the kernel refused are empty
-    /// now. The clock is read a few times a batch, not for each datagram.
+    /// Called when the batch just handled was sent, with the time it took; replies that the kernel refused are now
+    /// empty. The clock is read a few times per batch, not per datagram.
     fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming);
 
-    /// Nothing came for the idle interval: what was held back can be flushed.
+    /// Called when nothing was received for the idle interval: buffered work can be flushed.
     fn idle(&mut self) {}
 }
 
@@ -60,8 +60,8 @@ pub struct UdpWorker {
 }
 
 impl UdpWorker {
-    /// Starts worker `index` on its sockets. It runs until `stop` is set, then empties its sockets
-    /// (within bounds) and ends.
+    /// Starts worker `index` on its sockets. It runs until `stop` is set, then drains its sockets (within limits) and
+    /// ends.
     pub fn spawn<H: BatchHandler>(
         index: usize,
         sockets: Vec<UdpListener>,
@@ -88,7 +88,7 @@ impl UdpWorker {
         Ok(UdpWorker { thread, running })
     }
 
-    /// Returns a reference that is alive for as long as the worker runs.
+    /// Returns a reference that is alive as long as the worker runs.
     pub fn running(&self) -> Weak<()> {
         Weak::clone(&self.running)
     }
@@ -101,8 +101,8 @@ impl UdpWorker {
     }
 }
 
-/// Starts a worker for each element of [`crate::listen::Bound::udp`], with the handler that
-/// `handler` makes for its index.
+/// Starts a worker for each element of [`crate::listen::Bound::udp`], with the handler that `handler` creates for its
+/// index.
 pub fn spawn_workers<H: BatchHandler>(
     sockets: Vec<Vec<UdpListener>>,
     stop: &Arc<AtomicBool>,
@@ -134,8 +134,8 @@ impl<H: BatchHandler> Worker<H> {
         self.handler.idle();
     }
 
-    /// One receive on the only socket. `full` says that the last batch was full, so that more is
-    /// likely there; returns the same for this one.
+    /// Receives once on the only socket. `full` means that the last batch was full, so that more datagrams are
+    /// likely; returns the same for this one.
     fn round_of_one(&mut self, full: bool) -> bool {
         let wait = if full { Wait::Never } else { Wait::ForOne };
         let received = self.serve(0, wait);
@@ -145,7 +145,7 @@ impl<H: BatchHandler> Worker<H> {
         received == BATCH
     }
 
-    /// Polls all sockets and serves one batch of each that has something.
+    /// Polls all sockets and serves one batch of each that is ready.
     fn round_of_many(&mut self, full: bool) -> bool {
         let timeout = if full { Duration::ZERO } else { IDLE_INTERVAL };
         if self.poll.wait(timeout) == 0 {
@@ -163,7 +163,7 @@ impl<H: BatchHandler> Worker<H> {
         any_full
     }
 
-    /// Answers the queries that have come before the worker stops.
+    /// Answers the queries received before the worker stops.
     fn drain(&mut self) {
         for _ in 0..DRAIN_BATCHES {
             let mut received = 0;
@@ -176,7 +176,7 @@ impl<H: BatchHandler> Worker<H> {
         }
     }
 
-    /// Receives, answers and sends one batch on one socket; returns how many datagrams came.
+    /// Receives, answers and sends one batch on one socket; returns how many datagrams were received.
     fn serve(&mut self, index: usize, wait: Wait) -> usize {
         let socket = &self.sockets[index];
         self.batch.set_socket(&socket.socket, socket.local);
@@ -205,7 +205,7 @@ impl<H: BatchHandler> Worker<H> {
     }
 }
 
-/// A bug that one datagram uncovers costs its batch, not the worker.
+/// Answers a batch. A bug triggered by one datagram costs its batch, not the worker.
 fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
         tracing::error!("a bug while answering: a batch of {} is lost", batch.len());

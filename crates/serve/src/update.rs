@@ -1,8 +1,8 @@
-//! UPDATE requests (RFC 2136): who may send them, where they go, and how they are answered.
+//! UPDATE requests (RFC 2136): authorization, queueing or forwarding, and the reply.
 //!
-//! A worker decides from the header, the zone section and the client alone whether an update is let in; reading it, comparing
-//! it with the zone and making it durable is for the queues of [`Updates`]. The reply leaves when they are done, and is counted
-//! then.
+//! A worker decides from the header, the zone section and the client alone whether an update is accepted; parsing it,
+//! comparing it with the zone and making it durable is left to the queues of [`Updates`]. The reply is sent, and
+//! counted, when they are done.
 
 mod forward;
 
@@ -23,11 +23,11 @@ use crate::request::{Request, Verdict, ZoneRequests, extended_error};
 use forward::UpdateForwarder;
 use tokio::runtime::Handle;
 
-/// How often the log says the same of refused updates, and how many different lines it has within that time.
+/// Interval at which the same line about refused updates is repeated, and the number of different lines per interval.
 const SAME_LINE: Duration = Duration::from_secs(60);
 const LINES: usize = 32;
 
-/// Lets updates in.
+/// Authorizes UPDATE requests and passes them on.
 pub struct UpdateRequests {
     zones: Snapshot,
     policies: Arc<PolicyTable>,
@@ -36,14 +36,14 @@ pub struct UpdateRequests {
     refusals: Arc<RefusalLog>,
 }
 
-/// Where an update comes from, for the log.
+/// Origin of an update, for the log.
 struct UpdateSender {
     zone: NameBuf,
     peer: std::net::SocketAddr,
     key: Option<NameBuf>,
 }
 
-/// The rights of one client by the rules of a zone.
+/// The permissions of one client under a zone's update rules.
 struct ClientRights {
     policy: Arc<ZonePolicy>,
     peer: IpAddr,
@@ -68,7 +68,7 @@ impl UpdatePermission for ClientRights {
 }
 
 impl UpdateRequests {
-    /// Lets updates of the zones of a table in, as the policies say. Call within the runtime.
+    /// Accepts updates for the zones of a table as the policies allow. Must be called within the runtime.
     pub fn new(zones: Snapshot, policies: Arc<PolicyTable>, updates: Arc<Updates>) -> Self {
         UpdateRequests {
             zones,
@@ -125,7 +125,7 @@ impl UpdateRequests {
         self.submit(request, way_back, (zone, policy), sender)
     }
 
-    /// Passes an update of a secondary zone on to its primary.
+    /// Forwards an update of a secondary zone to its primary.
     fn forward(
         &self,
         request: &Request<'_>,
@@ -194,7 +194,8 @@ impl ZoneRequests for UpdateRequests {
     }
 }
 
-/// Whether a client may update something: by its address or key, or where no list says who may, by a rule for its key.
+/// Checks whether a client may update anything: by its address or key or, if no such list is configured, by a rule
+/// for its key.
 fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     let key = sender.key.as_ref().map(NameBuf::as_name);
     match policy.allow_update.is_none() {
@@ -209,7 +210,7 @@ fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     }
 }
 
-/// The rule of the zone's serial. SOA-EDIT is known of zones that are signed here.
+/// Returns the zone's serial rule. SOA-EDIT is known for zones that are signed here.
 fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
     let soa_edit = || {
         let signing = zone.signing().online();
@@ -223,7 +224,7 @@ fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
     }
 }
 
-/// Replies, counts and logs.
+/// Sends, counts and logs the reply.
 fn finish(reply: LateReply, outcome: &UpdateOutcome, sender: &UpdateSender, refusals: &RefusalLog) {
     let rcode = outcome.rcode();
     let counted = match outcome {
@@ -262,7 +263,7 @@ impl std::fmt::Display for UpdateSender {
     }
 }
 
-/// The log of refused updates: nobody reads a line an update.
+/// Rate-limited log of refused updates; one line per update would flood it.
 struct RefusalLog(Mutex<LogThrottle>);
 
 impl Default for RefusalLog {
@@ -273,7 +274,7 @@ impl Default for RefusalLog {
 
 impl RefusalLog {
     fn log(&self, sender: &UpdateSender, rcode: Rcode, reason: &str) {
-        // A prerequisite that is not met is an answer, not a refusal.
+        // A failed prerequisite is an answer, not a refusal.
         if matches!(
             rcode,
             Rcode::NxDomain | Rcode::YxDomain | Rcode::NxRrset | Rcode::YxRrset

@@ -1,4 +1,4 @@
-//! Decides the requests that are no questions for records: transfers, NOTIFY and, where it is on, UPDATE.
+//! Decides requests that are not queries for records: transfers, NOTIFY and, where enabled, UPDATE.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::pipeline::WayBack;
 use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
 use crate::transfers::{ExpiryOf, KeyNote, LoggedRefusals, OutgoingTransfers};
 
-/// The requests of a server with policies.
+/// Request handler of a server with zone policies.
 pub struct ZoneRequestHandler {
     policies: Arc<PolicyTable>,
     transfers: Arc<OutgoingTransfers>,
@@ -24,7 +24,7 @@ pub struct ZoneRequestHandler {
 }
 
 impl ZoneRequestHandler {
-    /// Makes a handler. Without a sink, NOTIFY is answered NOTAUTH.
+    /// Creates a handler. Without a sink, NOTIFY is answered NOTAUTH.
     pub fn new(policies: Arc<PolicyTable>, transfers: Arc<OutgoingTransfers>) -> Self {
         ZoneRequestHandler {
             policies,
@@ -35,27 +35,27 @@ impl ZoneRequestHandler {
         }
     }
 
-    /// Sets who takes NOTIFY messages; only the first call counts.
+    /// Sets the receiver of NOTIFY messages; only the first call counts.
     pub fn set_notify_sink(&self, sink: Arc<dyn NotifySink>) {
         let _ = self.notify.set(sink);
     }
 
-    /// Sets who knows when secondary zones expire (RFC 7314); only the first call counts.
+    /// Sets the source of secondary zones' expiry times (RFC 7314); only the first call counts.
     pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
         self.transfers.set_expiry(expiry);
     }
 
-    /// Returns how many transfers to secondaries run and how many wait for a place.
+    /// Returns how many transfers to secondaries are running and how many wait for a slot.
     pub fn transfer_counts(&self) -> (usize, usize) {
         self.transfers.counts()
     }
 
-    /// Sets who takes UPDATE messages; only the first call counts.
+    /// Sets the handler of UPDATE messages; only the first call counts.
     pub fn set_updates(&self, updates: Arc<dyn ZoneRequests>) {
         let _ = self.updates.set(updates);
     }
 
-    /// Logs a NOTIFY that is not taken, once for a client and a zone.
+    /// Logs a refused NOTIFY, once per client and zone.
     fn note_refusal(&self, request: &Request<'_>, reason: &str) {
         let (client, zone) = (request.peer.ip(), request.query.qname);
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl ZoneRequestHandler {
 impl ZoneRequests for ZoneRequestHandler {
     fn notify(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
         let query = request.query;
-        // RFC 1996 section 3.7: the question is for the SOA; nothing else can be notified of.
+        // RFC 1996 section 3.7: only a change of the SOA can be notified.
         if query.qtype != Type::SOA {
             return Verdict::Code(Rcode::FormErr, None);
         }
@@ -136,8 +136,8 @@ impl ZoneRequests for ZoneRequestHandler {
     }
 }
 
-/// Reads the serial of the SOA that may come with a NOTIFY (RFC 1996 section 3.7). One that cannot be read is none: it is a
-/// hint and no more.
+/// Reads the serial of the SOA that may be part of a NOTIFY (RFC 1996 section 3.7). An unreadable one is ignored: it
+/// is only a hint.
 fn notified_serial(request: &Request<'_>) -> Option<Serial> {
     let message = Message::parse(request.query.packet()).ok()?;
     let record = message.records().next()?.ok()?;

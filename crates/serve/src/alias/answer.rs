@@ -1,4 +1,4 @@
-//! Reads the addresses of a target from the reply of a resolver.
+//! Reads a target's addresses from a resolver's response.
 
 use nameward_answer::AliasAddresses;
 use nameward_wire::message::{Message, MessageError, MessageSection};
@@ -6,29 +6,29 @@ use nameward_wire::{Class, Type};
 
 use crate::recursor::{Unanswered, UpstreamQuestion, UpstreamReply};
 
-/// Addresses of one target that are kept: more than any client can use.
+/// Maximum number of addresses cached per target: more than any client can use.
 const ADDRESSES_MAX: usize = 256;
-/// Bounds of the time for which addresses are kept: a target without a TTL must not be asked for with every question.
+/// Limits for the time that addresses are cached: a target with a TTL of 0 must not be resolved for every query.
 const TTL_MIN: u32 = 5;
 const TTL_MAX: u32 = 86_400;
-/// How long it is good that there are none, where the reply has no SOA (RFC 2308 section 5).
+/// Negative TTL if the response has no SOA (RFC 2308 section 5).
 const NEGATIVE_TTL: u32 = 60;
 
-/// Why the addresses of a target are not known.
+/// Why a target's addresses are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnresolvedTarget {
     /// No resolver answered.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
-    /// The resolver answered with a failure.
+    /// The resolver returned an error.
     #[error("the resolver answers with RCODE {0}")]
     Rcode(u16),
-    /// The reply is no DNS message.
+    /// The response is not a valid DNS message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
 }
 
-/// Reads the addresses of a reply, which has some or says that there are none.
+/// Reads the addresses from a response; it may also say that there are none.
 pub(crate) fn read_addresses(
     reply: &UpstreamReply,
     question: &UpstreamQuestion,
@@ -45,7 +45,7 @@ pub(crate) fn read_addresses(
             continue;
         }
         match (record.section, record.rtype) {
-            // The whole chain is good only as long as its shortest link.
+            // The whole chain is valid only as long as its shortest link.
             (MessageSection::Answer, Type::CNAME | Type::DNAME) => ttl = ttl.min(record.ttl),
             (MessageSection::Answer, found) if found == rtype => {
                 let data = record.raw_data();
@@ -56,7 +56,7 @@ pub(crate) fn read_addresses(
                 }
             }
             (MessageSection::Authority, Type::SOA) => {
-                // RFC 2308 section 5: the lesser of the SOA's TTL and its last field.
+                // RFC 2308 section 5: the lesser of the SOA's TTL and its MINIMUM field.
                 let minimum = record
                     .raw_data()
                     .last_chunk()

@@ -1,4 +1,5 @@
-//! The cache of targets against a resolver that counts, with times that are given and not waited for.
+//! Tests the target cache against a resolver that counts queries, with times that are passed in instead
+//! of waited for.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +12,13 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::recursor::ResolverSettings;
 
-/// Seconds for which each answer is good.
+/// TTL of each answer in seconds.
 const TTL: u64 = 100;
 
-/// A resolver that gives the number of the question as the last octet of an address, when it may.
+/// A resolver that returns the number of the query as the last octet of an address.
 struct CountingResolver {
     asked: Arc<AtomicUsize>,
-    /// Held by the test: no answer leaves meanwhile.
+    /// Held by the test to stop answers from leaving.
     gate: Arc<Mutex<()>>,
 }
 
@@ -57,7 +58,7 @@ fn question() -> UpstreamQuestion {
     UpstreamQuestion::new(name.as_name(), Type::A)
 }
 
-/// The last octet of the address that is known.
+/// Returns the last octet of the cached address.
 fn known(aliases: &Arc<AliasResolver>, now: Instant) -> Option<u8> {
     match aliases.find(&question(), now) {
         TargetFound::Known(addresses) => addresses.records[0].last().copied(),
@@ -84,9 +85,9 @@ fn a_target_that_is_asked_for_is_refreshed_before_its_time_is_over_and_nobody_wa
     let kept = Instant::now();
     let after = |seconds: u64| kept + Duration::from_secs(seconds);
 
-    // Well before the end nothing is asked.
+    // Well before expiry nothing is sent.
     assert_eq!(known(&aliases, after(TTL / 2)), Some(0));
-    // In the last quarter one question goes out, whoever asks, and all are answered with what is known.
+    // In the last quarter a single query is sent, and all clients are answered from the cache.
     let closed = resolver.gate.lock().unwrap();
     for _ in 0..100 {
         assert_eq!(known(&aliases, after(TTL * 3 / 4)), Some(0));
@@ -97,7 +98,7 @@ fn a_target_that_is_asked_for_is_refreshed_before_its_time_is_over_and_nobody_wa
     drop(closed);
     wait_until(|| known(&aliases, Instant::now()) == Some(1));
     assert_eq!(asked(), 2, "the time begins anew");
-    // Nobody asked in the last quarter: the next one has to wait.
+    // No query arrived in the last quarter: the next one has to wait.
     assert_eq!(
         known(&aliases, Instant::now() + Duration::from_secs(TTL)),
         None

@@ -1,19 +1,19 @@
-//! Frame Streams (farsightsec/fstrm), the end that writes, with the handshake of both ends.
+//! Frame Streams (farsightsec/fstrm), the writing side, with the bidirectional handshake.
 //!
-//! A frame is its length in four octets and its data. A length of 0 is the escape before a control frame: length, kind, and
-//! fields of kind, length and value. READY and ACCEPT agree on the type of the content, START and STOP stand around the
-//! frames, FINISH says that all of them were read.
+//! A frame is its length in four octets and its data. A length of 0 is the escape before a control frame: length,
+//! type, and fields of type, length and value. READY and ACCEPT negotiate the content type, START and STOP enclose
+//! the frames, FINISH acknowledges that all of them were read.
 
 use std::io::{self, BufWriter, Read, Write};
 
-/// The type of the content (dnstap.info).
+/// The content type (dnstap.info).
 const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
-/// The longest control frame, as the reference has it.
+/// Maximum size of a control frame, as in the reference implementation.
 const CONTROL_MAX: usize = 512;
-/// The field of a control frame that has the type of the content.
+/// The control frame field with the content type.
 const FIELD_CONTENT: u32 = 1;
 
-/// The kinds of control frames.
+/// Control frame types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum ControlKind {
@@ -24,13 +24,13 @@ enum ControlKind {
     Finish = 5,
 }
 
-/// Writes frames to a reader that has agreed to take them.
+/// Writes frames to a reader that accepted the content type.
 pub(super) struct FrameWriter<S: Read + Write> {
     stream: BufWriter<S>,
 }
 
 impl<S: Read + Write> FrameWriter<S> {
-    /// Agrees with the reader on what it will be sent.
+    /// Negotiates the content type with the reader.
     pub(super) fn begin(stream: S) -> io::Result<Self> {
         let mut writer = FrameWriter {
             stream: BufWriter::with_capacity(64 << 10, stream),
@@ -43,14 +43,14 @@ impl<S: Read + Write> FrameWriter<S> {
         Ok(writer)
     }
 
-    /// Writes a frame of data.
+    /// Writes a data frame.
     pub(super) fn data(&mut self, data: &[u8]) -> io::Result<()> {
         let length = u32::try_from(data.len()).map_err(io::Error::other)?;
         self.stream.write_all(&length.to_be_bytes())?;
         self.stream.write_all(data)
     }
 
-    /// Says that no more comes, and waits until the reader has all.
+    /// Sends STOP and waits until the reader has read everything.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.control(ControlKind::Stop, false)?;
         self.flush()?;
@@ -69,7 +69,7 @@ impl<S: Read + Write> FrameWriter<S> {
         self.stream.write_all(&frame)
     }
 
-    /// Reads a control frame, which must be of this kind; one that names types of content must name ours.
+    /// Reads a control frame of the expected type; if it lists content types, ours must be among them.
     fn expect(&mut self, kind: ControlKind) -> io::Result<()> {
         let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_string());
         let stream = self.stream.get_mut();
@@ -116,7 +116,7 @@ impl<S: Read + Write> FrameWriter<S> {
 }
 
 impl<S: Read + Write> FrameWriter<S> {
-    /// Sends what was written.
+    /// Flushes the written frames to the stream.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
     }

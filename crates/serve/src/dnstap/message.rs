@@ -1,4 +1,4 @@
-//! The message of dnstap (dnstap.proto) in the encoding of Protocol Buffers: the few fields that a name server fills in.
+//! dnstap messages (dnstap.proto) in Protocol Buffers encoding: the few fields that a name server fills in.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,16 +7,16 @@ use nameward_stats::Protocol;
 
 use crate::tap::Exchange;
 
-/// The kind of a message.
+/// Message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DnstapKind {
-    /// AUTH_QUERY: a request as this server received it.
+    /// AUTH_QUERY: a query as received by this server.
     Query,
-    /// AUTH_RESPONSE: a reply as this server sent it.
+    /// AUTH_RESPONSE: a response as sent by this server.
     Response,
 }
 
-/// How a field is encoded.
+/// Wire types.
 const VARINT: u32 = 0;
 const OCTETS: u32 = 2;
 const FIXED32: u32 = 5;
@@ -63,7 +63,7 @@ impl ProtoWriter {
     }
 }
 
-/// Encodes a request or a reply.
+/// Encodes a query or a response.
 pub(super) fn encode(
     kind: DnstapKind,
     exchange: &Exchange<'_>,
@@ -90,7 +90,7 @@ pub(super) fn encode(
         },
     );
     message.address((4, 6), exchange.client);
-    // Where a socket listens on all addresses, only the datagram knows which was asked: then nothing is said.
+    // On a wildcard socket the queried address may be unknown: then the field is omitted.
     if let Some(local) = exchange.local.filter(|local| !local.ip().is_unspecified()) {
         message.address((5, 7), local);
     }

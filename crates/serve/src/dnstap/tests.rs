@@ -1,4 +1,4 @@
-//! Tests of dnstap against a collector of our own.
+//! Tests dnstap against our own collector.
 
 use super::*;
 use nameward_stats::{Protocol, RingCapacities};
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 const CONTENT: &[u8] = b"\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap";
 const LONG: Duration = Duration::from_secs(60);
 
-/// The reading end of Frame Streams, written from its description and not from the writer.
+/// The reading side of Frame Streams, written from its specification and not from the writer.
 struct Collector(UnixStream);
 
 impl Collector {
@@ -86,7 +86,7 @@ fn messages_reach_a_collector_that_goes_and_comes_back() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("tap.sock");
     let (dnstap, tap, stats) = start(&socket, 1 << 20);
-    // Nobody listens yet: nothing waits, and what is lost is counted.
+    // No collector is connected yet: nothing is queued, and lost messages are counted.
     pass(&tap, b"early", b"early");
     assert_eq!(
         (dnstap.state().dropped, dnstap.state().is_connected),
@@ -105,7 +105,7 @@ fn messages_reach_a_collector_that_goes_and_comes_back() {
         has(&second, b"answer one") && !has(&second, b"question"),
         "{second:?}"
     );
-    // It goes: with the next messages that is seen, and it is asked for again.
+    // The collector disconnects: the next messages detect that, and the sender reconnects.
     drop(collector);
     let next = thread::spawn(move || (Collector::accept(&listener), listener));
     while !next.is_finished() {
@@ -133,7 +133,7 @@ fn a_collector_that_does_not_read_costs_messages_and_no_memory() {
     let (dnstap, tap, _stats) = start(&socket, 100_000);
     let _collector = Collector::accept(&listener);
     wait_for(|| dnstap.state().is_connected);
-    // More than the buffers of the socket take.
+    // More than the socket buffers hold.
     let (query, reply) = ([b'q'; 1000], [b'r'; 1000]);
     for _ in 0..2000 {
         pass(&tap, &query, &reply);

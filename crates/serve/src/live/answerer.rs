@@ -1,4 +1,4 @@
-//! Answers questions that had to wait, away from the buffers of the workers.
+//! Answers queries that had to wait, outside the workers' buffers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,20 +12,20 @@ use crate::pipeline::{LateReplies, ServingState, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
 
-/// Everything that one thread needs to answer.
+/// Everything that one thread needs to answer queries.
 pub(crate) struct Answerer {
     snapshots: Snapshots,
     pub(crate) recorder: Recorder,
     scratch: Scratch,
     making: Making,
-    /// For the name in work.
+    /// The key of the current name.
     pub(super) key: NameKey,
     out: Box<[u8]>,
     replies: LateReplies,
 }
 
 impl Answerer {
-    /// Makes an answerer. `making` says whether it signs, or leaves that to the threads that do.
+    /// Creates an answerer. `making` says whether it signs, or leaves that to the signing threads.
     pub(crate) fn new(shared: &Arc<ServingState>, making: Making) -> Self {
         Answerer {
             snapshots: Snapshots::new(shared),
@@ -38,7 +38,7 @@ impl Answerer {
         }
     }
 
-    /// Decides about a question that waited.
+    /// Decides a query that waited, and sends the reply if there is one.
     fn decide(
         &mut self,
         shared: &Arc<ServingState>,
@@ -69,7 +69,7 @@ impl Answerer {
         }
     }
 
-    /// Answers a question with the parts it has, or lets it wait for one more, or for signatures.
+    /// Answers a query with the fragments it has, or lets it wait for one more, or for signatures.
     pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
         self.decide(shared, question, |turn, key, mut question, out| {
             let query = question.request.query();
@@ -118,7 +118,7 @@ impl Answerer {
         });
     }
 
-    /// A question that has waited for too long: a datagram is dropped, a stream gets SERVFAIL.
+    /// Gives up on a query that has waited too long: a datagram is dropped, a stream gets SERVFAIL.
     pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
         match question.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
@@ -126,14 +126,15 @@ impl Answerer {
         }
     }
 
-    /// Sends what has not left yet, and makes the counts visible.
+    /// Sends the queued replies, and publishes the counters.
     pub(crate) fn flush(&mut self) {
         self.replies.flush(&mut self.recorder);
         self.recorder.flush(Stamp::now(), None);
     }
 }
 
-/// As much as the buffers of the workers have, so that the same answer is given whoever writes it.
+/// Returns as much buffer as the workers have, so that the answer does not depend on which thread
+/// writes it.
 fn room(medium: Medium, out: &mut [u8]) -> &mut [u8] {
     match medium {
         Medium::Datagram => &mut out[..crate::udp::REPLY_MAX],

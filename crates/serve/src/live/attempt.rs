@@ -1,5 +1,5 @@
-//! One try to answer a question from what is in memory: the packet cache, then the engine over the parts of live
-//! zones that the query cache has. Never waits.
+//! One attempt to answer a query from memory: the packet cache, then the engine over the live zone fragments in the
+//! query cache. Never blocks.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::signing::SigningPlace;
 
 use super::{Cached, FetchedPart, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
 
-/// A question and what it is answered with.
+/// A query and everything it is answered with.
 pub(crate) struct Attempt<'a> {
     pub(crate) live: &'a LiveZones,
     pub(crate) aliases: Option<&'a Arc<AliasResolver>>,
@@ -26,44 +26,44 @@ pub(crate) struct Attempt<'a> {
     pub(crate) zones: ClientZones<'a>,
     pub(crate) query: &'a Query<'a>,
     pub(crate) key: &'a NameKey,
-    /// The zone of the question, if that is a live one.
+    /// The zone of the query, if it is a live zone.
     pub(crate) own: Option<&'a Live>,
     pub(crate) view: ViewId,
     pub(crate) medium: Medium,
     pub(crate) now: Instant,
-    /// Whether a complete answer is worth keeping.
+    /// Whether a complete answer is worth caching.
     pub(crate) keeping: Keeping,
 }
 
-/// Which complete answers enter the packet cache.
+/// Which complete answers are added to the packet cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// All that may.
+    /// All that are cacheable.
     All,
-    /// None where the query cache has the part that it is made of: the question waited for a look-up, so it is the first
-    /// for its name, and most names that are looked up are not asked for again soon. The second question keeps it.
+    /// None whose fragment is in the query cache: the query waited for a look-up, so it is the first for its name,
+    /// and most names that are looked up are not queried again soon. The second query adds the answer.
     UnlessInQueryCache,
 }
 
 /// The result of an attempt to answer.
 pub(crate) enum Tried {
-    /// The reply is written.
+    /// The reply has been written.
     Answered(Reply),
-    /// The question has to wait.
+    /// The query has to wait.
     Waits(Lacking),
 }
 
-/// The thing that an answer needs and that is not here.
+/// The missing input that an answer has to wait for.
 pub(crate) enum Lacking {
-    /// A part of a zone, to be looked up.
+    /// A zone fragment that must be looked up.
     Part(Arc<Lookup>),
-    /// Addresses of a target of an ALIAS, to be resolved.
+    /// The addresses of an ALIAS target, which must be resolved.
     Addresses(UpstreamQuestion),
-    /// Signatures, to be made.
+    /// Signatures that must be made.
     Signatures(SigningPlace),
 }
 
-/// The answer of the query cache for a name.
+/// The result of a query cache look-up.
 enum CacheFinding {
     Part(FetchedPart),
     Failure(BackendFailure),
@@ -76,8 +76,8 @@ impl Attempt<'_> {
         Fit::of(self.query, self.view, limit, self.medium).filter(|_| self.live.packets.is_on())
     }
 
-    /// Answers from the packet cache. The clock is read twice where `is_timed`: that costs a good part of what
-    /// the cache does, so one look-up in a batch stands for all in the average.
+    /// Answers from the packet cache. If `is_timed`, the clock is read twice: that costs a good part of the look-up
+    /// itself, so one look-up per batch is timed as a sample.
     pub(crate) fn ask_packet_cache(
         &self,
         recorder: &mut Recorder,
@@ -100,7 +100,7 @@ impl Attempt<'_> {
         reply
     }
 
-    /// Runs the engine, with parts from the query cache and addresses of targets where it needs them.
+    /// Runs the engine, with fragments from the query cache and ALIAS target addresses where it needs them.
     pub(crate) fn run(
         &self,
         parts: &mut Parts,
@@ -109,7 +109,7 @@ impl Attempt<'_> {
         out: &mut [u8],
     ) -> Tried {
         let tried = self.run_with_addresses(parts, scratch, recorder, out);
-        // The next question has to ask the cache again: these are good only for a time.
+        // Addresses expire, so the next query must look them up in the cache again.
         scratch.set_addresses(None);
         tried
     }
@@ -125,7 +125,7 @@ impl Attempt<'_> {
             let view = LiveView::new(self.zones, parts);
             let zone = view.zone_for(self.key, self.query.qtype);
             if zone.is_none() && self.zones.denies(self.key, self.query.qtype) {
-                // The access list changed while the question waited.
+                // The access list changed while the query waited.
                 let reply = self.engine.respond_denied(self.query, self.medium, out);
                 return Tried::Answered(reply);
             }
@@ -145,7 +145,7 @@ impl Attempt<'_> {
             }
             if reply.outcome != AnswerKind::Pending {
                 record_signatures(recorder, scratch);
-                // A zone that cannot be signed is asked again: its keys may be better the next time.
+                // A zone that cannot be signed is not cached: its keys may work the next time.
                 if let Used::One(index) = used
                     && (self.keeping == Keeping::All || !self.live.queries.is_on())
                     && reply.outcome != AnswerKind::BackendFailure
@@ -160,10 +160,10 @@ impl Attempt<'_> {
             let wanted = if is_own { self.key } else { scratch.pending() };
             let zone = self.zones.find(wanted, self.query.qtype);
             let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
-                // The engine says that there is a live zone, so this cannot be; a bug costs one answer.
+                // Unreachable, since the engine reported a live zone; a bug costs one answer.
                 return Tried::Answered(reply);
             };
-            // Before the look-up: what changes after this is newer than what it brings.
+            // Read before the look-up: later changes are newer than its result.
             let generation = live.generation();
             let is_new = match self.ask_query_cache(live, wanted, recorder) {
                 CacheFinding::Part(held) => parts.try_push(held).is_err(),
@@ -190,7 +190,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Finds the addresses that an ALIAS record needs; `None`: they are known now, and the engine is asked again.
+    /// Finds the addresses that an ALIAS record needs; `None` means that they are known now and the engine must run
+    /// again.
     fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<Tried> {
         let target = scratch.unresolved()?;
         let target = UpstreamQuestion::new(target, self.query.qtype);
@@ -210,7 +211,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Where the question waits for signatures.
+    /// Returns the query's position in the signing queue.
     pub(crate) fn place_for_signing(&self) -> SigningPlace {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
@@ -261,7 +262,7 @@ impl Attempt<'_> {
 }
 
 impl LiveZones {
-    /// Whether data of this backend that is out of date is served without waiting for it.
+    /// Checks whether stale data of this backend is served without waiting for it.
     fn serves_stale(&self, backend: u32) -> bool {
         self.backend(backend)
             .is_some_and(|backend| backend.serves_stale())

@@ -1,12 +1,12 @@
-//! Look-ups that wait for a source whose batches are tasks, and how many of its tasks are at work.
+//! Look-ups that wait for a source whose batches run as tasks, and the number of running tasks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Lookup;
 
-/// Look-ups that wait, in the order they came. Bounded by the questions that may wait for the source: each look-up
-/// has had one at least, and those of one zone are counted until they have ended.
+/// Waiting look-ups in order of arrival. Bounded by the number of queries that may wait for the source: each
+/// look-up has had at least one, and those of one zone are counted until they have ended.
 #[derive(Default)]
 pub(crate) struct BatchQueue {
     inner: Mutex<BatchQueueState>,
@@ -23,7 +23,7 @@ impl BatchQueue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a look-up; true if one more task has to be started for it.
+    /// Adds a look-up; true if another task must be started for it.
     pub(crate) fn push(&self, lookup: Arc<Lookup>, max_tasks: usize) -> bool {
         let mut waiting = self.lock();
         waiting.lookups.push_back(lookup);
@@ -32,7 +32,7 @@ impl BatchQueue {
         starts
     }
 
-    /// Takes the next batch for a task, which has ended if the batch is empty.
+    /// Takes the next batch for a task. If the batch is empty, the task is counted as ended.
     pub(crate) fn take(&self, most: usize) -> Vec<Arc<Lookup>> {
         let mut waiting = self.lock();
         let count = waiting.lookups.len().min(most);

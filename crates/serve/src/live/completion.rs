@@ -1,4 +1,4 @@
-//! The end of a look-up: the part it brought goes to the query cache and to every question that waits for it.
+//! Completion of a look-up: its fragment goes to the query cache and to every query that waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use super::query_cache::{Cached, CachedPart};
 use super::{Backend, FetchedPart, Lookup, WaitingQuestion};
 use crate::pipeline::ServingState;
 
-/// The completion of a look-up that has begun. However it ends, even by a panic, no question waits for it afterwards.
+/// The completion of a look-up that has started. However it ends, even by a panic, no query waits for it afterwards.
 pub(super) struct Completion<'l> {
     shared: &'l Arc<ServingState>,
     backend: &'l Backend,
@@ -38,12 +38,12 @@ impl<'l> Completion<'l> {
         }
     }
 
-    /// Leaves the look-up, and the questions that wait, to another completion.
+    /// Leaves the look-up and its waiting queries to another completion.
     pub(super) fn hand_over(mut self) {
         self.is_over = true;
     }
 
-    /// Ends the look-up if no question waits for it any more; true if so.
+    /// Ends the look-up if no query waits for it any longer; true if so.
     pub(super) fn end_if_unwanted(&mut self) -> bool {
         let is_unwanted = self.shared.live.lookups.end_if_unwanted(self.lookup);
         if is_unwanted {
@@ -62,7 +62,7 @@ impl<'l> Completion<'l> {
         lookups.end(self.lookup, &self.backend.waiting)
     }
 
-    /// Keeps the result of the look-up and answers all that wait for it.
+    /// Caches the result of the look-up and answers all queries that wait for it.
     pub(super) fn complete(
         mut self,
         result: Result<ZonePart, LookupError>,
@@ -117,8 +117,8 @@ fn keep(
     part
 }
 
-/// Returns a part that is out of date while the source is down, but never in place of data that cannot be used: that
-/// failure is kept, so that the next question for the name does not read the same data again.
+/// Returns a stale fragment while the source is down, but never in place of data that cannot be used: that failure is
+/// cached, so that the next query for the name does not read the same data again.
 fn substitute(
     shared: &ServingState,
     lookup: &Lookup,

@@ -1,19 +1,19 @@
-//! Failures of a source that go to the log: a database that is down fails every question, and a row that cannot be read
-//! every question for its name, but nobody reads a line a question.
+//! Rate limit for logging source failures: a database that is down fails every query, and an invalid row every query
+//! for its name, but one log line per query is useless.
 
 use std::time::{Duration, Instant};
 
 use nameward_answer::BackendFailure;
 use nameward_stats::LogThrottle;
 
-/// How often the log says that a source does not answer.
+/// Interval between log lines about a source that does not answer.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How often the log says that the same data cannot be used.
+/// Interval between log lines about the same unusable data.
 const SAME_DATA: Duration = Duration::from_secs(60);
-/// Different data that the log names within that time.
+/// Maximum number of different log lines about data within that time.
 const MOST: usize = 32;
 
-/// The failures of one source that were logged of late, apart by kind: neither hides the other.
+/// The recently logged failures of one source, separately by kind, so that neither hides the other.
 pub(super) struct FailureThrottle {
     down: LogThrottle,
     data: LogThrottle,
@@ -29,7 +29,7 @@ impl Default for FailureThrottle {
 }
 
 impl FailureThrottle {
-    /// Returns whether to log this failure; if so, how many of its kind were passed over before it.
+    /// Decides whether to log this failure; if so, returns how many of its kind were skipped before it.
     pub(super) fn admit(
         &mut self,
         kind: BackendFailure,

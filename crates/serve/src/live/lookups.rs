@@ -1,7 +1,8 @@
-//! Look-ups that are under way, each with the questions that wait for it.
+//! Look-ups in progress, each with the queries that wait for it.
 //!
-//! Questions that need the same name of the same generation of a zone share one look-up. The questions that wait for
-//! one source are bounded, and so are the look-ups of one zone (a flood of random names must not reach the database).
+//! Queries that need the same name in the same generation of a zone share one look-up. The number of queries waiting
+//! for one source is limited, and so is the number of look-ups per zone (a flood of random names must not reach the
+//! database).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -17,21 +18,22 @@ use super::view::FetchedPart;
 
 const SHARDS: usize = 16;
 
-/// A look-up of one name in a live zone. Two are the same if they are of one name of one generation of a zone.
+/// A look-up of one name in a live zone. Two are equal if they are for the same name in the same generation of a
+/// zone.
 pub(crate) struct Lookup {
     pub(crate) live: Arc<Live>,
-    /// The generation of the zone when it began.
+    /// The zone's generation when the look-up started.
     pub(crate) generation: u64,
     pub(crate) request: LookupRequest,
-    /// Of the name, with a seed that nobody knows.
+    /// Hash of the name, with a random seed.
     pub(crate) name_hash: u64,
-    /// When the first question asked for it.
+    /// When the first query requested it.
     pub(crate) asked: Instant,
 }
 
 impl PartialEq for Lookup {
     fn eq(&self, other: &Self) -> bool {
-        // Both are in lower case.
+        // Both are lower case.
         let (name, other_name) = (self.request.name.as_name(), other.request.name.as_name());
         self.live.number() == other.live.number()
             && self.generation == other.generation
@@ -47,7 +49,7 @@ impl Hash for Lookup {
     }
 }
 
-/// A hash is its own hash.
+/// Hasher for values that already are hashes.
 #[derive(Default)]
 struct LookupHasher(u64);
 
@@ -70,26 +72,26 @@ impl Lookup {
     }
 }
 
-/// The questions that wait for one look-up.
+/// The queries that wait for one look-up.
 struct Waiters {
     questions: Vec<WaitingQuestion>,
-    /// The query cache was found to have nothing that may be served in place of what is looked up.
+    /// The query cache has no stale data for this name.
     has_no_stale: bool,
 }
 
 type Shard = HashMap<Arc<Lookup>, Waiters, BuildHasherDefault<LookupHasher>>;
 
-/// The outcome for a question that has to wait.
+/// The outcome for a query that has to wait.
 pub(crate) enum Admission {
-    /// The look-up has to be begun.
+    /// The caller must start the look-up.
     First,
-    /// It waits for a look-up that is under way.
+    /// It waits for a look-up in progress.
     Joined,
-    /// Too much waits already.
+    /// The limit is reached; the query is returned.
     Full(WaitingQuestion),
 }
 
-/// The number of questions that wait for one source, with its bound.
+/// The number of queries that wait for one source, with its limit.
 pub(crate) struct WaitingCount {
     count: AtomicUsize,
     most: usize,
@@ -120,31 +122,31 @@ impl WaitingCount {
     }
 }
 
-/// The times after which a waiting question is answered otherwise.
+/// The times after which a waiting query is answered without its look-up.
 pub(crate) struct SweepTerms<'a> {
     pub(crate) now: Instant,
-    /// From then on a part that is out of date may be served.
+    /// Age at which stale data may be served.
     pub(crate) stale_after: Duration,
-    /// From then on the question is given up.
+    /// Age at which the query is given up.
     pub(crate) patience: Duration,
-    /// Asks the query cache for the part that is out of date.
+    /// Finds a stale fragment in the query cache.
     pub(crate) find_stale: &'a dyn Fn(&Live, &NameKey) -> Option<Cached>,
 }
 
-/// A question that has waited for so long that it is taken out.
+/// A query that has waited so long that it is taken out.
 pub(crate) enum Overdue {
-    /// It has a part that is out of date now.
+    /// A stale fragment was found and added to it.
     Stale(WaitingQuestion),
-    /// There is none.
+    /// There is no stale fragment.
     TooLate(WaitingQuestion),
 }
 
-/// The questions that a sweep took out.
+/// The result of a sweep.
 #[derive(Default)]
 pub(crate) struct Swept {
-    /// Each with the number of its source.
+    /// The queries taken out, each with the number of its source.
     pub(crate) overdue: Vec<(u32, Overdue)>,
-    /// Sources with a question that waits for longer than stale data is held back.
+    /// Sources with a query that has waited longer than `stale_after`.
     pub(crate) late: Vec<u32>,
 }
 
@@ -162,14 +164,14 @@ impl Lookups {
     }
 
     fn shard(&self, lookup: &Lookup) -> MutexGuard<'_, Shard> {
-        // The lowest and the highest bits are the table's own.
+        // The hash table itself uses the lowest and the highest bits.
         let shard = (lookup.combined_hash() >> 32) as usize % SHARDS;
         self.shards[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a question wait for a look-up, among those that `waiting` counts.
+    /// Lets a query wait for a look-up, counted in `waiting`.
     pub(crate) fn join(
         &self,
         lookup: &Arc<Lookup>,
@@ -197,7 +199,7 @@ impl Lookups {
         Admission::First
     }
 
-    /// Ends a look-up and returns the questions that waited for it.
+    /// Ends a look-up and returns the queries that waited for it.
     pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuestion> {
         lookup.live.end_lookup();
         let waiters = self.shard(lookup).remove(lookup);
@@ -206,7 +208,7 @@ impl Lookups {
         questions
     }
 
-    /// Ends a look-up if no question waits for it any more; true if so.
+    /// Ends a look-up if no query waits for it any longer; true if so.
     pub(crate) fn end_if_unwanted(&self, lookup: &Lookup) -> bool {
         let mut shard = self.shard(lookup);
         let is_unwanted = shard
@@ -219,8 +221,8 @@ impl Lookups {
         is_unwanted
     }
 
-    /// Takes out the questions that have waited for too long. Look-ups that have begun go on: what they bring serves
-    /// the client that asks again.
+    /// Takes out the queries that have waited too long. Look-ups in progress continue: their results serve clients
+    /// that retry.
     pub(crate) fn sweep(&self, terms: &SweepTerms<'_>) -> Swept {
         let mut swept = Swept::default();
         for shard in &self.shards {
@@ -239,7 +241,7 @@ impl Waiters {
             let now = terms.now;
             now.saturating_duration_since(question.request.received())
         };
-        // Questions mostly come in the order of their times, but those of a chain have waited elsewhere before.
+        // Queries mostly arrive in order, but those in a CNAME chain have waited elsewhere before.
         let longest = self.questions.iter().map(waited).max().unwrap_or_default();
         if longest < terms.stale_after.min(terms.patience) {
             return;

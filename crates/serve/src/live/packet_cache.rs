@@ -1,15 +1,15 @@
-//! The packet cache: complete answers, for questions that are the same in everything the answer depends on.
+//! The packet cache: complete responses, for queries that are equal in everything the response depends on.
 //!
-//! | of the question | in the cache |
+//! | of the query | in the cache |
 //! |---|---|
-//! | view, name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
-//! | id, RD, letter case of the name | taken from the question at each hit |
-//! | TSIG (RFC 8945) | answers are kept unsigned, and signed for each client |
-//! | COOKIE (RFC 7873: none is answered) and options that are not known | change no answer and are ignored |
-//! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | such questions pass by |
+//! | view, name (case-insensitive), type, DO, EDNS or not, maximum response size, transport | the key |
+//! | ID, RD, letter case of the name | copied from the query at each hit |
+//! | TSIG (RFC 8945) | responses are cached unsigned, and signed for each client |
+//! | COOKIE (RFC 7873: not answered) and unknown options | do not affect the response and are ignored |
+//! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | bypasses the cache |
 //!
-//! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
-//! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
+//! A response is cached only if all of it came from one live zone and none of it depends on the letter case of the
+//! query (DNAME), so only the patched fields differ. It is valid while the zone has the same generation.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -25,12 +25,12 @@ use quick_cache::{Equivalent, Weighter, sync::Cache};
 
 /// Bytes that count as one entry: a larger one counts as several.
 const ENTRY_BYTES: usize = 512;
-/// Larger answers are not kept.
+/// Larger responses are not cached.
 const ANSWER_MAX: usize = 4096;
-/// RD in the third octet of a header: the only flag that a reply has from its question.
+/// RD in the third octet of the header: the only flag that a response copies from its query.
 const RD: u8 = 0x01;
 
-/// The parts of a question that its answer depends on, besides the name.
+/// The properties of a query that its response depends on, besides the name.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) struct Fit {
     view: u16,
@@ -43,7 +43,7 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// Returns the parts that the answer to this question depends on; `None` if it may not come from the cache.
+    /// Returns the properties that the response to this query depends on; `None` if it is not cacheable.
     pub(crate) fn of(query: &Query<'_>, view: ViewId, limit: usize, medium: Medium) -> Option<Fit> {
         let packet = query.packet();
         let count = |at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
@@ -81,7 +81,7 @@ struct BorrowedPacketKey<'a> {
     name: &'a [u8],
 }
 
-// The name was hashed when the question was read, with a seed that nobody knows.
+// The name was hashed with a random seed when the query was parsed.
 impl Hash for PacketKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
@@ -130,12 +130,12 @@ impl Weighter<PacketKey, CachedPacket> for PacketWeight {
     }
 }
 
-/// The answer that the cache has for a question.
+/// The result of a cache look-up.
 pub(crate) enum Hit {
-    /// Written out.
+    /// The response has been written.
     Answered(Reply),
     Nothing,
-    /// Another thread is changing this part of the cache right now.
+    /// Another thread holds the lock of this cache shard.
     Busy,
 }
 
@@ -157,7 +157,7 @@ impl PacketCache {
         self.answers.is_some()
     }
 
-    /// Writes the answer to a question, if there is one that fits.
+    /// Writes the response to a query, if a matching one is cached.
     pub(crate) fn answer(
         &self,
         query: &Query<'_>,
@@ -191,8 +191,8 @@ impl PacketCache {
         Hit::Answered(answer.reply)
     }
 
-    /// Keeps an answer that was made from the zone at this generation; false if it was passed over because this part
-    /// of the cache is being changed.
+    /// Caches a response that was built from the zone at this generation; false if it was skipped because the cache
+    /// shard is locked.
     pub(crate) fn keep(
         &self,
         (key, fit): (&NameKey, Fit),
@@ -223,7 +223,7 @@ impl PacketCache {
             .is_ok()
     }
 
-    /// Drops the entries whose names `matches`; returns how many.
+    /// Drops the entries whose names `matches`; returns their number.
     pub(crate) fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         let Some(answers) = &self.answers else {
             return 0;

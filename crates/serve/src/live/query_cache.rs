@@ -1,8 +1,8 @@
-//! The query cache: what backends said, that a name does not exist included.
+//! The query cache: data returned by backends, including that a name does not exist.
 //!
-//! An entry is good while its zone's generation is the same and its time is not over. After that it stays until
-//! it is evicted, one by one, because it may be served for a while when its backend is down. That the data of a name
-//! cannot be used is kept too, for a moment (RFC 2308 section 7): who asks for it again costs the backend nothing.
+//! An entry is fresh while its zone's generation is unchanged and its TTL has not expired. After that it stays until
+//! it is evicted, because it may be served for a while when its backend is down. That the data of a name is unusable
+//! is cached too, briefly (RFC 2308 section 7): repeated queries for it cost the backend nothing.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -16,7 +16,7 @@ use quick_cache::{Equivalent, Weighter, sync::Cache};
 
 /// Bytes that count as one entry: a larger one counts as several.
 const ENTRY_BYTES: usize = 1024;
-/// How long a failure is kept at the most: a row may be mended without a notice.
+/// Maximum time a failure is cached: a row may be fixed without notice.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 #[derive(PartialEq, Eq)]
@@ -32,7 +32,7 @@ struct BorrowedPartKey<'a> {
     name: &'a [u8],
 }
 
-// The name was hashed when the question was read, with a seed that nobody knows.
+// The name was hashed with a random seed when the query was parsed.
 impl Hash for PartKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
@@ -55,7 +55,7 @@ impl Equivalent<PartKey> for BorrowedPartKey<'_> {
     }
 }
 
-/// A part of a zone, as it was at one generation.
+/// A zone fragment as of one generation.
 #[derive(Clone)]
 pub(crate) struct CachedPart {
     pub(crate) zone: Arc<Zone>,
@@ -64,11 +64,11 @@ pub(crate) struct CachedPart {
     expires: Instant,
 }
 
-/// An entry of the cache.
+/// A cache entry.
 #[derive(Clone)]
 enum CachedLookup {
     Part(CachedPart),
-    /// The data of the name cannot be used.
+    /// The data of the name is unusable.
     Failure {
         generation: u64,
         expires: Instant,
@@ -84,17 +84,17 @@ impl CachedLookup {
     }
 }
 
-/// The zone part that the cache has for a name.
+/// The result of a cache look-up.
 pub(crate) enum Cached {
-    /// Good.
+    /// A valid fragment.
     Fresh(CachedPart),
-    /// Its time is over, but nobody said that it changed.
+    /// A fragment whose TTL has expired, without notice of a change.
     Old(CachedPart),
     /// A look-up failed a moment ago.
     Failed(BackendFailure),
-    /// Nothing.
+    /// No entry.
     Nothing,
-    /// Another thread is changing this part of the cache right now.
+    /// Another thread holds the lock of this cache shard.
     Busy,
 }
 
@@ -114,7 +114,7 @@ impl Weighter<PartKey, CachedLookup> for PartWeight {
     }
 }
 
-/// How long and how much is kept.
+/// Limits on time and size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryCacheSettings {
     pub(crate) entries: usize,
@@ -140,7 +140,7 @@ impl QueryCache {
         self.parts.is_some()
     }
 
-    /// Looks for the part of `live` that answers for the name of `key`; `None` if there is no cache.
+    /// Looks up the fragment of `live` that answers for the name of `key`; `None` if the cache is off.
     pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
         let borrowed = BorrowedPartKey {
             hash: hash_of(live, key),
@@ -163,13 +163,13 @@ impl QueryCache {
         })
     }
 
-    /// Keeps a part that was looked up when the zone had this generation; false if it was passed over because this
-    /// part of the cache is being changed.
+    /// Caches a fragment that was looked up when the zone had this generation; false if it was skipped because the
+    /// cache shard is locked.
     pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedPart) -> bool {
         self.insert(live, name, CachedLookup::Part(part))
     }
 
-    /// Keeps for a moment that the data of a name could not be used when the zone had this generation.
+    /// Caches briefly that the data of a name was unusable when the zone had this generation.
     pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u64, now: Instant) {
         let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
         let failure = CachedLookup::Failure {
@@ -191,7 +191,7 @@ impl QueryCache {
         parts.try_insert(key, entry).is_ok()
     }
 
-    /// A part with the time it is good for.
+    /// Creates an entry for a fragment, with its expiry time.
     pub(crate) fn part(
         &self,
         part: ZonePart,
@@ -211,7 +211,7 @@ impl QueryCache {
         }
     }
 
-    /// Drops the entries whose names `matches`; returns how many.
+    /// Drops the entries whose names `matches`; returns their number.
     pub(crate) fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         let Some(parts) = &self.parts else { return 0 };
         let count = Cell::new(0);

@@ -1,11 +1,11 @@
-//! A question that waits for a look-up.
+//! A query that waits for a look-up.
 
 use super::view::FetchedPart;
 use crate::pipeline::LateRequest;
 
-/// A question with the parts of zones that it has so far.
+/// A query with the zone fragments fetched for it so far.
 pub(crate) struct WaitingQuestion {
     pub(crate) request: Box<LateRequest>,
-    /// Parts of zones fetched so far.
+    /// The zone fragments fetched so far.
     pub(crate) parts: Vec<FetchedPart>,
 }

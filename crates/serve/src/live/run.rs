@@ -1,7 +1,7 @@
-//! Runs look-ups: on threads of their own for a blocking source, as tasks for others.
+//! Runs look-ups: on dedicated threads for a blocking source, as tasks for others.
 //!
-//! A source that takes batches is asked for many names at once. A batch is what waits when a thread or a task of the
-//! source is free: one look-up when little goes on, more when more does, and none ever waits for others to come.
+//! A source that supports batches is queried for many names at once. A batch is what waits when a thread or task of
+//! the source is free: one look-up at low load, more at higher load, and none ever waits for a batch to fill.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,17 +21,17 @@ use super::{Admission, Answerer, Backend, LiveZones, Lookup, WaitingQuestion};
 use crate::pipeline::ServingState;
 use crate::signing::{self, SigningQueue};
 
-/// Look-ups of one batch at the most.
+/// Maximum number of look-ups per batch.
 const BATCH: usize = 64;
-/// Rounds of a batch after which what has not ended is given up; a source that keeps its word needs fewer.
+/// Rounds of a batch after which unfinished look-ups are given up; a correct source needs fewer.
 const MAX_ROUNDS: usize = 64;
-/// How often overdue questions are looked for at most.
+/// Minimum interval between two sweeps for overdue queries.
 const SWEEP_AT_LEAST: Duration = Duration::from_millis(20);
 
 /// The runtime on which look-ups run, and its answerers.
 pub(crate) struct LookupRunner {
     runtime: Handle,
-    /// For answers that tasks of the runtime give; one for each of its threads, so that the locks are free.
+    /// For answers from tasks of the runtime; one per thread, so that the locks are uncontended.
     answerers: Box<[Mutex<Answerer>]>,
 }
 
@@ -49,7 +49,7 @@ impl LookupRunner {
     }
 }
 
-/// Keeps the threads and tasks of live zones at work; they end when it is dropped.
+/// Keeps the threads and tasks of live zones running; they end when it is dropped.
 pub struct Running {
     shared: Weak<ServingState>,
     signing: Arc<SigningQueue>,
@@ -66,7 +66,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts the threads and tasks that look up, sign and answer; threads of sources follow when they are needed. Call within the runtime, once.
+/// Starts the threads and tasks that look up, sign and answer; source threads are started on demand. Call within the
+/// runtime, once.
 pub fn start(shared: &Arc<ServingState>, runtime_threads: usize) -> io::Result<Running> {
     let live = &shared.live;
     let runner = LookupRunner {
@@ -87,7 +88,7 @@ pub fn start(shared: &Arc<ServingState>, runtime_threads: usize) -> io::Result<R
     })
 }
 
-/// Answers questions that have waited, or lets them wait for more.
+/// Answers queries that have waited, or lets them wait for more.
 pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuestion>) {
     let Some(runner) = shared.live.runner.get().filter(|_| !questions.is_empty()) else {
         return;
@@ -99,8 +100,8 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuest
     answerer.flush();
 }
 
-/// Lets a question wait for a look-up, and begins that unless it is under way. Gives the question back if too much
-/// waits already.
+/// Lets a query wait for a look-up, and starts the look-up unless it is in progress. Returns the query if too many
+/// wait.
 pub(crate) fn join_lookup(
     shared: &Arc<ServingState>,
     lookup: Arc<Lookup>,
@@ -123,7 +124,7 @@ pub(crate) fn join_lookup(
 fn begin(shared: &Arc<ServingState>, backend: Arc<Backend>, lookup: Arc<Lookup>) {
     let live = &shared.live;
     let Some(runner) = live.runner.get() else {
-        // Only a server that is not started yet has such zones.
+        // Only happens before the server has started.
         live.lookups.end(&lookup, &backend.waiting);
         return;
     };
@@ -144,7 +145,7 @@ fn begin(shared: &Arc<ServingState>, backend: Arc<Backend>, lookup: Arc<Lookup>)
     }
 }
 
-/// Works on look-ups that wait for a source until none does.
+/// Processes look-ups that wait for a source until none is left.
 async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
     loop {
         let mut lookups = backend.batches.take(BATCH);
@@ -152,7 +153,7 @@ async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
             return;
         }
         drop_unwanted(&shared.live, &backend, &mut lookups);
-        // A bug that a look-up uncovers costs its batch, not the task.
+        // A bug triggered by a look-up costs its batch, not the task.
         let batch = tokio::spawn(run_batch(
             Arc::clone(&shared),
             Arc::clone(&backend),
@@ -166,11 +167,11 @@ async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
     }
 }
 
-/// Drops look-ups that waited for so long that no question waits for them any more.
+/// Drops look-ups that waited so long that no query waits for them any longer.
 fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Arc<Lookup>>) {
     let now = Instant::now();
     lookups.retain(|lookup| {
-        // Only a sweep takes questions out, and none so young.
+        // Only a sweep takes queries out, and none this young.
         let is_young = now.saturating_duration_since(lookup.asked) < live.first_sweep();
         let is_wanted = is_young || !live.lookups.end_if_unwanted(lookup);
         if !is_wanted {
@@ -196,7 +197,7 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
     for index in std::mem::take(&mut open.alone) {
         let lookup = Arc::clone(&lookups[index]);
         let (shared, backend) = (Arc::clone(&shared), Arc::clone(&backend));
-        // The questions go on waiting; only who completes the look-up changes.
+        // The queries keep waiting; only the completion of the look-up moves.
         if open.hand_over(index) {
             tokio::spawn(async move { run_alone(&shared, &backend, &lookup).await });
         }
@@ -217,12 +218,12 @@ async fn run_alone(shared: &Arc<ServingState>, backend: &Backend, lookup: &Looku
     }
 }
 
-/// The look-ups of one batch that are not complete.
+/// The unfinished look-ups of one batch.
 struct OpenBatch<'l> {
     completions: Vec<Option<Completion<'l>>>,
     under_way: usize,
     rounds: usize,
-    /// Places of those that have to go on alone.
+    /// Indexes of those that must continue on their own.
     alone: Vec<usize>,
 }
 
@@ -278,7 +279,7 @@ impl<'l> OpenBatch<'l> {
         answerer.flush();
     }
 
-    /// Ends look-ups for which no question waits any more; a batch without any other is not gone on with.
+    /// Ends look-ups for which no query waits any longer; a batch with none left is abandoned.
     fn drop_unwanted(&mut self) {
         for (index, slot) in self.completions.iter_mut().enumerate() {
             if !self.alone.contains(&index)
@@ -291,7 +292,7 @@ impl<'l> OpenBatch<'l> {
         }
     }
 
-    /// Fails the look-ups that a source did not end.
+    /// Fails the look-ups that a source did not finish.
     fn give_up(&mut self, answerer: &mut Answerer) {
         let alone = std::mem::take(&mut self.alone);
         for (index, completion) in self.completions.iter_mut().enumerate() {
@@ -308,7 +309,7 @@ impl<'l> OpenBatch<'l> {
         self.alone = alone;
     }
 
-    /// Lets another completion end a look-up.
+    /// Leaves a look-up to another completion.
     fn hand_over(&mut self, index: usize) -> bool {
         let completion = self.completions.get_mut(index).and_then(Option::take);
         completion.map(Completion::hand_over).is_some()
@@ -327,7 +328,7 @@ fn start_thread(shared: &Arc<ServingState>, backend: Arc<Backend>) {
     }
 }
 
-/// Works on look-ups that block, as long as there are any.
+/// Processes blocking look-ups as long as there are any.
 fn run_thread(shared: &Arc<ServingState>, backend: &Arc<Backend>) {
     let Some(runtime) = shared.live.runner.get().map(|runner| &runner.runtime) else {
         return;
@@ -336,7 +337,7 @@ fn run_thread(shared: &Arc<ServingState>, backend: &Arc<Backend>) {
     let mut lookups = Vec::new();
     while backend.threads.pop(&mut lookups, BATCH) {
         drop_unwanted(&shared.live, backend, &mut lookups);
-        // A bug that a look-up uncovers costs its batch, not the thread.
+        // A bug triggered by a look-up costs its batch, not the thread.
         let run = AssertUnwindSafe(|| {
             run_blocking(shared, backend, &lookups, runtime, &mut answerer);
         });
@@ -383,7 +384,7 @@ fn run_blocking(
     }
 }
 
-/// Answers questions that have waited for too long: with data that is out of date while there is some, else not at all.
+/// Answers queries that have waited too long: with stale data if there is any, otherwise not at all.
 async fn sweep(shared: Weak<ServingState>) {
     let Some(first) = shared.upgrade().map(|shared| shared.live.first_sweep()) else {
         return;

@@ -1,18 +1,18 @@
 //! Look-ups that wait for the threads of one blocking source. No other source uses these threads, so one that hangs
-//! keeps nobody else waiting.
+//! does not delay the others.
 //!
-//! Threads are started when look-ups wait and none of them is free, and end when they had nothing to do for a while: a
-//! server with a hundred databases has as many threads as are in use.
+//! Threads are started when look-ups wait and no thread is free, and end after some time without work: a server with
+//! a hundred databases has only as many threads as it uses.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a thread without work stays.
+/// How long an idle thread is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Look-ups that wait, in the order they came; bounded as in [`super::batch_queue`].
+/// Waiting look-ups in order of arrival; bounded as in [`super::batch_queue`].
 pub(crate) struct ThreadQueue<L> {
     inner: Mutex<ThreadQueueState<L>>,
     more: Condvar,
@@ -21,16 +21,16 @@ pub(crate) struct ThreadQueue<L> {
 struct ThreadQueueState<L> {
     lookups: VecDeque<L>,
     threads: usize,
-    /// Threads that wait for work, those included that have had a notice and do not run yet.
+    /// Threads that wait for work, including those that were notified and do not run yet.
     idle: usize,
-    /// An idle thread has had a notice and will run. One that runs by itself, since its time is over, ends this too: at worst
-    /// the next look-up gives a notice that was not needed.
+    /// An idle thread was notified and is about to run. A thread that wakes by timeout clears this too: at worst the
+    /// next look-up sends a superfluous notification.
     is_one_woken: bool,
     is_closed: bool,
 }
 
 impl<L> ThreadQueue<L> {
-    /// No look-ups and no threads.
+    /// Creates a queue without look-ups and threads.
     pub(crate) fn new() -> Self {
         let state = ThreadQueueState {
             lookups: VecDeque::new(),
@@ -49,10 +49,10 @@ impl<L> ThreadQueue<L> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a look-up; true if one more thread has to be started for it.
+    /// Adds a look-up; true if another thread must be started for it.
     ///
-    /// Waking is a system call, and on a busy core the thread runs only when the caller has pushed its whole batch: so one
-    /// notice is for all look-ups that come before the thread runs, which wakes others if it leaves some.
+    /// Waking is a system call, and on a busy core the thread runs only when the caller has pushed its whole batch:
+    /// so one notification covers all look-ups pushed before the thread runs, which wakes others if it leaves some.
     pub(crate) fn push(&self, lookup: L, max_threads: usize) -> bool {
         let mut waiting = self.lock();
         waiting.lookups.push_back(lookup);
@@ -68,7 +68,8 @@ impl<L> ThreadQueue<L> {
         starts
     }
 
-    /// Takes a batch of those that wait, a share of them if other threads are idle; false if the thread has to end.
+    /// Takes a batch of the waiting look-ups, a share of them if other threads are idle; false if the thread must
+    /// end.
     pub(crate) fn pop(&self, into: &mut Vec<L>, most: usize) -> bool {
         let mut waiting = self.lock();
         while waiting.lookups.is_empty() && !waiting.is_closed {
@@ -97,7 +98,7 @@ impl<L> ThreadQueue<L> {
         true
     }
 
-    /// Notes that a thread could not be started; the next look-up tries again.
+    /// Records that a thread could not be started; the next look-up tries again.
     pub(crate) fn note_not_started(&self) {
         self.lock().threads -= 1;
     }
@@ -155,7 +156,7 @@ mod tests {
         let threads = threads(&queue, &barrier);
         for round in 0..200 {
             wait_until_idle(&queue);
-            // As a batch of questions comes: one notice, and work for all, each of which waits for the others.
+            // Like a batch of queries: one notification, and work for all, each of which waits for the others.
             let mut waiting = queue.lock();
             waiting.lookups.extend([3 * round, 3 * round + 1]);
             drop(waiting);
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn one_notice_is_for_all_look_ups_that_come_before_the_thread_runs() {
         let queue = ThreadQueue::new();
-        // A thread that had its notice and does not run yet.
+        // A thread that was notified and does not run yet.
         (queue.lock().threads, queue.lock().idle) = (1, 1);
         for lookup in 0..5 {
             assert!(!queue.push(lookup, 8));

@@ -1,5 +1,5 @@
-//! The zones as the answer engine sees them while an answer needs live ones: the table, with the parts fetched so
-//! far in the places of their stand-ins.
+//! The zones as the answer engine sees them while an answer needs live zones: the zone table, with the fragments
+//! fetched so far in place of their stand-ins.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use nameward_zone::{Live, NameKey, Zone};
 
 use crate::access::ClientZones;
 
-/// Parts that one answer may need: one for each time a chain enters a live zone.
+/// Maximum number of fragments per answer: one for each time a CNAME chain enters a live zone.
 const MAX_PARTS: usize = MAX_CHAIN + 1;
 
-/// A part that was fetched for one question.
+/// A fragment fetched for one query.
 #[derive(Clone)]
 pub(crate) struct FetchedPart {
     zone: u64,
@@ -34,7 +34,7 @@ impl FetchedPart {
     }
 }
 
-/// The parts fetched for one question.
+/// The fragments fetched for one query.
 pub(crate) type Parts = ArrayVec<FetchedPart, MAX_PARTS>;
 
 /// How an answer used the zones.
@@ -42,16 +42,16 @@ pub(crate) type Parts = ArrayVec<FetchedPart, MAX_PARTS>;
 pub(crate) enum Used {
     /// No zone yet.
     Nothing,
-    /// One live zone, by the part with this index.
+    /// One live zone, through the fragment with this index.
     One(usize),
-    /// More than that.
+    /// More than one zone.
     Several,
 }
 
 pub(crate) struct LiveView<'a> {
     table: ClientZones<'a>,
     parts: &'a Parts,
-    /// The live zone that a chain is in: a part has every name that it leads to inside the zone.
+    /// The live zone that a CNAME chain is in: a fragment has every name that it leads to inside the zone.
     current: Cell<Option<(u64, usize)>>,
     used: Cell<Used>,
 }

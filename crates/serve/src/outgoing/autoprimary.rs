@@ -1,12 +1,12 @@
-//! Zones of autoprimaries: a NOTIFY for a zone that is not here makes it a secondary zone, if its sender is listed and
-//! the zone has the name server that is listed with it.
+//! Zones from autoprimaries: a NOTIFY for an unknown zone creates a secondary zone, if its sender is listed and the
+//! zone has the name server listed with it.
 //!
-//! A zone of an autoprimary that a database lists (`supermasters`) is made in that database, as PowerDNS does; others are kept in
-//! the state store.
+//! A zone from an autoprimary that a database lists (`supermasters`) is created in that database, as PowerDNS does;
+//! others are kept in the state store.
 //!
-//! The NOTIFY itself may be forged, so it only begins a question to the listed address, over TCP. Zones that wait are bounded, and
-//! so are those that are made. Where a key is listed the NOTIFY must be signed with it; a NOTIFY that was signed has its key used
-//! for the question and for the transfers, too.
+//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP. The number of
+//! pending zones is limited, and so is the number of created ones. If a key is listed, the NOTIFY must be signed with
+//! it; the key of a signed NOTIFY is also used for the query and the transfers.
 
 use std::collections::HashSet;
 use std::io;
@@ -34,30 +34,30 @@ use tokio::time::timeout;
 use super::{SecondarySink, lock, now_seconds, random_id};
 use crate::transfers::LoggedRefusals;
 
-/// Zones that wait to be looked at; more NOTIFY messages are passed over, and come again.
+/// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.
 const WAITING_MAX: usize = 1000;
-/// Zones that autoprimaries may make in all.
+/// Maximum number of zones that autoprimaries may create.
 const ZONES_MAX: usize = 1_000_000;
-/// How long an autoprimary may take to answer.
+/// Timeout for an autoprimary's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The parts that zones of autoprimaries need.
+/// Dependencies of the autoprimary sink.
 pub struct AutoprimaryParts {
     /// The policies, with the list of autoprimaries.
     pub policies: Arc<PolicyTable>,
-    /// Where the zones are kept.
+    /// Storage for the created zones.
     pub kept: Arc<KeptPolicies>,
-    /// The databases, which have the zones of the autoprimaries that they list.
+    /// The databases, which store the zones of the autoprimaries that they list.
     pub databases: Databases,
-    /// The runtime that the connections of databases belong to.
+    /// The runtime that the database connections belong to.
     pub database_runtime: Handle,
-    /// The zones that are served.
+    /// The served zones.
     pub zones: Arc<ArcSwap<ZoneTable>>,
-    /// Where questions are asked.
+    /// The runtime for queries.
     pub runtime: Handle,
 }
 
-/// Takes NOTIFY messages for secondary zones, and for zones that autoprimaries have.
+/// Receives NOTIFY messages for secondary zones, and for unknown zones of autoprimaries.
 pub struct AutoprimarySink {
     secondaries: SecondarySink,
     shared: Arc<AutoprimaryShared>,
@@ -65,14 +65,14 @@ pub struct AutoprimarySink {
 
 struct AutoprimaryShared {
     parts: AutoprimaryParts,
-    /// Zones that are being looked at, in wire form and lower case.
+    /// Zones being checked, in wire format and lower case.
     waiting: Mutex<HashSet<Box<[u8]>>>,
-    /// Zones that were not made and stand in the log.
+    /// Zones that were not created and have been logged.
     refusals: Mutex<LoggedRefusals>,
 }
 
 impl AutoprimarySink {
-    /// Hands NOTIFY messages for zones that are here to `secondaries`.
+    /// Creates a sink that passes NOTIFY messages for known zones to `secondaries`.
     pub fn new(secondaries: SecondarySink, parts: AutoprimaryParts) -> Self {
         let shared = AutoprimaryShared {
             parts,
@@ -131,17 +131,17 @@ impl NotifySink for AutoprimarySink {
     }
 }
 
-/// A zone that is not here and that an autoprimary notifies of.
+/// An unknown zone for which an autoprimary sent a NOTIFY.
 struct NotifiedZone {
     zone: NameBuf,
-    /// The entries of the list that the sender has; at least one.
+    /// The list entries that match the sender; at least one.
     listed: Vec<Autoprimary>,
     /// The key that signed the NOTIFY.
     key: Option<Arc<TsigKey>>,
 }
 
 impl AutoprimaryShared {
-    /// Asks an autoprimary for the name servers of a zone, and makes the zone if a listed one is among them.
+    /// Queries an autoprimary for the name servers of a zone, and creates the zone if a listed one is among them.
     async fn look_at(&self, notified: &NotifiedZone) {
         let zone = notified.zone;
         let mut last = String::from("the zone has none of the listed name servers");
@@ -167,7 +167,7 @@ impl AutoprimaryShared {
         lock(&self.waiting).remove(&name[..]);
     }
 
-    /// Logs that a zone is not made, once for an autoprimary and a zone.
+    /// Logs that a zone is not created, once per autoprimary and zone.
     fn note_refusal(&self, notified: &NotifiedZone, reason: &str) {
         let zone = notified.zone;
         let Some(peer) = notified.listed.first().map(|listed| listed.address) else {
@@ -185,7 +185,7 @@ impl AutoprimaryShared {
         }
     }
 
-    /// Makes a zone in the database that lists the autoprimary.
+    /// Creates a zone in the database that lists the autoprimary.
     async fn make_row(&self, rank: u16, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let AutoprimaryParts {
             databases,
@@ -210,7 +210,7 @@ impl AutoprimaryShared {
         let peer = autoprimary.address;
         let making = database_runtime.spawn(async move {
             let made = database.backend.create_zone(&new).await;
-            // The row's policy begins the first transfer.
+            // The row's policy triggers the first transfer.
             database.request_list();
             made
         });
@@ -218,14 +218,14 @@ impl AutoprimaryShared {
             Ok(Ok(_)) => tracing::info!(
                 "zone {zone}: made a secondary of the autoprimary {peer} in backend {rank}"
             ),
-            // Another server on the database was faster.
+            // Another server on the same database was faster.
             Ok(Err(WriteError::Exists(_))) => {}
             Ok(Err(error)) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
             Err(error) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
         }
     }
 
-    /// Makes a zone that the state store keeps.
+    /// Creates a zone in the state store.
     async fn keep(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let zone = notified.zone;
         let secondary = KeptSecondary {
@@ -257,8 +257,8 @@ impl AutoprimaryShared {
     }
 }
 
-/// Lists the addresses that a database has for an autoprimary, as `domains.master` has them: all rows with its name server and
-/// account, the one that notified first.
+/// Lists an autoprimary's addresses in a database, in the format of `domains.master`: all rows with its name server
+/// and account, the sender of the NOTIFY first.
 fn addresses_of(policies: &Policies, autoprimary: &Autoprimary) -> String {
     let is_same = |other: &&Autoprimary| {
         other.listed_by == autoprimary.listed_by
@@ -281,7 +281,7 @@ fn addresses_of(policies: &Policies, autoprimary: &Autoprimary) -> String {
     text
 }
 
-/// Asks a server for the NS records of a zone, over TCP.
+/// Queries a server for the NS records of a zone, over TCP.
 async fn name_servers(
     server: SocketAddr,
     zone: NameBuf,

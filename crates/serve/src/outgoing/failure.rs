@@ -1,50 +1,50 @@
-//! The reasons why a primary was asked in vain, in words for the log and for `nameward zone status`.
+//! Failures of queries to primaries, worded for the log and for `nameward zone status`.
 
 use std::io;
 use std::time::Duration;
 
 use nameward_maintain::transfer::{MemoryRefused, TransferFailure};
 
-/// The reason why a primary was asked in vain.
+/// Why a query to a primary failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AskFailure {
-    /// The network says no.
+    /// A network error.
     #[error("{0}: {1}")]
     Network(&'static str, io::Error),
-    /// Something takes too long.
+    /// A timeout.
     #[error("{0}")]
     Timeout(&'static str),
-    /// The primary sends less than the lowest rate.
+    /// The primary sends less than the minimum rate.
     #[error(
         "the primary sends too slowly: {octets} octets in {seconds:.0} s, and transfer_rate_min is {least} octets a second"
     )]
     TooSlow {
-        /// Octets that arrived.
+        /// Octets received.
         octets: u64,
-        /// The time they took.
+        /// The time they took in seconds.
         seconds: f64,
-        /// The lowest rate.
+        /// The minimum rate.
         least: u64,
     },
-    /// The memory of incoming transfers does not suffice.
+    /// The memory limit for incoming transfers is reached.
     #[error("{}", memory_text(*.0))]
     Memory(MemoryRefused),
     /// The primary does not answer.
     #[error("the primary does not answer")]
     NoAnswer,
-    /// The primary did not answer another question a moment ago.
+    /// The primary did not answer another query a moment ago.
     #[error("the primary did not answer {} s ago", .0.as_secs())]
     Silent(Duration),
-    /// Its answer is not taken.
+    /// Its response was rejected.
     #[error("{0}")]
     Peer(#[from] TransferFailure),
-    /// The key of the primary is not known.
+    /// The primary's TSIG key is unknown.
     #[error("the TSIG key {0} is not known: add a [[key]] of that name")]
     NoKey(String),
 }
 
 impl AskFailure {
-    /// Returns whether nothing at all was heard of the primary.
+    /// Checks whether nothing at all was received from the primary.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, AskFailure::NoAnswer)
     }

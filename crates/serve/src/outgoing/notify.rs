@@ -1,14 +1,14 @@
-//! The sender of NOTIFY messages (RFC 1996): changed zones in, datagrams out, replies in.
+//! The NOTIFY sender (RFC 1996): changed zones in, datagrams out, replies in.
 //!
-//! A commit only leaves the name of its zone here. One task notifies of the version that is served then, so changes that come
-//! faster than messages go out share one.
+//! A commit only leaves the name of its zone here. One task announces the version that is served by then, so changes
+//! that come faster than messages are sent share one.
 //!
 //! ```text
 //! sender        the task: targets, datagrams, replies
-//! resolve       name servers whose addresses are in no zone here
+//! resolve       name servers whose addresses are outside our zones
 //! live_servers  name servers of zones that are looked up in a database
-//! serials       the serials that secondaries were notified of, over a restart
-//! secondaries   the serials that secondaries have, when an operator asks
+//! serials       the last notified serials, across a restart
+//! secondaries   the serials of secondaries, on operator request
 //! ```
 
 mod live_servers;
@@ -36,25 +36,25 @@ pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
 use serials::{KeptSerials, SentSerials};
 
-/// The parts that the sender works with.
+/// Dependencies of the sender.
 pub struct NotifierParts {
-    /// Who is notified of which zone.
+    /// The policies, which list the servers to notify.
     pub policies: Arc<PolicyTable>,
-    /// The zones that are served.
+    /// The served zones.
     pub zones: Arc<ArcSwap<ZoneTable>>,
-    /// The addresses that this server listens on: it does not notify itself.
+    /// Our listen addresses: the server does not notify itself.
     pub listens: Vec<SocketAddr>,
-    /// Keeps the serials that were notified of.
+    /// Stores the notified serials.
     pub store: Option<StateStore>,
-    /// Has the resolvers that are asked for the addresses of name servers that are in no zone here, and the databases.
+    /// Provides the resolvers for name server addresses outside our zones, and the databases.
     pub shared: Arc<ServingState>,
-    /// The runtime that the connections of databases belong to.
+    /// The runtime that the database connections belong to.
     pub database_runtime: Handle,
-    /// Called with each zone whose NOTIFY messages go out, or that nobody is to be notified of.
+    /// Called for each zone whose NOTIFY messages are sent, or that has no server to notify.
     pub on_sent: Box<dyn Fn(NameBuf) + Send + Sync>,
 }
 
-/// Hands changed zones over to the sender; clones are the same.
+/// Passes changed zones to the sender; clones share one queue.
 #[derive(Clone, Default)]
 pub struct Notifier {
     shared: Arc<NotifierShared>,
@@ -62,7 +62,7 @@ pub struct Notifier {
 
 #[derive(Default)]
 struct NotifierShared {
-    /// Zones that changed, and whether an operator has asked for the NOTIFY.
+    /// Changed zones, and whether an operator requested the NOTIFY.
     changed: Mutex<HashMap<NameBuf, bool>>,
     wake: Notify,
     waiting: AtomicU64,
@@ -72,7 +72,7 @@ struct NotifierShared {
 }
 
 impl Notifier {
-    /// Has the servers of a zone notified that it has changed.
+    /// Notifies the secondaries of a zone that it has changed.
     pub fn changed(&self, zone: NameBuf) {
         // Waking the sender costs more than a small change.
         let begun = self.shared.start.get();
@@ -83,13 +83,13 @@ impl Notifier {
         self.shared.wake.notify_one();
     }
 
-    /// Has the servers of a zone notified at once, whatever its policy says.
+    /// Notifies the secondaries of a zone at once, regardless of its policy.
     pub fn notify_now(&self, zone: NameBuf) {
         lock(&self.shared.changed).insert(zone, true);
         self.shared.wake.notify_one();
     }
 
-    /// Returns how many servers have not answered yet, those of each zone counted.
+    /// Returns how many servers have not answered yet, counted per zone.
     pub fn waiting(&self) -> u64 {
         self.shared.waiting.load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ impl Notifier {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Has everything written that is to be kept over a restart, and waits for the disk.
+    /// Writes everything that must survive a restart, and waits for the disk.
     pub fn end(&self) {
         lock(&self.shared.sent_serials).write_all();
     }
@@ -119,8 +119,8 @@ impl Notifier {
         sender::start(&self.shared, parts, runtime);
     }
 
-    /// Has the servers notified of zones whose serial they were not notified of before: zones that changed while the server was
-    /// down. May wait for the disk. Without a state store nobody knows, and nobody is notified.
+    /// Notifies the secondaries of zones whose serial was not notified before: zones that changed while the server
+    /// was down. May wait for the disk. Without a state store this is unknown, and no NOTIFY is sent.
     pub fn notify_of_changes_before_start(&self) {
         let start = self.shared.start.get();
         let Some(StartParts {
@@ -141,7 +141,7 @@ impl Notifier {
             .filter(|zone| zone.is_ready() && !zone.is_stand_in())
         {
             let policy = policies.of(zone.apex_name());
-            // Databases keep the serials of their zones themselves.
+            // Databases store the serials of their zones themselves.
             let is_notified = (policy.notify_name_servers || !policy.also_notify.is_empty())
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.apex_name());
@@ -152,7 +152,7 @@ impl Notifier {
     }
 }
 
-/// The parts that are needed besides the task that sends.
+/// Dependencies that are needed outside the sender task.
 struct StartParts {
     store: Option<StateStore>,
     policies: Arc<PolicyTable>,

@@ -1,7 +1,8 @@
-//! The DS RRset of a zone, asked of the servers of its parent.
+//! A zone's DS RRset, queried from its parent's servers.
 //!
-//! Servers of a policy are asked each by itself, since a rollover goes on when all have a DS. Where a policy names none, the
-//! resolvers of `[recursor]` are asked: what they have in their caches is late, and a rollover that goes on late is safe.
+//! The servers listed in a policy are queried individually, since a rollover continues when all have the DS. If a
+//! policy lists none, the resolvers of `[recursor]` are queried: their caches lag behind, and a rollover that
+//! continues late is safe.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use tokio::sync::Semaphore;
 use crate::pipeline::ServingState;
 use crate::recursor::{ResolverSettings, Resolvers, UpstreamQuestion};
 
-/// Zones whose parents are asked at one time.
+/// Maximum number of zones whose parents are queried at one time.
 const ASKING_MAX: usize = 32;
-/// Servers of one parent that are asked.
+/// Maximum number of servers queried per parent.
 const SERVERS_MAX: usize = 16;
-/// The time that one server has for its answer.
+/// Timeout for one server's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks parents on a runtime.
+/// Queries parents on a runtime.
 pub struct ParentClient {
     shared: Arc<ServingState>,
     runtime: Handle,
@@ -33,7 +34,7 @@ pub struct ParentClient {
 }
 
 impl ParentClient {
-    /// Makes one that hands answers to the driver of keys.
+    /// Creates a client that passes answers to the key driver.
     pub fn new(shared: Arc<ServingState>, runtime: Handle, driver: KeyDriverHandle) -> Self {
         ParentClient {
             shared,
@@ -44,7 +45,7 @@ impl ParentClient {
     }
 }
 
-/// The servers of a parent, each by itself, or else the resolvers of this server; none if there are none.
+/// Returns a parent's servers, each on its own, or else our resolvers; empty if there are none.
 fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolvers>> {
     let aliases = shared.aliases();
     let resolvers = aliases.and_then(|aliases| aliases.resolvers());
@@ -57,8 +58,8 @@ fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolver
     }
 }
 
-/// Asks for the DS of a zone at once, for an operator who waits. Returns the key tags that each server has; `None` for one
-/// that gave no answer. Empty if nobody can be asked.
+/// Queries a zone's DS at once, for an operator who waits. Returns the key tags that each server has; `None` for one
+/// that did not answer. Empty if there is no server to query.
 pub async fn find_ds(
     shared: &ServingState,
     zone: NameBuf,
@@ -95,7 +96,7 @@ impl AskParent for ParentClient {
     }
 }
 
-/// One server as a resolver of its own.
+/// Wraps one server as a resolver of its own.
 fn alone(server: SocketAddr) -> Arc<Resolvers> {
     Arc::new(Resolvers::new(&ResolverSettings {
         addresses: vec![server],
@@ -120,8 +121,8 @@ async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>>
     }
 }
 
-/// Reads the DS records of a reply. That there are none is believed of the parent alone, whose SOA comes with it: a
-/// server of the zone itself answers the same question for itself (RFC 4035 section 3.1.4.1).
+/// Reads the DS records of a response. A negative answer is accepted from the parent only, whose SOA is in it: a
+/// server of the zone itself answers the same query from the child (RFC 4035 section 3.1.4.1).
 fn read_ds(zone: Name<'_>, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
     let message = Message::parse(octets).ok()?;
     let (mut found, mut is_of_parent) = (Vec::new(), false);
@@ -145,7 +146,7 @@ fn read_ds(zone: Name<'_>, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    /// A reply to a question for the DS of `a.test`, with one record.
+    /// Builds a response to a query for the DS of `a.test`, with one record.
     fn reply(section: usize, owner: &[u8], rtype: Type, data: &[u8]) -> Vec<u8> {
         let mut message = vec![0, 1, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         message[section * 2 + 5] = 1;
@@ -168,7 +169,7 @@ mod tests {
         let parent = b"\x04test\0";
         assert_eq!(read(&reply(2, parent, Type::SOA, &soa)), Some(vec![]));
         assert_eq!(read(&reply(2, own, Type::SOA, &soa)), None);
-        // A referral to the zone's own servers says nothing.
+        // A referral to the zone's own servers proves nothing.
         assert_eq!(read(&reply(2, own, Type::NS, b"\0")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Transfers that run, as people are shown them, and the results of those that have ended.
+//! Running transfers, as shown to operators, and the results of finished ones.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use nameward_wire::NameBuf;
 use super::failure::AskFailure;
 use super::lock;
 
-/// The progress of a transfer that runs.
+/// The progress of a running transfer.
 #[derive(Debug)]
 pub struct TransferProgress {
     /// The primary.
     pub primary: SocketAddr,
-    /// The time it began.
+    /// When it started.
     pub began: Instant,
     records: AtomicU64,
     octets: AtomicU64,
@@ -26,7 +26,7 @@ pub struct TransferProgress {
 }
 
 impl TransferProgress {
-    /// Returns how many records have come.
+    /// Returns the number of records received.
     pub fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ impl TransferProgress {
         self.octets.load(Ordering::Relaxed)
     }
 
-    /// Returns how long the primary's own copy is good, if it says so (RFC 7314).
+    /// Returns the remaining lifetime of the primary's own copy, if it sent one (RFC 7314).
     pub(super) fn expire(&self) -> Option<Duration> {
         let seconds = self.expire.get().copied();
         seconds.map(|seconds| Duration::from_secs(seconds.into()))
@@ -51,18 +51,18 @@ impl TransferProgress {
     }
 }
 
-/// How many transfers have ended in which way.
+/// Counts of finished transfers by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransferResults {
-    /// Whole zones that came.
+    /// Whole zones received.
     pub whole: u64,
-    /// Differences that came.
+    /// Incremental transfers received.
     pub incremental: u64,
     /// Primaries that had nothing newer after all.
     pub not_newer: u64,
-    /// Transfers that were not taken for what the primary sent.
+    /// Transfers rejected for their content.
     pub refused: u64,
-    /// Transfers that the network ended.
+    /// Transfers that failed in the network.
     pub failed: u64,
 }
 
@@ -74,12 +74,12 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Returns the progress of a zone's transfer, if one runs.
+    /// Returns the progress of a zone's transfer, if one is running.
     pub fn of(&self, zone: &NameBuf) -> Option<Arc<TransferProgress>> {
         lock(&self.running).get(zone).cloned()
     }
 
-    /// Returns how many transfers run.
+    /// Returns the number of running transfers.
     pub fn running(&self) -> usize {
         lock(&self.running).len()
     }
@@ -118,7 +118,7 @@ impl Transfers {
     }
 }
 
-/// A transfer among those that run, until it is dropped.
+/// Keeps a transfer registered as running until it is dropped.
 pub(super) struct RunningTransfer {
     zone: NameBuf,
     progress: Arc<TransferProgress>,

@@ -1,11 +1,11 @@
-//! The lowest rate of an incoming transfer: a primary that sends a small message every second would hold its place, and the
-//! memory of what it sent, for hours.
+//! The minimum rate of an incoming transfer: a primary that sends a small message every second would hold its slot,
+//! and the memory of what it sent, for hours.
 
 use std::time::{Duration, Instant};
 
 use super::failure::AskFailure;
 
-/// Counts the octets of one window of time after the other.
+/// Counts octets in consecutive time windows.
 pub(super) struct RateCheck {
     octets_per_second: u64,
     window: Duration,
@@ -14,7 +14,7 @@ pub(super) struct RateCheck {
 }
 
 impl RateCheck {
-    /// Starts the first window; 0 octets a second accepts any rate.
+    /// Starts the first window; 0 octets per second accepts any rate.
     pub(super) fn new(octets_per_second: u64, window: Duration, now: Instant) -> Self {
         RateCheck {
             octets_per_second,
@@ -24,12 +24,12 @@ impl RateCheck {
         }
     }
 
-    /// Starts a new window: this server did not read for a while.
+    /// Starts a new window because this server did not read for a while.
     pub(super) fn restart(&mut self, now: Instant) {
         (self.began, self.octets) = (now, 0);
     }
 
-    /// Counts a message, and checks the rate when a window is over.
+    /// Counts a message, and checks the rate at the end of a window.
     pub(super) fn add(&mut self, octets: usize, now: Instant) -> Result<(), AskFailure> {
         self.octets += octets as u64;
         let elapsed = now.saturating_duration_since(self.began);
@@ -59,7 +59,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut rate = RateCheck::new(1024, Duration::from_secs(30), start);
-        // Bursts will do: 64 KiB in a window of 30 seconds.
+        // Bursts are accepted: 64 KiB in a window of 30 seconds.
         for window in 0..10 {
             rate.add(64 << 10, at(window * 30 + 29)).unwrap();
             rate.add(100, at(window * 30 + 30)).unwrap();

@@ -1,7 +1,7 @@
 //! The primaries that did not respond recently.
 //!
-//! A primary that is down may be that of a hundred thousand zones. Each would keep a place for the seconds of its tries, so
-//! after one check has waited in vain, all others of that primary fail at once for some seconds.
+//! A primary that is down may serve a hundred thousand zones. Each would occupy a slot for the seconds of its tries,
+//! so after one check has timed out, all others for that primary fail at once for some seconds.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use super::lock;
 
-/// How long a primary is not asked after it was silent.
+/// How long a primary is not queried after it did not respond.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Silent primaries that are remembered.
+/// Maximum number of remembered primaries.
 const REMEMBERED: usize = 10_000;
 
-/// The primaries that did not respond, and when that was.
+/// The primaries that did not respond, and when.
 #[derive(Default)]
 pub(super) struct SilentPrimaries {
     since: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
 impl SilentPrimaries {
-    /// Returns how long ago a primary was silent, while that counts.
+    /// Returns how long ago a primary did not respond, if that is recent enough to count.
     pub(super) fn silent_since(&self, primary: SocketAddr) -> Option<Duration> {
         let ago = lock(&self.since).get(&primary)?.elapsed();
         (ago < SILENCE).then_some(ago)

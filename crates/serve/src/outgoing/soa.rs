@@ -1,4 +1,4 @@
-//! The serial that a primary has, asked by UDP.
+//! Queries a primary's serial over UDP.
 
 use std::io;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use tokio::time::{Instant, timeout_at};
 use super::failure::AskFailure;
 use super::{QuestionForm, local_address, now_seconds, random_id};
 
-/// The time that each try waits for its reply.
+/// Timeouts of the tries.
 const TRIES: [Duration; 3] = [
     Duration::from_millis(1500),
     Duration::from_millis(2500),
     Duration::from_millis(4000),
 ];
-/// Octets of the largest reply that is looked at: without EDNS it has 512.
+/// Receive buffer size; without EDNS a response has at most 512 octets.
 const REPLY: usize = 4096;
-/// Datagrams of others that one try passes over.
+/// Number of unrelated datagrams that one try ignores.
 const FORGED: usize = 1000;
 
-/// Asks a primary for the SOA of a zone.
+/// Queries a primary for the SOA of a zone.
 pub(super) async fn ask_soa(
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     zone: NameBuf,
     form: QuestionForm,
 ) -> Result<SoaReply, AskFailure> {
     for patience in TRIES {
-        // A port of its own for each try, and an id of chance: a reply cannot be guessed.
+        // A new port and a random ID for each try, so that a response cannot be guessed.
         let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
         if let Some(reply) = try_once((primary, key), &asked, form, patience).await? {
             return Ok(reply);
@@ -50,7 +50,7 @@ async fn try_once(
     let network = |error| AskFailure::Network("no question can be sent", error);
     let socket = UdpSocket::bind(local_address(primary)).await;
     let socket = socket.map_err(network)?;
-    // The system drops what comes from elsewhere.
+    // The kernel drops datagrams from elsewhere.
     socket.connect(primary.address).await.map_err(network)?;
     let mut question = form.message(asked, None);
     let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));

@@ -1,4 +1,4 @@
-//! One transfer over TCP: the connection, its time limits, and its messages handed to the reader as they come.
+//! One transfer over TCP: the connection, its time limits, and its messages passed to the reader as they arrive.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::progress::TransferProgress;
 use super::rate::RateCheck;
 use super::{OutgoingSettings, QuestionForm, local_address, now_seconds, random_id};
 
-/// Octets that are read at once at the most: a message of the largest size and as much of the next.
+/// Read buffer size: a message of maximum size and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 
 /// Transfers a zone from its primary.
@@ -46,7 +46,7 @@ pub(super) async fn transfer(
     let mut messages = MessageBuffer::new();
     let mut rate = RateCheck::new(settings.rate_min, settings.idle_timeout, now());
     loop {
-        // A whole message in time, not one octet: nobody keeps a place by dripping.
+        // A whole message in time, not one octet: a primary cannot hold a slot by trickling data.
         let deadline = Instant::now() + settings.idle_timeout;
         let message = match timeout_at(deadline, messages.next(&mut stream)).await {
             Ok(Ok(Some(message))) => message,
@@ -84,7 +84,7 @@ async fn connect(ask: &Ask) -> io::Result<TcpStream> {
     socket.connect(ask.primary.address).await
 }
 
-/// Octets that have come, and the message among them that is read next.
+/// Received octets, and the position of the next message in them.
 struct MessageBuffer {
     octets: Vec<u8>,
     start: usize,
@@ -120,7 +120,7 @@ impl MessageBuffer {
         Ok(Some(&self.octets[at..at + len]))
     }
 
-    /// Returns the length of the next message if all of it is here.
+    /// Returns the length of the next message if it is complete.
     fn complete(&self) -> Option<usize> {
         let here = &self.octets[self.start..self.end];
         let (len, rest) = here.split_first_chunk::<2>()?;
@@ -129,8 +129,8 @@ impl MessageBuffer {
     }
 }
 
-/// Returns whether a primary that failed with an IXFR is asked for the whole zone: it may not know IXFR, or have no good
-/// differences. One that is not trusted is not asked again.
+/// Checks whether a primary that failed with an IXFR is tried with an AXFR: it may not support IXFR, or have invalid
+/// differences. One that is not trusted is not tried again.
 pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
     !matches!(
         failure,

@@ -1,7 +1,7 @@
-//! Requests whose replies come later than their batch or turn, and the way back to those who sent them.
+//! Requests that are answered later than their batch or turn, and the way back to their senders.
 //!
-//! Only what an answer depends on is kept of a request, however long its packet was. A reply that comes later is counted
-//! when it leaves, with the time that its sender waited.
+//! Only what an answer depends on is kept of a request, however long its packet was. A late reply is counted when it
+//! is sent, with the time that its sender waited.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
@@ -21,16 +21,16 @@ use crate::tap::{Exchange, ExchangeTap};
 use crate::tcp::Ticket;
 use crate::udp::ReturnPath;
 
-/// Room for a reply that is only a code: header, question and OPT record.
+/// Buffer size for a reply that is only a response code: header, question and OPT record.
 const CODE_MAX: usize = 512;
 
-/// Where a reply goes.
+/// Destination of a reply.
 pub(crate) enum ReplyTo {
     Datagram(Box<ReturnPath>),
     Stream(Ticket),
 }
 
-/// A request that is answered later: all that is needed for that, apart from the buffers it came in.
+/// A request that is answered later: everything needed for that, independent of the receive buffers.
 pub(crate) struct LateRequest {
     query: QueryBuf,
     peer: SocketAddr,
@@ -57,12 +57,12 @@ impl LateRequest {
         }
     }
 
-    /// The question again.
+    /// Returns the query.
     pub(crate) fn query(&self) -> Query<'_> {
         self.query.as_query()
     }
 
-    /// The request again, with what [`LateRequest::query`] gave.
+    /// Rebuilds the request from the result of [`LateRequest::query`].
     pub(crate) fn request<'q>(&'q self, query: &'q Query<'q>) -> Request<'q> {
         Request {
             query,
@@ -74,17 +74,17 @@ impl LateRequest {
         }
     }
 
-    /// How its transport shapes an answer.
+    /// Returns how its transport shapes a response.
     pub(crate) fn medium(&self) -> Medium {
         medium_of(self.transport)
     }
 
-    /// Who sent it.
+    /// Returns the sender's address.
     pub(crate) fn client(&self) -> IpAddr {
         self.peer.ip()
     }
 
-    /// When it was received.
+    /// Returns when it was received.
     pub(crate) fn received(&self) -> Instant {
         self.received
     }
@@ -99,10 +99,10 @@ struct Leaving {
     query: QueryBuf,
 }
 
-/// Replies of one thread that leave later than their batch: datagrams many at a time, messages of streams at once.
+/// Late replies of one thread: datagrams many at a time, stream messages at once.
 pub(crate) struct LateReplies {
     outbox: Outbox,
-    /// One for each reply in the outbox.
+    /// One entry per reply in the outbox.
     leaving: Vec<Leaving>,
     tap: Arc<ExchangeTap>,
 }
@@ -116,7 +116,7 @@ impl LateReplies {
         }
     }
 
-    /// Lets a reply go: a datagram with the next ones, at the latest with [`LateReplies::flush`].
+    /// Sends a reply: a datagram together with the next ones, at the latest by [`LateReplies::flush`].
     pub(crate) fn send(
         &mut self,
         mut late: LateRequest,
@@ -160,7 +160,7 @@ impl LateReplies {
         }
     }
 
-    /// Sends what has not left yet.
+    /// Sends the replies that are still queued.
     pub(crate) fn flush(&mut self, recorder: &mut Recorder) {
         if self.outbox.is_empty() {
             return;
@@ -175,7 +175,7 @@ impl LateReplies {
     }
 }
 
-/// Hands a reply that leaves later than its batch to whoever writes exchanges down. Its request was handed over before.
+/// Passes a late reply to the query log and dnstap. Its request was passed on before.
 #[cold]
 fn tap_reply(tap: &ExchangeTap, late: &LateRequest, octets: &[u8]) {
     let replied = SystemTime::now();
@@ -199,7 +199,7 @@ fn record(leaving: &Leaving, recorder: &mut Recorder) {
     recorder.answered_after(leaving.received.elapsed().as_nanos() as u64);
 }
 
-/// The way back to the sender of a request, for those who reply later.
+/// The way back to the sender of a request, for components that reply later.
 pub struct WayBack<'w> {
     shared: &'w Arc<ServingState>,
     request: &'w Request<'w>,
@@ -219,12 +219,12 @@ impl<'w> WayBack<'w> {
         }
     }
 
-    /// Returns what all workers share.
+    /// Returns the state that all workers share.
     pub(crate) fn shared(&self) -> &Arc<ServingState> {
         self.shared
     }
 
-    /// Takes the way back, once; `None` where there is none. Whoever has it answers instead of the verdict
+    /// Takes the way back, once; `None` if there is none. Its holder answers in place of the verdict
     /// ([`crate::request::Verdict::Later`]).
     pub fn take(&mut self) -> Option<LateReply> {
         let reply_to = (self.reply_to)()?;
@@ -235,15 +235,15 @@ impl<'w> WayBack<'w> {
     }
 }
 
-/// The right to reply to one request later. Dropped, it stays unanswered.
+/// The right to reply to one request later. If it is dropped, the request stays unanswered.
 pub struct LateReply {
     shared: Arc<ServingState>,
     late: LateRequest,
 }
 
 impl LateReply {
-    /// Sends the reply: a complete message, and the response code that it has. One that is longer than the transport
-    /// takes is not sent.
+    /// Sends the reply: a complete message and its response code. One that is longer than the transport allows is not
+    /// sent.
     pub fn send(self, octets: &[u8], rcode: Rcode) {
         let reply = Reply {
             len: octets.len(),
@@ -255,8 +255,8 @@ impl LateReply {
         self.deliver((reply, octets), &[]);
     }
 
-    /// Sends a reply that is no more than a response code and, if there is one, an extended error (RFC 8914), and counts
-    /// what came of the request.
+    /// Sends a reply that consists of a response code and, optionally, an extended error (RFC 8914), and adds to the
+    /// given counters.
     pub fn send_code(self, code: (Rcode, Option<u16>), counted: &[(Counter, u64)]) {
         let mut out = [0; CODE_MAX];
         let engine = self.shared.engine.load();
@@ -265,12 +265,12 @@ impl LateReply {
         self.deliver((reply, &out[..reply.len]), counted);
     }
 
-    /// Sends a reply that a counter of its own counts.
+    /// Sends a reply that has its own counter.
     pub(crate) fn send_counted(self, octets: &[u8], reply: Reply, counter: Counter) {
         self.deliver((reply, octets), &[(counter, 1)]);
     }
 
-    /// Returns the question.
+    /// Returns the query.
     pub(crate) fn query(&self) -> Query<'_> {
         self.late.query()
     }
@@ -280,12 +280,13 @@ impl LateReply {
         self.late.medium()
     }
 
-    /// Returns the policy that the reply follows.
+    /// Returns the engine whose policy the reply follows.
     pub(crate) fn engine(&self) -> Arc<Engine> {
         self.shared.engine.load_full()
     }
 
-    /// Passes the reply of another server on as it came: if it is signed, then for the client. Counts what came of it.
+    /// Relays the reply of another server unchanged: if it is signed, then for the client. Adds to the given
+    /// counters.
     pub fn relay(mut self, octets: &[u8], rcode: Rcode, counted: &[(Counter, u64)]) {
         self.late.signer = None;
         let reply = Reply {
@@ -320,7 +321,7 @@ impl LateReply {
     }
 }
 
-/// Sends the replies of those who have no thread of their own.
+/// Sends the late replies of components without a thread of their own.
 pub(super) struct LateSender {
     recorder: Recorder,
     replies: LateReplies,

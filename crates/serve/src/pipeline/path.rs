@@ -1,19 +1,19 @@
-//! One request from its question to its verdict: policy, opcode, view, cache, engine.
+//! One request from its query to its verdict: policy, opcode, view, cache, engine.
 //!
 //! | step | here | verdict |
 //! |---|---|---|
-//! | TSIG | a record that is no good | NOTAUTH or FORMERR ([`super::signed`]) |
-//! | policy | clients in the blackhole; clients that the zone's access list does not have | drop; REFUSED |
-//! | opcode | other than QUERY, transfers, later versions of EDNS | of a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
+//! | TSIG | the record fails verification | NOTAUTH or FORMERR ([`super::signed`]) |
+//! | policy | clients in the blackhole; clients not in the zone's access list | drop; REFUSED |
+//! | opcode | other than QUERY, transfers, unknown EDNS versions | from a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
 //! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
 //! | engine | zones in memory | reply |
 //! | cache | zones that are looked up: packet cache, query cache | reply |
-//! | look-up | nothing is known yet | later; none is free: drop over UDP, SERVFAIL over a stream |
-//! | alias | an ALIAS record has a target that no zone here has, and that is not known | later; none is free: as for a look-up |
-//! | recursor | no zone is for the name, RD is set, and the client may have recursion | later; too many wait: SERVFAIL |
-//! | signing | a signature is not in the cache | later; too much waits: TC over UDP, SERVFAIL over a stream |
+//! | look-up | not cached | later; none is free: drop over UDP, SERVFAIL over a stream |
+//! | alias | an ALIAS target is outside our zones and not cached | later; none is free: as for a look-up |
+//! | recursor | no zone matches, RD is set, and the client is allowed recursion | later; too many wait: SERVFAIL |
+//! | signing | a signature is not in the cache | later; queue full: TC over UDP, SERVFAIL over a stream |
 //!
-//! Zones in memory do not go through the packet cache, because making an answer costs no more than finding one.
+//! Zones in memory bypass the packet cache: building an answer costs no more than finding one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,8 +35,7 @@ use crate::recursor::{HandOff, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::SigningPlace;
 
-/// One snapshot of the zones and the tools of one thread: all that decides requests for the time of one batch, or of
-/// one message.
+/// One snapshot of the zones and one thread's tools: everything that decides requests for one batch or one message.
 pub(crate) struct Turn<'t> {
     pub(crate) shared: &'t Arc<ServingState>,
     pub(crate) engine: &'t Engine,
@@ -44,31 +43,31 @@ pub(crate) struct Turn<'t> {
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
     hand_off: Option<&'t Arc<HandOff>>,
-    /// Read when the first live zone is asked for: others need no clock.
+    /// Read for the first query to a live zone; others need no clock.
     now: Option<Instant>,
 }
 
-/// Why a question may not wait.
+/// Why a query may not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitRefusal {
-    /// Too many wait for a backend or a resolver.
+    /// Too many queries wait for a backend or a resolver.
     Overload,
-    /// Too many wait for signatures.
+    /// Too many queries wait for signatures.
     Signing,
 }
 
-/// A request as its transport has it.
+/// A request as its transport sees it.
 pub(crate) trait Arrival {
-    /// Who sent it.
+    /// Returns the sender's address.
     fn peer(&self) -> SocketAddr;
-    /// The address that it came to, if that is known.
+    /// Returns the address it was sent to, if known.
     fn local(&self) -> Option<SocketAddr>;
-    /// How it came.
+    /// Returns the transport it was received over.
     fn transport(&self) -> Transport;
-    /// Where the reply goes if it comes later. Asked for once at the most.
+    /// Returns where to send a late reply. Called at most once.
     fn reply_to(&mut self) -> Option<ReplyTo>;
 
-    /// All of it.
+    /// Builds the full request.
     #[cold]
     fn request<'q>(&self, query: &'q Query<'q>, tsig: Option<&'q ReplySigner>) -> Request<'q> {
         Request {
@@ -82,7 +81,7 @@ pub(crate) trait Arrival {
     }
 }
 
-/// The zone of a question with its access list, and the question's name as a key.
+/// The query name as a key, and the zone that matches it with its access list.
 pub(crate) type Asked<'a> = (&'a NameKey, Option<ZoneMatch<'a>>);
 
 impl<'t> Turn<'t> {
@@ -106,7 +105,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a request. The whole [`Request`] is put together only where a question has no plain answer.
+    /// Decides a request. The full [`Request`] is built only if a query has no plain answer.
     #[inline]
     pub(crate) fn decide(
         &mut self,
@@ -123,7 +122,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a request that is not signed, or whose signature was verified.
+    /// Decides a request that is unsigned, or whose signature was verified.
     #[inline]
     pub(super) fn decide_verified(
         &mut self,
@@ -140,7 +139,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a request from the zones that are here.
+    /// Decides a request from our zones.
     #[inline]
     fn decide_here(
         &mut self,
@@ -174,8 +173,8 @@ impl<'t> Turn<'t> {
         Verdict::Reply(reply)
     }
 
-    /// Decides for a client that may have recursion: what no zone here has goes to a resolver if the client wants that, and
-    /// every other answer says that there is recursion.
+    /// Decides for a client that is allowed recursion: a query outside our zones goes to a resolver if RD is set, and
+    /// every other response has RA set.
     #[cold]
     fn decide_with(
         &mut self,
@@ -210,7 +209,7 @@ impl<'t> Turn<'t> {
         })
     }
 
-    /// The zones that a client may ask.
+    /// Returns the zones that a client is allowed to query.
     #[inline]
     fn zones_of(&self, client: IpAddr) -> ClientZones<'t> {
         ClientZones {
@@ -219,7 +218,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Whether packets of this client are dropped, whatever they are; counts one if so.
+    /// Checks whether all packets of this client are dropped; counts one if so.
     #[inline]
     pub(crate) fn drops(&mut self, peer: SocketAddr) -> bool {
         let list = self.zones.blackhole();
@@ -230,7 +229,7 @@ impl<'t> Turn<'t> {
         is_dropped
     }
 
-    /// Decides a request that is no question for records.
+    /// Decides a request that is not a query for records.
     #[cold]
     fn decide_other(
         &mut self,
@@ -244,7 +243,7 @@ impl<'t> Turn<'t> {
         let mut way_back = WayBack::new(self.shared, request, reply_to);
         let requests = self.shared.zone_requests();
         let verdict = match query.opcode {
-            // RFC 6891 section 6.1.3: nothing of a later version is understood.
+            // RFC 6891 section 6.1.3: nothing of an unknown version is processed.
             _ if has_later_edns(query) => Verdict::Code(Rcode::BadVers, None),
             Opcode::QUERY => requests.transfer(request, &mut way_back, out),
             Opcode::NOTIFY => {
@@ -270,7 +269,7 @@ impl<'t> Turn<'t> {
         verdict
     }
 
-    /// Writes the reply of a verdict that is only a code. Many messages do not fit into a datagram.
+    /// Writes the reply for a verdict that is only a code. A multi-message response does not fit into a datagram.
     fn write_code(&self, verdict: Verdict, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         let medium = request.medium();
         let (rcode, error) = match verdict {
@@ -282,8 +281,8 @@ impl<'t> Turn<'t> {
         Verdict::Reply(engine.respond_with_code(request.query, (rcode, error), medium, out))
     }
 
-    /// Decides a question whose answer needs a live zone, or signatures: from the caches, or after a look-up, or after
-    /// signing. `reply` is what the engine said of it.
+    /// Decides a query whose answer needs a live zone or signatures: from the caches, after a look-up, or after
+    /// signing. `reply` is the engine's result.
     #[inline(never)]
     fn decide_later(
         &mut self,
@@ -292,7 +291,7 @@ impl<'t> Turn<'t> {
         reply_to: &mut dyn FnMut() -> Option<ReplyTo>,
         out: &mut [u8],
     ) -> Verdict {
-        // The time of one look-up in the cache stands for all of a batch.
+        // One cache look-up is timed as a sample for the batch.
         let is_timed = self.now.is_none();
         let now = *self.now.get_or_insert_with(Instant::now);
         let attempt = self.attempt(request, asked, now);
@@ -323,7 +322,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Lets a question wait for what its answer lacks; gives it back if too much waits already.
+    /// Queues a query for what its answer lacks; returns it if the queue is full.
     pub(crate) fn wait_for(
         &mut self,
         lacking: Lacking,
@@ -349,7 +348,7 @@ impl<'t> Turn<'t> {
         waits.map_err(|question| (question, refusal))
     }
 
-    /// Decides a question that may not wait.
+    /// Decides a query that may not wait.
     pub(crate) fn refuse_to_wait(
         &mut self,
         refusal: WaitRefusal,
@@ -362,7 +361,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Lets a question wait for signatures; gives it back if too much waits already.
+    /// Queues a query for signatures; returns it if the queue is full.
     fn wait_for_signatures(
         &mut self,
         place: SigningPlace,
@@ -373,8 +372,8 @@ impl<'t> Turn<'t> {
         Ok(())
     }
 
-    /// Decides a question that cannot wait for signatures: a datagram gets TC, so that its client
-    /// comes back over TCP, a stream gets SERVFAIL.
+    /// Decides a query that cannot wait for signatures: a datagram gets TC, so that its client retries over TCP, a
+    /// stream gets SERVFAIL.
     fn refuse_signing(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         self.recorder.add(Counter::SigningRefusals, 1);
         match request.medium() {
@@ -383,7 +382,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// One try to answer a question for live zones from what is in memory.
+    /// Prepares one attempt to answer a query for live zones from memory.
     pub(crate) fn attempt<'a>(
         &self,
         request: &Request<'a>,
@@ -410,8 +409,8 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a question for which there is no room: a datagram is dropped, a stream gets SERVFAIL, so that
-    /// its client does not wait in vain.
+    /// Decides a query for which there is no room: a datagram is dropped, a stream gets SERVFAIL, so that its client
+    /// does not wait in vain.
     pub(crate) fn turn_away(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         match request.medium() {
             Medium::Datagram => {
@@ -422,7 +421,7 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a question whose contents a backend did not give.
+    /// Decides a query whose data a backend did not return.
     pub(crate) fn fail(
         &self,
         request: &Request<'_>,
@@ -436,7 +435,7 @@ impl<'t> Turn<'t> {
         )
     }
 
-    /// Decides a packet that is no request.
+    /// Decides a packet that is not a valid request.
     pub(crate) fn decide_malformed(
         &mut self,
         packet: &[u8],
@@ -456,7 +455,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Whether a request asks for records of a zone, or for something that the engine knows without one.
+/// Checks whether a request queries records of a zone, or something the engine answers without one.
 #[inline]
 fn is_question(query: &Query<'_>) -> bool {
     query.opcode == Opcode::QUERY

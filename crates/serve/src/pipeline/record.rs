@@ -1,11 +1,11 @@
-//! Counts each request and each reply in the worker's counters and rings.
+//! Records each request and reply in the worker's counters and rings.
 
 use nameward_answer::{AnswerKind, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use std::net::IpAddr;
 
-/// A reply that was written, as far as the counters need to know until it has left.
+/// A reply that was written: what the counters need until it has been sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
     pub(super) reply: Reply,
@@ -23,7 +23,7 @@ impl Done {
         }
     }
 
-    /// A reply to a packet whose question is not known.
+    /// Creates the entry for a reply to a packet whose question is unknown.
     pub(super) fn without_question(reply: Reply) -> Self {
         Done {
             reply,
@@ -32,14 +32,14 @@ impl Done {
         }
     }
 
-    /// Octets of the question's name.
+    /// Returns the length of the query name in octets.
     #[inline]
     pub(crate) fn qname_len(&self) -> usize {
         self.qname_len.into()
     }
 }
 
-/// Signatures made since the last call.
+/// Counts the signatures made since the last call.
 #[inline]
 pub(crate) fn record_signatures(recorder: &mut Recorder, scratch: &mut Scratch) {
     let signatures = scratch.take_signatures();

@@ -1,8 +1,8 @@
-//! Requests with what few have: the EXPIRE option (RFC 7314), and a TSIG record (RFC 8945), which is verified before
-//! anything is decided and makes their replies signed ones.
+//! Requests with the EXPIRE option (RFC 7314) or a TSIG record (RFC 8945). TSIG is verified before anything is
+//! decided, and the replies are signed.
 //!
-//! A reply is made without its TSIG record, with room kept for it, and signed last: caches and the engine know nothing of
-//! signatures. Replies that come later are signed when they leave ([`super::late`]), since the time in the record is that
+//! A reply is built without its TSIG record, with room reserved for it, and signed last: caches and the engine know
+//! nothing of TSIG. Late replies are signed when they are sent ([`super::late`]), since the record contains the time
 //! of signing.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
 
 impl Turn<'_> {
-    /// Decides a request that is signed, or asks when the zone expires.
+    /// Decides a request that is signed, or asks for the zone's expiry.
     #[cold]
     pub(super) fn decide_extended(
         &mut self,
@@ -37,7 +37,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Adds the EXPIRE option to an answer with the SOA of a zone, if it is asked for (RFC 7314 section 3).
+    /// Adds the EXPIRE option to a response with the SOA of a zone, if requested (RFC 7314 section 3).
     fn add_expire(
         &self,
         verdict: Verdict,
@@ -53,13 +53,13 @@ impl Turn<'_> {
             && reply.outcome == AnswerKind::Answer
             && !reply.truncated;
         let zone = asked.1.map(|found| found.zone).filter(|_| is_asked);
-        // A zone that is elsewhere has no SOA here.
+        // A zone that is stored elsewhere has no SOA here.
         let zone = zone.filter(|zone| !zone.is_stand_in() && zone.apex_name() == query.qname);
         let seconds = zone.and_then(|zone| self.shared.zone_requests().expires_in(zone));
         let len = seconds
             .zip(self.engine.opt(query, None))
             .and_then(|(seconds, opt)| {
-                // The least that any client takes: what does not fit is left out.
+                // The smallest limit of any client: an option that does not fit is omitted.
                 let limit = self.engine.limit(query, Medium::Datagram).min(out.len());
                 opt.append_expire(&mut out[..limit], reply.len, seconds)
             });
@@ -85,7 +85,7 @@ impl Turn<'_> {
                 let verdict = self.add_expire(verdict, &query, asked, out);
                 return sign(verdict, signed.signer, out);
             }
-            // There is a record, so this is one that stands where none may.
+            // There is a TSIG record, so it is in a wrong position.
             Ok(None) => (TsigFailure::Malformed, None),
             Err(refused) => (refused.failure, refused.signer),
         };
@@ -109,20 +109,20 @@ impl Turn<'_> {
     }
 }
 
-/// The request, with room kept in its reply.
+/// Returns the query with room for the TSIG record reserved in its reply.
 fn with_room<'q>(query: &Query<'q>, signer: &ReplySigner) -> Query<'q> {
     let mut query = *query;
     query.reserved = signer.reserved() as u16;
     query
 }
 
-/// Signs what a verdict sends now. A reply that comes later has a signer of its own.
+/// Signs what a verdict sends now. A late reply has its own signer.
 fn sign(verdict: Verdict, mut signer: ReplySigner, out: &mut [u8]) -> Verdict {
     match verdict {
         Verdict::Reply(reply) if reply.len > 0 => {
             match signer.sign_in_place(out, reply.len, seconds_since_1970().into()) {
                 Some(len) => Verdict::Reply(Reply { len, ..reply }),
-                // Room was kept, so this is a bug; an answer that is not signed would be taken for a forged one.
+                // Room was reserved, so this is a bug; clients would take an unsigned response for a forged one.
                 None => Verdict::Drop,
             }
         }
@@ -131,7 +131,7 @@ fn sign(verdict: Verdict, mut signer: ReplySigner, out: &mut [u8]) -> Verdict {
     }
 }
 
-/// An answer of many messages, each of them signed: peers refuse streams that leave some out.
+/// A multi-message response with each message signed: peers refuse streams that leave some unsigned.
 struct TsigMessages {
     messages: Box<dyn MessageStream>,
     signer: ReplySigner,

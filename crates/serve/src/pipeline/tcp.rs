@@ -1,4 +1,4 @@
-//! Messages of streams on their way, one at a time.
+//! Answers stream messages, one at a time.
 
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 /// Answers the messages of TCP connections.
 pub struct TcpPipeline {
     stats: Arc<Stats>,
-    /// One for each thread of the runtime, so that the locks are free.
+    /// One per runtime thread, so that the locks are uncontended.
     states: Box<[Mutex<TcpState>]>,
 }
 
@@ -32,7 +32,7 @@ struct TcpState {
 }
 
 impl TcpPipeline {
-    /// Makes a pipeline for a runtime of `threads` threads.
+    /// Creates a pipeline for a runtime of `threads` threads.
     pub fn new(shared: &Arc<ServingState>, threads: usize) -> Self {
         let state = || {
             Mutex::new(TcpState {
@@ -105,7 +105,7 @@ impl StreamHandler for TcpPipeline {
     }
 }
 
-/// Hands a message of a stream, and its reply if it has one already, to whoever writes exchanges down.
+/// Passes a stream message, and its reply if there is one already, to the query log and dnstap.
 #[cold]
 fn tap_message(
     shared: &ServingState,
@@ -152,7 +152,7 @@ impl TcpState {
                 let mut message = StreamMessage { ends, later };
                 match turn.decide(&query, &mut message, asked, &mut self.out[..]) {
                     Verdict::Reply(reply) => Done::new(reply, &query),
-                    // Codes are replies by now.
+                    // Codes have become replies by now.
                     Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
                     Verdict::Stream(mut stream) => {
                         let first = match stream.next_message(&mut self.out[..]) {
@@ -170,7 +170,7 @@ impl TcpState {
                     turn.decide_malformed(packet, malformed, ends.client, &mut self.out[..]);
                 match reply {
                     Some(reply) => Done::without_question(reply),
-                    // Nothing that could be answered: not a DNS client.
+                    // Not answerable, so not a DNS client.
                     None => return StreamAction::Close,
                 }
             }
@@ -182,7 +182,7 @@ impl TcpState {
     }
 }
 
-/// A message of a stream.
+/// A message received over a stream.
 struct StreamMessage<'m, 'l> {
     ends: Endpoints,
     later: &'m mut Later<'l>,
@@ -206,7 +206,7 @@ impl Arrival for StreamMessage<'_, '_> {
     }
 }
 
-/// The first message of an answer of many; that one is counted as the answer.
+/// Describes the first message of a multi-message response, which is counted as the response.
 fn first_of_many(len: usize) -> Reply {
     Reply {
         len,

@@ -1,4 +1,5 @@
-//! Datagrams on their way: a batch is read as a whole before the first is decided, so that cache misses overlap.
+//! Answers datagrams: a batch is parsed as a whole before the first query is decided, so that cache misses
+//! overlap.
 
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
@@ -25,7 +26,7 @@ pub struct UdpPipeline {
 }
 
 impl UdpPipeline {
-    /// Makes the pipeline of one worker.
+    /// Creates the pipeline of one worker.
     pub fn new(shared: Arc<ServingState>) -> Self {
         let recorder = shared.stats.recorder();
         let keys: Vec<NameKey> = vec![NameKey::default(); BATCH];
@@ -44,7 +45,7 @@ impl UdpPipeline {
 }
 
 impl UdpPipeline {
-    /// Hands a batch that has left to whoever writes exchanges down. Replies that come later are handed over then.
+    /// Hands a batch that was sent to the query log and dnstap. Late replies are handed over when they are sent.
     #[cold]
     fn tap_batch(&self, batch: &DatagramBatch, took: Duration) {
         let replied = SystemTime::now();
@@ -90,7 +91,7 @@ impl BatchHandler for UdpPipeline {
                     let asked = (&self.keys[i], found[i]);
                     match turn.decide(query, &mut datagram, asked, out) {
                         Verdict::Reply(reply) => Some(Done::new(reply, query)),
-                        // Codes and streams are replies by now.
+                        // Codes and streams have become replies by now.
                         Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
                             None
                         }
@@ -180,8 +181,8 @@ fn read<'q>(
     Ok(query)
 }
 
-/// Finds the zone of each question, in short passes over the batch: each loads what the next one needs, so
-/// that the cache misses of all questions overlap instead of following each other.
+/// Finds the zone of each query, in short passes over the batch: each loads what the next one needs, so that the
+/// cache misses of all queries overlap instead of following each other.
 #[inline]
 fn find_zones<'z>(
     parsed: &[Result<Query<'_>, Malformed>],
@@ -193,7 +194,7 @@ fn find_zones<'z>(
         numbered.filter_map(|(i, (query, key))| query.as_ref().ok().map(|query| (i, query, key)))
     };
     let mut found = [None; BATCH];
-    // A single question has nothing to overlap with, and a single zone is in the cache.
+    // A single query has nothing to overlap with, and a single zone is in the cache.
     let look_ahead = parsed.len() > 1;
     if look_ahead && zones.len() > 1 {
         asked().for_each(|(_, _, key)| zones.prefetch_zone(key));

@@ -8,19 +8,19 @@ use nameward_wire::{Name, Type, rcode_name};
 
 use super::LoggedAnswer;
 
-/// The form of the lines.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryLogForm {
     /// For people: the time, then names and values.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// As text, without the time and with the level before it, as sd-daemon(3) has it.
+    /// Like text, without the time and with the level prefix of sd-daemon(3).
     Journal,
 }
 
 impl QueryLogForm {
-    /// Adds the line of an answer.
+    /// Appends the line for a response.
     pub(super) fn write(self, answer: &LoggedAnswer, line: &mut String) {
         let LoggedAnswer {
             client,
@@ -28,7 +28,7 @@ impl QueryLogForm {
             octets,
             ..
         } = answer;
-        // The sink takes names that are valid.
+        // The sink accepts valid names only.
         let name = Name::from_wire(&answer.name).unwrap_or(Name::ROOT);
         let (rtype, protocol) = (Type(*rtype), answer.protocol.name());
         let rcode = rcode_name((answer.flags & 15) as u8);
@@ -37,7 +37,8 @@ impl QueryLogForm {
         match self {
             QueryLogForm::Json => {
                 let time = Timestamp(answer.at);
-                // Names are text in which only quotes and backslashes mean something to JSON: all else is escaped already.
+                // In presentation format only quotes and backslashes need escaping for JSON; everything else is
+                // escaped already.
                 let name = name.to_string().replace('\\', "\\\\").replace('"', "\\\"");
                 let _ = writeln!(
                     line,
@@ -61,7 +62,7 @@ impl QueryLogForm {
     }
 }
 
-/// A time with milliseconds, as RFC 3339 has it.
+/// A time with milliseconds, in RFC 3339 format.
 struct Timestamp(SystemTime);
 
 impl std::fmt::Display for Timestamp {

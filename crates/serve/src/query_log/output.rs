@@ -1,4 +1,4 @@
-//! Where the lines of the query log go: a file, which may be moved away, or the stream of the log.
+//! The output of the query log: a file, which may be rotated, or the stream of the server log.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::QueryLogForm;
 
-/// How often it is looked whether the file is still the one of its path: who rotates logs moves it away.
+/// Interval between checks whether the file was renamed by log rotation.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The place that lines are written to.
+/// The output that lines are written to.
 pub struct QueryLogOutput {
     form: QueryLogForm,
     place: Place,
@@ -27,7 +27,7 @@ enum Place {
 }
 
 impl QueryLogOutput {
-    /// Writes to a file, which is made when the first line comes, and made anew when it was moved away.
+    /// Writes to a file, which is created with the first line, and created again after it was renamed.
     pub fn file(path: PathBuf, form: QueryLogForm) -> Self {
         let place = Place::File {
             path,

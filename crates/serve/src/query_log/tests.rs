@@ -5,7 +5,7 @@ use nameward_stats::RingCapacities;
 use std::io::{self, Write};
 use std::sync::mpsc::Sender;
 
-/// A reply to a question for a name of type A.
+/// Builds a response to a query for a name and type A.
 fn reply(name: &str) -> Vec<u8> {
     let name: NameBuf = name.parse().unwrap();
     let mut message = b"\x12\x34\x84\0\0\x01\0\0\0\0\0\0".to_vec();
@@ -64,7 +64,7 @@ impl Logged {
         }
     }
 
-    /// Reads lines until there are so many.
+    /// Reads this many lines.
     fn read(&self, lines: usize) -> Vec<String> {
         let mut all = Vec::new();
         while all.len() < lines {
@@ -113,7 +113,7 @@ fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
     assert_eq!(lines.len(), 2);
     logged.log.turn_off();
     assert!(!logged.tap.is_on() && !logged.log.state().is_on);
-    // A share of all.
+    // A sample of all.
     logged.log.turn_on(filter(&[], &[], 10));
     for _ in 0..100 {
         logged.tap.pass(&exchange("192.0.2.1", &reply("x.test.")));
@@ -128,7 +128,7 @@ fn a_writer_that_hangs_costs_lines_which_are_counted_and_nobody_waits() {
     logged.log.turn_on(filter(&[], &[], 1));
     let (text, octets) = ("192.0.2.1", reply("x.test."));
     logged.tap.pass(&exchange(text, &octets));
-    // The writer has this one in hand and waits for us.
+    // The writer holds this one and waits for us.
     let (_, done) = logged.blocks.recv_timeout(Duration::from_secs(60)).unwrap();
     for _ in 0..10 {
         logged.tap.pass(&exchange(text, &octets));
@@ -136,7 +136,7 @@ fn a_writer_that_hangs_costs_lines_which_are_counted_and_nobody_waits() {
     assert_eq!(logged.log.state().dropped, 6);
     done.send(()).unwrap();
     assert_eq!(logged.read(4).len(), 4);
-    // Counted once the writer has come to it.
+    // Counted once the writer has processed it.
     let logged = || {
         let counted = logged.stats.snapshot().counter(Counter::QueryLogDrops);
         (counted, logged.log.state().written)

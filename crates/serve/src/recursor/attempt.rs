@@ -1,6 +1,6 @@
-//! One try to get a question answered by one resolver: over UDP, and over TCP where the reply is cut.
+//! One attempt to get a query answered by one resolver: over UDP, and over TCP if the response is truncated.
 //!
-//! Each try has a socket of its own, whose port the kernel takes at random, and an id of its own (RFC 5452 section 9.2).
+//! Each attempt has its own socket, whose port the kernel picks at random, and its own ID (RFC 5452 section 9.2).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,13 +10,13 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use super::question::{ReceivedMessage, UpstreamQuestion, UpstreamReply};
 
-/// Datagrams that are no reply to the question, after which it is asked over TCP: an attacker is guessing (RFC 5452
-/// section 9.3), and over TCP has to guess much more.
+/// Number of unrelated datagrams after which the query is sent over TCP: an attacker is guessing (RFC 5452 section
+/// 9.3), and over TCP has to guess much more.
 const STRAYS_MAX: usize = 16;
-/// Octets of a datagram that are read. The EDNS size in questions asks for less.
+/// Receive buffer size. The EDNS size in our queries is smaller.
 const DATAGRAM_MAX: usize = 4096;
 
-/// Why a try failed.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AttemptFailure {
     #[error("{0}")]
@@ -25,14 +25,14 @@ pub(super) enum AttemptFailure {
     Garbage,
 }
 
-/// How a question is sent.
+/// How a query is sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AttemptTerms {
     pub(super) server: SocketAddr,
     pub(super) randomize_case: bool,
 }
 
-/// Asks one resolver. It has no end of its own: whoever calls gives up in time.
+/// Queries one resolver. Has no timeout of its own; the caller applies one.
 pub(super) async fn ask(
     terms: AttemptTerms,
     question: &UpstreamQuestion,
@@ -43,7 +43,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Asks over UDP; `None` is a reply that has to be fetched over TCP.
+/// Queries over UDP; `None` is a response that must be fetched over TCP.
 async fn ask_udp(
     terms: AttemptTerms,
     question: &UpstreamQuestion,
@@ -53,7 +53,7 @@ async fn ask_udp(
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(local).await?;
-    // The kernel then drops what comes from any other address or port.
+    // The kernel then drops datagrams from any other address or port.
     socket.connect(terms.server).await?;
     let asked = write(terms, question)?;
     socket.send(&asked).await?;
@@ -84,14 +84,14 @@ async fn ask_tcp(
     stream.read_exact(&mut reply).await?;
     match UpstreamReply::read(&reply, &asked) {
         ReceivedMessage::Reply(reply) => Ok(reply),
-        // RFC 7766 section 7: a stream that answers something else is of no more use.
+        // RFC 7766 section 7: a stream that answers something else is of no further use.
         ReceivedMessage::NotOurs | ReceivedMessage::Garbage | ReceivedMessage::Truncated => {
             Err(AttemptFailure::Garbage)
         }
     }
 }
 
-/// Writes the question with an id, and if wanted letters, that nobody can guess.
+/// Writes the query with a random ID and, if configured, random letter case.
 fn write(terms: AttemptTerms, question: &UpstreamQuestion) -> io::Result<Vec<u8>> {
     let (mut id, mut case) = ([0; 2], [0; 32]);
     let unavailable = |_| io::Error::other("the system gives no random numbers");

@@ -1,36 +1,36 @@
-//! A question on its way to a resolver: how it is written, and which replies are replies to it.
+//! A query to a resolver: how it is written, and which responses match it.
 //!
-//! RFC 5452 section 9: a reply counts if it comes from the address and port that were asked, to the port that asked (both
-//! are the kernel's work, since each question has a connected socket of its own), with the id and the question that were
-//! sent. With `randomize_case` the letters of the question are as they were sent, too.
+//! RFC 5452 section 9: a response is accepted if it comes from the address and port that were queried, to the port
+//! that sent the query (both are enforced by the kernel, since each query has its own connected socket), with the ID
+//! and the question that were sent. With `randomize_case` the letter case of the question must match, too.
 
 use nameward_wire::message::{HEADER, Message, MessageError, MessageSection, RecordView};
 use nameward_wire::rdata::{self, RdataError};
 use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
 
-/// Octets of a datagram that a resolver may answer with (RFC 9715).
+/// The EDNS payload size we advertise to resolvers (RFC 9715).
 pub(super) const PAYLOAD: u16 = 1232;
 
-/// Octets between the owner of a record and its data: type, class, TTL, length.
+/// Octets between the owner name of a record and its data: type, class, TTL, length.
 const FIXED: usize = 10;
 const RD: u8 = 0x01;
 const AD: u8 = 0x20;
 const CD: u8 = 0x10;
 
-/// A question as resolvers are asked it; equal ones share an answer.
+/// A query as it is sent to resolvers; equal ones share a response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamQuestion {
     /// The name in lower case.
     name: Box<[u8]>,
     qtype: u16,
-    /// RFC 3225: the client wants records of DNSSEC.
+    /// RFC 3225: the client requests DNSSEC records.
     dnssec_ok: bool,
-    /// RFC 4035 section 3.2.2: the client validates by itself.
+    /// RFC 4035 section 3.2.2: the client validates itself.
     checking_disabled: bool,
 }
 
 impl UpstreamQuestion {
-    /// Makes a question in class IN.
+    /// Creates a query in class IN.
     pub fn new(name: Name<'_>, qtype: Type) -> Self {
         UpstreamQuestion {
             name: name.as_wire().to_ascii_lowercase().into(),
@@ -50,7 +50,7 @@ impl UpstreamQuestion {
         Type(self.qtype)
     }
 
-    /// Sets the flags of DNSSEC.
+    /// Sets the DNSSEC flags.
     pub(super) fn with_flags(self, dnssec_ok: bool, checking_disabled: bool) -> Self {
         UpstreamQuestion {
             dnssec_ok,
@@ -59,15 +59,15 @@ impl UpstreamQuestion {
         }
     }
 
-    /// Writes the message: RD and AD set (RFC 6840 section 5.7), an OPT record of our own. The letters of the name are
-    /// turned by the bits of `case`.
+    /// Writes the message: RD and AD set (RFC 6840 section 5.7), and our own OPT record. The bits of `case` flip the
+    /// case of the name's letters.
     pub(super) fn write(&self, id: u16, case: &[u8; 32]) -> Vec<u8> {
         let mut message = Vec::with_capacity(HEADER + self.name.len() + 15);
         message.extend_from_slice(&id.to_be_bytes());
         let flags = AD | if self.checking_disabled { CD } else { 0 };
         message.extend_from_slice(&[RD, flags, 0, 1, 0, 0, 0, 0, 0, 1]);
         let turned = self.name.iter().enumerate().map(|(i, octet)| {
-            // A length is at most 63 and no letter, so only letters of labels are turned.
+            // A length octet is at most 63 and not a letter, so only letters in labels are flipped.
             let is_turned = octet.is_ascii_lowercase() && case[i / 8 % 32] >> (i % 8) & 1 == 1;
             if is_turned { octet ^ 0x20 } else { *octet }
         });
@@ -81,35 +81,35 @@ impl UpstreamQuestion {
     }
 }
 
-/// A message that was received while a question waited for its reply.
+/// A message received while a query waited for its response.
 #[derive(Debug)]
 pub(super) enum ReceivedMessage {
-    /// Not a reply to the question: forged, late, or for another.
+    /// Does not match the query: forged, late, or for another one.
     NotOurs,
-    /// A reply that cannot be read.
+    /// A response that cannot be parsed.
     Garbage,
-    /// A reply that was cut (TC).
+    /// A truncated response (TC).
     Truncated,
-    /// A reply.
+    /// A valid response.
     Reply(UpstreamReply),
 }
 
-/// A reply of a resolver, read to its end.
+/// A resolver's response, parsed to its end.
 #[derive(Debug)]
 pub struct UpstreamReply {
     octets: Vec<u8>,
-    /// Where the records end that are handed on: before the OPT record.
+    /// End of the records that are relayed: before the OPT record.
     end: usize,
-    /// Records of the additional section before the OPT record.
+    /// Number of additional records before the OPT record.
     additional: u16,
-    /// The whole response code (RFC 6891 section 6.1.3).
+    /// The full response code (RFC 6891 section 6.1.3).
     rcode: u16,
     /// The extended error (RFC 8914).
     error: Option<u16>,
 }
 
 impl UpstreamReply {
-    /// Reads what was received for the question `asked`.
+    /// Parses a message received for the query `asked`.
     pub(super) fn read(octets: &[u8], asked: &[u8]) -> ReceivedMessage {
         let Ok(message) = Message::parse(octets) else {
             return ReceivedMessage::NotOurs;
@@ -151,7 +151,7 @@ impl UpstreamReply {
             }
             has_opt = record.rtype == Type::OPT;
             if has_opt {
-                // Records behind it go with it: nothing that an answer needs stands there.
+                // Records after it are dropped with it: nothing there is needed for an answer.
                 reply.end = record.start;
                 reply.rcode |= (record.ttl >> 24 << 4) as u16;
                 reply.error = extended_error(record.raw_data());
@@ -162,27 +162,28 @@ impl UpstreamReply {
         Ok(reply)
     }
 
-    /// Returns the message as it was received.
+    /// Returns the message as received.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }
 
-    /// Returns the whole response code.
+    /// Returns the full response code.
     pub fn rcode(&self) -> u16 {
         self.rcode
     }
 
-    /// Returns the message up to its OPT record, and how many additional records that leaves.
+    /// Returns the message up to its OPT record, and the number of additional records left.
     pub(super) fn body(&self) -> (&[u8], u16) {
         (&self.octets[..self.end], self.additional)
     }
 
-    /// Returns the extended error that the resolver gave (RFC 8914).
+    /// Returns the extended error from the resolver (RFC 8914).
     pub(super) fn extended_error(&self) -> Option<u16> {
         self.error
     }
 
-    /// Whether another resolver may do better: SERVFAIL, REFUSED and the like are about the server, not the name.
+    /// Checks whether another resolver may do better: SERVFAIL, REFUSED and similar codes concern the server, not the
+    /// name.
     pub(super) fn is_about_the_server(&self) -> bool {
         !matches!(self.rcode, 0 | 3)
     }
@@ -191,19 +192,19 @@ impl UpstreamReply {
 /// Copies a message with a header that no name can be read from.
 fn without_header(octets: &[u8]) -> Vec<u8> {
     let mut bare = octets.to_vec();
-    // No octet of this kind begins a label (RFC 1035 section 4.1.4).
+    // No octet of this kind starts a label (RFC 1035 section 4.1.4).
     bare[..HEADER].fill(0x40);
     bare
 }
 
-/// Refuses a name that is made of the header, or of what stands behind it: clients get another header and no OPT record of the
-/// resolver, and with these the name would be another one.
+/// Rejects a name that uses octets of the header or of records after it: clients get another header and not the
+/// resolver's OPT record, which would change the name.
 fn check_names(record: &RecordView<'_>, bare: &[u8]) -> Result<(), MessageError> {
     let (at, len, mut data) = (record.data_offset(), record.raw_data().len(), Vec::new());
     NameBuf::from_message(&bare[..at - FIXED], record.start)?;
     let on_its_own = rdata::from_message(record.rtype, bare, at, len, &mut data);
     match on_its_own {
-        // Data that is wrong in another way is the resolver's, and the client's to judge.
+        // Data that is invalid in another way is left for the client to judge.
         Err(RdataError::Name(error)) if record.expand_data(&mut data).is_ok() => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -231,7 +232,7 @@ mod tests {
         UpstreamQuestion::new(name.as_name(), Type::A)
     }
 
-    /// A reply with one address and an OPT record with an extended error.
+    /// Builds a response with one address and an OPT record with an extended error.
     fn reply_to(asked: &[u8]) -> Vec<u8> {
         let mut reply = asked[..asked.len() - 11].to_vec();
         reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 1]);
@@ -255,7 +256,7 @@ mod tests {
     #[test]
     fn names_that_point_into_the_header_make_no_reply() {
         let asked = question().write(0x0001, &[0; 32]);
-        // The id begins with 0, which is the root as long as nobody changes it.
+        // The ID starts with 0, which is the root name as long as it is not changed.
         let reply = |rtype: u8, owner: &[u8], data: &[u8]| {
             let mut reply = asked[..asked.len() - 11].to_vec();
             reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);

@@ -1,8 +1,9 @@
-//! The reply of a resolver as a client gets it.
+//! A resolver's response as relayed to a client.
 //!
-//! The records are the resolver's. The client's own are the id, the letters of the question and whether there is an OPT
-//! record (RFC 6891 section 6.1.1). RA is set; AD is handed on to those who asked for it (RFC 6840 section 5.8). What does
-//! not fit into the client's datagram is cut to TC, and the client comes back over TCP.
+//! The records are the resolver's. The client's own are the ID, the letter case of the question and the presence of
+//! an OPT record (RFC 6891 section 6.1.1). RA is set; AD is passed on to clients that requested it (RFC 6840 section
+//! 5.8). A response that does not fit into the client's datagram is truncated with TC, and the client retries over
+//! TCP.
 
 use nameward_answer::{AnswerKind, Reply};
 use nameward_wire::Rcode;
@@ -15,26 +16,26 @@ const RD: u8 = 0x01;
 const RA: u8 = 0x80;
 const AD: u8 = 0x20;
 const CD: u8 = 0x10;
-/// Octets of an OPT record without options, and of the option with an extended error.
+/// Size of an OPT record without options, and of the extended error option, in octets.
 const OPT: usize = 11;
 const EXTENDED_ERROR: usize = 6;
 
-/// Sets the flag by which a server offers recursion (RFC 1035 section 4.1.1).
+/// Sets the RA flag (RFC 1035 section 4.1.1).
 pub(crate) fn offer_recursion(reply: &mut [u8]) {
     if let Some(flags) = reply.get_mut(3) {
         *flags |= RA;
     }
 }
 
-/// The client's side of a reply.
+/// Client-specific limits of a response.
 pub(super) struct RelayTerms {
-    /// Octets that the client takes.
+    /// Maximum response size of the client in octets.
     pub(super) limit: usize,
-    /// Octets of a datagram that we take, for the OPT record.
+    /// Our own payload size, for the OPT record.
     pub(super) payload: u16,
 }
 
-/// Writes the reply for a client; `None` where the resolver's says nothing that a client can use.
+/// Writes the response for a client; `None` if the resolver's contains nothing that a client can use.
 pub(super) fn relay(
     query: &Query<'_>,
     upstream: &UpstreamReply,
@@ -56,7 +57,7 @@ pub(super) fn relay(
     };
     out.clear();
     out.extend_from_slice(body.get(..kept)?);
-    // The letters are those of this client; names of records that point here follow.
+    // Use this client's letter case; compressed names that point here follow.
     out[HEADER..query.question_end].copy_from_slice(&query.packet()[HEADER..query.question_end]);
     let request = query.packet();
     out[..2].copy_from_slice(&request[..2]);
@@ -89,7 +90,8 @@ pub(super) fn relay(
     })
 }
 
-/// The response codes that make sense to a client: those about versions and cookies are between us and the resolver.
+/// Returns the response codes that make sense to a client: those about versions and cookies are between us and the
+/// resolver.
 fn rcode_of(code: u16) -> Option<Rcode> {
     Some(match code {
         0 => Rcode::NoError,
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
     use nameward_wire::Type;
 
-    /// The question of a client for www.example A, letters mixed, RD and CD set.
+    /// A client's query for www.example A, mixed case, RD and CD set.
     const PLAIN: &[u8] = b"\xab\xcd\x01\x10\0\x01\0\0\0\0\0\0\x03wWw\x07eXample\0\0\x01\0\x01";
 
     fn upstream(flags: [u8; 2], records: usize) -> UpstreamReply {
@@ -174,7 +176,7 @@ mod tests {
         assert!(relay(&query, &reply, &TERMS, &mut out).is_none());
     }
 
-    /// Numbers that are the same in every run.
+    /// Pseudo-random numbers that are the same in every run.
     fn next_number(state: &mut u64) -> usize {
         *state ^= *state << 13;
         *state ^= *state >> 7;
@@ -191,7 +193,7 @@ mod tests {
         for _ in 0..50_000 {
             let mut octets = good.clone();
             for _ in 0..=next_number(&mut state) % 4 {
-                // The counts of the header, and all behind the question.
+                // The header counts, and everything after the question.
                 let from = [6, asked.len() - OPT][next_number(&mut state) % 2];
                 let at = from + next_number(&mut state) % (octets.len() - from);
                 match next_number(&mut state) % 8 {

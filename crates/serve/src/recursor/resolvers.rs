@@ -1,12 +1,12 @@
-//! The resolvers that questions are handed to: which is asked first, when the next one is, and which are down.
+//! The resolvers that queries are forwarded to: their order, when the next one is tried, and which are down.
 //!
 //! ```text
-//! question -> first resolver that is up ── no reply within a share of the time, or an error ──> the next one as well
-//!          <- the first reply that is about the name; else one that is about the server; else nothing in time
+//! query -> first resolver that is up ── no response within a share of the timeout, or an error ──> the next one as well
+//!       <- the first response about the name; else one about the server; else nothing in time
 //! ```
-//! A resolver that left several questions in a row unanswered is asked after all others, but for one question every few
-//! seconds, by which it is found to be back. A resolver that is asked later does not end the wait for the first: it may be
-//! slow and not dead.
+//! A resolver that left several queries in a row unanswered is tried after all others, except for one query every few
+//! seconds that detects when it is back. Trying a further resolver does not end the wait for the first, which may be
+//! slow rather than dead.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,26 +18,26 @@ use tokio::time::{sleep_until, timeout_at};
 use super::attempt::{self, AttemptFailure, AttemptTerms};
 use super::question::{UpstreamQuestion, UpstreamReply};
 
-/// Questions in a row without a reply after which a resolver is down.
+/// Consecutive queries without a response after which a resolver is considered down.
 const SILENT_MAX: u32 = 5;
-/// How often a resolver that is down is asked first all the same.
+/// Interval at which a resolver that is down is still tried first.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// Tries for one question. A single resolver is asked twice: a datagram may be lost.
+/// Limits on attempts per query. A single resolver is tried twice: a datagram may be lost.
 const TRIES_MIN: usize = 2;
 const TRIES_MAX: usize = 4;
 
-/// Settings of the resolvers.
+/// Settings for the resolvers.
 #[derive(Debug, Clone)]
 pub struct ResolverSettings {
-    /// Where they are, the preferred one first.
+    /// Their addresses, in order of preference.
     pub addresses: Vec<SocketAddr>,
-    /// How long a question waits for all of them together.
+    /// Timeout of a query over all resolvers.
     pub timeout: Duration,
-    /// Whether the letters of questions are turned at random, as one more thing that a forger has to guess.
+    /// Whether the letter case of queries is randomized, as one more thing that a forger has to guess.
     pub randomize_case: bool,
 }
 
-/// Resolvers that are asked in their order.
+/// Resolvers that are tried in order.
 #[derive(Debug)]
 pub struct Resolvers {
     servers: Vec<Resolver>,
@@ -53,25 +53,25 @@ struct Resolver {
 
 #[derive(Debug, Default)]
 struct ResolverHealth {
-    /// Questions in a row without a reply.
+    /// Consecutive queries without a response.
     silent: u32,
-    /// When it is asked first again although it is down.
+    /// When it is tried first again although it is down.
     probe_at: Option<Instant>,
 }
 
-/// No resolver gave a reply.
+/// No resolver answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// None came in time.
+    /// No response in time.
     #[error("no answer in time")]
     Timeout,
-    /// None can be reached, or none gives replies that can be read.
+    /// None can be reached, or none returns valid responses.
     #[error("no resolver gives an answer")]
     Failed,
 }
 
 impl Resolvers {
-    /// Makes resolvers that nothing is known of yet.
+    /// Creates resolvers without known state.
     pub fn new(settings: &ResolverSettings) -> Self {
         let server = |address: &SocketAddr| Resolver {
             address: *address,
@@ -84,7 +84,7 @@ impl Resolvers {
         }
     }
 
-    /// Asks until one gives a reply that is about the name, or the time is over.
+    /// Queries until a resolver returns a response about the name, or the timeout expires.
     pub async fn ask(
         self: &Arc<Self>,
         question: UpstreamQuestion,
@@ -110,7 +110,7 @@ impl Resolvers {
         }
     }
 
-    /// The order of tries: resolvers that are up, then those that are down; once more from the start for a few.
+    /// Returns the order of attempts: resolvers that are up, then those that are down; few of them are tried twice.
     fn order(&self, now: Instant) -> Vec<usize> {
         let all = 0..self.servers.len();
         let (first, last): (Vec<_>, Vec<_>) =
@@ -124,15 +124,15 @@ impl Resolvers {
     }
 }
 
-/// One question with the tries that are under way.
+/// One query with its attempts in progress.
 struct Asking<'r> {
     resolvers: &'r Arc<Resolvers>,
     question: Arc<UpstreamQuestion>,
     order: Vec<usize>,
     next: usize,
-    /// Resolvers that were asked and gave no reply so far.
+    /// Resolvers that were queried and have not answered yet.
     silent: Vec<usize>,
-    /// Resolvers whose reply was about themselves: they have nothing more to say.
+    /// Resolvers whose response was about themselves: they are not tried again.
     replied: Vec<usize>,
     second_best: Option<UpstreamReply>,
     running: JoinSet<(usize, Result<UpstreamReply, AttemptFailure>)>,
@@ -162,7 +162,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Takes note of how a try ended; gives a reply back that is about the name.
+    /// Records the result of an attempt; returns a response that is about the name.
     fn judge(
         &mut self,
         server: usize,
@@ -187,7 +187,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Starts the next try; false if there is none.
+    /// Starts the next attempt; false if there is none.
     fn start_next(&mut self) -> bool {
         let server = loop {
             let Some(&server) = self.order.get(self.next) else {
@@ -217,7 +217,7 @@ impl Resolver {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is up, or it is time to see whether it is up again; that is logged once in a while.
+    /// Checks whether it is up, or due for a probe, which is logged occasionally.
     fn is_asked_first(&self, now: Instant) -> bool {
         let mut health = self.health();
         match health.probe_at {

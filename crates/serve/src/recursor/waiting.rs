@@ -1,4 +1,4 @@
-//! The clients that wait for a resolver, by the question they share.
+//! The clients that wait for a resolver, by the query they share.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,28 +9,28 @@ use super::question::UpstreamQuestion;
 use crate::pipeline::LateReply;
 use crate::tcp::counted_as;
 
-/// Clients that may wait, for each question that may be under way: enough for a name that all ask for at once.
+/// Clients that may wait, per query that may be in flight: enough for a name that all query at once.
 const CLIENTS_A_QUESTION: usize = 8;
 
-/// The outcome of a client's question.
+/// The outcome of a client's query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// It is the first of its kind: the caller has to ask it.
+    /// It is the first of its kind: the caller must send it.
     Begun,
-    /// It was asked before.
+    /// An equal one is in flight.
     UnderWay,
 }
 
-/// Bounds of those who wait.
+/// Limits on waiting clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingLimits {
-    /// Different questions in all.
+    /// Maximum number of different queries.
     pub(crate) questions: usize,
-    /// Questions of one client (IPv6: one /64), equal ones too.
+    /// Maximum number of queries per client (IPv6: per /64), equal ones included.
     pub(crate) per_client: usize,
 }
 
-/// Clients that wait, bounded in all and each, and the questions they wait for, bounded as well.
+/// Waiting clients, limited in total and per client, and the queries they wait for, limited as well.
 pub(crate) struct WaitingClients<C = LateReply> {
     questions: Mutex<Questions<C>>,
     limits: WaitingLimits,
@@ -39,7 +39,7 @@ pub(crate) struct WaitingClients<C = LateReply> {
 struct Questions<C> {
     clients: HashMap<UpstreamQuestion, Vec<(IpAddr, C)>>,
     count: usize,
-    /// Waiting replies, by client.
+    /// Number of waiting replies by client.
     by_client: HashMap<IpAddr, usize>,
 }
 
@@ -78,7 +78,7 @@ impl<C> WaitingClients<C> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a client wait; `client` is called only where there is room.
+    /// Lets a client wait; `client` is called only if there is room.
     pub(crate) fn join(
         &self,
         question: &UpstreamQuestion,
@@ -110,7 +110,7 @@ impl<C> WaitingClients<C> {
         Ok(joined)
     }
 
-    /// Begins a question for which nobody waits, unless it is under way.
+    /// Starts a query without a waiting client, unless it is in flight.
     pub(crate) fn begin(&self, question: &UpstreamQuestion) -> Result<Joined, HandOffFull> {
         let mut questions = self.lock();
         if questions.clients.contains_key(question) {
@@ -123,7 +123,7 @@ impl<C> WaitingClients<C> {
         Ok(Joined::Begun)
     }
 
-    /// Takes out all who wait for a question.
+    /// Takes out all clients that wait for a query.
     pub(crate) fn take(&self, question: &UpstreamQuestion) -> Vec<C> {
         let mut questions = self.lock();
         let waiting = questions.clients.remove(question).unwrap_or_default();

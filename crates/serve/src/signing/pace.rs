@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Unused time that may be made up for: a zone that is asked for the first time is signed at once.
+/// Seconds of unused CPU time that may be saved up: a zone queried for the first time is signed at
+/// once.
 const BURST: f64 = 0.1;
 
-/// How much CPU time a thread may still use.
+/// The CPU time that a thread may still use.
 pub(super) struct Pace {
-    /// Of a core, above 0 and up to 1.
+    /// Share of a core, above 0 and up to 1.
     share: f64,
-    /// Seconds of CPU time; below 0 the thread has used more than it may.
+    /// Seconds of CPU time; below 0 the thread has used more than its share.
     credit: f64,
     last: Instant,
 }
@@ -23,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// Takes note of CPU time that was used until `now`; returns how long to pause.
+    /// Records CPU time used until `now`; returns how long to pause.
     pub(super) fn spend(&mut self, used: Duration, now: Instant) -> Option<Duration> {
         let earned = now.saturating_duration_since(self.last).as_secs_f64() * self.share;
         self.last = now;
@@ -36,7 +37,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Works without a break for a minute, on a clock that only pauses and work move.
+    /// Works without a break for a minute, on a clock that only pauses and work advance.
     fn used_in_a_minute(share: f64, piece: Duration) -> f64 {
         let start = Instant::now();
         let (mut now, mut used) = (start, Duration::ZERO);

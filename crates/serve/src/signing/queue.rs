@@ -1,4 +1,4 @@
-//! Questions that wait for signatures: bounded in all and for each zone, zones in turn, equal questions together.
+//! Queries that wait for signatures: bounded in total and per zone, zones take turns, equal queries wait together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,21 +8,21 @@ use nameward_answer::{Making, Medium};
 
 use crate::live::WaitingQuestion;
 
-/// Parts of the queue of which one zone may fill one.
+/// One zone may fill the queue up to one of this many shares.
 const PARTS: usize = 4;
 
-/// Where a question stands in the queue. Hashes with a seed that nobody knows; two questions that share one are merely
-/// taken out together.
+/// A query's position in the queue. Hashes with a random seed; two queries with the same hash are merely taken out
+/// together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SigningPlace {
     pub(crate) zone: u64,
     pub(crate) question: u64,
 }
 
-/// Questions that wait for signatures of one zone.
+/// Queries that wait for signatures of one zone.
 #[derive(Default)]
 struct ZoneQueue {
-    /// Questions in the order they came.
+    /// Query hashes in order of arrival.
     order: VecDeque<u64>,
     jobs: HashMap<u64, Vec<WaitingQuestion>>,
     count: usize,
@@ -31,17 +31,17 @@ struct ZoneQueue {
 #[derive(Default)]
 struct WaitingZones {
     zones: HashMap<u64, ZoneQueue>,
-    /// Zones with questions, each once.
+    /// Zones with queries, each once.
     turns: VecDeque<u64>,
     is_closed: bool,
 }
 
-/// Questions that wait for signatures.
+/// All queries that wait for signatures.
 pub(crate) struct SigningQueue {
     waiting: Mutex<WaitingZones>,
     more: Condvar,
     count: AtomicUsize,
-    /// There are threads that sign.
+    /// Signing threads are running.
     is_open: AtomicBool,
     most: usize,
 }
@@ -61,7 +61,7 @@ impl SigningQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many questions wait.
+    /// Returns how many queries wait.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl SigningQueue {
         self.more.notify_all();
     }
 
-    /// Whether others than the threads of the queue make signatures: only where there are none.
+    /// Returns whether threads outside the queue make signatures: only if there are no signing threads.
     #[inline]
     pub(crate) fn making_of_others(&self) -> Making {
         match self.is_open.load(Ordering::Relaxed) {
@@ -86,8 +86,8 @@ impl SigningQueue {
         }
     }
 
-    /// Lets a question wait; gives it back if too much waits already. Datagrams, whose senders may not be who they say,
-    /// leave half of a zone's room to streams.
+    /// Queues a query; returns it if the queue is full. Datagrams, whose source may be spoofed, leave half of a
+    /// zone's share to streams.
     pub(crate) fn push(
         &self,
         place: SigningPlace,
@@ -98,8 +98,8 @@ impl SigningQueue {
         if waiting.is_closed || free == 0 {
             return Err(job);
         }
-        // No zone has more than what is free, so however many are flooded, the next one finds room: with four of them
-        // that is a fifth of the queue.
+        // No zone gets more than what is free, so however many are flooded, the next one finds room: with four of
+        // them that is a fifth of the queue.
         let of_zone = free.min((self.most / PARTS).max(1));
         let room = match job.request.medium() {
             Medium::Datagram => of_zone.div_ceil(2),
@@ -125,7 +125,7 @@ impl SigningQueue {
         Ok(())
     }
 
-    /// Waits for a question and takes it out with all that are equal to it; false when there will be no more.
+    /// Waits for a query and takes it out with all that are equal to it; false when the queue is closed.
     pub(super) fn pop(&self, into: &mut Vec<WaitingQuestion>) -> bool {
         let mut waiting = self.lock();
         loop {
@@ -143,7 +143,7 @@ impl SigningQueue {
 }
 
 impl WaitingZones {
-    /// Takes the next question of the zone whose turn it is.
+    /// Takes the next query of the zone whose turn it is.
     fn take_next(&mut self, into: &mut Vec<WaitingQuestion>) -> bool {
         let Some(name) = self.turns.pop_front() else {
             return false;
@@ -174,7 +174,7 @@ mod tests {
     use std::net::SocketAddr;
     use std::time::Instant;
 
-    /// A question over TCP with this id.
+    /// Builds a query over TCP with this ID.
     fn job(number: u8) -> WaitingQuestion {
         let packet = [0, number, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         let peer: SocketAddr = "192.0.2.1:53".parse().unwrap();
@@ -230,7 +230,7 @@ mod tests {
         let counts: Vec<usize> = (0..8).map(pushed).collect();
         assert_eq!(counts, [10, 10, 10, 5, 3, 1, 1, 0]);
         assert_eq!(queue.len(), 40);
-        // Equal questions count too: each holds memory.
+        // Equal queries count too: each uses memory.
         let queue = SigningQueue::new(40);
         let same = (0..50).filter(|_| queue.push(place(1, 1), job(0)).is_ok());
         assert_eq!(same.count(), 10);
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn four_flooded_zones_leave_room_for_a_fifth() {
         let queue = SigningQueue::new(100);
-        // The floods ask whenever there is room, and answers take questions out.
+        // The floods query whenever there is room, and answers take queries out.
         for n in 0..1000 {
             for zone in 0..4 {
                 let _ = queue.push(place(zone, n), job(0));
@@ -251,7 +251,7 @@ mod tests {
         assert!(queue.len() <= 90, "{} wait", queue.len());
         let fifth = (0..20).filter(|n| queue.push(place(4, *n), job(5)).is_ok());
         assert!(fifth.count() >= 5);
-        // Its turn comes after one question of each other zone at most.
+        // Its turn comes after at most one query of each other zone.
         let turns: Vec<Vec<u8>> = (0..5).map(|_| take(&queue)).collect();
         assert!(turns.contains(&vec![5]));
     }

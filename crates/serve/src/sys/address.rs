@@ -1,10 +1,10 @@
-//! Socket addresses in the form the kernel reads and writes them, as bytes.
+//! Conversion of socket addresses to and from the kernel's byte layout.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Big enough for sockaddr_in and sockaddr_in6.
+/// Large enough for sockaddr_in and sockaddr_in6.
 pub(super) const ADDRESS_LEN: usize = size_of::<libc::sockaddr_in6>();
 
 const PORT: usize = offset_of!(libc::sockaddr_in, sin_port);
@@ -13,7 +13,7 @@ const V6_FLOW: usize = offset_of!(libc::sockaddr_in6, sin6_flowinfo);
 const V6_ADDRESS: usize = offset_of!(libc::sockaddr_in6, sin6_addr);
 const V6_SCOPE: usize = offset_of!(libc::sockaddr_in6, sin6_scope_id);
 
-/// Reads a sockaddr_in or sockaddr_in6 as the kernel wrote it.
+/// Decodes a sockaddr_in or sockaddr_in6 written by the kernel.
 pub(super) fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
     let port = u16::from_be_bytes([raw[PORT], raw[PORT + 1]]);
     let four = |at: usize| [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
@@ -29,12 +29,12 @@ pub(super) fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
             ))
         }
         libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(four(V4_ADDRESS)), port)),
-        // Sockets here are of the two families only; an unknown one is nobody.
+        // Our sockets have these two families only; anything else becomes the unspecified address.
         _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
     }
 }
 
-/// Writes a sockaddr_in or sockaddr_in6; returns it with its length.
+/// Encodes a sockaddr_in or sockaddr_in6; returns it with its length.
 pub(super) fn encode_address(address: SocketAddr) -> ([u8; ADDRESS_LEN], usize) {
     let mut raw = [0; ADDRESS_LEN];
     let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);

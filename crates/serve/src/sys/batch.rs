@@ -1,14 +1,13 @@
-//! The batch of datagrams a UDP worker receives, answers in place and sends: its buffers and the
-//! message headers recvmmsg and sendmmsg work on.
+//! The batch of datagrams that a UDP worker receives, answers in place and sends: its buffers and the message
+//! headers for recvmmsg and sendmmsg.
 //!
-//! All of it is one allocation, made once a worker. Headers point into it and are set up once; a
-//! receive resets only the lengths of the slots used last time. A reply goes to the very socket
-//! address the kernel wrote, and on wildcard sockets carries back the very control message
-//! (IP_PKTINFO, IPV6_PKTINFO of RFC 3542) that came in, so that it leaves from the address that
-//! was asked.
+//! All of it is one allocation per worker. Headers point into it and are set up once; a receive resets only the
+//! lengths of the slots used last time. A reply goes to exactly the socket address the kernel wrote, and on wildcard
+//! sockets carries back exactly the control message (IP_PKTINFO, IPV6_PKTINFO of RFC 3542) that came in, so that it
+//! leaves from the address that was queried.
 //!
-//! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the
-//! same frame; `len <= BATCH`; slots below `len` hold what the last receive wrote.
+//! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the same frame; `len <=
+//! BATCH`; slots below `len` hold what the last receive wrote.
 
 mod send;
 
@@ -24,30 +23,30 @@ use super::address::{ADDRESS_LEN, decode_address, encode_address};
 use super::control::{CONTROL_LEN, Control};
 pub(super) use send::{is_full, wait_writable};
 
-/// Datagrams of one receive call at most.
+/// Maximum number of datagrams per receive call.
 pub const BATCH: usize = 32;
-/// Room for one received datagram; a larger one is cut and marked.
+/// Buffer size for a received datagram; a larger one is truncated and marked.
 pub const QUERY_MAX: usize = 4096;
-/// Room for one reply.
+/// Buffer size for a reply.
 pub const REPLY_MAX: usize = 4096;
 
 #[repr(C, align(8))]
 pub(super) struct SocketAddressBytes([u8; ADDRESS_LEN]);
 
-/// A buffer whose stride is not a multiple of the page: heads of buffers a page apart would all
-/// fall into the same cache sets and evict each other.
+/// A buffer whose stride is not a multiple of the page size: buffers starting a page apart would all map to the same
+/// cache sets and evict each other.
 #[repr(C, align(64))]
 struct Buffer<const N: usize, const PAD: usize> {
     bytes: [u8; N],
     pad: [u8; PAD],
 }
 
-/// Memory that the kernel reads and writes. All zero bytes are a valid value of it.
+/// Memory that the kernel reads and writes. All zero bytes are a valid value.
 struct Frame {
     received: [libc::mmsghdr; BATCH],
     received_data: [libc::iovec; BATCH],
     sending: [libc::mmsghdr; BATCH],
-    /// `iov_len` is the length of the reply of the slot, 0 for silence.
+    /// `iov_len` is the length of the slot's reply, 0 for none.
     reply_data: [libc::iovec; BATCH],
     addresses: [SocketAddressBytes; BATCH],
     controls: [Control; BATCH],
@@ -55,16 +54,16 @@ struct Frame {
     replies: [Buffer<REPLY_MAX, 256>; BATCH],
 }
 
-/// Whether a receive call may sleep until the first datagram is there.
+/// Whether a receive call may block until the first datagram arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// Until a datagram comes or the socket's receive timeout is over.
+    /// Until a datagram arrives or the socket's receive timeout expires.
     ForOne,
-    /// Not at all.
+    /// Returns at once.
     Never,
 }
 
-/// Whether control messages name the address a datagram came to.
+/// Whether control messages carry the address a datagram was sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LocalAddressFrom {
     /// The socket is bound to one address; replies leave from it anyway.
@@ -77,15 +76,15 @@ pub(crate) enum LocalAddressFrom {
 pub struct DatagramBatch {
     frame: NonNull<Frame>,
     len: usize,
-    /// The case that the control lengths of unused slots are set for.
+    /// The case for which the control lengths of unused slots are set.
     armed: LocalAddressFrom,
-    /// Where the datagrams came in, for replies that are sent later.
+    /// The socket the datagrams were received on, for late replies.
     socket: Option<Arc<Socket>>,
     /// The address that socket is bound to.
     local: Option<SocketAddr>,
 }
 
-// SAFETY: the frame is owned by the batch alone and its pointers lead only into itself.
+// SAFETY: the frame is owned by the batch alone and its pointers point only into itself.
 unsafe impl Send for DatagramBatch {}
 
 impl DatagramBatch {
@@ -128,8 +127,8 @@ impl DatagramBatch {
         }
     }
 
-    /// A batch as if just received from these clients (at most [`BATCH`] of them), to test and
-    /// measure a handler without sockets. Datagrams are cut at [`QUERY_MAX`].
+    /// Builds a batch as if just received from these clients (at most [`BATCH`]), to test and benchmark a handler
+    /// without sockets. Datagrams are cut at [`QUERY_MAX`].
     pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> DatagramBatch {
         let mut batch = DatagramBatch::new();
         batch.len = datagrams.len().min(BATCH);
@@ -150,7 +149,7 @@ impl DatagramBatch {
     }
 
     fn frame(&self) -> &Frame {
-        // SAFETY: the frame is valid and, borrowed through `self`, not written meanwhile.
+        // SAFETY: the frame is valid and, borrowed through `self`, not written in the meantime.
         unsafe { self.frame.as_ref() }
     }
 
@@ -159,17 +158,17 @@ impl DatagramBatch {
         unsafe { self.frame.as_mut() }
     }
 
-    /// How many datagrams were received.
+    /// Returns how many datagrams were received.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing was received.
+    /// Checks whether nothing was received.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Received datagram `i`.
+    /// Returns received datagram `i`.
     pub fn query(&self, i: usize) -> &[u8] {
         debug_assert!(i < self.len);
         let frame = self.frame();
@@ -177,19 +176,19 @@ impl DatagramBatch {
         &frame.queries[i].bytes[..len]
     }
 
-    /// Whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
     pub fn truncated(&self, i: usize) -> bool {
         debug_assert!(i < self.len);
         self.frame().received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
     }
 
-    /// Where datagram `i` came from. Never a V4-mapped address: IPv6 sockets are V6ONLY.
+    /// Returns the source address of datagram `i`. Never a V4-mapped address: IPv6 sockets are V6ONLY.
     pub fn client(&self, i: usize) -> SocketAddr {
         debug_assert!(i < self.len);
         decode_address(&self.frame().addresses[i].0)
     }
 
-    /// Query `i`, room for its reply, and the reply's length to be set (0: no reply).
+    /// Returns query `i`, the buffer for its reply, and the reply length to set (0: no reply).
     pub fn reply(&mut self, i: usize) -> (&[u8], &mut [u8; REPLY_MAX], &mut usize) {
         debug_assert!(i < self.len);
         let frame = self.frame_mut();
@@ -201,8 +200,8 @@ impl DatagramBatch {
         )
     }
 
-    /// All received datagrams, and the room for replies beside them, so that parsed queries can be
-    /// kept while replies are written.
+    /// Returns all received datagrams and, separately, the reply buffers, so that parsed queries can be kept while
+    /// replies are written.
     pub fn split(&mut self) -> (Queries<'_>, Replies<'_>) {
         let len = self.len;
         // SAFETY: the frame is valid and owned by `self`, which stays borrowed mutably; the socket beside it is
@@ -223,20 +222,20 @@ impl DatagramBatch {
         (queries, replies)
     }
 
-    /// Reply `i` as it stands, empty for none. After sending: empty also if the kernel refused it.
+    /// Returns reply `i`, empty for none. After sending it is also empty if the kernel refused it.
     pub fn replied(&self, i: usize) -> &[u8] {
         debug_assert!(i < self.len);
         let frame = self.frame();
         &frame.replies[i].bytes[..frame.reply_data[i].iov_len.min(REPLY_MAX)]
     }
 
-    /// The address that datagram `i` came to; `None` in a made batch.
+    /// Returns the destination address of datagram `i`; `None` in a constructed batch.
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         debug_assert!(i < self.len);
         Some(asked_at(self.local?, &self.frame().controls[i]))
     }
 
-    /// Forgets all replies of the batch.
+    /// Discards all replies of the batch.
     pub fn silence(&mut self) {
         let len = self.len;
         for data in &mut self.frame_mut().reply_data[..len] {
@@ -244,7 +243,7 @@ impl DatagramBatch {
         }
     }
 
-    /// Sets the socket that the next datagrams come from.
+    /// Sets the socket that the next datagrams are received on.
     pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>, local: SocketAddr) {
         self.local = Some(local);
         let same = self
@@ -256,8 +255,8 @@ impl DatagramBatch {
         }
     }
 
-    /// Receives what is there, up to a full batch. Nothing there (or, waiting, nothing in time)
-    /// is an empty batch and no error.
+    /// Receives the available datagrams, up to a full batch. None available (or, waiting, none in time) is an empty
+    /// batch, not an error.
     pub(crate) fn receive(
         &mut self,
         socket: &impl AsRawFd,
@@ -299,7 +298,7 @@ impl DatagramBatch {
         Ok(len)
     }
 
-    /// Gives the lengths the last receive used up their full size again.
+    /// Restores the lengths that the last receive overwrote.
     fn arm(&mut self, origin: LocalAddressFrom) {
         let used = if self.armed == origin {
             self.len
@@ -331,43 +330,43 @@ pub struct Queries<'a> {
 }
 
 impl<'a> Queries<'a> {
-    /// How many datagrams were received.
+    /// Returns how many datagrams were received.
     #[inline]
     pub fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// Whether nothing was received.
+    /// Checks whether nothing was received.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
 
-    /// Received datagram `i`.
+    /// Returns received datagram `i`.
     #[inline]
     pub fn query(&self, i: usize) -> &'a [u8] {
         let len = (self.received[i].msg_len as usize).min(QUERY_MAX);
         &self.queries[i].bytes[..len]
     }
 
-    /// Whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
     #[inline]
     pub fn truncated(&self, i: usize) -> bool {
         self.received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
     }
 
-    /// Where datagram `i` came from.
+    /// Returns the source address of datagram `i`.
     #[inline]
     pub fn client(&self, i: usize) -> SocketAddr {
         decode_address(&self.addresses[i].0)
     }
 
-    /// The address that datagram `i` came to; `None` in a made batch.
+    /// Returns the destination address of datagram `i`; `None` in a constructed batch.
     #[inline]
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         Some(asked_at(self.local?, &self.controls[i]))
     }
 
-    /// The way back to the sender of datagram `i`, for a reply that comes later. A made batch has none.
+    /// Returns the way back to the sender of datagram `i`, for a late reply. A constructed batch has none.
     pub(crate) fn return_path(&self, i: usize) -> Option<ReturnPath> {
         let header = &self.received[i].msg_hdr;
         Some(ReturnPath {
@@ -382,8 +381,8 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// The way back to the sender of a datagram: the socket it came to, its address, and on wildcard sockets the control
-/// message that lets the reply leave from the address that was asked.
+/// The way back to the sender of a datagram: the socket it was received on, its address, and on wildcard sockets the
+/// control message that lets the reply leave from the queried address.
 pub(crate) struct ReturnPath {
     pub(super) socket: Arc<Socket>,
     pub(super) address: SocketAddressBytes,
@@ -392,27 +391,27 @@ pub(crate) struct ReturnPath {
     pub(super) control_len: usize,
 }
 
-/// The side of a batch that is sent.
+/// The sending side of a batch.
 pub struct Replies<'a> {
     replies: &'a mut [Buffer<REPLY_MAX, 256>; BATCH],
     reply_data: &'a mut [libc::iovec; BATCH],
 }
 
 impl Replies<'_> {
-    /// Room for reply `i`.
+    /// Returns the buffer for reply `i`.
     #[inline]
     pub fn buffer(&mut self, i: usize) -> &mut [u8; REPLY_MAX] {
         &mut self.replies[i].bytes
     }
 
-    /// Sets the length of reply `i`; 0 is silence.
+    /// Sets the length of reply `i`; 0 means no reply.
     #[inline]
     pub fn set_len(&mut self, i: usize, len: usize) {
         self.reply_data[i].iov_len = len;
     }
 }
 
-/// The address that a datagram came to, by its socket and its control message.
+/// Returns the destination address of a datagram, from its socket and its control message.
 #[inline]
 fn asked_at(bound: SocketAddr, control: &Control) -> SocketAddr {
     match bound.ip().is_unspecified() {

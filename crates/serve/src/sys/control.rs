@@ -1,4 +1,4 @@
-//! The control message of a datagram: IP_PKTINFO, or IPV6_PKTINFO of RFC 3542, as the kernel lays it out.
+//! The control message of a datagram: IP_PKTINFO, or IPV6_PKTINFO of RFC 3542, in the kernel's layout.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -9,13 +9,13 @@ const CONTROL_DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of:
 pub(super) const CONTROL_LEN: usize =
     CONTROL_DATA + size_of::<libc::in6_pktinfo>().next_multiple_of(size_of::<usize>());
 
-/// Room for one control message.
+/// Buffer for one control message.
 #[repr(C, align(8))]
 #[derive(Clone)]
 pub(super) struct Control([u8; CONTROL_LEN]);
 
 impl Control {
-    /// Returns the address that the datagram came to, of the family that its socket is bound to.
+    /// Returns the destination address of the datagram, of the family that its socket is bound to.
     #[inline]
     pub(super) fn asked_address(&self, bound: SocketAddr) -> IpAddr {
         let octets = |at: usize| self.0[CONTROL_DATA + at..].iter().copied();

@@ -1,12 +1,12 @@
-//! Replies that go out later than their batch: collected, and sent many at a time with sendmmsg.
+//! Replies that are sent later than their batch: collected, and sent many at a time with sendmmsg.
 //!
-//! Invariants: `used <= OUTBOX`; slots below `used` have a way back and a length of at most [`REPLY_MAX`].
+//! Invariants: `used <= OUTBOX`; slots below `used` have a return path and a length of at most [`REPLY_MAX`].
 
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::batch::{REPLY_MAX, ReturnPath, is_full, wait_writable};
 
-/// Replies that are collected at most.
+/// Maximum number of collected replies.
 pub(crate) const OUTBOX: usize = 32;
 /// How often one flush waits for room in the send buffer.
 const SEND_WAITS: usize = 4;
@@ -16,7 +16,7 @@ struct Outgoing {
     len: usize,
 }
 
-/// Replies on their way out.
+/// Replies waiting to be sent.
 pub(crate) struct Outbox {
     outgoing: Vec<Outgoing>,
     buffers: Box<[u8]>,
@@ -38,7 +38,7 @@ impl Outbox {
         self.outgoing.len() >= OUTBOX
     }
 
-    /// Adds a reply; false if there is no room, or the reply is longer than a datagram may be.
+    /// Adds a reply; false if the outbox is full or the reply does not fit a datagram.
     pub(crate) fn push(&mut self, path: ReturnPath, reply: &[u8]) -> bool {
         if self.is_full() || reply.len() > REPLY_MAX {
             return false;
@@ -52,7 +52,7 @@ impl Outbox {
         true
     }
 
-    /// Sends everything; bit `i` of the result is set if the kernel took reply `i`.
+    /// Sends everything; bit `i` of the result is set if the kernel accepted reply `i`.
     pub(crate) fn flush(&mut self) -> u32 {
         let (mut next, mut sent) = (0, 0u32);
         while next < self.outgoing.len() {
@@ -68,7 +68,8 @@ impl Outbox {
         sent
     }
 
-    /// Sends the replies `start..end`, which go through one socket. One that the kernel refuses costs itself only.
+    /// Sends the replies `start..end`, which share one socket. A reply that the kernel refuses does not affect the
+    /// others.
     fn send(&mut self, fd: RawFd, start: usize, end: usize) -> u32 {
         // SAFETY: zero bytes are valid values of both.
         let mut headers: [libc::mmsghdr; OUTBOX] = unsafe { std::mem::zeroed() };
@@ -77,7 +78,7 @@ impl Outbox {
         let buffers = self.buffers.as_mut_ptr();
         for (i, outgoing) in self.outgoing.iter_mut().enumerate().take(end).skip(start) {
             data[i] = libc::iovec {
-                // SAFETY: `i` is below OUTBOX, so the place is inside the buffer.
+                // SAFETY: `i` is below OUTBOX, so the pointer stays inside the buffer.
                 iov_base: unsafe { buffers.add(i * REPLY_MAX) }.cast(),
                 iov_len: outgoing.len,
             };
@@ -88,7 +89,7 @@ impl Outbox {
         let (mut next, mut taken, mut waits) = (start, 0u32, 0);
         while next < end {
             // SAFETY: the headers `next..end` were filled above with pointers to objects that live until the end of
-            // this function, each with its length; sendmmsg only reads what they lead to.
+            // this function, each with its length; sendmmsg only reads what they point to.
             let sent = unsafe {
                 let first = headers.as_mut_ptr().add(next);
                 libc::sendmmsg(fd, first, (end - next) as libc::c_uint, libc::MSG_DONTWAIT)

@@ -1,11 +1,11 @@
 //! One TCP connection: turns of reading, answering and writing, and the deadlines between them.
 //!
-//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete
-//! message, answers the client has not taken) is kept in the connection's own buffers, which are
-//! empty and without allocation while the connection is idle.
+//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete message,
+//! answers the client has not read) is kept in the connection's own buffers, which are empty and without
+//! allocation while the connection is idle.
 //!
-//! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a
-//! half-closed connection still gets its answers.
+//! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a half-closed
+//! connection still gets its answers.
 
 use std::io;
 use std::sync::Arc;
@@ -21,47 +21,47 @@ use super::stream::ByteStream;
 use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::MessageStream;
 
-/// Messages of one turn at most; then other connections get theirs.
+/// Maximum number of messages per turn; then other connections get theirs.
 const TURN_MESSAGES: usize = 128;
-/// Answers of one turn: no further message is begun when they have reached this size.
+/// Size of a turn's answers at which no further message is started.
 pub(super) const TURN_BYTES: usize = 64 * 1024;
-/// A client has to take this much within the write timeout.
+/// Number of bytes a client must read within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
-/// Closing first: how long and how much is still read, so that a reset does not destroy the last
-/// answers on their way (RFC 1122 section 4.2.2.13).
+/// When we close first: how long and how much we still read, so that a reset does not destroy the last
+/// answers in flight (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     pub(super) stream: S,
     pub(super) seat: Seat<H>,
-    /// Received and not answered yet.
+    /// Received and not yet answered.
     pub(super) input: Vec<u8>,
-    /// Answers the client has not taken yet.
+    /// Answers the client has not read yet.
     output: Vec<u8>,
-    /// Where answers come that take longer than a turn; none before the first of them.
+    /// Receives answers that take longer than a turn; created for the first of them.
     mailbox: Option<Arc<Mailbox>>,
-    /// An answer of many messages, the next of which is made when the client has taken those before.
+    /// A multi-message response; its next message is produced when the client has read those before.
     pub(super) messages: Option<Box<dyn MessageStream>>,
-    /// Octets of both buffers that the registry knows of.
+    /// Octets of both buffers as last reported to the registry.
     held: usize,
     /// Octets taken from the mailbox that the registry still counts there.
     collected: usize,
-    /// Since when the client has not taken the next window of `output`.
+    /// Since when the client has not read the next window of `output`.
     unread_since: Option<Instant>,
     queries: u64,
-    /// No more messages are taken.
+    /// No further messages are accepted.
     closing: bool,
     opened: Instant,
-    /// When the last message was completed (or the connection opened).
+    /// When the last message was completed (or the connection was opened).
     pub(super) last_message: Instant,
-    /// When the first byte of an incomplete message came.
+    /// When the first byte of an incomplete message arrived.
     pub(super) message_started: Option<Instant>,
 }
 
 /// Why waiting for the client ended.
 enum Woken {
     Readable,
-    /// An answer has come, or will not come.
+    /// A late answer has arrived, or its ticket was dropped.
     Delivered,
     Stopping,
     TimedOut,
@@ -88,7 +88,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
     }
 
-    /// Serves the connection to its end.
+    /// Serves the connection until it ends.
     pub(super) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
         loop {
             let tickets = self.collect();
@@ -98,7 +98,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 return;
             }
             if self.messages.is_some() {
-                // Between two pieces it is the turn of others.
+                // Yield to other connections between two pieces.
                 tokio::task::yield_now().await;
                 match self.pull_messages() {
                     Ok(Pulled::Some) => {}
@@ -113,7 +113,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             let may_read = !self.closing && tickets < MAX_TICKETS;
             if may_read && first_message(&self.input).is_some() {
-                // The last turn left messages over: it is the turn of others first.
+                // The last turn left messages over; yield to other connections first.
                 tokio::task::yield_now().await;
                 if !self.answer_input() {
                     return;
@@ -123,7 +123,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             match self.wait(&mut shutdown, may_read).await {
                 Woken::Readable => {}
                 Woken::Delivered => continue,
-                // What is already asked is still answered.
+                // Pending queries are still answered.
                 Woken::Stopping if tickets > 0 => {
                     self.closing = true;
                     continue;
@@ -143,12 +143,12 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
     }
 
-    /// Takes over the answers that have come later; returns how many are still to come.
+    /// Collects late answers; returns how many are still pending.
     fn collect(&mut self) -> usize {
         let Some(mailbox) = &self.mailbox else {
             return 0;
         };
-        // Tickets first: one given back in between is then merely waited for once more, and not in vain.
+        // Tickets first: one returned in between then costs one extra wait, which ends at once.
         let tickets = mailbox.tickets();
         self.collected += mailbox.collect(&mut self.output);
         self.note_unread();
@@ -181,15 +181,14 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 _ = shutdown.wait_for(|stop| *stop), if !closing => Woken::Stopping,
             }
         };
-        // A slow writer is readable again and again: what counts is the time, not the wake-up.
+        // A slow writer is readable again and again: the deadline counts, not the wake-up.
         if self.message_started.is_some() && Instant::now() >= deadline {
             return Woken::TimedOut;
         }
         timeout_at(deadline, woken).await.unwrap_or(Woken::TimedOut)
     }
 
-    /// Reads once and answers the complete messages. An error ends the connection, except
-    /// WouldBlock.
+    /// Reads once and answers the complete messages. An error ends the connection, except WouldBlock.
     fn turn(&mut self) -> io::Result<()> {
         if !self.input.is_empty() {
             self.read_rest()?;
@@ -208,7 +207,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.keep_within_bounds()
     }
 
-    /// Reads into the turn's buffer, answers from it, keeps what is left.
+    /// Reads into the turn's buffer, answers from it, and keeps what is left.
     fn read_fresh(&mut self, scratch: &mut TurnBuffers) -> io::Result<()> {
         let len = match self.stream.try_read(&mut scratch.input)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -221,8 +220,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.write(&scratch.out)
     }
 
-    /// Reads on to the end of the message that is incomplete in `input`, and no further. The
-    /// buffer grows with what has come, not with what the length prefix promises.
+    /// Reads up to the end of the message that is incomplete in `input`, and no further. The buffer grows
+    /// with the octets received, not with what the length prefix promises.
     fn read_rest(&mut self) -> io::Result<()> {
         let have = self.input.len();
         let want = match self.input[..] {
@@ -241,7 +240,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
     }
 
-    /// Answers messages that are complete in `input`. Says whether the connection goes on.
+    /// Answers the complete messages in `input`. Returns whether the connection continues.
     fn answer_input(&mut self) -> bool {
         let mut scratch = self.seat.shared.borrow_scratch();
         let input = std::mem::take(&mut self.input);
@@ -254,8 +253,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         written.and_then(|()| self.keep_within_bounds()).is_ok()
     }
 
-    /// Answers the complete messages at the start of `data`, within the bounds of a turn; returns
-    /// how many bytes they had.
+    /// Answers the complete messages at the start of `data`, within the limits of a turn; returns how many
+    /// bytes they had.
     fn answer(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
         let shared = &self.seat.shared;
         let (mut used, mut messages) = (0, 0);
@@ -300,7 +299,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         used
     }
 
-    /// Writes what the socket takes now and keeps the rest.
+    /// Writes what the socket accepts now and keeps the rest.
     pub(super) fn write(&mut self, answers: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < answers.len() {
@@ -321,7 +320,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
     }
 
-    /// Delivers the waiting answers. Says whether the client took them in time.
+    /// Delivers the pending answers. Returns whether the client read them in time.
     async fn flush(&mut self) -> bool {
         let write_timeout = self.seat.shared.settings.write_timeout;
         let cut = self.messages.as_ref().and_then(|messages| messages.cut());
@@ -356,7 +355,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
         self.output = Vec::new();
         self.unread_since = None;
-        // Time spent on slow reading is not taken from the next message's.
+        // Time spent on slow reading is not deducted from the next message's.
         if self.message_started.is_some() {
             self.message_started = Some(Instant::now());
         }
@@ -364,7 +363,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.keep_within_bounds().is_ok()
     }
 
-    /// Reports what this connection holds; fails when all together hold too much and this one is the worst.
+    /// Reports what this connection holds; fails if the total is over the limit and this one is the worst.
     pub(super) fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
@@ -373,7 +372,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         if before == 0 && held == 0 && collected == 0 {
             return Ok(());
         }
-        // A slow writer is not better for each octet it sends, but a reader is for each window that it takes.
+        // A slow writer gains nothing by each octet it sends, but a reader does by each window it reads.
         let incomplete_since = self.message_started.filter(|_| !self.input.is_empty());
         let since = [incomplete_since, self.unread_since].into_iter().flatten();
         let since = since.min().unwrap_or_else(Instant::now);
@@ -409,7 +408,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     }
 }
 
-/// The message at the start of `data`, if it is complete.
+/// Returns the message at the start of `data`, if it is complete.
 fn first_message(data: &[u8]) -> Option<&[u8]> {
     let (&[high, low], rest) = data.split_first_chunk::<2>()?;
     rest.get(..usize::from(u16::from_be_bytes([high, low])))

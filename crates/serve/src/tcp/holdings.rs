@@ -1,33 +1,33 @@
-//! Octets that TCP connections hold: incomplete messages, questions that wait for their answers, and answers that
-//! their clients have not taken. Decides who is closed when all together hold too much.
+//! Accounting of the octets held for TCP connections: incomplete messages, pending queries, and unread answers.
+//! Decides which connections to close when the total is over the limit.
 //!
-//! A connection is the worse the more it holds and the longer it has done so: octets times time. The client (an IPv4
-//! address or an IPv6 /64 network) whose connections are worst together loses its worst one, and so on until there is
-//! room again. A client that reads its answers is thus never closed for those who do not read theirs, however many
-//! connections they open; and where connections of one client differ, the one that is read stays.
+//! A connection's weight is octets times time. The client (an IPv4 address or an IPv6 /64 network) with the greatest
+//! total weight loses its heaviest connection, and so on until there is room again. A client that reads its answers
+//! is thus never closed on behalf of clients that do not, however many connections they open; and among the
+//! connections of one client, the one that is read stays.
 //!
-//! A pure account without clock and sockets. Invariant: `total` is the sum of what is counted of `connections`.
+//! Pure accounting, without clock and sockets. Invariant: `total` is the sum of the counted octets of `connections`.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
 use tokio::time::Instant;
 
-/// Octets of a connection that are not counted, so that an ordinary query in two segments passes even when others
-/// have used up what may be held.
+/// Octets of a connection that are not counted, so that an ordinary query in two segments gets through even when
+/// others have used up the limit.
 pub(super) const UNCOUNTED_BYTES: usize = 512;
-/// When there is too much, this share of the bound is freed at once, so that looking at all holders is rare.
+/// When the limit is exceeded, this fraction of it is freed at once, so that scanning all connections is rare.
 const FREED_SHARE: usize = 16;
 
-/// Octets that one connection holds.
+/// Octets held for one connection.
 #[derive(Clone, Copy)]
 struct Holding {
     client: IpAddr,
-    /// In its own buffers.
+    /// In the connection's own buffers.
     own: usize,
-    /// Questions and answers outside of them, of messages that are answered later.
+    /// Queries and answers outside these buffers, for messages that are answered later.
     later: usize,
-    /// Since when the client has done nothing about it.
+    /// Since when the client has made no progress on them.
     since: Instant,
 }
 
@@ -36,7 +36,7 @@ impl Holding {
         (self.own + self.later).saturating_sub(UNCOUNTED_BYTES)
     }
 
-    /// Octets times milliseconds. What has just begun to be held counts as well.
+    /// Returns octets times milliseconds. Octets held only since now count as well.
     fn weight(&self, now: Instant) -> u128 {
         let held_ms = now.saturating_duration_since(self.since).as_millis() + 1;
         self.counted() as u128 * held_ms
@@ -47,7 +47,7 @@ impl Holding {
 pub(super) struct Holdings {
     max_bytes: usize,
     total: usize,
-    /// Connections that hold something, by their identity.
+    /// Connections that hold octets, by connection ID.
     connections: HashMap<u64, Holding>,
 }
 
@@ -60,8 +60,8 @@ impl Holdings {
         }
     }
 
-    /// Sets what a connection holds in its own buffers, `taken` octets of which were counted as answers that came
-    /// later. `since` is the time since when its client has done nothing about it.
+    /// Sets what a connection holds in its own buffers; `taken` octets of it were counted as late answers before.
+    /// `since` is when its client last made progress.
     pub(super) fn set_own(
         &mut self,
         (id, client): (u64, IpAddr),
@@ -76,7 +76,7 @@ impl Holdings {
         });
     }
 
-    /// Adds octets outside of a connection's own buffers.
+    /// Adds octets outside a connection's own buffers.
     pub(super) fn add_later(&mut self, (id, client): (u64, IpAddr), octets: usize, now: Instant) {
         self.change(id, client, now, |holding| holding.later += octets);
     }
@@ -102,14 +102,15 @@ impl Holdings {
         }
     }
 
-    /// Forgets a connection that has ended.
+    /// Removes a connection that has ended.
     pub(super) fn remove(&mut self, id: u64) {
         if let Some(holding) = self.connections.remove(&id) {
             self.total -= holding.counted();
         }
     }
 
-    /// Returns the connections that must be closed now, the worst first; mostly none. They are forgotten here.
+    /// Returns the connections that must be closed now, the heaviest first; usually none. They are removed from the
+    /// account.
     pub(super) fn take_worst(&mut self, now: Instant) -> Vec<u64> {
         if self.total <= self.max_bytes {
             return Vec::new();
@@ -122,7 +123,7 @@ impl Holdings {
                 own.push((weight, id));
             }
         }
-        // By weight; at the same weight the younger goes, so that what is closed does not depend on a hash.
+        // By weight; at equal weight the younger is closed, so that the choice does not depend on a hash.
         let mut worst: BinaryHeap<(u128, u64, IpAddr)> = BinaryHeap::new();
         for (client, connections) in &mut clients {
             connections.sort_unstable();

@@ -1,7 +1,7 @@
-//! Answers that come after the turn of their message: tickets, and the mailbox of a connection.
+//! Answers that are ready after the turn of their message: tickets, and the mailbox of a connection.
 //!
-//! A connection has a mailbox only once something is answered later. Every ticket is given back, with an answer or
-//! without, so a connection knows when nothing more will come. Answers count as held by their connection from the
+//! A connection has a mailbox only once something is answered later. Every ticket is returned, with an answer or
+//! without, so a connection knows when nothing is pending. Answers count as held by their connection from the
 //! moment they are delivered.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use tokio::sync::Notify;
 
 use super::registry::Registry;
 
-/// Octets of the length before each message (RFC 1035 section 4.2.2).
+/// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
 
-/// Messages of one connection that may wait for their answers; no further message is read until some have it.
+/// Maximum number of pending messages per connection; no further message is read until some are answered.
 pub(super) const MAX_TICKETS: usize = 128;
 
-/// Where answers wait for their connection.
+/// Answers waiting to be collected by their connection.
 pub(super) struct Mailbox {
     registry: Arc<Registry>,
     connection: u64,
@@ -27,12 +27,12 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Tickets that are out.
+    /// Returns the number of outstanding tickets.
     pub(super) fn tickets(&self) -> usize {
         self.tickets.load(Ordering::Acquire)
     }
 
-    /// Takes the answers that have come; returns their octets.
+    /// Collects the delivered answers; returns their size in octets.
     pub(super) fn collect(&self, out: &mut Vec<u8>) -> usize {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let octets = answers.len();
@@ -44,13 +44,13 @@ impl Mailbox {
         octets
     }
 
-    /// Waits until a ticket was given back since the last wait.
+    /// Waits until a ticket was returned since the last wait.
     pub(super) async fn delivered(&self) {
         self.delivered.notified().await;
     }
 }
 
-/// Gives out tickets for the messages of one connection.
+/// Issues tickets for the messages of one connection.
 pub struct Later<'c> {
     registry: &'c Arc<Registry>,
     connection: u64,
@@ -69,7 +69,7 @@ impl<'c> Later<'c> {
         }
     }
 
-    /// A ticket for an answer that comes later.
+    /// Issues a ticket for a late answer.
     pub fn ticket(&mut self) -> Ticket {
         let mailbox = self.mailbox.get_or_insert_with(|| {
             Arc::new(Mailbox {
@@ -93,7 +93,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A ticket whose answer nobody reads.
+    /// Creates a ticket whose answer is not read by any connection.
     #[cfg(test)]
     pub(crate) fn for_nobody() -> Self {
         let registry = Arc::new(Registry::new(1, 1, 1));

@@ -1,4 +1,5 @@
-//! Answers of many messages (transfers) on a connection: made as the client takes them, waited for while they are made.
+//! Multi-message responses (transfers) on a connection: produced as the client reads them, with waits while they are
+//! prepared.
 
 use std::io;
 use std::sync::Arc;
@@ -12,15 +13,15 @@ use super::stream::ByteStream;
 use super::{READ_BYTES, StreamHandler};
 use crate::request::NextMessage;
 
-/// How long an answer of many messages that waits is left alone, if no wake-up comes.
+/// Time after which a waiting response is polled again, if no wake-up arrives.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Octets of messages that are kept while an answer of many messages waits.
+/// Octets of further messages that are buffered while a multi-message response waits.
 const AHEAD_BYTES: usize = 16 * 1024;
-/// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
+/// Size of the length prefix of each message (RFC 1035 section 4.2.2), and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Whether an answer of many messages continued.
+/// Whether a multi-message response continued.
 pub(super) enum Pulled {
     Some,
     /// It waits for something.
@@ -28,7 +29,7 @@ pub(super) enum Pulled {
 }
 
 impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
-    /// Makes the next messages of an answer that has many, as far as the bound of a turn.
+    /// Produces the next messages of a multi-message response, up to the limit of a turn.
     pub(super) fn pull_messages(&mut self) -> io::Result<Pulled> {
         let mut scratch = self.seat.shared.borrow_scratch();
         let result = self.pull_into(&mut scratch.out);
@@ -41,15 +42,15 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         Ok(match is_none {
             true => Pulled::Nothing,
             false => {
-                // It is in use as much as one that asks: others make room first.
+                // It is as active as a connection that sends queries; idle ones are closed first.
                 self.seat.shared.registry.touch(self.seat.id);
                 Pulled::Some
             }
         })
     }
 
-    /// Waits until an answer of many messages continues, for a while at most; false if the server stops or the client has
-    /// closed the connection. RFC 7766 section 6.2.4: what a client that closed it asked for is not sent any more.
+    /// Waits until a multi-message response continues, for a bounded time; false if the server stops or the client
+    /// has closed the connection. RFC 7766 section 6.2.4: pending answers are not sent to a client that closed it.
     pub(super) async fn wait_for_messages(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
         let wake = self.messages.as_ref().and_then(|messages| messages.wake());
         let may_read = self.input.len() < AHEAD_BYTES;
@@ -60,8 +61,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
     }
 
-    /// Reads messages that come before an answer of many is complete, and keeps them for later; false if the client has
-    /// closed the connection.
+    /// Reads messages received before a multi-message response is complete, and keeps them for later; false if the
+    /// client has closed the connection.
     fn read_ahead(&mut self) -> bool {
         let room = AHEAD_BYTES.saturating_sub(self.input.len());
         let mut scratch = self.seat.shared.borrow_scratch();
@@ -99,7 +100,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     self.messages = None;
                     return Ok(());
                 }
-                // The client sees a connection that ends too soon, never a whole answer that is not whole.
+                // The client sees a connection that ends too soon, never a truncated response that looks complete.
                 NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
             };
             prefix.copy_from_slice(&(written as u16).to_be_bytes());
@@ -111,7 +112,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     }
 }
 
-/// Waits for a notification; without one for ever.
+/// Waits for a notification; without one, forever.
 pub(super) async fn notified(notify: Option<&Arc<Notify>>) {
     match notify {
         Some(notify) => notify.notified().await,

@@ -1,8 +1,8 @@
-//! Who is connected, since when without a complete message, what each holds, and who has to make room.
+//! Open TCP connections: their clients, how long each has been idle, what each holds, and which one to evict.
 //!
-//! One lock, taken when a connection comes, goes, has completed messages in a turn, or holds more or less than before.
-//! Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only those in
-//! `open` are in `holdings`.
+//! One lock, taken when a connection opens, closes, has completed messages in a turn, or holds more or less than
+//! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only
+//! those in `open` are in `holdings`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::holdings::Holdings;
 
-/// Why a connection gets no place.
+/// Why a connection was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ConnectionRefusal {
     ClientHasTooMany,
@@ -30,10 +30,10 @@ pub(super) struct Registry {
 pub(super) struct HoldsTooMuch;
 
 struct RegistryState {
-    /// Source of identities and stamps, always growing.
+    /// Source of IDs and stamps, strictly increasing.
     last: u64,
     open: HashMap<u64, RegisteredConnection>,
-    /// Stamp of the last completed message (or of opening) to identity: the first is idle longest.
+    /// Stamp of the last completed message (or of opening) to ID: the first has been idle longest.
     by_age: BTreeMap<u64, u64>,
     clients: HashMap<IpAddr, usize>,
     holdings: Holdings,
@@ -69,8 +69,8 @@ impl Registry {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection of `client`, evicting the longest idle one when all are
-    /// taken. Returns its identity.
+    /// Registers a connection of `client`, evicting the one that has been idle longest when the limit is reached.
+    /// Returns its ID.
     pub(super) fn enter(&self, client: IpAddr) -> Result<u64, ConnectionRefusal> {
         let client = counted_as(client);
         let mut inner = self.lock();
@@ -92,7 +92,7 @@ impl Registry {
         Ok(id)
     }
 
-    /// The task of connection `id` runs and can be ended by eviction from now on.
+    /// Stores the task of connection `id`, so that eviction can abort it.
     pub(super) fn seated(&self, id: u64, task: AbortHandle) {
         match self.lock().open.get_mut(&id) {
             Some(entry) => entry.task = Some(task),
@@ -101,7 +101,7 @@ impl Registry {
         }
     }
 
-    /// Connection `id` has completed a message: it is the least idle one now.
+    /// Records that connection `id` has completed a message: it is now the least idle one.
     pub(super) fn touch(&self, id: u64) {
         let mut inner = self.lock();
         let now = inner.tick();
@@ -113,8 +113,8 @@ impl Registry {
         inner.by_age.insert(now, id);
     }
 
-    /// Connection `id` holds `own` octets in its buffers now, `taken` of them from answers that came later. Closes the
-    /// worst holders when all together hold too much.
+    /// Records that connection `id` holds `own` octets in its buffers, `taken` of them from late answers. Closes the
+    /// worst holders when the total is over the limit.
     pub(super) fn hold(
         &self,
         id: u64,
@@ -128,7 +128,7 @@ impl Registry {
         inner.close_worst_holders(id)
     }
 
-    /// An answer for connection `id` has come later and waits to be taken over.
+    /// Records a late answer for connection `id` that waits to be collected.
     pub(super) fn hold_later(&self, id: u64, octets: usize) -> Result<(), HoldsTooMuch> {
         let mut inner = self.lock();
         let client = inner.open.get(&id).ok_or(HoldsTooMuch)?.client;
@@ -137,7 +137,7 @@ impl Registry {
         inner.close_worst_holders(id)
     }
 
-    /// Connection `id` has ended.
+    /// Removes connection `id`, which has ended.
     pub(super) fn leave(&self, id: u64) {
         self.lock().remove(id);
     }
@@ -162,7 +162,7 @@ impl RegistryState {
         self.last
     }
 
-    /// Ends connections until what the others hold is within the bound; fails if `own` is one of them.
+    /// Closes connections until the others are within the limit; fails if `own` is one of them.
     fn close_worst_holders(&mut self, own: u64) -> Result<(), HoldsTooMuch> {
         let mut result = Ok(());
         for id in self.holdings.take_worst(Instant::now()) {
@@ -176,7 +176,7 @@ impl RegistryState {
         result
     }
 
-    /// Ends the connection that completed a message longest ago; says whether there was one.
+    /// Closes the connection whose last message is oldest; returns whether there was one.
     fn evict_longest_idle(&mut self) -> bool {
         let Some((_, id)) = self.by_age.pop_first() else {
             return false;
@@ -202,7 +202,7 @@ impl RegistryState {
     }
 }
 
-/// One IPv6 client commonly has a whole /64 to choose addresses from.
+/// Returns the address that limits apply to: an IPv6 client commonly has a whole /64 to choose addresses from.
 pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,

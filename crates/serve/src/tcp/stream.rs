@@ -1,27 +1,27 @@
-//! The byte stream below a connection: TCP itself, or what is laid over it.
+//! The byte stream below a connection: TCP itself, or a layer on top of it.
 
 use std::io;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// A stream of octets in both directions, as a connection uses it: it waits until the stream is ready and then reads
-/// or writes without waiting. A stream over another one (TLS) may do its handshake and keep its records in these calls,
-/// and says ready also where it only has to go on with them.
+/// A bidirectional byte stream as a connection uses it: wait until the stream is ready, then read or write without
+/// blocking. A layered stream (TLS) may do its handshake and buffer its records in these calls, and also reports
+/// ready when it only has to continue with them.
 pub trait ByteStream: Send + 'static {
-    /// Waits until reading may bring something: octets, the end, or an error.
+    /// Waits until reading may make progress: octets, the end, or an error.
     fn readable(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Waits until writing may take something.
+    /// Waits until writing may make progress.
     fn writable(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Reads what is there: 0 octets at the end, `WouldBlock` where nothing is there yet.
+    /// Reads available octets: 0 at the end of the stream, `WouldBlock` if there are none yet.
     fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes what there is room for, `WouldBlock` where there is none.
+    /// Writes as much as fits, `WouldBlock` if nothing does.
     fn try_write(&mut self, octets: &[u8]) -> io::Result<usize>;
 
-    /// Ends our side of the stream. What was written before is still delivered.
+    /// Closes our side of the stream. Octets already written are still delivered.
     fn shutdown(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 

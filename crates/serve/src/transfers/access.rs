@@ -1,4 +1,4 @@
-//! The right to transfer a zone: by address, by key, or because the client is one of the zone's name servers.
+//! Access control for transfers: by address, by key, or because the client is one of the zone's name servers.
 
 use std::net::IpAddr;
 
@@ -11,21 +11,21 @@ use super::prepare::{PrepareFault, TransferSource};
 use crate::pipeline::ServingState;
 use crate::request::Request;
 
-/// Name servers of a zone whose addresses are looked up.
+/// Maximum number of a zone's name servers whose addresses are looked up.
 const SERVERS_MAX: usize = 32;
 
 /// Whether a client may transfer a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferAccess {
-    /// It may.
+    /// The client may.
     Allowed,
-    /// It may not.
+    /// The client may not.
     Refused,
-    /// It may if it is a name server of the zone, whose contents have to be looked up first.
+    /// It may if it is a name server of the zone, whose data must be looked up first.
     NameServers,
 }
 
-/// Decides whether a client may transfer a zone, as far as that is known without waiting.
+/// Decides whether a client may transfer a zone, as far as known without blocking.
 pub(super) fn access_of(
     policy: &ZonePolicy,
     request: &Request<'_>,
@@ -48,7 +48,7 @@ pub(super) fn access_of(
     }
 }
 
-/// Returns whether an address is that of a name server of a zone, as far as the zones in memory know.
+/// Checks whether an address is that of a zone's name server, according to the zones in memory.
 fn is_name_server(client: IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
     let mut names = name_servers(zone);
     names.any(|name| {
@@ -76,8 +76,8 @@ fn has_address(node: Node<'_>, client: IpAddr) -> bool {
 }
 
 impl OutgoingTransfers {
-    /// Looks up whether the client is a name server of a zone whose contents are looked up: the names at its apex, and the
-    /// address of each in the zone that has it here. May wait.
+    /// Checks whether the client is a name server of a zone whose data is looked up: the names at its apex, and their
+    /// addresses in our zones. May block.
     pub(super) fn check_name_server(
         &self,
         shared: &ServingState,

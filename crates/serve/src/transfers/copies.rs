@@ -1,14 +1,14 @@
-//! Signed copies on their way to secondaries: one for a version of a zone, shared by all who ask for it.
+//! Signed copies for secondaries: one per version of a zone, shared by all clients that request it.
 //!
 //! ```text
 //! request -> the version that is kept                   sent before, and nothing has changed: no work at all
-//!         -> the copy in the making                     another client's: its pieces are sent from the first one on
+//!         -> the copy in progress                       another client's: its pieces are sent from the first one on
 //!         -> a new copy, queued for the signers         pieces are sent as they are signed
 //! last piece signed -> the version is kept              the next client gets it, or its difference to the one before (sent)
-//! last reader gone  -> the copy is given up             what is signed stays in the signature cache
+//! last reader left  -> the copy is given up             signatures made so far stay in the signature cache
 //! ```
-//! A copy is signed a bounded number of pieces ahead of the client that is furthest, unless someone needs all of it: an IXFR that
-//! a difference could answer, or the digest in answers (ZONEMD).
+//! A copy is signed a bounded number of pieces ahead of the fastest client, unless all of it is needed: for an IXFR
+//! that a difference could answer, or for the digest in answers (ZONEMD).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,21 +28,21 @@ use super::signers::SignerQueue;
 use super::version_state::VersionState;
 use crate::sys;
 
-/// Pieces that are signed ahead of the client that is furthest. Of sixteen names each, that is about a megabyte.
+/// Number of pieces signed ahead of the fastest client. At sixteen names each, that is about a megabyte.
 const LEAD: usize = 256;
 /// All pieces.
 const ALL: usize = usize::MAX;
 
 /// The signed copies of a server.
 pub(super) struct OutgoingCopies {
-    /// The versions that went out last.
+    /// The versions that were sent last.
     pub(super) sent: SentVersions,
     pub(super) queue: Arc<SignerQueue>,
     counters: Arc<TransferCounters>,
     known: Mutex<HashMap<NameBuf, KnownCopy>>,
 }
 
-/// The newest version of a zone that was asked for. It is in use, or kept to make differences of.
+/// The newest requested version of a zone. It is in use, or kept to compute differences.
 struct KnownCopy {
     state: VersionState,
     job: Weak<CopyJob>,
@@ -51,20 +51,20 @@ struct KnownCopy {
 
 /// A copy that can be sent.
 pub(super) enum OpenedCopy {
-    /// All of it.
+    /// A complete version.
     Version(Arc<Zone>),
-    /// Signed pieces.
+    /// A copy in progress, piece by piece.
     Reader(CopyReader),
 }
 
-/// Source of a copy.
+/// Input of a copy.
 pub(super) struct CopySource {
     pub(super) zone: Arc<Zone>,
     pub(super) signing: Arc<Signing>,
     pub(super) digest: CopyDigest,
 }
 
-/// A copy in the making.
+/// A copy in progress.
 pub(super) struct CopyJob {
     name: NameBuf,
     source: CopySource,
@@ -73,7 +73,7 @@ pub(super) struct CopyJob {
     /// The next piece that no thread has taken.
     next: AtomicUsize,
     signed: AtomicUsize,
-    /// The pieces that readers need by now.
+    /// The number of pieces that readers need by now.
     needed: AtomicUsize,
     readers: Mutex<Vec<Arc<Notify>>>,
     end: OnceLock<JobEnd>,
@@ -96,7 +96,7 @@ pub(super) enum CopyStep {
     Sign(usize),
 }
 
-/// A client of a copy; it gives the copy up when it is dropped.
+/// A client of a copy. Dropping the last reader gives the copy up.
 pub(super) struct CopyReader {
     copies: Arc<OutgoingCopies>,
     job: Arc<CopyJob>,
@@ -117,21 +117,21 @@ impl OutgoingCopies {
         })
     }
 
-    /// Returns how many copies are being made.
+    /// Returns how many copies are in progress.
     pub(super) fn in_work(&self) -> usize {
         let known = lock(&self.known);
         let jobs = known.values().filter_map(|known| known.job.upgrade());
         jobs.filter(|job| job.end.get().is_none()).count()
     }
 
-    /// Returns the version of a zone in this state, if it is known as a whole.
+    /// Returns the version of a zone in this state, if it is complete.
     pub(super) fn find(&self, name: &NameBuf, state: &VersionState) -> Option<Arc<Zone>> {
         let known = lock(&self.known);
         let known = known.get(name).filter(|known| known.state.is_same(state));
         known?.version.upgrade()
     }
 
-    /// Remembers a version that is known as a whole.
+    /// Remembers a complete version.
     pub(super) fn remember(&self, name: NameBuf, state: VersionState, version: &Arc<Zone>) {
         let copy = KnownCopy {
             state,
@@ -146,7 +146,7 @@ impl OutgoingCopies {
         known.insert(name, copy);
     }
 
-    /// Returns the copy of a version, which is begun if there is none. The signers must run.
+    /// Returns the copy of a version, starting one if there is none. The signers must be running.
     pub(super) fn open(
         self: &Arc<Self>,
         state: VersionState,
@@ -198,7 +198,7 @@ impl OutgoingCopies {
         }
     }
 
-    /// Does a step of the work. `pause` keeps the thread to its share of the CPU.
+    /// Performs a step of the work. `pause` keeps the thread to its share of the CPU.
     pub(super) fn run(&self, job: &Arc<CopyJob>, step: CopyStep, pause: &mut dyn FnMut()) {
         let done = match step {
             CopyStep::Prepare => self.prepare(job),
@@ -239,7 +239,7 @@ impl OutgoingCopies {
         let Some(copy) = job.copy.get() else {
             return Ok(());
         };
-        // Given up in between and read again, the piece is signed once more.
+        // If the copy was given up in between and is read again, the piece is signed once more.
         loop {
             let made = copy.sign(piece, &mut || {
                 pause();
@@ -261,7 +261,7 @@ impl OutgoingCopies {
         Ok(())
     }
 
-    /// Keeps a copy whose last piece is signed for those who come next.
+    /// Keeps a copy whose last piece is signed for later clients.
     fn complete(&self, job: &CopyJob, copy: &SignedCopy) -> Result<(), SignedCopyError> {
         let has_digest = job.source.digest == CopyDigest::Made;
         if !has_digest && copy.octets() > self.sent.octets_max() {
@@ -271,7 +271,7 @@ impl OutgoingCopies {
         let (version, made) = copy.finish()?;
         self.counters.add(Counter::Signatures, made.into());
         let is_newest = |known: &KnownCopy| std::ptr::eq(known.job.as_ptr(), job);
-        // One that is older than what others asked for by now would lead back.
+        // A version older than the newest requested one would lead backwards.
         let is_noted = lock(&self.known).get(&job.name).is_some_and(is_newest);
         let version = match is_noted {
             true => self.sent.note(version),
@@ -286,7 +286,7 @@ impl OutgoingCopies {
         Ok(())
     }
 
-    /// Gives a copy up if nobody reads it; returns whether it did.
+    /// Gives up a copy that has no reader; returns whether it did.
     fn give_up(&self, job: &CopyJob) -> bool {
         let mut known = lock(&self.known);
         if job.is_read() {
@@ -319,12 +319,12 @@ impl CopyJob {
         }
     }
 
-    /// Returns whether no thread has worked on the copy.
+    /// Checks whether no thread has worked on the copy yet.
     pub(super) fn is_new(&self) -> bool {
         !self.is_begun.load(Ordering::Acquire)
     }
 
-    /// Returns whether a thread could go on with the copy now.
+    /// Checks whether a thread could continue with the copy now.
     pub(super) fn has_work(&self) -> bool {
         if self.end.get().is_some() || !self.is_read() {
             return false;
@@ -356,7 +356,7 @@ impl CopyJob {
 }
 
 impl CopyReader {
-    /// Lets another notification say that there is more.
+    /// Uses another notification to signal that there is more.
     pub(super) fn wake_by(&mut self, wake: Arc<Notify>) {
         let mut readers = lock(&self.job.readers);
         if let Some(own) = readers.iter_mut().find(|own| Arc::ptr_eq(own, &self.wake)) {
@@ -364,11 +364,11 @@ impl CopyReader {
         }
         drop(readers);
         self.wake = wake;
-        // What happened in between is not missed.
+        // Covers an event in between.
         self.wake.notify_one();
     }
 
-    /// Says that the client has come to this piece.
+    /// Records that the client has reached this piece.
     pub(super) fn advance(&self, position: usize) {
         self.job.need(position.saturating_add(LEAD));
         self.copies.queue.push(&self.job);
@@ -383,7 +383,7 @@ impl CopyReader {
         })
     }
 
-    /// Waits until the copy can be sent from.
+    /// Waits until sending from the copy can start.
     pub(super) async fn begun(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
         loop {
             if let Some(fault) = self.fault() {
@@ -396,7 +396,7 @@ impl CopyReader {
         }
     }
 
-    /// Waits for the whole version; `None` if it is too large to be kept.
+    /// Waits for the complete version; `None` if it is too large to be kept.
     pub(super) async fn completed(&self) -> Result<Option<Arc<Zone>>, PrepareFault> {
         self.job.need(ALL);
         self.copies.queue.push(&self.job);
@@ -415,7 +415,7 @@ impl CopyReader {
 impl Drop for CopyReader {
     fn drop(&mut self) {
         lock(&self.job.readers).retain(|own| !Arc::ptr_eq(own, &self.wake));
-        // Signed to its end it is kept, though its last reader is gone.
+        // A completely signed copy is kept even without readers.
         let is_whole = self.job.copy.get().is_some_and(|copy| copy.is_whole());
         if !is_whole && self.copies.give_up(&self.job) {
             self.copies.queue.remove(&self.job);

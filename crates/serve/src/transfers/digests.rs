@@ -1,9 +1,9 @@
-//! Digests over zones that are made here (ZONEMD, RFC 8976).
+//! Zone digests made by this server (ZONEMD, RFC 8976).
 //!
-//! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
-//! waits for it. A transfer has the digest of the version that it is of, as its last record, and clients that ask for the same
-//! version share it. Answers have the digest of the version that is served, or none until that is made: a thread makes it when
-//! the zone has changed, and pauses four times as long as that took.
+//! A digest covers all records, signatures and the chain included, so computing it takes time in proportion to the
+//! zone's size: no zone change waits for it. A transfer contains the digest of its version as its last record, shared
+//! by all clients that request the same version. Answers contain the digest of the served version, or none until it
+//! is computed: a thread computes it when the zone has changed, and then pauses four times as long as that took.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -23,11 +23,11 @@ use super::version_state::VersionState;
 use crate::pipeline::ServingState;
 use crate::sys;
 
-/// The time between two looks at which zones have changed.
+/// Interval between two checks for changed zones.
 const DIGEST_LOOK: Duration = Duration::from_millis(500);
-/// How much longer than a digest took the thread rests after it.
+/// Pause after a digest, as a multiple of the time it took.
 const DIGEST_REST: u32 = 4;
-/// The longest rest.
+/// Maximum pause.
 const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
 
 /// Why a version has no digest.
@@ -35,21 +35,21 @@ const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
 #[error("its digest (ZONEMD) cannot be made: {0}")]
 pub(super) struct ZoneDigestFault(#[from] ChangeError);
 
-/// Returns a version with a ZONEMD record that stands for the one which will be made, so that the chain lists the type.
+/// Returns a version with a placeholder ZONEMD record, so that the chain lists the type.
 pub(super) fn with_placeholder(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
     let zonemd = zone.zonemd_placeholder();
     Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
 }
 
-/// Returns a version that is not signed with the digest over it.
+/// Returns an unsigned version with its digest.
 pub(super) fn with_made_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
     let zonemd = zone.zonemd(ZonemdHash::Sha384);
     Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
 }
 
 impl OutgoingTransfers {
-    /// Returns whether a zone goes out with a digest that is made here: it is in memory, and its signatures, if it has any, are
-    /// made here.
+    /// Checks whether a zone is sent with a digest made here: it is in memory, and its signatures, if any, are made
+    /// here.
     pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
         let is_stored = matches!(zone.signing(), SigningState::Stored(_));
         if zone.is_stand_in() || is_stored {
@@ -59,7 +59,7 @@ impl OutgoingTransfers {
         policies.of(zone.apex_name()).zonemd == ZonemdRule::Generate
     }
 
-    /// Starts the thread that keeps the digests in answers. It ends with the transfers.
+    /// Starts the thread that keeps the digests in answers current. It ends with the transfers.
     pub fn keep_digests(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -88,18 +88,18 @@ impl OutgoingTransfers {
     }
 }
 
-/// Keeps the digests in answers.
+/// Keeps the digests in answers current.
 struct DigestKeeper {
     transfers: Weak<OutgoingTransfers>,
     shared: Arc<ServingState>,
     table: Arc<TableWriter>,
-    /// The policies that were looked at last, and whether a zone has its digest made by them.
+    /// The policies checked last, and whether any of their zones has its digest made here.
     policies: Option<(Arc<Policies>, bool)>,
     digested: HashMap<NameBuf, VersionState>,
 }
 
 impl DigestKeeper {
-    /// Makes the digests of zones that have changed; false when there are no transfers any more.
+    /// Computes the digests of zones that have changed; false when the transfers no longer exist.
     fn look(&mut self) -> bool {
         let Some(transfers) = self.transfers.upgrade() else {
             return false;
@@ -147,7 +147,7 @@ impl DigestKeeper {
         is_wanted
     }
 
-    /// Makes the digest of a zone and has answers show it.
+    /// Computes a zone's digest and publishes it in answers.
     fn digest(&self, transfers: &Arc<OutgoingTransfers>, zone: Arc<Zone>) {
         let name = NameBuf::from(zone.apex_name());
         let version = transfers.whole_version(zone, &self.shared);

@@ -1,12 +1,12 @@
-//! ALIAS records of a zone that is transferred: the addresses of their targets go out in their places (`expand_alias`).
+//! ALIAS records in a transferred zone, replaced by the addresses of their targets (`expand_alias`).
 //!
 //! ```text
-//! each ALIAS -> target in a zone here: its addresses, after a look-up if need be
-//!            -> elsewhere: the cache of targets, or the resolvers, many at a time
+//! each ALIAS -> target in one of our zones: its addresses, after a look-up if need be
+//!            -> elsewhere: the target cache, or the resolvers, many in parallel
 //! all known  -> the version with addresses          one is not: no transfer
 //! ```
-//! A version without the addresses of a name would take it off the net, while a secondary that gets no version keeps the one
-//! that it has. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
+//! A version without a name's addresses would take it offline, while a secondary that gets no version keeps the one
+//! it has. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,9 +29,9 @@ use crate::live::{FetchedPart, LiveView, Parts};
 use crate::pipeline::ServingState;
 use crate::recursor::UpstreamQuestion;
 
-/// Targets that are asked for at one time, for one transfer.
+/// Maximum number of targets resolved in parallel for one transfer.
 const AT_ONCE: usize = 32;
-/// How long all targets may take together: a little less than the client of a transfer is kept waiting.
+/// Time limit for all targets together: slightly less than the client of a transfer is kept waiting.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 const ADDRESS_TYPES: [Type; 2] = [Type::A, Type::AAAA];
@@ -56,7 +56,7 @@ pub(super) enum ExpandFault {
     Unusable(#[from] ChangeError),
 }
 
-/// One name of the zone that has an ALIAS, with the addresses that it gets.
+/// A name with an ALIAS, and the addresses that replace it.
 struct AliasOwner<'z> {
     node: Node<'z>,
     target: Name<'z>,
@@ -65,9 +65,9 @@ struct AliasOwner<'z> {
 }
 
 enum FoundAddresses {
-    /// Their data and their TTL.
+    /// Their data and TTL.
     Here(Vec<Vec<u8>>, u32),
-    /// A resolver has them.
+    /// A resolver must be queried for them.
     Outside(UpstreamQuestion),
 }
 
@@ -80,13 +80,13 @@ pub(super) struct AliasExpansion<'e> {
     pub(super) gone: &'e ClientGone,
 }
 
-/// Returns whether a zone has an ALIAS record.
+/// Checks whether a zone has an ALIAS record.
 pub(super) fn has_alias(zone: &Zone) -> bool {
     zone.nodes_in_any_order()
         .any(|node| alias_of(node).is_some())
 }
 
-/// Lists the names with an ALIAS that answers come from: those below a delegation are not served.
+/// Lists the served names with an ALIAS: those below a delegation are not served.
 fn alias_owners(zone: &Zone) -> Vec<AliasOwner<'_>> {
     let found = zone.nodes_in_any_order().filter_map(|node| {
         let (target, ttl) = alias_of(node)?;
@@ -106,8 +106,8 @@ fn alias_owners(zone: &Zone) -> Vec<AliasOwner<'_>> {
 }
 
 impl AliasExpansion<'_> {
-    /// Makes the version with addresses; may wait. A zone that brings its signatures along stays as it is: nobody
-    /// here can sign the addresses.
+    /// Builds the version with addresses; may block. A zone with stored signatures stays as it is: the addresses
+    /// could not be signed here.
     pub(super) fn run(&self) -> Result<Arc<Zone>, ExpandFault> {
         let mut owners = match self.zone.signing() {
             SigningState::Stored(_) => Vec::new(),
@@ -129,7 +129,7 @@ impl AliasExpansion<'_> {
         Ok(Arc::new(self.zone.apply(&difference)?))
     }
 
-    /// Finds the addresses that zones here have, and the questions for the rest.
+    /// Finds the addresses in our zones, and the queries for the rest.
     fn find_all(
         &self,
         owners: &mut [AliasOwner<'_>],
@@ -141,7 +141,7 @@ impl AliasExpansion<'_> {
                 if Instant::now() >= deadline {
                     return Err(ExpandFault::Late);
                 }
-                // A record of the type that stands beside the ALIAS goes before it, as in answers.
+                // A record of the type at the same name takes precedence over the ALIAS, as in answers.
                 if owner.node.rrset(rtype).is_none() {
                     let found = self.find((owner.target, rtype), &table)?;
                     owner.sets.push((rtype, found));
@@ -186,7 +186,7 @@ impl AliasExpansion<'_> {
         }
     }
 
-    /// Looks up a name of a zone whose contents are not in memory; `None` if the zone is gone meanwhile.
+    /// Looks up a name in a zone whose data is not in memory; `None` if the zone was removed in the meantime.
     fn look_up(
         &self,
         zones: &ClientZones<'_>,
@@ -216,7 +216,7 @@ impl AliasExpansion<'_> {
         }
     }
 
-    /// Has the targets resolved that no zone here has, each once.
+    /// Resolves the targets outside our zones, each once.
     fn resolve(
         &self,
         owners: &[AliasOwner<'_>],
@@ -248,7 +248,7 @@ fn unresolved(question: &UpstreamQuestion) -> ExpandFault {
     ExpandFault::Unresolved(Box::new(question.name().into()), question.qtype())
 }
 
-/// Resolves many targets at a time; the first that cannot be resolved ends it.
+/// Resolves many targets in parallel; stops at the first that cannot be resolved.
 async fn resolve_all(
     resolver: &Arc<AliasResolver>,
     mut wanted: impl Iterator<Item = UpstreamQuestion>,
@@ -275,7 +275,7 @@ async fn resolve_all(
 }
 
 impl AliasOwner<'_> {
-    /// Puts the addresses in the place of the ALIAS, where there are any.
+    /// Replaces the ALIAS by the addresses, if there are any.
     fn expand(&self, resolved: &ResolvedTargets, difference: &mut Difference) {
         let owner = self.node.name();
         let before = difference.added.len();
@@ -312,7 +312,7 @@ impl AliasOwner<'_> {
     }
 }
 
-/// The zones as one client may ask them, with the version that is transferred in the place of its own zone.
+/// The zones that one client is allowed to query, with the transferred version in place of its own zone.
 struct ExpansionView<'a> {
     own: &'a Zone,
     zones: ClientZones<'a>,

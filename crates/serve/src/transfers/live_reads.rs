@@ -1,4 +1,4 @@
-//! Reads of whole zones from databases for transfers: one at a time per database, shared by clients of the same version.
+//! Reads whole zones from databases for transfers: one at a time per database, shared by clients of the same version.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use super::prepare::{ClientGone, PrepareFault};
 use super::sent::SentVersions;
 use crate::pipeline::ServingState;
 
-/// Turns of those who do the same work, waited for without a thread.
+/// Serializes equal work by key, without blocking a thread while waiting.
 pub(super) struct Turns<K>(Mutex<HashMap<K, Weak<AsyncMutex<()>>>>);
 
 impl<K> Default for Turns<K> {
@@ -23,7 +23,7 @@ impl<K> Default for Turns<K> {
 }
 
 impl<K: Hash + Eq> Turns<K> {
-    /// Waits for a turn; it ends when what is returned is dropped.
+    /// Waits for a turn; it ends when the returned guard is dropped.
     pub(super) async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,17 +39,17 @@ impl<K: Hash + Eq> Turns<K> {
     }
 }
 
-/// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
-/// read, and is still being sent to another client, gets the same.
+/// Reads of whole zones from databases. Reads of one database follow each other, and a client that requests a version
+/// that was just read, and is still being sent to another client, gets the same.
 #[derive(Default)]
 pub(super) struct LiveReads {
     pub(super) turns: Turns<u32>,
-    /// By the number of the zone: its generation, and its contents as long as they are in use.
+    /// By zone number: its generation, and its contents as long as they are in use.
     read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
 }
 
 impl LiveReads {
-    /// Reads a zone as one version. The caller has the turn of its database.
+    /// Reads a zone as one version. The caller holds the turn of its database.
     pub(super) fn read(
         &self,
         transfers: &OutgoingTransfers,
@@ -57,7 +57,7 @@ impl LiveReads {
         (stand_in, gone): (&Zone, &ClientGone),
     ) -> Result<Arc<Zone>, PrepareFault> {
         let live = stand_in.live().ok_or(PrepareFault::Gone)?;
-        // Before it is read: what changes after this is newer than what is read.
+        // Read first: later changes are newer than what is read.
         let generation = live.generation();
         let known = self.known(live.number(), generation);
         if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
@@ -87,9 +87,9 @@ impl LiveReads {
     }
 }
 
-/// Returns whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
-/// not every change of a database is noticed at once.
+/// Checks whether a version that was read is being sent to a client. One that is merely kept, to compute differences,
+/// may be old: not every database change is noticed at once.
 fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
-    // The caller has it, and maybe those that are kept.
+    // The caller holds one reference, and maybe the kept versions another.
     Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
 }

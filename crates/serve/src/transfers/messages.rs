@@ -1,5 +1,5 @@
-//! The messages of an outgoing transfer: written when the client has read the previous one, and of a zone that is signed
-//! while it is sent, as far as it is signed.
+//! The messages of an outgoing transfer: each is written when the client has read the previous one, and for a zone
+//! that is signed while it is sent, as far as it is signed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use nameward_maintain::outgoing::{
 use super::copies::CopyReader;
 use super::prepare::PrepareFault;
 
-/// How long a full message is waited for before what is signed of it goes out: no secondary waits in vain for a slow signer.
+/// How long to wait for a full message before the part signed so far is sent: no secondary waits in vain for a slow
+/// signer.
 const PART_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The messages of a transfer.
@@ -21,7 +22,7 @@ pub(super) enum OutgoingMessages {
     Signed(SignedTransfer),
 }
 
-/// A zone that is sent as it is signed.
+/// A zone that is sent while it is signed.
 pub(super) struct SignedTransfer {
     messages: SignedMessages,
     reader: CopyReader,
@@ -32,7 +33,7 @@ pub(super) struct SignedTransfer {
 /// The next message of a transfer, if it can be written.
 pub(super) enum OutgoingMessage {
     Written(usize),
-    /// It has to be signed first.
+    /// It must be signed first.
     Unready,
     End,
 }
@@ -60,7 +61,7 @@ impl OutgoingMessages {
         }
     }
 
-    /// Lets this notification say that there is more to send.
+    /// Uses this notification to signal that there is more to send.
     pub(super) fn wake_by(&mut self, wake: &Arc<tokio::sync::Notify>) {
         if let OutgoingMessages::Signed(transfer) = self {
             transfer.reader.wake_by(Arc::clone(wake));

@@ -1,8 +1,9 @@
-//! The version that a transfer is made of: differences from the journal, database zones read as a whole, copies that are
+//! The version that a transfer sends: differences from the journal, database zones read as a whole, copies that are
 //! signed while they are sent.
 //!
-//! Preparing is a task that ends when its client leaves. What has to run on a thread (a disk, a database that blocks, work of
-//! a zone's size) holds a permit or a turn there, so threads are bounded whatever clients do.
+//! Preparation is a task that ends when its client disconnects. Work that needs a thread (a disk, a blocking
+//! database, work in proportion to the zone's size) holds a permit or a turn there, so threads are bounded whatever
+//! clients do.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,18 +31,18 @@ use crate::pipeline::ServingState;
 use crate::request::extended_error;
 use crate::sys;
 
-/// Differences, and octets of them, from which on they are condensed into one (RFC 1995 section 5).
+/// Number, and total octets, of differences from which on they are condensed into one (RFC 1995 section 5).
 const CONDENSED_FROM: usize = 32;
 const CONDENSED_OCTETS: usize = 256 << 10;
 
 /// Octets of differences that are sent however small the zone is.
 pub(super) const ALWAYS_SENT: usize = 16 << 10;
 
-/// How long the client of an IXFR is kept waiting for a difference between signed versions; then it gets the whole zone as it is
-/// signed. Knot gives up after five seconds without an octet.
+/// How long the client of an IXFR waits for a difference between signed versions; then it gets the whole zone as it
+/// is signed. Knot gives up after five seconds without an octet.
 const DIFFERENCE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The zone of a transfer, the version that the client asks for, and its form.
+/// The zone of a transfer, the requested version, and its form.
 pub(super) struct TransferSource {
     pub(super) zone: Arc<Zone>,
     pub(super) wanted: Wanted,
@@ -50,7 +51,7 @@ pub(super) struct TransferSource {
     pub(super) access: TransferAccess,
 }
 
-/// The messages of a transfer that can begin, and the serial they lead to.
+/// The messages of a transfer that can start, and the serial they lead to.
 pub(super) struct PreparedTransfer {
     pub(super) messages: OutgoingMessages,
     pub(super) serial: Serial,
@@ -78,7 +79,7 @@ pub(super) enum PrepareFault {
 }
 
 impl PrepareFault {
-    /// Returns the response code and the extended error for it.
+    /// Returns the response code and the extended error for the failure.
     pub(super) fn code(&self) -> (Rcode, Option<u16>) {
         match self {
             PrepareFault::Unsigned(SignedCopyError::Narrow) => {
@@ -117,18 +118,18 @@ impl PreparedTransfer {
     }
 }
 
-/// Ends the waiting of a thread for others when the client leaves.
+/// Signals that the client has disconnected, so that a thread stops waiting.
 #[derive(Clone)]
 pub(super) struct ClientGone(watch::Receiver<()>);
 
 impl ClientGone {
-    /// Returns the notice and what sends it when it is dropped.
+    /// Returns the signal and the sender that triggers it when dropped.
     pub(super) fn new() -> (watch::Sender<()>, Self) {
         let (sender, receiver) = watch::channel(());
         (sender, ClientGone(receiver))
     }
 
-    /// Waits for something, or for the client to leave.
+    /// Waits for something, or for the client to disconnect.
     pub(super) async fn or<T>(&self, work: impl Future<Output = T>) -> Result<T, PrepareFault> {
         let mut gone = self.0.clone();
         tokio::select! {
@@ -141,7 +142,7 @@ impl ClientGone {
 }
 
 impl OutgoingTransfers {
-    /// Prepares a transfer at once, if nothing has to be waited for.
+    /// Prepares a transfer at once, if that needs no waiting.
     pub(super) fn prepare_at_once(
         &self,
         source: &TransferSource,
@@ -173,7 +174,8 @@ impl OutgoingTransfers {
         if !is_behind(serial, zone.serial()) {
             return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
         }
-        // The journal has ALIAS records and not their addresses, so who gets these has to get the whole zone.
+        // The journal has ALIAS records and not their addresses, so a client that gets addresses needs the whole
+        // zone.
         let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
         let differences = match has_alias {
             true => None,
@@ -190,7 +192,7 @@ impl OutgoingTransfers {
         })
     }
 
-    /// Returns the contents of a zone in the form that the client gets, and whether ALIAS records were expanded in it.
+    /// Returns a zone's contents in the form that the client gets, and whether ALIAS records were expanded in it.
     async fn contents(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -213,7 +215,7 @@ impl OutgoingTransfers {
         done.unwrap_or(Err(PrepareFault::SigningEnded))
     }
 
-    /// As [`Self::contents`], on a thread that may wait. It waits for others no longer than the client is there.
+    /// Like [`Self::contents`], on a thread that may block. It stops waiting when the client disconnects.
     fn read_contents(
         &self,
         shared: &ServingState,
@@ -242,7 +244,7 @@ impl OutgoingTransfers {
         Ok((zone, has_alias))
     }
 
-    /// Prepares the transfer of a zone whose versions no journal has: differences between those that went out, or all of it.
+    /// Prepares the transfer of a zone without a journal: differences between sent versions, or all of it.
     async fn prepare_copy(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -280,7 +282,7 @@ impl OutgoingTransfers {
         })
     }
 
-    /// Prepares the transfer of a version that is known as a whole.
+    /// Prepares the transfer of a complete version.
     fn known(
         &self,
         version: Arc<Zone>,
@@ -300,7 +302,7 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Returns the version of a zone that goes out, with its digest and its signatures, once all of it is there.
+    /// Returns the version of a zone as it is sent, with its digest and its signatures, once it is complete.
     pub(super) async fn whole_version(
         self: &Arc<Self>,
         zone: Arc<Zone>,
@@ -312,7 +314,7 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Returns a zone as it goes out: signed, or without keys and signatures, and with the digest that is made here.
+    /// Returns a zone as it is sent: signed, or without keys and signatures, and with the digest made here.
     async fn open_copy(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -344,7 +346,7 @@ impl OutgoingTransfers {
             };
             return self.copies.open(state, source, name);
         }
-        // Those who ask for the same zone wait for each other, and share what the first one made.
+        // Clients of the same zone wait for each other, and share the first one's result.
         let turn = self.copy_turns.wait(name).await;
         if let Some(version) = self.copies.find(&name, &state) {
             return Ok(OpenedCopy::Version(version));
@@ -368,8 +370,8 @@ impl OutgoingTransfers {
         ))
     }
 
-    /// Returns the differences that lead from a serial to this version of a zone; `None` where the journal does not have
-    /// them, or where the whole zone is less.
+    /// Returns the differences from a serial to this version of a zone; `None` if the journal does not have them, or
+    /// the whole zone is smaller.
     pub(super) fn differences(&self, zone: &Zone, since: Serial) -> Option<Vec<Difference>> {
         let store = self.store.as_ref()?;
         let name = NameBuf::from(zone.apex_name());
@@ -383,7 +385,7 @@ impl OutgoingTransfers {
                     return None;
                 }
             };
-            // The journal may be ahead of the version that is served, by a change that is about to be.
+            // The journal may be ahead of the served version, by a change that is about to be served.
             match entries.iter().position(|entry| entry.to == serial) {
                 Some(last) => break (entries, last + 1),
                 None if Instant::now() >= deadline => return None,
@@ -395,7 +397,7 @@ impl OutgoingTransfers {
     }
 }
 
-/// Returns whether an ALIAS record goes or comes.
+/// Checks whether an ALIAS record is removed or added.
 fn changes_alias(difference: &Difference) -> bool {
     let lists = [&difference.removed, &difference.added];
     lists
@@ -403,7 +405,8 @@ fn changes_alias(difference: &Difference) -> bool {
         .any(|list| list.first_of(Type::ALIAS).is_some())
 }
 
-/// Returns differences as they are sent, many of them as one; `None` where the whole zone is less (RFC 1995 section 4).
+/// Returns differences as they are sent, many of them as one; `None` if the whole zone is smaller (RFC 1995 section
+/// 4).
 fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Difference>> {
     let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
     if differences.len() >= CONDENSED_FROM
@@ -414,13 +417,13 @@ fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Di
     (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
 }
 
-/// The longest time until the journal has a version that is served. A change of a file or a database is served at once, since
-/// it is durable there, and a secondary that is notified of it may ask before it is journalled.
+/// Maximum time until the journal has a served version. A change in a file or a database is served at once, since it
+/// is durable there, and a notified secondary may request it before it is journalled.
 const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);
-/// The time between two looks at the journal.
+/// Interval between two reads of the journal.
 const JOURNAL_STEP: Duration = Duration::from_millis(10);
 
-/// Runs work on a thread, where so many run at one time. A permit is held as long as its thread is.
+/// Runs work on a blocking thread, limited by `permits`. A permit is held as long as its thread runs.
 async fn on_thread<T: Send + 'static>(
     permits: &Arc<Semaphore>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! The log of refused requests: each client and zone once in a while, and no more than some in all.
+//! Rate limit for logging refused requests: per client and zone, and in total.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use nameward_wire::Name;
 
-/// How often the same refusal is logged.
+/// Interval at which the same refusal is logged again.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// Different refusals that are logged in that time: a flood of names does not fill the log.
+/// Maximum number of different refusals logged in that time: a flood of names does not fill the
+/// log.
 const MOST: usize = 1000;
 
-/// The refusals that were logged.
+/// The refusals logged in the current interval.
 #[derive(Default)]
 pub(crate) struct LoggedRefusals {
     logged: HashSet<(IpAddr, Box<[u8]>)>,
@@ -19,7 +20,7 @@ pub(crate) struct LoggedRefusals {
 }
 
 impl LoggedRefusals {
-    /// Returns whether to log that a client was refused a zone.
+    /// Decides whether to log that a client was refused a zone.
     pub(crate) fn admit(&mut self, client: IpAddr, zone: Name<'_>, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= AGAIN_AFTER {

@@ -1,10 +1,9 @@
-//! The versions that went out of zones that no journal has: those that are signed while they are served, and those that are
-//! looked up in a database.
+//! The sent versions of zones without a journal: online-signed zones, and zones looked up in a database.
 //!
-//! The version that went out last is kept of each, with the differences that lead to it, so that a secondary that
-//! has one of them gets what changed since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference fits only those who have
-//! exactly the version that it starts from, so where two versions went out with one serial it starts from neither. Nothing of it is kept over a restart; the first transfer of a zone after
-//! one is a whole one.
+//! For each, the version sent last is kept with the differences that lead to it, so that a secondary with one of the
+//! earlier versions gets the changes since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference only applies to
+//! exactly the version it starts from, so if two versions were sent with one serial, it starts from neither. Nothing
+//! is kept over a restart; the first transfer of a zone after one is a whole one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,38 +11,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
 
-/// Differences that are kept of one zone.
+/// Maximum number of differences kept per zone.
 const DIFFERENCES_MAX: usize = 200;
 
-/// The versions of all zones, within a bound of octets.
+/// The versions of all zones, with a limit in octets.
 pub(super) struct SentVersions {
     octets_max: usize,
-    /// One who compares versions at a time: nobody gets a version that is about to be replaced.
+    /// Serializes comparisons: no client gets a version that is about to be replaced.
     turn: Mutex<()>,
     kept: Mutex<KeptVersions>,
 }
 
-/// By the zone's name in wire form and lower case.
+/// By the zone's name in wire format and lower case.
 #[derive(Default)]
 struct KeptVersions {
     zones: HashMap<Box<[u8]>, SentZone>,
     octets: usize,
-    /// Counts the uses, so that the zone that was not used for the longest time is known.
+    /// Use counter, to find the least recently used zone.
     uses: u64,
 }
 
 struct SentZone {
     newest: Arc<Zone>,
-    /// The differences that lead to the newest version, the oldest first.
+    /// The differences that lead to the newest version, oldest first.
     differences: VecDeque<Difference>,
-    /// Different versions went out with the serial of the newest one: no difference fits all of them.
+    /// Different versions were sent with the serial of the newest one: no difference applies to all of them.
     is_ambiguous: bool,
     octets: usize,
     used: u64,
 }
 
 impl SentVersions {
-    /// Keeps nothing yet; later no more than these octets.
+    /// Creates an empty store limited to this many octets.
     pub(super) fn new(octets_max: usize) -> Self {
         SentVersions {
             octets_max,
@@ -52,8 +51,8 @@ impl SentVersions {
         }
     }
 
-    /// Takes note of a version that is about to go out; returns the one that does, which is an equal one if it went out
-    /// before. Compares both versions as a whole, so it takes its time with a large zone.
+    /// Records a version that is about to be sent; returns the one to send, which is an equal one if it was sent
+    /// before. Compares both versions completely, so it is slow for a large zone.
     pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let name = name_of(&version);
@@ -67,33 +66,33 @@ impl SentVersions {
         newest
     }
 
-    /// Returns the octets that may be kept.
+    /// Returns the limit in octets.
     pub(super) fn octets_max(&self) -> usize {
         self.octets_max
     }
 
-    /// Returns the version of a zone that went out last, if it is kept.
+    /// Returns the version of a zone that was sent last, if it is kept.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
         let kept = self.kept();
         let sent = kept.zones.get(&name_of(zone))?;
         Some(Arc::clone(&sent.newest))
     }
 
-    /// Returns whether differences may lead from a serial to the next version of a zone.
+    /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
         let kept = self.kept();
         let sent = kept.zones.get(&name_of(zone));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
-    /// Returns whether a version is kept here.
+    /// Checks whether a version is kept here.
     pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
         let kept = self.kept();
         let sent = kept.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
 
-    /// Returns the differences that lead from a serial to a version that went out; `None` if they are not kept.
+    /// Returns the differences from a serial to a sent version; `None` if they are not kept.
     pub(super) fn differences(
         &self,
         version: &Arc<Zone>,
@@ -120,7 +119,7 @@ impl KeptVersions {
         Some(sent)
     }
 
-    /// Keeps a zone, and forgets those that were not used for the longest time where all are too much.
+    /// Keeps a zone, and evicts the least recently used ones if the limit is exceeded.
     fn insert(&mut self, name: Box<[u8]>, mut sent: SentZone, octets_max: usize) {
         if sent.octets > octets_max {
             return;
@@ -163,7 +162,7 @@ impl SentZone {
         is_newest || self.first_difference(since).is_some()
     }
 
-    /// Goes on to another version.
+    /// Advances to another version.
     fn follow(mut self, version: Arc<Zone>) -> SentZone {
         if Arc::ptr_eq(&self.newest, &version) {
             return self;
@@ -190,7 +189,7 @@ impl SentZone {
         self
     }
 
-    /// Drops the oldest differences where they are more than the zone, which is then sent instead.
+    /// Drops the oldest differences if they exceed the size of the zone, which is then sent instead.
     fn drop_oldest(&mut self) {
         let whole = self.newest.heap_bytes();
         let mut octets: usize = self.differences.iter().map(Difference::octets).sum();

@@ -1,8 +1,8 @@
 //! The threads that sign zones for transfers, and the queue of copies that they work on.
 //!
-//! Copies take turns piece by piece, so a small zone is not kept waiting by a large one. The threads give way to answers and
-//! together take no more of the CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with the
-//! queue. A copy without readers leaves the queue at once.
+//! Copies take turns piece by piece, so a small zone does not wait for a large one. The threads run at low priority
+//! and together use no more CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with
+//! the queue. A copy without readers leaves the queue at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ impl SignerQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the threads, unless they run already.
+    /// Starts the threads, unless they are running.
     pub(super) fn start(
         copies: &Arc<OutgoingCopies>,
         (threads, share): (usize, f64),
@@ -60,7 +60,7 @@ impl SignerQueue {
             };
             let thread = thread::Builder::new().name(format!("sign-copy-{index}"));
             if let Err(error) = thread.spawn(work) {
-                // Fewer will do; the first one is needed.
+                // Fewer threads suffice; the first one is needed.
                 if index == 0 {
                     state.is_started = false;
                     return Err(error);
@@ -83,7 +83,7 @@ impl SignerQueue {
         let is_queued = state.jobs.iter().any(|other| Arc::ptr_eq(other, job));
         if job.has_work() && !is_queued {
             match job.is_new() {
-                // Its client has heard nothing yet, and preparing a copy signs nothing.
+                // Its client has received nothing yet, and preparing a copy signs nothing.
                 true => state.jobs.push_front(Arc::clone(job)),
                 false => state.jobs.push_back(Arc::clone(job)),
             }
@@ -92,12 +92,12 @@ impl SignerQueue {
         }
     }
 
-    /// Takes a copy out that nobody reads any more.
+    /// Removes a copy that has no readers left.
     pub(super) fn remove(&self, job: &Arc<CopyJob>) {
         self.lock().jobs.retain(|other| !Arc::ptr_eq(other, job));
     }
 
-    /// Waits for work; `None` when there will be no more.
+    /// Waits for work; `None` when the queue is closed.
     fn next_step(&self) -> Option<(Arc<CopyJob>, CopyStep)> {
         let mut state = self.lock();
         loop {

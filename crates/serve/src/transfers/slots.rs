@@ -1,11 +1,11 @@
-//! Places for transfers to secondaries: so many in all, so many for one client, and those who wait for one.
+//! Slots for transfers to secondaries: limited in total and per client, with a queue.
 //!
-//! Who finds no place waits. A free place goes to the client that has the fewest, and among equals to the one that waits
-//! longest, so a client with many requests does not keep others waiting. No client fills the queue: it has at most what it
-//! leaves free to others. Those who wait hold a connection and nothing else.
+//! A request that finds no free slot waits. A free slot goes to the client that has the fewest, and among equals to
+//! the one that waits longest, so a client with many requests does not delay others. No client can fill the queue: it
+//! has at most as many entries as it leaves free to others. A waiting request holds a connection and nothing else.
 //!
-//! A client that has taken nothing for some seconds loses its place to one that waits for it; while nobody waits it
-//! keeps it, for as long as the connection lasts.
+//! A client that has read nothing for some seconds loses its slot to one that waits for it; while none waits it keeps
+//! it, for as long as the connection lasts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -17,26 +17,26 @@ use tokio::sync::Notify;
 
 use crate::tcp::counted_as;
 
-/// Transfers that may wait for a place.
+/// Maximum number of transfers that wait for a slot.
 const WAITING: usize = 1000;
-/// Parts of the queue of which one client may fill one.
+/// One client may fill the queue up to one of this many shares.
 const PARTS: usize = 4;
-/// A client that has not taken a message for this long makes room for others. A link that carries less than 20 KiB in a second
-/// is slower.
+/// A client that has not read a message for this long makes room for others. Only links below 20 KiB per second are
+/// slower.
 const STALLED: Duration = Duration::from_secs(3);
 
-/// The bounds of transfers to secondaries: how many run at one time, and what is kept of them.
+/// Limits on transfers to secondaries: how many run at one time, and how much is kept of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimits {
-    /// In all.
+    /// In total.
     pub most: usize,
-    /// To one IPv4 address or one IPv6 /64 network.
+    /// Per IPv4 address or IPv6 /64 network.
     pub per_client: usize,
-    /// Octets of versions that are kept to make differences of, of zones that have no journal.
+    /// Maximum number of octets of versions kept to compute differences, for zones without a journal.
     pub sent_octets_max: usize,
 }
 
-/// The places.
+/// The transfer slots of a server.
 pub(super) struct TransferSlots {
     limits: TransferLimits,
     state: Mutex<SlotState>,
@@ -46,9 +46,9 @@ pub(super) struct TransferSlots {
 struct SlotState {
     running: usize,
     clients: HashMap<IpAddr, ClientSlots>,
-    /// In the order they came.
+    /// In order of arrival.
     waiting: VecDeque<Arc<SlotWaiter>>,
-    /// Transfers that run, as far as they have begun.
+    /// Running transfers that have started.
     places: Vec<Arc<SlotProgress>>,
 }
 
@@ -65,32 +65,32 @@ struct SlotWaiter {
     wake: Arc<Notify>,
 }
 
-/// How a transfer goes on.
+/// The progress of a transfer.
 struct SlotProgress {
     client: IpAddr,
-    /// When the client had taken all messages so far.
+    /// When the client had read all messages so far.
     taken: Mutex<Instant>,
     is_cut: AtomicBool,
     cut: Arc<Notify>,
 }
 
-/// The answer to a wish for a place.
+/// The result of a request for a slot.
 pub(super) enum SlotAnswer {
-    /// Here it is.
+    /// A slot is free.
     Granted(TransferSlot),
-    /// There will be one.
+    /// A slot will be assigned later.
     Wait(WaitingSlot),
-    /// Too many wait already.
+    /// The queue is full.
     Full,
 }
 
-/// The place of a transfer; given back when it is dropped.
+/// The slot of a transfer; released when dropped.
 pub(super) struct TransferSlot {
     slots: Arc<TransferSlots>,
     progress: Arc<SlotProgress>,
 }
 
-/// A place that is waited for; given up when it is dropped.
+/// A position in the queue; given up when dropped.
 pub(super) struct WaitingSlot {
     slots: Arc<TransferSlots>,
     waiter: Arc<SlotWaiter>,
@@ -108,13 +108,13 @@ impl TransferSlots {
         })
     }
 
-    /// Returns how many transfers run and how many wait.
+    /// Returns how many transfers are running and how many wait.
     pub(super) fn counts(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.running, state.waiting.len())
     }
 
-    /// Takes a place for a client, or one in the queue; `wake` is notified when its turn comes.
+    /// Takes a slot for a client, or a position in the queue; `wake` is notified when its turn comes.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);
@@ -149,7 +149,7 @@ impl TransferSlots {
         state.grant_next(&self.limits);
     }
 
-    /// Takes places away from clients that do not read, as many as others wait for.
+    /// Takes slots away from clients that do not read, as many as others wait for.
     pub(super) fn make_room(&self, now: Instant) {
         lock(&self.state).make_room(&self.limits, now);
     }
@@ -187,7 +187,7 @@ impl SlotState {
         }
     }
 
-    /// Gives a place to the client with the fewest.
+    /// Assigns a slot to the client with the fewest.
     fn grant_next(&mut self, limits: &TransferLimits) {
         let may = |waiter: &SlotWaiter| self.running_of(waiter.client) < limits.per_client;
         let numbered = self.waiting.iter().enumerate();
@@ -237,7 +237,7 @@ impl SlotState {
             let own = waiter.client;
             let needs_own = self.running_of(own) >= limits.per_client;
             let fits = |client: IpAddr| !needs_own || client == own;
-            // One that leaves already will do.
+            // A client that is already leaving is sufficient.
             if let Some(at) = leaving.iter().position(|&client| fits(client)) {
                 leaving.swap_remove(at);
                 continue;
@@ -252,9 +252,9 @@ impl SlotState {
 }
 
 impl WaitingSlot {
-    /// Returns the place, if it is there by now.
+    /// Returns the slot, if it has been assigned.
     pub(super) fn claim(&self) -> Option<TransferSlot> {
-        // Taken out, so that it is given back once.
+        // Swapped out, so that it is released once.
         let is_granted = self.waiter.is_granted.swap(false, Ordering::AcqRel);
         is_granted.then(|| TransferSlot {
             slots: Arc::clone(&self.slots),
@@ -277,12 +277,12 @@ impl Drop for WaitingSlot {
 }
 
 impl TransferSlot {
-    /// Notes that the client has taken all messages so far.
+    /// Records that the client has read all messages so far.
     pub(super) fn note_taken(&self) {
         *lock(&self.progress.taken) = Instant::now();
     }
 
-    /// Returns the notification that the place is needed by others.
+    /// Returns the notification that others need the slot.
     pub(super) fn cut(&self) -> Arc<Notify> {
         Arc::clone(&self.progress.cut)
     }
@@ -337,7 +337,7 @@ mod tests {
         let same = waiting(slots.take(ip(1), &wake));
         let other = waiting(slots.take(ip(3), &wake));
         assert!(same.claim().is_none() && other.claim().is_none());
-        // The client that waits first still has its own place.
+        // The client that waits first still has its own slot.
         drop(second);
         assert!(same.claim().is_none());
         let third = other.claim().expect("a place");

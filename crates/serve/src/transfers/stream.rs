@@ -1,4 +1,4 @@
-//! One transfer over a connection: its place, its version, its messages, and the line that the log has of it.
+//! One transfer over a connection: its slot, its version, its messages, and its log line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;
 use crate::request::{MessageStream, NextMessage, Request, extended_error};
 
-/// How long a transfer waits for its place, and then for its version. Secondaries give up after a minute or so.
+/// Maximum time a transfer waits for its slot, and then for its version. Secondaries give up after about a
+/// minute.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The code of a transfer whose version is not there.
+/// Response code of a transfer whose version is not available.
 const NOT_READY: (Rcode, Option<u16>) = (Rcode::ServFail, Some(extended_error::NOT_READY));
 
 /// A transfer over a connection.
@@ -38,19 +39,19 @@ pub(super) struct OutgoingTransfer {
     log: TransferLog,
 }
 
-/// How far a transfer has come.
+/// The stage of a transfer.
 enum TransferStage {
-    /// It waits for its place.
+    /// It waits for its slot.
     Queued(WaitingSlot, TransferSource),
-    /// Its version is read.
+    /// Its version is being prepared.
     Preparing(Preparation),
     Sending(OutgoingMessages),
-    /// It cannot be given: a message says so.
+    /// It failed: a message with the response code is sent.
     Failed(Rcode, Option<u16>),
     Over,
 }
 
-/// The task that prepares a transfer. Dropped with the transfer, it ends.
+/// The task that prepares a transfer. It ends when the transfer is dropped.
 struct Preparation {
     prepared: oneshot::Receiver<Result<PreparedTransfer, PrepareFault>>,
     task: AbortHandle,
@@ -64,7 +65,7 @@ impl Drop for Preparation {
 }
 
 impl OutgoingTransfer {
-    /// Begins a transfer, or lets it wait for its place; `None` if too many wait.
+    /// Starts a transfer, or queues it for a slot; `None` if the queue is full.
     pub(super) fn begin(
         transfers: &Arc<OutgoingTransfers>,
         shared: &Arc<ServingState>,
@@ -94,7 +95,7 @@ impl OutgoingTransfer {
         Some(transfer)
     }
 
-    /// Begins to read the version, on a thread that may wait unless nothing has to be waited for.
+    /// Starts preparing the version, on a thread that may block unless nothing has to be waited for.
     fn prepare(&mut self, source: TransferSource) -> TransferStage {
         if let Some(prepared) = self.transfers.prepare_at_once(&source, &self.request) {
             return self.send(prepared);
@@ -122,7 +123,7 @@ impl OutgoingTransfer {
         TransferStage::Sending(prepared.messages)
     }
 
-    /// Goes on to the next stage, if it can be reached by now. `None`: it has to be waited for.
+    /// Advances to the next stage, if possible by now. `None` means that it has to wait.
     fn step(&mut self) -> Option<TransferStage> {
         let is_late = Instant::now() >= self.deadline;
         match std::mem::replace(&mut self.stage, TransferStage::Over) {
@@ -156,7 +157,7 @@ impl OutgoingTransfer {
         }
     }
 
-    /// Logs and counts a transfer that fails.
+    /// Logs and counts a failed transfer.
     fn fail(
         &mut self,
         (rcode, error): (Rcode, Option<u16>),
@@ -168,7 +169,7 @@ impl OutgoingTransfer {
         TransferStage::Failed(rcode, error)
     }
 
-    /// Writes the message of a transfer that cannot be given.
+    /// Writes the message for a failed transfer.
     fn write_failure(&self, code: (Rcode, Option<u16>), out: &mut [u8]) -> NextMessage {
         let engine = self.shared.engine.load();
         let query = self.request.query();
@@ -186,7 +187,7 @@ impl MessageStream for OutgoingTransfer {
             self.stage,
             TransferStage::Queued(..) | TransferStage::Preparing(_)
         ) {
-            // From the queue a transfer may come to its version at once.
+            // From the queue a transfer may reach its version at once.
             for _ in 0..2 {
                 match self.step() {
                     Some(stage) => self.stage = stage,
@@ -252,7 +253,7 @@ impl Drop for OutgoingTransfer {
     }
 }
 
-/// The facts of a transfer that its log line has.
+/// The facts for the log line of a transfer.
 pub(super) struct TransferLog {
     zone: NameBuf,
     qtype: Type,

@@ -1,4 +1,4 @@
-//! The state of a zone that a version of it was made of: while it is the same, the version goes out again as it is.
+//! The state of a zone that a version was built from: while it is unchanged, the version can be sent again.
 
 use std::sync::{Arc, Weak};
 
@@ -6,15 +6,15 @@ use nameward_dnssec::Signing;
 use nameward_maintain::policy::Policies;
 use nameward_zone::Zone;
 
-/// All that decides what goes out of a zone.
+/// Everything that determines what is sent of a zone.
 pub(super) struct VersionState {
-    /// The version as its home has it. Kept so that no other one gets its address.
+    /// The stored version. The weak reference keeps its address from being reused.
     contents: Weak<Zone>,
     signing: Option<Weak<Signing>>,
     serial: u32,
-    /// When the first of its signatures ends: another time when they are renewed.
+    /// When the first of its signatures expires; changes when they are renewed.
     signatures_end: Option<u64>,
-    /// Whether it goes out without them.
+    /// Whether it is sent without signatures.
     goes_unsigned: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Updates of secondary zones, passed on to their primaries (RFC 2136 section 6).
+//! Forwards updates of secondary zones to their primaries (RFC 2136 section 6).
 //!
-//! The message goes as it came, its signature with it, and the reply comes back the same way: client and primary verify each
-//! other, and this server adds nothing. Bounded are the updates under way and the time that each may take.
+//! Message and reply are passed on unchanged, TSIG included: client and primary verify each other, and this server
+//! adds nothing. The number of updates in flight and the time for each are limited.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,37 +16,37 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Updates that may be on their way to primaries at one time.
+/// Maximum number of updates in flight to primaries.
 const UNDER_WAY: usize = 64;
-/// How long one primary may take; then the next is asked.
+/// Time limit per primary; then the next one is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Octets of the header, up to the code that a reply has.
+/// Size of the header in octets; a reply must at least contain its response code.
 const HEADER: usize = 12;
 
-/// Passes updates on.
+/// Forwards updates to primaries.
 pub(super) struct UpdateForwarder {
     runtime: Handle,
     places: Arc<Semaphore>,
 }
 
-/// A reply of a primary.
+/// A primary's reply.
 pub(super) struct ForwardedReply {
-    /// The message as it came.
+    /// The message as received.
     pub(super) octets: Vec<u8>,
     /// Its response code.
     pub(super) rcode: Rcode,
 }
 
-/// Why an update was not passed on.
+/// Why an update was not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// The bound on updates under way is reached.
+    /// The limit on updates in flight is reached.
     #[error("too many updates are on their way to primaries")]
     TooMany,
     /// The zone has no primary.
     #[error("there is no primary")]
     NoPrimary,
-    /// The last primary that was asked did not answer.
+    /// The last primary that was tried did not answer.
     #[error("primary {0}: {1}")]
     Primary(SocketAddr, io::Error),
 }
@@ -59,7 +59,7 @@ impl UpdateForwarder {
         }
     }
 
-    /// Asks primaries in their order and hands on the first reply, or the last failure.
+    /// Tries the primaries in order and passes on the first reply, or the last failure.
     pub(super) fn forward(
         &self,
         message: Box<[u8]>,
@@ -84,7 +84,7 @@ impl UpdateForwarder {
     }
 }
 
-/// Sends a message over TCP and reads the reply to it.
+/// Sends a message over TCP and reads its reply.
 async fn ask(primary: &RemoteServer, message: &[u8]) -> io::Result<ForwardedReply> {
     let socket = match primary.address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -101,14 +101,14 @@ async fn ask(primary: &RemoteServer, message: &[u8]) -> io::Result<ForwardedRepl
     stream.read_exact(&mut octets).await?;
     let is_reply = octets.len() >= HEADER
         && octets[..2] == message[..2]
-        // QR set, and the opcode of the request.
+        // QR set, and the same opcode as the request.
         && octets[2] & 0xf8 == 0x80 | message[2] & 0x78;
     let rcode = is_reply.then(|| code(octets[3] & 15)).flatten();
     let rcode = rcode.ok_or_else(|| io::Error::other("the reply is no reply to the update"))?;
     Ok(ForwardedReply { octets, rcode })
 }
 
-/// The response codes that an UPDATE may have (RFC 2136 section 2.2).
+/// Converts a response code that an UPDATE may have (RFC 2136 section 2.2).
 fn code(number: u8) -> Option<Rcode> {
     let codes = [
         Rcode::NoError,

@@ -1,7 +1,7 @@
-//! The name servers of zones that are looked up in a database: their names at the zone's apex, and the address of each in the zone
-//! here that has it.
+//! The name servers of zones that are looked up in a database: their names at the zone's apex, and their addresses in
+//! our zones.
 //!
-//! One look-up for a zone at a time, and few at one time. It goes past the caches, since it follows a change.
+//! At most one look-up per zone and few in parallel. They bypass the caches, since they follow a change.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,14 +15,14 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::pipeline::ServingState;
 
-/// Zones whose name servers are being looked up; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; the name servers of more are not notified of this change.
 const ZONES_MAX: usize = 10_000;
-/// Zones that are looked up at one time.
+/// Maximum number of look-ups at one time.
 const LOOKUPS_MAX: usize = 8;
-/// Name servers of one zone that are looked up.
+/// Maximum number of name servers looked up per zone.
 const HOSTS_MAX: usize = 32;
 
-/// When the name servers of a zone are to be notified.
+/// When a zone's name servers are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotifyTime {
     /// At once.
@@ -31,21 +31,21 @@ pub(super) enum NotifyTime {
     NextRound,
 }
 
-/// The name servers of a zone, as a database has them.
+/// A zone's name servers according to a database.
 pub(super) struct LiveServers {
     pub(super) zone: NameBuf,
     pub(super) time: NotifyTime,
     pub(super) addresses: Vec<IpAddr>,
-    /// Name servers whose addresses are in no zone here.
+    /// Name servers whose addresses are outside our zones.
     pub(super) unknown: Vec<NameBuf>,
-    /// Why not all of it is known.
+    /// Why the result is incomplete.
     pub(super) failure: Option<LookupError>,
 }
 
 /// Looks up the name servers of zones.
 pub(super) struct LiveServerLookup {
     shared: Arc<ServingState>,
-    /// The runtime that the connections of databases belong to.
+    /// The runtime that the database connections belong to.
     runtime: Handle,
     found: mpsc::Sender<LiveServers>,
     under_way: HashSet<NameBuf>,
@@ -53,7 +53,7 @@ pub(super) struct LiveServerLookup {
 }
 
 impl LiveServerLookup {
-    /// Makes one that sends what it finds to `found`.
+    /// Creates a look-up that sends its results to `found`.
     pub(super) fn new(
         shared: Arc<ServingState>,
         runtime: Handle,
@@ -68,7 +68,7 @@ impl LiveServerLookup {
         }
     }
 
-    /// Looks up the name servers of a zone. Where that is being done already, its end comes after this change, too.
+    /// Looks up the name servers of a zone. If a look-up is in progress, its NOTIFY covers this change, too.
     pub(super) fn look_up(&mut self, zone: NameBuf, time: NotifyTime) {
         if self.under_way.len() >= ZONES_MAX || !self.under_way.insert(zone) {
             return;
@@ -77,18 +77,18 @@ impl LiveServerLookup {
         let (places, runtime) = (Arc::clone(&self.places), self.runtime.clone());
         tokio::spawn(async move {
             let _place = places.acquire_owned().await;
-            // SQLite keeps its thread waiting.
+            // SQLite blocks its thread.
             let current = runtime.clone();
             let looking =
                 runtime.spawn_blocking(move || LiveServers::look_up(zone, time, &shared, &current));
             if let Ok(servers) = looking.await {
-                // Nobody listens any more at the end of the server.
+                // At shutdown the receiver is already dropped.
                 let _ = found.send(servers).await;
             }
         });
     }
 
-    /// Takes note that the name servers of a zone were looked up.
+    /// Records that the name servers of a zone were looked up.
     pub(super) fn finish(&mut self, zone: &NameBuf) {
         self.under_way.remove(zone);
     }

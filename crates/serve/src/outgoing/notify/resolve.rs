@@ -1,7 +1,7 @@
-//! The addresses of name servers that are in no zone here, asked of the resolvers that are configured.
+//! The addresses of name servers outside our zones, queried from the configured resolvers.
 //!
-//! One task for a zone at a time, and few that ask at one time. Without a resolver nobody is asked: the log says once which
-//! name servers are not notified.
+//! At most one task per zone and few in parallel. Without a resolver nothing is queried: the log says once which name
+//! servers are not notified.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,24 +14,24 @@ use crate::alias::{UnresolvedTarget, read_addresses};
 use crate::pipeline::ServingState;
 use crate::recursor::{Resolvers, UpstreamQuestion};
 
-/// Zones whose name servers are being asked for; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; the name servers of more are not notified of this change.
 const ZONES_MAX: usize = 10_000;
-/// Zones that are asked for at one time.
+/// Maximum number of zones resolved at one time.
 const ASKING_MAX: usize = 32;
-/// Name servers of one zone that are asked for.
+/// Maximum number of name servers resolved per zone.
 const HOSTS_MAX: usize = 32;
-/// Name servers of which the log says that they are not notified.
+/// Maximum number of name servers logged as not notified.
 const LOGGED_MAX: usize = 1000;
 
-/// The addresses of name servers of a zone.
+/// The resolved name servers of a zone.
 pub(super) struct ResolvedServers {
     pub(super) zone: NameBuf,
     pub(super) addresses: Vec<IpAddr>,
-    /// Name servers that have none, and why.
+    /// Name servers without addresses, and why.
     failed: Vec<(NameBuf, String)>,
 }
 
-/// Asks for the addresses of name servers.
+/// Resolves the addresses of name servers.
 pub(super) struct NameServerResolver {
     shared: Arc<ServingState>,
     found: mpsc::Sender<ResolvedServers>,
@@ -41,7 +41,7 @@ pub(super) struct NameServerResolver {
 }
 
 impl NameServerResolver {
-    /// Makes one that sends what it finds to `found`.
+    /// Creates a resolver that sends its results to `found`.
     pub(super) fn new(shared: Arc<ServingState>, found: mpsc::Sender<ResolvedServers>) -> Self {
         NameServerResolver {
             shared,
@@ -52,7 +52,7 @@ impl NameServerResolver {
         }
     }
 
-    /// Asks for the addresses of name servers of a zone, unless that is being done.
+    /// Resolves name servers of a zone, unless that is in progress.
     pub(super) fn resolve(&mut self, zone: NameBuf, mut hosts: Vec<NameBuf>) {
         let aliases = self.shared.aliases();
         let Some(resolvers) = aliases.and_then(|aliases| aliases.resolvers()) else {
@@ -70,12 +70,12 @@ impl NameServerResolver {
         tokio::spawn(async move {
             let _place = places.acquire_owned().await;
             let servers = ask_all(&resolvers, zone, hosts).await;
-            // Nobody listens any more at the end of the server.
+            // At shutdown the receiver is already dropped.
             let _ = found.send(servers).await;
         });
     }
 
-    /// Takes note that the name servers of a zone were asked for.
+    /// Records that the name servers of a zone were resolved.
     pub(super) fn finish(&mut self, servers: &ResolvedServers) {
         self.under_way.remove(&servers.zone);
         for (host, reason) in &servers.failed {

@@ -1,7 +1,7 @@
-//! The serials that the secondaries of a zone have, asked of each when an operator wants to know whether all have a version.
+//! The serials of a zone's secondaries, queried when an operator wants to know whether all have a version.
 //!
-//! The servers are those that are notified of changes. All are asked at one time and with one deadline, so a server that is
-//! silent costs no more than that.
+//! The servers are those that are notified of changes. All are queried in parallel with one deadline, so a server
+//! that does not respond costs no more than that.
 
 use std::time::Duration;
 
@@ -18,28 +18,28 @@ use super::{Notifier, StartParts};
 use crate::outgoing::QuestionForm;
 use crate::outgoing::soa::ask_soa;
 
-/// Servers of one zone that are asked.
+/// Maximum number of servers queried per zone.
 const SERVERS_MAX: usize = 64;
-/// The longest time that a server may take.
+/// Timeout for a server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Why the serial of a secondary is not known.
+/// Why a secondary's serial is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownSerial(pub String);
 
-/// The serial that a secondary has.
+/// A secondary's serial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondarySerial {
-    /// Its address and port, or its name where no address is known.
+    /// Its address and port, or its name if no address is known.
     pub server: String,
-    /// The serial, or why it is not known.
+    /// The serial, or why it is unknown.
     pub serial: Result<Serial, UnknownSerial>,
 }
 
 impl Notifier {
-    /// Asks the servers that are notified of a zone's changes for the serial that they have. Blocks for some seconds at
-    /// most; not for threads of a runtime.
+    /// Queries the serials of the servers that are notified of a zone's changes. Blocks for at most some seconds;
+    /// must not be called on a runtime thread.
     pub fn secondary_serials(&self, zone: NameBuf) -> Vec<SecondarySerial> {
         let Some(start) = self.shared.start.get() else {
             return Vec::new();
@@ -66,7 +66,7 @@ impl Notifier {
 }
 
 impl StartParts {
-    /// Lists the servers that are notified of a zone's changes, and name servers whose addresses are not known.
+    /// Lists the servers that are notified of a zone's changes, and the name servers whose addresses are unknown.
     fn targets(&self, zone: NameBuf) -> (Vec<RemoteServer>, Vec<NameBuf>) {
         let (table, policies) = (self.zones.load(), self.policies.load());
         let Some(served) = table.exact(zone.as_name()) else {
@@ -91,7 +91,7 @@ impl StartParts {
 
 async fn ask(target: RemoteServer, zone: NameBuf) -> SecondarySerial {
     let server = target.address.to_string();
-    // Without a key: it is an ordinary question that anybody may ask.
+    // Without a key: it is an ordinary query that anyone may send.
     let asked = ask_soa((&target, None), zone, QuestionForm::Plain);
     let serial = match timeout(PATIENCE, asked).await {
         Err(_) => Err(UnknownSerial("no reply".into())),

@@ -1,4 +1,4 @@
-//! The task that sends NOTIFY messages: who is to be notified of a changed zone, datagrams out, replies in.
+//! The task that sends NOTIFY messages: targets of changed zones, datagrams out, replies in.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,17 +27,17 @@ use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
 use super::{NotifierParts, NotifierShared};
 
-/// Replies that may wait to be read.
+/// Maximum number of replies that wait to be read.
 const REPLIES: usize = 1024;
-/// Octets of a reply that are looked at.
+/// Receive buffer size for a reply.
 const REPLY: usize = 4096;
-/// Messages that are sent before replies are looked at.
+/// Messages that are sent before replies are read.
 const BURST: usize = 256;
-/// How often unanswered servers are logged, each, at most.
+/// Minimum interval between log lines about the same unanswered server.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
-/// Servers that are logged in that time at most.
+/// Maximum number of servers logged in that time.
 const LOGGED: usize = 64;
-/// Sockets that are kept, one for each address that messages are sent from.
+/// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
 
 /// Starts the task on a runtime.
@@ -73,10 +73,10 @@ struct NotifySender {
     queue: NotifyQueue,
     resolver: NameServerResolver,
     live_servers: LiveServerLookup,
-    /// The serials of zones whose servers are notified with the other changes of a minute. Until then they do not count as notified: the
-    /// server may end before.
+    /// Serials of zones whose servers are notified with the other changes of a minute. Until then they do not count
+    /// as notified, since the server may stop before.
     delayed: HashMap<NameBuf, Option<Serial>>,
-    /// The verifiers of the replies to the last signed message of each.
+    /// The verifiers for the replies to the last signed message of each target.
     verifiers: HashMap<u64, ReplyVerifier>,
     sockets: HashMap<SocketAddr, Arc<UdpSocket>>,
     replies: mpsc::Sender<ReceivedReply>,
@@ -120,7 +120,7 @@ impl NotifySender {
         }
     }
 
-    /// Finds out who is to be notified of the zones that have changed.
+    /// Determines the targets of the zones that have changed.
     fn take_changes(&mut self) {
         let changed = std::mem::take(&mut *lock(&self.shared.changed));
         if changed.is_empty() {
@@ -185,7 +185,7 @@ impl NotifySender {
         }
     }
 
-    /// Notifies the name servers of a zone whose addresses a resolver gave, of the version that is served by now.
+    /// Notifies a zone's name servers whose addresses were resolved, of the version that is served by now.
     fn take_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
         let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
@@ -210,7 +210,7 @@ impl NotifySender {
         self.add_targets(&NotifyChange::of(zone), targets, now());
     }
 
-    /// Takes note that the servers of a zone are notified of a serial.
+    /// Records that the servers of a zone are notified of a serial.
     fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {
@@ -219,7 +219,7 @@ impl NotifySender {
         (self.parts.on_sent)(zone);
     }
 
-    /// Notifies the name servers of a zone that a database has.
+    /// Notifies the name servers of a database zone.
     fn take_live(&mut self, servers: LiveServers) {
         let LiveServers {
             zone: name,
@@ -277,7 +277,7 @@ impl NotifySender {
                 return false;
             };
             if let Err(error) = self.send(&next).await {
-                // It is tried again, as if it were lost.
+                // It is retried, as if the datagram were lost.
                 let (zone, peer) = (next.change.zone, next.target.address);
                 tracing::debug!("zone {zone}: NOTIFY to {peer} not sent: {error}");
             }
@@ -310,7 +310,7 @@ impl NotifySender {
         Ok(())
     }
 
-    /// Returns the socket of a local address, with a task that receives its replies.
+    /// Returns the socket for a local address, with a task that receives its replies.
     async fn socket(&mut self, local: SocketAddr) -> io::Result<Arc<UdpSocket>> {
         if let Some(socket) = self.sockets.get(&local) {
             return Ok(Arc::clone(socket));
@@ -325,7 +325,7 @@ impl NotifySender {
             let mut buffer = [0; REPLY];
             while let Some(socket) = receiver.upgrade() {
                 let received = tokio::time::timeout(LOG_INTERVAL, socket.recv_from(&mut buffer));
-                // Whatever does not fit into the queue is as good as lost on the way.
+                // A reply that does not fit into the queue counts as lost in the network.
                 if let Ok(Ok((len, from))) = received.await {
                     let _ = replies.try_send((buffer[..len].to_vec(), from));
                 }
@@ -351,7 +351,7 @@ impl NotifySender {
                 Ok(_) => {}
                 // A server that does not know the key cannot sign its refusal.
                 Err(TsigFailure::Unsigned | TsigFailure::RefusedByPeer(_)) if read.is_err() => {}
-                // Not theirs: the next try has a signature of its own.
+                // Forged or late: the next try has its own signature.
                 Err(_) => return,
             }
         }
@@ -385,13 +385,14 @@ impl NotifySender {
         }
     }
 
-    /// Returns whether an address is one that this server listens on (RFC 1996 section 3.3: nobody notifies himself).
+    /// Checks whether an address is one that this server listens on (RFC 1996 section 3.3: a server does not notify
+    /// itself).
     fn is_ourselves(&self, target: SocketAddr) -> bool {
         is_ourselves(&self.parts.listens, target)
     }
 }
 
-/// Returns whether an address is one that this server listens on.
+/// Checks whether an address is one that this server listens on.
 pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
     let same_port = |listen: &&SocketAddr| listen.port() == target.port();
     let mut listens = listens.iter().filter(same_port);
@@ -401,7 +402,7 @@ pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
     })
 }
 
-/// Returns whether an address is one of this machine: the system then sends from the address itself.
+/// Checks whether an address belongs to this machine: the kernel then uses the address itself as the source.
 fn is_local(target: SocketAddr) -> bool {
     let server = RemoteServer {
         address: target,
@@ -415,7 +416,7 @@ fn is_local(target: SocketAddr) -> bool {
     found.is_ok_and(|own| own.ip() == target.ip())
 }
 
-/// A time that no clock which is set disturbs; nothing of it is kept or shown.
+/// Returns a monotonic time, unaffected by clock changes; it is neither stored nor shown.
 fn now() -> Moment {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();

@@ -1,5 +1,5 @@
-//! The serials that secondaries were last notified of, kept in the state store: after a start they are notified of zones that have
-//! changed meanwhile, and of no others.
+//! The serials that secondaries were last notified of, kept in the state store: after a restart only zones that have
+//! changed in the meantime are announced.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 
-/// The kind of item of the state store.
+/// The item kind in the state store.
 const KIND: &str = "notified";
-/// How long serials wait to be written together. One that is lost costs a NOTIFY too much after the next start.
+/// How long serials wait to be written together. A lost one costs a superfluous NOTIFY after the next start.
 const WRITE_AFTER: Duration = Duration::from_secs(1);
 
-/// The serials that are to be kept.
+/// The serials to be stored.
 #[derive(Default)]
 pub(super) struct SentSerials {
     store: Option<StateStore>,
@@ -22,7 +22,7 @@ pub(super) struct SentSerials {
 }
 
 impl SentSerials {
-    /// Keeps serials in a store, if there is one.
+    /// Stores serials in `store`, if there is one.
     pub(super) fn new(store: Option<StateStore>) -> Self {
         SentSerials {
             store,
@@ -31,7 +31,7 @@ impl SentSerials {
         }
     }
 
-    /// Takes note that the servers of a zone are notified of a serial.
+    /// Records that the servers of a zone are notified of a serial.
     pub(super) fn note(&mut self, zone: NameBuf, serial: Serial) {
         if self.store.is_some() {
             self.unwritten.insert(zone, serial);
@@ -39,13 +39,13 @@ impl SentSerials {
         }
     }
 
-    /// Returns the time until serials are to be written.
+    /// Returns the time until serials must be written.
     pub(super) fn next_write(&self) -> Option<Duration> {
         let since = self.since?;
         Some(WRITE_AFTER.saturating_sub(since.elapsed()))
     }
 
-    /// Writes the serials that have waited long enough, without waiting for the disk.
+    /// Writes the serials that are due, without waiting for the disk.
     pub(super) fn write_due(&mut self) {
         if self.next_write().is_none_or(|wait| !wait.is_zero()) {
             return;
@@ -82,11 +82,11 @@ fn note_failure(error: Option<StateError>) {
     }
 }
 
-/// The serials that were kept, by the zone's name in wire form and lower case.
+/// The stored serials, by the zone's name in wire format and lower case.
 pub(super) struct KeptSerials(HashMap<Vec<u8>, Serial>);
 
 impl KeptSerials {
-    /// Reads all of them; `None` if nothing is kept here or it cannot be read.
+    /// Reads all of them; `None` if nothing is stored or it cannot be read.
     pub(super) fn read(store: &StateStore) -> Option<Self> {
         let items = match store.items(KIND) {
             Ok(items) => items,
@@ -104,13 +104,13 @@ impl KeptSerials {
         Some(KeptSerials(serials.collect()))
     }
 
-    /// Returns whether the servers of a zone were notified of a serial.
+    /// Checks whether the servers of a zone were notified of a serial.
     pub(super) fn has(&self, zone: &NameBuf, serial: Serial) -> bool {
         self.0.get(&key(zone)) == Some(&serial)
     }
 }
 
-/// Makes the change of the state store that has the servers of a zone notified after the next start, whatever its serial is.
+/// Builds the state store change that makes the next start notify the servers of a zone, regardless of its serial.
 pub fn forget_notified(zone: &NameBuf) -> StateChange {
     StateChange::RemoveItem {
         kind: KIND,

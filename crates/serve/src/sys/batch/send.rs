@@ -11,10 +11,10 @@ const SEND_WAITS: usize = 4;
 const SEND_WAIT: Duration = Duration::from_millis(2);
 
 impl DatagramBatch {
-    /// Sends the replies of the batch; returns how many the kernel took.
+    /// Sends the replies of the batch; returns how many the kernel accepted.
     ///
-    /// A full send buffer is waited for a bounded time. A destination the kernel refuses costs its
-    /// own reply only.
+    /// Waits a bounded time for a full send buffer. A destination the kernel refuses affects its own
+    /// reply only.
     pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
         let total = self.collect_replies();
         let fd = socket.as_raw_fd();
@@ -33,7 +33,7 @@ impl DatagramBatch {
                     (next..total).for_each(|unsent| self.forget_reply(unsent));
                     break;
                 }
-                // EPERM of a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
+                // EPERM from a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
                 Err(_) => {
                     self.forget_reply(next);
                     next += 1;
@@ -50,7 +50,7 @@ impl DatagramBatch {
         unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
     }
 
-    /// Fills the send headers, one after another, with the slots that have a reply.
+    /// Fills the send headers, one after another, from the slots that have a reply.
     fn collect_replies(&mut self) -> usize {
         let raw = self.frame.as_ptr();
         let mut total = 0;

@@ -1,11 +1,11 @@
-//! Versions that follow each other, and those that do not.
+//! Tests with versions that follow each other, and some that do not.
 
 use super::*;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::ZoneBuilder;
 
-/// A version whose records are those of the text besides the SOA and the NS.
+/// Builds a version with the records of the text besides the SOA and the NS.
 fn version(serial: u32, text: &str) -> Arc<Zone> {
     let origin: NameBuf = "example.".parse().unwrap();
     let mut builder = ZoneBuilder::new(origin.as_name());
@@ -37,7 +37,7 @@ fn a_serial_with_different_records_leads_nowhere() {
     assert_eq!(sent.differences(&newest, Serial(1)), None);
     let newest = sent.note(version(3, "a 60 A 192.0.2.4"));
     assert!(sent.differences(&newest, Serial(2)).is_some());
-    // Back, as after a mistake of the operator.
+    // Backwards, as after an operator's mistake.
     let newest = sent.note(version(2, "a 60 A 192.0.2.3"));
     assert_eq!(sent.differences(&newest, Serial(3)), None);
 }
