@@ -23,9 +23,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-#[path = "denial/out_of_date.rs"]
 mod out_of_date;
-#[path = "denial/types.rs"]
 mod types;
 
 const APEX: &str = "$TTL 300\n@ SOA ns.other. host 1 2 3 4 60\n@ NS ns.other.\n";

@@ -1,8 +1,6 @@
 //! The follower of catalog zones: what it makes of policies and of versions that are served.
 
-mod common;
-
-use common::{name, open_store};
+use crate::common::{name, open_store};
 use nameward_maintain::catalog::{CatalogHandle, CatalogParts, make_catalog, read_catalog, start};
 use nameward_maintain::policy::{
     PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,

@@ -1,8 +1,6 @@
 //! The way of a change: refused, durable, published, notified, in that order.
 
-mod common;
-
-use common::{BOUNDS, Hosts, build, hosts_of, name, open_store, owner, set_host};
+use crate::common::{self, BOUNDS, Hosts, build, hosts_of, name, open_store, owner, set_host};
 use nameward_maintain::{
     CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };

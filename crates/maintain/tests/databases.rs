@@ -1,8 +1,6 @@
 //! Followers of databases: they go on after a panic, and changes of this server cost their own size.
 
-mod common;
-
-use common::{name, owner, soa};
+use crate::common::{name, owner, soa};
 use nameward_maintain::follow::databases::{
     self, DatabaseSource, Databases, FollowTerms, ServedFrom,
 };

@@ -2,11 +2,9 @@
 //!
 //! A child process changes zones of every home as fast as it can and says which serials were acknowledged. It is killed
 //! at a random moment; then the store is opened and compared with what a zone of that serial must have. The suite does
-//! this a few times; `KILLS=1000 cargo nextest run -p nameward-maintain --test kill` does it longer.
+//! this a few times; `KILLS=1000 cargo nextest run -p nameward-maintain --test maintain kill::` does it longer.
 
-mod common;
-
-use common::{BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
+use crate::common::{self, BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
 use nameward_maintain::{Commits, TableWriter, VersionSource, read_contents};
 use nameward_store::state::{JournalOrigin, StateChange, StateStore, ZoneHome};
 use nameward_wire::NameBuf;
@@ -186,7 +184,7 @@ fn what_was_acknowledged_survives_kill_9() {
     let mut acknowledged: BTreeMap<String, u32> = BTreeMap::new();
     for round in 0..kills {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--ignored", "--nocapture"])
+            .args(["kill::child", "--exact", "--ignored", "--nocapture"])
             .env("STATE", directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

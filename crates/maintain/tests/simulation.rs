@@ -3,11 +3,9 @@
 //! After each step the invariants are checked: what is served is a version that existed, never older than one that was
 //! acknowledged; contents, serial and journal agree; an expired zone is not served, one that is not is. In the end,
 //! when nothing fails any more, every zone has the last version. A seed that fails is run again alone by
-//! `SEED=n cargo nextest run -p nameward-maintain --test simulation`.
+//! `SEED=n cargo nextest run -p nameward-maintain --test maintain simulation::`.
 
-mod common;
-
-use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
+use crate::common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
 use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::secondary::{
     Ask, AskPrimary, AskStep, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries,

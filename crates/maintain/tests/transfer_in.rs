@@ -1,8 +1,6 @@
 //! The reader of transfers: what a primary may send, and every way in which a hostile one departs from it.
 
-mod common;
-
-use common::{Random, name, soa};
+use crate::common::{Random, name, soa};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request, verify_request};
 use nameward_maintain::fuzzing;
 use nameward_maintain::transfer::{

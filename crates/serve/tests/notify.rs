@@ -1,12 +1,10 @@
 //! NOTIFY messages (RFC 1996): taken from primaries and those who may, handed on, and answered.
 
-mod loopback;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loopback::{Loopback, plain_question, rcode, zone};
+use crate::loopback::{Loopback, plain_question, rcode, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{

@@ -1,11 +1,9 @@
 //! Requests that are no questions for records, decided by whoever is given to the server for them.
 
-mod loopback;
-
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 
-use loopback::{Loopback, rcode, receive_datagram, send};
+use crate::loopback::{self, Loopback, rcode, receive_datagram, send};
 use nameward_answer::Engine;
 use nameward_serve::pipeline::{LateReply, ServingState, WayBack};
 use nameward_serve::request::{MessageStream, NextMessage, Request, Verdict, ZoneRequests};

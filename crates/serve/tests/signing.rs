@@ -1,9 +1,7 @@
 //! Signatures are made away from the workers: what is asked for the first time waits, what is warm and what is unsigned
 //! does not, and a flood of new names costs others nothing.
 
-mod loopback;
-
-use loopback::{Loopback, PATIENCE, is_truncated, receive_datagram};
+use crate::loopback::{self, Loopback, PATIENCE, is_truncated, receive_datagram};
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_serve::live::LiveSettings;

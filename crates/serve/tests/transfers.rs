@@ -1,7 +1,5 @@
 //! Transfers to secondaries through sockets: whole zones, differences, access, limits, and clients that mean no good.
 
-mod loopback;
-#[path = "transfers/signed.rs"]
 mod signed;
 
 use std::net::TcpStream;
@@ -9,7 +7,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use loopback::{Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone};
+use crate::loopback::{
+    Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone,
+};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};

@@ -1,12 +1,12 @@
 //! Signed requests (RFC 8945): verified on every transport, and every reply signed, whoever makes it and whenever.
 
-mod loopback;
-
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loopback::{Loopback, is_truncated, plain_question, question, rcode, receive, send, zone};
+use crate::loopback::{
+    Loopback, is_truncated, plain_question, question, rcode, receive, send, zone,
+};
 use nameward_dnssec::tsig::{
     TsigAlgorithm, TsigFailure, TsigKey, TsigKeys, TsigRecord, sign_request,
 };

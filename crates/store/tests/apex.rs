@@ -1,8 +1,6 @@
 //! The apex that look-ups of a zone share: each part has the records that the zone has there now.
 
-mod common;
-
-use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
+use crate::common::{Row, SqliteFixture, answer, block_on, name, resident, row};
 use nameward_store::sql::{Found, LiveZone, SqlBackend, SqlError};
 use nameward_wire::Type;
 

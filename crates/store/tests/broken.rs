@@ -1,8 +1,6 @@
 //! Rows that cannot be read: the same names fail in memory as in look-ups, and all others go on.
 
-mod common;
-
-use common::{Row, SqliteFixture, answer, block_on, name, row};
+use crate::common::{Row, SqliteFixture, answer, block_on, name, row};
 use nameward_store::sql::{LiveZone, SqlBackend, SqlError, SqlOptions};
 use nameward_wire::Type;
 use nameward_wire::zonefile::Severity;

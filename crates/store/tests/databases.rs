@@ -1,8 +1,6 @@
 //! The same zone through every engine, live and resident; change notices; databases that go away.
 
-mod common;
-
-use common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_noticed};
+use crate::common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_noticed};
 use nameward_store::sql::db::ForeignKind;
 use nameward_store::sql::{
     Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,

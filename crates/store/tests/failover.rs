@@ -1,8 +1,6 @@
 //! Addresses with several servers: one is silent, becomes read-only, vanishes or is promoted.
 
-mod common;
-
-use common::{block_on, name, until_noticed};
+use crate::common::{block_on, name, until_noticed};
 use nameward_store::sql::write::{AttributeChange, MetadataEdit, NewZone, WriteError};
 use nameward_store::sql::{Change, DatabaseAddress, SqlBackend, SqlError, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};

@@ -1,8 +1,6 @@
 //! The part of a zone that was looked up answers as the whole zone does, for every name and type.
 
-mod common;
-
-use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
+use crate::common::{Row, SqliteFixture, answer, block_on, name, resident, row};
 use nameward_store::sql::{Found, LiveZone, SqlError};
 use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};

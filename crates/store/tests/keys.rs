@@ -1,9 +1,7 @@
 //! Keys and metadata that cannot be read: a zone that was signed stays signed in the way it was, one of which nothing is
 //! known fails, and none is ever served unsigned or with NSEC in the place of NSEC3.
 
-mod common;
-
-use common::{SqliteFixture, block_on, name, row};
+use crate::common::{self, SqliteFixture, block_on, name, row};
 use nameward_dnssec::Denial;
 use nameward_store::sql::{
     CacheBounds, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,

@@ -1,8 +1,6 @@
 //! A database made by the tools of PowerDNS is served as its zone file would be.
 
-mod common;
-
-use common::{answer, block_on, name, resident};
+use crate::common::{answer, block_on, name, resident};
 use nameward_store::sql::{DatabaseAddress, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_testkit::require;
 use nameward_wire::zonefile::{Options, parse_bytes};

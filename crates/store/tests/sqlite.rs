@@ -1,8 +1,6 @@
 //! SQLite as a store: the schema, its check, change notices, and a database that is not there.
 
-mod common;
-
-use common::{Row, SqliteFixture, block_on, name, row, until_noticed};
+use crate::common::{Row, SqliteFixture, block_on, name, row, until_noticed};
 use nameward_store::sql::{
     Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
 };

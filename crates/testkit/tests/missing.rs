@@ -25,7 +25,7 @@ fn needs_what_nobody_has() {
 
 fn run(environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "needs_what_nobody_has"])
+        .args(["--ignored", "--exact", "missing::needs_what_nobody_has"])
         .env_remove(ALLOW)
         .env_remove(SKIPPED)
         .env(CHILD, "yes")
@@ -56,7 +56,7 @@ fn a_missing_part_fails_the_test_unless_that_is_allowed_and_then_it_is_counted()
     assert_eq!(lines.lines().count(), 2, "{lines}");
     for line in lines.lines() {
         assert!(
-            line.ends_with(" needs_what_nobody_has: a unicorn"),
+            line.ends_with(" missing::needs_what_nobody_has: a unicorn"),
             "{line}"
         );
     }

@@ -104,7 +104,7 @@ fn hold_a_server_until_killed() {
 #[test]
 fn a_server_ends_when_its_process_is_killed() {
     let mut holder = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "hold_a_server_until_killed"])
+        .args(["--ignored", "--exact", "peers::hold_a_server_until_killed"])
         .arg("--nocapture")
         .env(HOLD, "yes")
         .stdout(Stdio::piped())

@@ -1,8 +1,6 @@
 //! The chain of denial of a zone follows its changes: after each it is the one that the contents would get anew.
 
-mod common;
-
-use common::{APEX, Rec, build, contents, list, name, soa, wire_name};
+use crate::common::{APEX, Rec, build, contents, list, name, soa, wire_name};
 use nameward_dnssec::{Denial, Keys, Nsec3, SignatureCache, Signing, SigningPolicy};
 use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};

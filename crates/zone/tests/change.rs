@@ -1,8 +1,6 @@
 //! Changes of zones: edits, differences, packing, and what a version keeps of the one before.
 
-mod common;
-
-use common::{Rec, build, contents, differs, list, name, soa, wire_name};
+use crate::common::{self, Rec, build, contents, differs, list, name, soa, wire_name};
 use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{

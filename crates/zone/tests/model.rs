@@ -1,8 +1,6 @@
 //! Zones against a naive model: a sorted map of names that is searched label by label.
 
-mod common;
-
-use common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
+use crate::common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
 use nameward_testkit::property_cases;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Type};

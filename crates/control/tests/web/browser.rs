@@ -6,7 +6,7 @@ use std::process::Command;
 use nameward_stats::{Gauge, Outcome};
 use nameward_testkit::require;
 
-use crate::client::{Server, ask_now};
+use super::client::{Server, ask_now};
 
 #[test]
 fn the_page_works_in_a_browser() {

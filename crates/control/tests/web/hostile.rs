@@ -7,7 +7,7 @@ use std::time::Duration;
 use nameward_control::web::{Settings, WebLimits};
 use nameward_stats::{Outcome, Ring, Stamp};
 
-use crate::client::{Reply, Server, ask, settings};
+use super::client::{Reply, Server, ask, settings};
 
 fn with_limits(limits: WebLimits) -> Server {
     Server::with(Settings {

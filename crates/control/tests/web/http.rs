@@ -8,7 +8,7 @@ use nameward_control::operations::{FaultKind, ReadyRules, ServerFault, ServerSta
 use nameward_control::web::{Settings, Web};
 use nameward_stats::{RingCapacities, Stats};
 
-use crate::client::{Reply, Server, plain, settings};
+use super::client::{Reply, Server, plain, settings};
 
 /// Checks the properties of every reply, whatever was asked.
 fn assert_sound(reply: &Reply) {

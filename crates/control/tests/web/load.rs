@@ -10,7 +10,7 @@ use nameward_stats::{
     VariableKind,
 };
 
-use crate::client::{Server, rows, settings, value};
+use super::client::{Server, rows, settings, value};
 
 fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
     let mut recorder = stats.recorder();

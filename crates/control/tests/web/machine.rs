@@ -4,7 +4,7 @@ use nameward_control::web::Settings;
 use nameward_stats::{Outcome, VARIABLES};
 use nameward_testkit::require;
 
-use crate::client::{CLIENT, Server, ask_now, settings};
+use super::client::{CLIENT, Server, ask_now, settings};
 
 const PATH: &str = "/api/v1/servers/localhost/statistics";
 

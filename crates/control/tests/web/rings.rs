@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nameward_stats::{Outcome, Ring};
 
-use crate::client::{CLIENT, Server, ask_now, plain, rows, value};
+use super::client::{CLIENT, Server, ask_now, plain, rows, value};
 
 fn with_traffic() -> Server {
     let server = Server::start();

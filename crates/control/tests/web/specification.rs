@@ -2,7 +2,7 @@
 
 use nameward_stats::{Counter, Latency, Stamp, VARIABLES};
 
-use crate::client::{Server, plain, rows, value};
+use super::client::{Server, plain, rows, value};
 
 /// The names of section 2.4 in their order, without those of rings.
 const SPECIFIED: [&str; 81] = [

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nameward_stats::{Gauge, MessageLevel, Outcome, Ring, Stamp, VARIABLES};
 
-use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, settings, value};
+use super::client::{CLIENT, Server, ask, ask_now, plain, rows, settings, value};
 
 #[test]
 fn the_header_has_every_item_in_order_and_in_its_format() {

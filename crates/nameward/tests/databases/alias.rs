@@ -1,8 +1,8 @@
 //! ALIAS records: the addresses of their targets, from zones here and from a resolver, signed like any other record.
 
-use crate::rows::Sqlite;
-use crate::scripted::{Replies, ScriptedResolver, reply};
-use crate::signed::{add_key, anchors, question, whole};
+use super::rows::Sqlite;
+use super::signed::{add_key, anchors, question, whole};
+use crate::recursion::scripted::{Replies, ScriptedResolver, reply};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::wait_until;
 use nameward_testkit::wire::{Client, Message, Record, Transport};

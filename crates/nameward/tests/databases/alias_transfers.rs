@@ -1,7 +1,7 @@
 //! Transfers of zones with ALIAS records: as they are, or with the addresses of the targets in their places.
 
-use crate::alias::{recursor, resolver, with_shop};
-use crate::scripted::{ScriptedResolver, reply};
+use super::alias::{recursor, resolver, with_shop};
+use crate::recursion::scripted::{ScriptedResolver, reply};
 use nameward_testkit::mesh::{
     KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, wait_for_serial,
 };

@@ -1,7 +1,7 @@
 //! Batches over several zones, of a database and of a file.
 
-use crate::operation::{ask, zone};
-use crate::rows::Sqlite;
+use super::operation::{ask, zone};
+use super::rows::Sqlite;
 use nameward_testkit::Setup;
 
 const NXDOMAIN: u8 = 3;

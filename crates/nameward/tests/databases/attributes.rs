@@ -1,8 +1,8 @@
 //! Zones of databases beyond their served records: metadata, kind, disabled records, comments, and the search.
 
-use crate::operation::{ask, zone};
-use crate::rows::Sqlite;
-use crate::writes::{backend, started};
+use super::operation::{ask, zone};
+use super::rows::Sqlite;
+use super::writes::{backend, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use std::process::Command;

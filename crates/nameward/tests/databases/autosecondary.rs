@@ -1,7 +1,7 @@
 //! Secondary zones that a database gets while the server runs: those of its autoprimaries (`supermasters`), and those that
 //! `nameward zone create` makes. And the servers behind a database that are notified.
 
-use crate::secondary::{TestDatabase, ZONE, primary, start, wait_for};
+use super::secondary::{TestDatabase, ZONE, primary, start, wait_for};
 use nameward_testkit::mesh::{ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
 use nameward_testkit::peers::{PeerKind, free_address};
 use nameward_testkit::{Setup, TestServer};

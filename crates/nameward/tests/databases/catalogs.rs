@@ -1,8 +1,8 @@
 //! Catalogs and autoprimaries as operators see them, of the configuration and of databases, and tables on a terminal.
 
-use crate::attributes::{done, run};
-use crate::rows::Sqlite;
-use crate::writes::{backend, started};
+use super::attributes::{done, run};
+use super::rows::Sqlite;
+use super::writes::{backend, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::server::binary;
 use nameward_testkit::{Setup, TestServer};
@@ -46,7 +46,7 @@ fn start() -> (TestServer, Sqlite) {
     let database = Sqlite::new(setup.dir());
     let path = database.path.display();
     let config = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\n");
-    let file = crate::operation::zone("file.test", "192.0.2.23").file_text();
+    let file = super::operation::zone("file.test", "192.0.2.23").file_text();
     let server = setup.config(&config).zone("file.test", &file).start();
     (server, database)
 }

@@ -1,7 +1,7 @@
 //! `nameward check` with databases: what cannot be served is named, whichever database it is in.
 
-use crate::operation::{SERVFAIL, wait_for, wait_for_code, zone};
-use crate::rows::Sqlite;
+use super::operation::{SERVFAIL, wait_for, wait_for_code, zone};
+use super::rows::Sqlite;
 use nameward_testkit::Setup;
 use std::process::Command;
 

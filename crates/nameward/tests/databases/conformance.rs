@@ -1,10 +1,10 @@
 //! The contract of all backends: whatever the conformance suite asks, a database gives the very octets that a zone file
 //! gives, live and resident, with caches and without, over UDP and TCP, from the database and from the caches.
 
-use crate::ask::Asker;
-use crate::operation::counter;
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::ask::Asker;
+use super::operation::counter;
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::wire::{Exchange, Transport};

@@ -1,8 +1,8 @@
 //! The journal of a running server: edits of files, zones that vanish, and homes that changed while the server was down.
 
-use crate::operation::{ask, wait_for, wait_for_code, zone};
-use crate::own_changes::journalled;
-use crate::rows::Sqlite;
+use super::operation::{ask, wait_for, wait_for_code, zone};
+use super::own_changes::journalled;
+use super::rows::Sqlite;
 use nameward_testkit::{Setup, TestServer};
 use std::path::PathBuf;
 use std::time::Instant;

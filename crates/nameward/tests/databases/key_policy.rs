@@ -1,10 +1,10 @@
 //! Zones of databases whose keys live by a policy, with `pdns_server` on the same database: BIND finds the answers of both
 //! secure at every step, a server that is killed goes on, and what `pdnsutil` changes is found.
 
-use crate::operation::{wait_for_code, wait_until};
-use crate::powerdns::{Store, ZONE, powerdns_with};
-use crate::signed::{anchors, question, whole};
-use crate::zone_keys::{NAME, UNCACHED, code, is_signed, load_zone, pdnsutil, run, validate};
+use super::operation::{wait_for_code, wait_until};
+use super::powerdns::{Store, ZONE, powerdns_with};
+use super::signed::{anchors, question, whole};
+use super::zone_keys::{NAME, UNCACHED, code, is_signed, load_zone, pdnsutil, run, validate};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::peers::Peer;
 use nameward_testkit::validator::{Anchor, Validator};

@@ -1,8 +1,8 @@
 //! Scripts of pdnsutil about keys, run by PowerDNS on one SQLite file and by this server on another: the rows and the output
 //! are equal. Keys that cannot be read, and keys that a denial does not go with.
 
-use crate::powerdns::ZONE;
-use crate::zone_keys::{NAME, code, is_signed, listed, run};
+use super::powerdns::ZONE;
+use super::zone_keys::{NAME, code, is_signed, listed, run};
 use nameward_testkit::TestServer;
 use std::process::Command;
 

@@ -4,10 +4,10 @@
 //! has at that serial; the next server answers with the serial and the records of the home. The suite kills a few times;
 //! `scripts/kill-loop` does it longer (`KILLS=200 scripts/kill-loop`).
 
-use crate::ask::Asker;
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::ask::Asker;
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_store::state::{JournalBounds, StateStore};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::databases::{Database, DatabaseKind};

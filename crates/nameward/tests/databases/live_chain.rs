@@ -1,8 +1,8 @@
 //! Zones that are looked up and deny names with the chain of all of them: a flood costs the signatures of the chain, and
 //! no record denies what exists, whatever others do to the rows.
 
-use crate::rows::Sqlite;
-use crate::signed::{P256, add_key, gauge, question, set_meta, whole};
+use super::rows::Sqlite;
+use super::signed::{P256, add_key, gauge, question, set_meta, whole};
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
 use nameward_testkit::conformance::ZoneText;

@@ -1,9 +1,9 @@
 //! Real databases that are paused, killed, started again and filled with bad rows while questions pour in: what is in
 //! memory or in a cache is answered all the time, look-ups are bounded, and the counters and the log show what happened.
 
-use crate::operation::{SERVFAIL, ask, counter, wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::operation::{SERVFAIL, ask, counter, wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 use nameward_wire::NameBuf;

@@ -1,7 +1,7 @@
 //! Changes and failures of a database while the server runs.
 
-use crate::ask::Asker;
-use crate::rows::Sqlite;
+use super::ask::Asker;
+use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::wire::{Exchange, Transport};
 use nameward_testkit::{Setup, TestServer};

@@ -1,9 +1,9 @@
 //! Changes of zones in memory that are at home in a database: those of this server cost their own size, those of others
 //! are found by reading the zone, and the journal has both.
 
-use crate::operation::{ask, wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::operation::{ask, wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! A script of pdnsutil commands, run by PowerDNS on one SQLite file and by this server on another: the tables are equal.
 
-use crate::rows::Sqlite;
+use super::rows::Sqlite;
 use nameward_testkit::{Setup, TestServer, server::binary};
 use std::path::Path;
 use std::process::Command;

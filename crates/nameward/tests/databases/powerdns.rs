@@ -1,6 +1,6 @@
 //! A database that the tools of PowerDNS made and filled: `pdns_server` and Nameward on it give the same answers.
 
-use crate::operation::wait_for_code;
+use super::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
 use nameward_testkit::differential::questions::Ask;

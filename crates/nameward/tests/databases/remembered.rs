@@ -1,7 +1,7 @@
 //! Databases that are down when the server starts: their zones are known from before.
 
-use crate::operation::{REFUSED, SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
-use crate::rows::Sqlite;
+use super::operation::{REFUSED, SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
+use super::rows::Sqlite;
 use nameward_testkit::{Setup, TestServer};
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Reads go to a replica, notices of changes come from the primary.
 
-use crate::operation::{SERVFAIL, ask, wait_for, wait_for_code, zone};
-use crate::servers::{backend, fill, run, started};
+use super::operation::{SERVFAIL, ask, wait_for, wait_for_code, zone};
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 

@@ -1,8 +1,8 @@
 //! Secondary zones of databases (SLAVE): transferred into the database, in both modes, beside other servers, across restarts.
 
-use crate::powerdns::Store;
-use crate::rows::Sqlite;
-use crate::servers::{backend, run, started};
+use super::powerdns::Store;
+use super::rows::Sqlite;
+use super::servers::{backend, run, started};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare,

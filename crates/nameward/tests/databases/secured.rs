@@ -1,9 +1,9 @@
 //! Zones that `pdnsutil` secured, in the same database under `pdns_server` and under Nameward: the same keys, signed by
 //! the same keys, the same answers to clients that want DNSSEC, and secure for BIND.
 
-use crate::operation::wait_for_code;
-use crate::powerdns::{PREFIXES, Store, ZONE, powerdns, run_pdnsutil};
-use crate::signed::{anchors, is_complete, judge, question, whole};
+use super::operation::wait_for_code;
+use super::powerdns::{PREFIXES, Store, ZONE, powerdns, run_pdnsutil};
+use super::signed::{anchors, is_complete, judge, question, whole};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::{Message, Record, type_text};

@@ -1,8 +1,8 @@
 //! Incremental transfers of zones that no journal has: signed while they are served, or looked up. A secondary that follows
 //! them by differences alone has a zone that verifies, whatever changed.
 
-use crate::rows::Sqlite;
-use crate::signed::{add_key, set_meta};
+use super::rows::Sqlite;
+use super::signed::{add_key, set_meta};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::mesh::{
     KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare, dump,
@@ -170,7 +170,7 @@ fn follows_by_differences(mode: &str, signed: Signed, kind: PeerKind) {
 fn bind_follows_a_resident_zone_with_nsec() {
     follows_by_differences(
         "resident",
-        Signed::Nsec(crate::signed::P256),
+        Signed::Nsec(super::signed::P256),
         PeerKind::Bind,
     );
 }
@@ -179,7 +179,7 @@ fn bind_follows_a_resident_zone_with_nsec() {
 fn knot_follows_a_live_zone_with_nsec3() {
     follows_by_differences(
         "live",
-        Signed::Nsec3(crate::signed::ED25519),
+        Signed::Nsec3(super::signed::ED25519),
         PeerKind::Knot,
     );
 }
@@ -188,7 +188,7 @@ fn knot_follows_a_live_zone_with_nsec3() {
 fn nsd_follows_a_resident_zone_with_nsec3() {
     follows_by_differences(
         "resident",
-        Signed::Nsec3(crate::signed::P256),
+        Signed::Nsec3(super::signed::P256),
         PeerKind::Nsd,
     );
 }
@@ -204,7 +204,7 @@ fn a_narrow_zone_goes_out_without_signatures_where_that_is_asked_for() {
         let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone_text(5));
-        add_key(&database, ZONE, 257, crate::signed::ED25519);
+        add_key(&database, ZONE, 257, super::signed::ED25519);
         set_meta(&database, ZONE, "NSEC3PARAM", "1 0 0 -");
         set_meta(&database, ZONE, "NSEC3NARROW", "1");
         let source = database.backend("live");

@@ -1,8 +1,8 @@
 //! Real PostgreSQL and MariaDB under a running server: changes by hand seen by two servers,
 //! and a database that is killed, paused and started again.
 
-use crate::operation::{ask, counter, wait_for, zone};
-use crate::rows::rows;
+use super::operation::{ask, counter, wait_for, zone};
+use super::rows::rows;
 use nameward_store::sql::{DatabaseAddress, db};
 use nameward_testkit::Setup;
 use nameward_testkit::conformance::ZoneText;

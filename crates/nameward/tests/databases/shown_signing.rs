@@ -1,9 +1,9 @@
 //! How zones of databases are signed, as `zone show` and `zone status` tell it: looked up or in memory, by keys of our
 //! commands.
 
-use crate::operation::wait_for_code;
-use crate::powerdns::{Store, ZONE};
-use crate::zone_keys::{NAME, listed, load_zone, run};
+use super::operation::wait_for_code;
+use super::powerdns::{Store, ZONE};
+use super::zone_keys::{NAME, listed, load_zone, run};
 
 #[test]
 fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {

@@ -1,9 +1,9 @@
 //! Zones of databases that are signed while they are served: BIND finds every answer secure, and what the tools of
 //! PowerDNS secured is answered as `pdns_server` does.
 
-use crate::ask::Asker;
-use crate::operation::zone;
-use crate::rows::Sqlite;
+use super::ask::Asker;
+use super::operation::zone;
+use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::differential::{asks, zones};

@@ -1,8 +1,8 @@
 //! The attack on servers that sign while they serve: names that nobody asked for before, with DO. Bounded, on loopback.
 
-use crate::operation::zone;
-use crate::rows::Sqlite;
-use crate::signed::{add_key, gauge, set_meta};
+use super::operation::zone;
+use super::rows::Sqlite;
+use super::signed::{add_key, gauge, set_meta};
 use nameward_testkit::{Setup, TestServer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

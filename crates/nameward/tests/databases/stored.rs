@@ -1,8 +1,8 @@
 //! Zones that bring their signatures, in files and in databases (PRESIGNED): signed by BIND's tools, and secure for BIND as
 //! a resolver.
 
-use crate::rows::Sqlite;
-use crate::signed::{Judged, anchors, is_complete, judge_all, set_meta};
+use super::rows::Sqlite;
+use super::signed::{Judged, anchors, is_complete, judge_all, set_meta};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::differential::{asks, zones};

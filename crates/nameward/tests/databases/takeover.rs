@@ -1,6 +1,6 @@
 //! A database of PowerDNS with zones of every kind, taken over from `pdns_server` while its primaries and secondaries run.
 
-use crate::powerdns::Store;
+use super::powerdns::Store;
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare,
     serial_at, wait_for_serial,

@@ -1,7 +1,7 @@
 //! Databases over TLS: encrypted and checked, or not at all.
 
-use crate::operation::{wait_for, zone};
-use crate::servers::{backend, fill, run, started};
+use super::operation::{wait_for, zone};
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Transfers of zones that are at home in a database, whether they are looked up or in memory.
 
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use std::process::Command;

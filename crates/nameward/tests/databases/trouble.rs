@@ -1,9 +1,9 @@
 //! Databases that hang, are restored from a backup, or hold more than an answer can: their own questions suffer as
 //! little as can be, and those of others not at all.
 
-use crate::operation::{SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
-use crate::rows::Sqlite;
-use crate::servers::{self, fill, run, started};
+use super::operation::{SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
+use super::rows::Sqlite;
+use super::servers::{self, fill, run, started};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use std::fmt::Write as _;
@@ -119,7 +119,7 @@ fn a_backup_that_is_copied_over_a_database_is_served() {
         // Same file, other contents: `cp backup.db live.db`.
         std::fs::write(&database.path, &backup).unwrap();
         wait_for(&server, "www.one.test.", (0, 10));
-        wait_for_code(&server, "www.two.test.", crate::operation::REFUSED);
+        wait_for_code(&server, "www.two.test.", super::operation::REFUSED);
 
         // Emptied for a while.
         std::fs::write(&database.path, b"").unwrap();

@@ -1,8 +1,8 @@
 //! TSIG keys in a database: made by one server, known to all that use the database, PowerDNS included.
 
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! Deleted zones are brought back with all that databases keep of them, for as long as copies are kept.
 
-use crate::attributes::{done, run};
-use crate::operation::{ask, zone};
-use crate::rows::Sqlite;
-use crate::writes::{backend, started};
+use super::attributes::{done, run};
+use super::operation::{ask, zone};
+use super::rows::Sqlite;
+use super::writes::{backend, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};

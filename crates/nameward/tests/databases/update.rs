@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 
-use crate::operation::{ask, counter, wait_for, zone};
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
+use super::operation::{ask, counter, wait_for, zone};
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
 
 const ALLOWED: &str = "[[zone]]\nname = \"one.test\"\nallow_update = [\"127.0.0.1\"]\n";
 

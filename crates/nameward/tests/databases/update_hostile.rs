@@ -16,9 +16,9 @@ use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use nameward_wire::{NameBuf, Rcode};
 
-use crate::rows::Sqlite;
-use crate::servers::{backend, fill, run, started};
-use crate::update::nsupdate_at;
+use super::rows::Sqlite;
+use super::servers::{backend, fill, run, started};
+use super::update::nsupdate_at;
 
 const ALLOWED: &str = "[[zone]]\nname = \"one.test\"\nallow_update = [\"127.0.0.1\"]\n";
 /// Time for a machine that is busy with other tests.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use nameward_testkit::{Setup, TestServer};
 
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
-use crate::update::nsupdate_at;
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
+use super::update::nsupdate_at;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

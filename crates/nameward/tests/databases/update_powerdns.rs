@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use nameward_testkit::Setup;
 use nameward_testkit::peers::Peer;
 
-use crate::operation::{wait_for, wait_for_code, zone};
-use crate::powerdns::{Store, powerdns_with};
-use crate::rows::Sqlite;
-use crate::update::nsupdate_at;
+use super::operation::{wait_for, wait_for_code, zone};
+use super::powerdns::{Store, powerdns_with};
+use super::rows::Sqlite;
+use super::update::nsupdate_at;
 
 const SECRET: &str = "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=";
 const LOOPBACK: &str = "127.0.0.0/8";

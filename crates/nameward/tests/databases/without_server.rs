@@ -1,8 +1,8 @@
 //! Commands on databases where no server runs.
 
-use crate::operation::wait_for;
-use crate::rows::Sqlite;
-use crate::writes::{backend, started};
+use super::operation::wait_for;
+use super::rows::Sqlite;
+use super::writes::{backend, started};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer, server::binary};
 use std::path::Path;

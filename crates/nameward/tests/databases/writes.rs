@@ -1,8 +1,8 @@
 //! Changes through the server: in its next answer, in those of other servers on the database within a second, and in the
 //! database when the command returns.
 
-use crate::operation::{ask, wait_for_code, zone};
-use crate::rows::Sqlite;
+use super::operation::{ask, wait_for_code, zone};
+use super::rows::Sqlite;
 use nameward_store::sql::{DatabaseAddress, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};

@@ -1,8 +1,8 @@
 //! Zones of a database that cannot be answered as they should be: each is a fault on the page, in `nameward status` and in
 //! `/metrics`, and none of them makes the whole server not ready.
 
-use crate::operation::{SERVFAIL, wait_for, wait_for_code, zone};
-use crate::rows::Sqlite;
+use super::operation::{SERVFAIL, wait_for, wait_for_code, zone};
+use super::rows::Sqlite;
 use nameward_testkit::wait_with_log;
 use nameward_testkit::{Setup, TestServer};
 use std::io::{Read, Write};

@@ -1,9 +1,9 @@
 //! Keys of zones in databases by our own commands: rows as `pdnsutil` writes and reads them, answers of this server and of
 //! `pdns_server` that BIND finds secure through every change, and an end without traces.
 
-use crate::operation::wait_for_code;
-use crate::powerdns::{Store, ZONE, powerdns_with};
-use crate::signed::{anchors, question, whole};
+use super::operation::wait_for_code;
+use super::powerdns::{Store, ZONE, powerdns_with};
+use super::signed::{anchors, question, whole};
 use nameward_testkit::TestServer;
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::validator::Validator;

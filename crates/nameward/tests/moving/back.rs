@@ -15,7 +15,7 @@ use nameward_testkit::{
 };
 use tempfile::TempDir;
 
-use crate::{
+use super::{
     moved::{compare, transfer, zone},
     signed::{compare_signed, serial, wait_for_signatures},
 };

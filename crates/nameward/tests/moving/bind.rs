@@ -2,12 +2,12 @@
 
 use nameward_testkit::peers::{Peer, PeerKind};
 
-use crate::moved::{
+use super::moved::{
     OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
     rcode, transfer, wait_for, with_zones,
 };
 
-use crate::signed::{compare_signed, wait_for_signatures};
+use super::signed::{compare_signed, wait_for_signatures};
 
 const CONF: &str = include_str!("conf/named.conf");
 const ZONES: &str = include_str!("conf/named.conf.local");

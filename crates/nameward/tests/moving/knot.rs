@@ -7,11 +7,11 @@ use nameward_testkit::{
     wait_until,
 };
 
-use crate::moved::{
+use super::moved::{
     OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
     transfer, wait_for, with_zones,
 };
-use crate::signed::{compare_signed, serial, wait_for_signatures};
+use super::signed::{compare_signed, serial, wait_for_signatures};
 
 const CONF: &str = include_str!("conf/knot.conf");
 const MORE: &str = include_str!("conf/knot-more.conf");

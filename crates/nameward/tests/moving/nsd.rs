@@ -2,7 +2,7 @@
 
 use nameward_testkit::peers::{Peer, PeerKind};
 
-use crate::moved::{
+use super::moved::{
     OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
     rcode, transfer, wait_for, with_zones,
 };

@@ -4,8 +4,8 @@ use std::{path::Path, process::Command};
 
 use nameward_testkit::peers::PeerKind;
 
-use crate::moved::{OldServer, assert_report, compare, dry_run, rcode, transfer, zone};
-use crate::signed::serial;
+use super::moved::{OldServer, assert_report, compare, dry_run, rcode, transfer, zone};
+use super::signed::serial;
 
 const CONF: &str = include_str!("conf/pdns.conf");
 const DATABASE: &str = include_str!("conf/pdns-database.conf");

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, process::Command};
 
 use nameward_testkit::wait_until;
 
-use crate::moved::{assert_lines, dry_run};
+use super::moved::{assert_lines, dry_run};
 
 /// Runs dig and returns its lines.
 fn dig(server: SocketAddr, arguments: &[&str]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use nameward_testkit::TestServer;
 
-use crate::ask::eventually;
+use super::ask::eventually;
 
 fn text_of(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()

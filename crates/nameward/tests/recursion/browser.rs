@@ -96,7 +96,7 @@ fn write_status(polled: &TestServer, serial: u32, status: Option<&str>) {
 
 #[test]
 fn each_answer_to_a_poll_is_seen_on_the_page_in_a_browser() {
-    let polled = TestServer::start("", &[("other.test", crate::hand_off::ZONE)]);
+    let polled = TestServer::start("", &[("other.test", super::hand_off::ZONE)]);
     write_status(&polled, 1, Some("1 no known problems"));
     let config = format!(
         "[recursor]\naddress = \"{}\"\ntimeout_ms = 5000\n[security_poll]\nsuffix = \"polls.test\"\ninterval = 1\n",

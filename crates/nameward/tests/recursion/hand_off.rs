@@ -10,8 +10,8 @@ use std::{
 use nameward_testkit::wire::{Client, Message, Transport, question};
 use nameward_testkit::{Setup, TestServer};
 
-use crate::page::Page;
-use crate::scripted::{Replies, ScriptedResolver, address, last_octet, reply};
+use super::scripted::{Replies, ScriptedResolver, address, last_octet, reply};
+use crate::status::page::Page;
 
 pub const ZONE: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n";
 const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];

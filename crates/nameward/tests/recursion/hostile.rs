@@ -6,8 +6,8 @@ use nameward_testkit::Setup;
 use nameward_testkit::peers::free_address;
 use nameward_testkit::wire::Transport;
 
-use crate::hand_off::{ask, recursive, server, settled};
-use crate::scripted::{Replies, ScriptedResolver, address, last_octet};
+use super::hand_off::{ask, recursive, server, settled};
+use super::scripted::{Replies, ScriptedResolver, address, last_octet};
 
 #[test]
 fn only_a_reply_with_the_id_and_the_question_that_were_sent_is_taken() {

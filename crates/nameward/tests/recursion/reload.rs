@@ -5,9 +5,9 @@ use std::{fs, time::Duration};
 use nameward_testkit::wire::{Client, Message, Transport};
 use nameward_testkit::{Setup, TestServer};
 
-use crate::hand_off::{ask, recursive};
-use crate::page::Page;
-use crate::scripted::{ScriptedResolver, address, last_octet, text};
+use super::hand_off::{ask, recursive};
+use super::scripted::{ScriptedResolver, address, last_octet, text};
+use crate::status::page::Page;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n\
                     shop ALIAS target.elsewhere.test.\n";
@@ -133,7 +133,7 @@ fn a_reload_turns_the_security_poll_on_and_off() {
     reloaded.reload(&poll("polls.test"));
     reloaded.wait_for_status(2);
     // What is bad stays bad when the same is asked and the answer fails.
-    resolver.change(|query, _| vec![crate::scripted::reply(query, 5, &[])]);
+    resolver.change(|query, _| vec![super::scripted::reply(query, 5, &[])]);
     let asked = resolver.questions();
     reloaded.reload(&poll("polls.test").replace("86400", "86300"));
     assert!(reloaded.server.wait_for_log("RCODE was Refused"));

@@ -5,8 +5,8 @@ use std::time::Duration;
 use nameward_testkit::wire::{Client, Transport};
 use nameward_testkit::{Setup, TestServer};
 
-use crate::page::Page;
-use crate::scripted::{Replies, ScriptedResolver, reply, text};
+use super::scripted::{Replies, ScriptedResolver, reply, text};
+use crate::status::page::Page;
 
 const NAME: &str = concat!(
     "auth-",

@@ -6,8 +6,8 @@ use nameward_testkit::peers::{Peer, PeerOptions};
 use nameward_testkit::wire::Transport;
 use nameward_testkit::{TestServer, require};
 
-use crate::hand_off::{ask, server, settled};
-use crate::scripted::last_octet;
+use super::hand_off::{ask, server, settled};
+use super::scripted::last_octet;
 
 /// A name that unbound has by itself: it answers when it is ready.
 const READY: &str = "ready.recursor";

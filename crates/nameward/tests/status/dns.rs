@@ -173,7 +173,7 @@ fn flood(server: SocketAddr, stop: &AtomicBool) -> u64 {
     socket
         .set_read_timeout(Some(Duration::from_millis(100)))
         .expect("a timeout");
-    let packets: Vec<_> = crate::ALL.iter().map(Ask::packet).collect();
+    let packets: Vec<_> = super::ALL.iter().map(Ask::packet).collect();
     let mut buffer = [0; 4096];
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {

@@ -1,13 +1,7 @@
 //! The status page of a whole server: known traffic in, exact numbers out.
 
 mod dns;
-mod page;
-#[path = "../databases/rows.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of databases, which use more of it"
-)]
-mod rows;
+pub mod page;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -90,7 +84,7 @@ fn known_traffic_has_its_exact_effect_on_every_counter_and_ring() {
 #[test]
 fn the_same_traffic_has_the_same_effect_from_the_packet_cache() {
     let setup = Setup::new();
-    let database = rows::Sqlite::new(setup.dir());
+    let database = crate::databases::rows::Sqlite::new(setup.dir());
     database.add(&ZoneText {
         name: "example".into(),
         text: ZONE.into(),

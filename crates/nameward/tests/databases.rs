@@ -22,13 +22,7 @@ mod pdnsutil;
 mod powerdns;
 mod remembered;
 mod replica;
-mod rows;
-#[path = "../recursion/scripted.rs"]
-#[allow(
-    dead_code,
-    reason = "shared with the tests of recursion, which use more of it"
-)]
-mod scripted;
+pub mod rows;
 mod secondary;
 mod secured;
 mod sent_versions;

@@ -1,8 +1,5 @@
 //! DNS UPDATE (RFC 2136): what messages make of zones in memory and of zones in databases.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod cases;
 mod databases;
 mod fuzz;

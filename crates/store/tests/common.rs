@@ -1,5 +1,4 @@
 //! Databases with a zone in them, and answers of the engine to compare.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use nameward_answer::{Engine, Medium, Scratch, Zones};
 use nameward_store::sql::{Change, DatabaseAddress, LiveZone, SqlBackend, SqlOptions, db};
@@ -44,7 +43,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// A new SQLite database with one zone.
 pub struct SqliteFixture {
-    pub directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
     pub address: DatabaseAddress,
 }
 
@@ -53,7 +52,10 @@ impl SqliteFixture {
         let directory = tempfile::tempdir().unwrap();
         let address = DatabaseAddress::Sqlite(directory.path().join("test.db"));
         assert!(block_on(db::init(&address)).unwrap().is_empty());
-        let fixture = SqliteFixture { directory, address };
+        let fixture = SqliteFixture {
+            _directory: directory,
+            address,
+        };
         let mut connection = fixture.connection();
         let transaction = connection.transaction().unwrap();
         transaction

@@ -1,7 +1,5 @@
 //! Zones of small contents for the tests of this crate.
 
-#![allow(dead_code, reason = "each test uses a part")]
-
 use nameward_store::state::{JournalBounds, StateError, StateStore};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{NameBuf, Type};

@@ -1,7 +1,5 @@
 //! A server on loopback inside the test: UDP and TCP, zones in memory, one zone that is looked up.
 
-#![allow(dead_code)] // each test uses its part
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;

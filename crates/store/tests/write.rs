@@ -4,10 +4,7 @@ mod changes;
 mod galera;
 mod powerdns;
 
-#[path = "../common/mod.rs"]
-mod common;
-
-use common::{block_on, name};
+use crate::common::{block_on, name};
 use nameward_store::sql::write::{NewZone, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};

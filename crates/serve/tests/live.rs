@@ -5,10 +5,7 @@ mod caches;
 mod failures;
 mod waiting;
 
-#[path = "../loopback/mod.rs"]
-mod loopback;
-
-use loopback::{Loopback, PATIENCE, rcode, receive_datagram, zone};
+use crate::loopback::{Loopback, PATIENCE, rcode, receive_datagram, zone};
 use nameward_answer::{BackendFailure, Engine};
 use nameward_serve::live::LiveSettings;
 use nameward_serve::pipeline::ServingState;

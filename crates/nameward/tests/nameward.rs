@@ -1,0 +1,15 @@
+//! Tests of the whole server, as its users and peers see it. All modules link into one binary.
+
+mod catalogs;
+mod conformance;
+mod databases;
+mod differential;
+mod mesh;
+mod moving;
+mod operation;
+mod recursion;
+mod secondary;
+mod status;
+mod tools;
+mod transfers_out;
+mod zone_check;

@@ -1,0 +1,12 @@
+//! Tests of the listeners and of the path from request to reply. All modules link into one binary.
+
+mod conformance;
+mod live;
+mod loopback;
+mod notify;
+mod requests;
+mod signing;
+mod tcp;
+mod transfers;
+mod tsig;
+mod udp;
