@@ -1,6 +1,6 @@
-//! The calendar: seconds since 1970 as a date and time of day in UTC, and back.
+//! Calendar conversion: seconds since 1970 to a UTC date and time of day, and back.
 //!
-//! Days are counted in eras of 400 years that begin on 1 March, so that the leap day ends a year.
+//! Days are counted in eras of 400 years that start on 1 March, so that the leap day is the last day of a year.
 
 use core::fmt;
 
@@ -9,10 +9,10 @@ const DAYS_BEFORE_1970: u64 = 719_468;
 const DAYS_OF_ERA: u64 = 146_097;
 const SECONDS_OF_DAY: u64 = 86_400;
 
-/// A date and a time of day in UTC, from 1970 on.
+/// A date and time of day in UTC, not before 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtcTime {
-    /// The year.
+    /// The year, four digits in practice.
     pub year: u64,
     /// From 1 to 12.
     pub month: u64,
@@ -27,7 +27,7 @@ pub struct UtcTime {
 }
 
 impl UtcTime {
-    /// Returns the date and time of a number of seconds since 1970.
+    /// Converts seconds since 1970 to a date and time.
     pub fn from_unix(seconds: u64) -> Self {
         let (days, of_day) = (seconds / SECONDS_OF_DAY, seconds % SECONDS_OF_DAY);
         let days = days + DAYS_BEFORE_1970;
@@ -49,7 +49,7 @@ impl UtcTime {
         }
     }
 
-    /// Reads `YYYYMMDDHHmmSS`; `None` unless it is 14 digits. Whether the date exists is seen by [`Self::to_unix`].
+    /// Reads `YYYYMMDDHHmmSS`; `None` unless it is 14 digits. [`Self::to_unix`] checks whether the date exists.
     pub fn from_digits(text: &[u8]) -> Option<Self> {
         if text.len() != 14 || !text.iter().all(u8::is_ascii_digit) {
             return None;
@@ -66,7 +66,7 @@ impl UtcTime {
         })
     }
 
-    /// Writes `YYYYMMDDHHmmSS`, as signatures and key files have times.
+    /// Formats as `YYYYMMDDHHmmSS`, the form used in signatures and key files.
     pub fn digits(self) -> impl fmt::Display {
         let (hour, minute, second) = (self.hour, self.minute, self.second);
         fmt::from_fn(move |f| {
@@ -75,8 +75,8 @@ impl UtcTime {
         })
     }
 
-    /// Returns the seconds since 1970; `None` for a date that does not exist or is earlier. A leap second is the second
-    /// after it.
+    /// Returns the seconds since 1970; `None` for a date that does not exist or is earlier. A leap second is counted as
+    /// the second after it.
     pub fn to_unix(self) -> Option<u64> {
         let exists = self.year >= 1970
             && (1..=12).contains(&self.month)
@@ -99,13 +99,13 @@ impl UtcTime {
         days.checked_mul(SECONDS_OF_DAY)?.checked_add(of_day)
     }
 
-    /// Returns the date as the number YYYYMMDD, as in the serials of many zones.
+    /// Returns the date as the number YYYYMMDD, as used in the serials of many zones.
     pub fn date_number(self) -> u64 {
         self.year * 10_000 + self.month * 100 + self.day
     }
 }
 
-/// As RFC 3339 has it: `2026-11-15T23:20:00Z`.
+/// RFC 3339 format: `2026-11-15T23:20:00Z`.
 impl core::fmt::Display for UtcTime {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let UtcTime {
@@ -123,7 +123,7 @@ impl core::fmt::Display for UtcTime {
     }
 }
 
-/// Returns the days since Sunday of a number of seconds since 1970, which began on a Thursday.
+/// Returns the day of the week, 0 for Sunday, from seconds since 1970, which started on a Thursday.
 pub fn weekday(seconds: u64) -> usize {
     ((seconds / SECONDS_OF_DAY + 4) % 7) as usize
 }

@@ -1,7 +1,7 @@
-//! The work of the fuzz targets on their input, shared by `fuzz/` (coverage-guided, nightly compiler)
-//! and `tests/fuzz_smoke.rs` (a short run in every test run).
+//! The bodies of the fuzz targets, shared by `fuzz/` (coverage-guided, nightly compiler) and `tests/fuzz_smoke.rs` (a
+//! short run in every test run).
 //!
-//! Each function takes any bytes and panics only when a promise of this crate is broken.
+//! Each function accepts arbitrary bytes and panics only if a guarantee of this crate is violated.
 
 use core::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::zonefile::{self, MAX_ERRORS, Options, Record, Sink, SinkRefusal};
 /// One fuzz target.
 pub type Target = fn(&[u8]);
 
-/// All of them with their names.
+/// All fuzz targets with their names.
 pub const TARGETS: &[(&str, Target)] = &[
     ("message", message),
     ("name", name),
@@ -23,7 +23,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("zonefile", zonefile),
 ];
 
-/// A packet: what is accepted lies inside it, and its record data can be expanded or is refused.
+/// Fuzzes packets: accepted data lies inside the packet, and record data is either expanded or rejected.
 pub fn message(packet: &[u8]) {
     if let Ok(query) = Query::parse(packet) {
         assert!(query.question_end <= packet.len());
@@ -39,11 +39,11 @@ pub fn message(packet: &[u8]) {
             let _ = record.expand_data(&mut data);
         }
         assert!(end <= packet.len());
-        // Each record has eleven octets of its own at least, and names in its data add 510 at the most.
+        // Each record takes at least eleven octets, and names in its data add at most 510.
         assert!(data.len() <= packet.len() * 48, "{}", data.len());
         assert!(message.questions().count() <= packet.len());
     }
-    // Any place may be taken for record data of any type with compressed names.
+    // Any offset can be interpreted as record data of any type with compressed names.
     let mut out = Vec::new();
     for (at, octets) in packet.windows(4).enumerate().take(64) {
         let rtype = Type(u16::from_be_bytes([octets[0] & 1, octets[1]]));
@@ -57,7 +57,7 @@ pub fn message(packet: &[u8]) {
     }
 }
 
-/// A name in a message, on the wire and in text: what is accepted is valid and survives its text.
+/// Fuzzes names in messages, on the wire and in text: accepted names are valid and survive conversion to text.
 pub fn name(bytes: &[u8]) {
     let at = bytes.first().copied().unwrap_or(0) as usize;
     if let Ok((name, end)) = NameBuf::from_message(bytes, at) {
@@ -90,12 +90,12 @@ fn survives_text(name: Name<'_>) {
     );
 }
 
-/// Two octets of type, then record data: as text and as wire data, both survive being printed.
+/// Fuzzes two octets of type followed by record data, as text and as wire data: both survive printing.
 pub fn record_text(bytes: &[u8]) {
     let Some((&[high, low], data)) = bytes.split_first_chunk() else {
         return;
     };
-    // Most types that have a text form are below 264; the private ones at 65401.
+    // Most types with a text form are below 264; the private ones are at 65401.
     let rtype = Type(u16::from_be_bytes([
         if high == 255 { 255 } else { high & 1 },
         low,
@@ -127,8 +127,8 @@ fn record_survives_text(rtype: Type, rdata: &[u8]) {
     assert_eq!(back, rdata, "{rtype} {text}");
 }
 
-/// A zone file: records are valid, messages are bounded, blocks of any size make no difference, and
-/// the records printed as a zone file are read as the same records.
+/// Fuzzes zone files: records are valid, the number of messages is bounded, the block size makes no difference, and the
+/// records printed as a zone file are read back as the same records.
 pub fn zonefile(text: &[u8]) {
     let origin = NameBuf::from_text(b"example", Name::ROOT).unwrap_or(NameBuf::root());
     let options = Options {
@@ -157,7 +157,7 @@ pub fn zonefile(text: &[u8]) {
     assert_eq!(again.text, first.text);
 }
 
-/// Records as a zone file, the first 1000.
+/// Collects the first 1000 records as a zone file.
 #[derive(Default)]
 struct Printed {
     text: String,

@@ -1,8 +1,8 @@
-//! Names, messages, record data, presentation text and the zone-file parser.
+//! DNS names, messages, record data, presentation format and the zone file parser.
 //!
 //! Everything here is a pure function over byte slices: no sockets, no clock, no threads. Input is
-//! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, a
-//! record accepted by [`rdata`] is well formed.
+//! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, and
+//! a record accepted by [`rdata`] is well formed.
 
 #![forbid(unsafe_code)]
 

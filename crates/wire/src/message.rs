@@ -1,9 +1,9 @@
-//! Messages: requests as a responder needs them ([`Query`]), any message with all its sections ([`Message`]), and the
-//! writers of messages: [`MessageWriter`] for any, [`BulkWriter`] for those of transfers.
+//! DNS messages: requests as a server needs them ([`Query`]), arbitrary messages with all sections ([`Message`]), and
+//! two writers: [`MessageWriter`] for any message, [`BulkWriter`] for zone transfers.
 //!
-//! [`Query::parse`] reads the header, the question and the OPT record (RFC 6891), and skips all other
-//! records with their bounds checked. It never allocates and its cost is linear in the packet: names
-//! of other records are skipped, not expanded, so compression cannot multiply work.
+//! [`Query::parse`] reads the header, the question and the OPT record (RFC 6891), and skips all other records with
+//! bounds checks. It never allocates, and its cost is linear in the packet size: names of other records are skipped,
+//! not expanded, so compression cannot multiply work.
 
 mod bulk;
 mod opt;
@@ -30,27 +30,27 @@ const AA: u8 = 0x04;
 const TC: u8 = 0x02;
 const RD: u8 = 0x01;
 
-/// A request as far as a responder needs it.
+/// A request, as far as a server needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
     packet: &'a [u8],
-    /// The operation that the message asks for.
+    /// The requested operation.
     pub opcode: Opcode,
-    /// The question's name, case as sent.
+    /// The name in the question, case as sent.
     pub qname: Name<'a>,
-    /// The question's type.
+    /// The type in the question.
     pub qtype: Type,
-    /// The question's class.
+    /// The class in the question.
     pub qclass: Class,
-    /// Where the question section ends.
+    /// Offset of the end of the question section.
     pub question_end: usize,
-    /// The OPT record, if there is one.
+    /// The OPT record, if present.
     pub edns: Option<Edns<'a>>,
-    /// A TSIG record stands somewhere behind the question (RFC 8945), unverified.
+    /// A TSIG record is present somewhere after the question (RFC 8945), not yet verified.
     pub is_signed: bool,
-    /// There is neither a TSIG record nor the EXPIRE option: nothing that few requests have.
+    /// The request has neither a TSIG record nor an EXPIRE option, like most requests.
     pub is_plain: bool,
-    /// Octets that the reply leaves free for its own TSIG record.
+    /// Octets to leave free in the reply for its TSIG record.
     pub reserved: u16,
 }
 
@@ -59,33 +59,32 @@ pub struct Query<'a> {
 pub struct Edns<'a> {
     /// The client's UDP payload size, as sent.
     pub payload: u16,
-    /// EDNS version.
+    /// The EDNS version.
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
-    /// The CO bit: the client knows compact denial, whatever the response code says (RFC 9824 section 5.1).
+    /// The CO bit: the client supports compact denial, whatever the response code (RFC 9824 section 5.1).
     pub compact_ok: bool,
-    /// Whether the NSID option was asked for (RFC 5001).
+    /// Whether the NSID option was requested (RFC 5001).
     pub nsid: bool,
-    /// Whether the EXPIRE option was asked for (RFC 7314).
+    /// Whether the EXPIRE option was requested (RFC 7314).
     pub expire: bool,
-    /// The COOKIE option (RFC 7873), unverified.
+    /// The COOKIE option (RFC 7873), not verified.
     pub cookie: Option<&'a [u8]>,
 }
 
-/// Why a packet is not a request that can be answered normally.
+/// The reason why a packet is not a request that can be answered normally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
     /// Shorter than a header: there is nothing to reply to.
     TooShort,
-    /// A response (QR=1): answering it could make a loop (RFC 8906 section 3.1 asks only for replies to requests).
+    /// A response (QR=1): answering it could create a loop (RFC 8906 section 3.1 only requires replies to requests).
     Response,
-    /// The header is there, the rest is not as it should be: reply FORMERR with the header alone.
+    /// The header is complete, but the rest is malformed: reply FORMERR with only a header.
     FormErr,
-    /// As before, but the question could be read up to this offset.
+    /// Like [`Malformed::FormErr`], but the question was readable up to this offset.
     FormErrAfterQuestion(usize),
-    /// An opcode other than QUERY, NOTIFY and UPDATE without a question that can be read: reply NOTIMP
-    /// with the header alone.
+    /// An opcode other than QUERY, NOTIFY and UPDATE without a readable question: reply NOTIMP with only a header.
     NotImplemented,
 }
 
@@ -99,7 +98,7 @@ impl<'a> Query<'a> {
         let opcode = Opcode(header[2] >> 3 & 0x0f);
         let parsed = Self::parse_body(packet, header, opcode);
         if parsed.is_err() && !matches!(opcode, Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
-            // What other opcodes look like behind the header is not known here.
+            // The format of other opcodes after the header is unknown.
             return Err(Malformed::NotImplemented);
         }
         parsed
@@ -138,7 +137,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Walks over the records behind the question and takes the OPT record.
+    /// Walks the records after the question and extracts the OPT record.
     fn read_records(&mut self, header: &[u8; HEADER]) -> Option<()> {
         let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]) as u32;
         let (before, additional) = (count(6) + count(8), count(10));
@@ -159,7 +158,7 @@ impl<'a> Query<'a> {
                 self.is_plain &= !edns.expire;
                 self.edns = Some(edns);
             } else if rtype == Type::TSIG {
-                // Whether it stands where it must is looked at when it is verified.
+                // Its position is checked when it is verified.
                 self.is_signed = true;
                 self.is_plain = false;
             }
@@ -168,19 +167,19 @@ impl<'a> Query<'a> {
         Some(())
     }
 
-    /// The message as received.
+    /// Returns the message as received.
     pub fn packet(&self) -> &'a [u8] {
         self.packet
     }
 
-    /// Recursion desired.
+    /// Returns the RD (recursion desired) bit.
     pub fn rd(&self) -> bool {
         self.packet[2] & RD != 0
     }
 }
 
-/// A request that outlives its packet: header and question, and what its OPT record says. Nothing else of the packet
-/// is kept, however long it was.
+/// A request that outlives its packet: header, question and the OPT settings. Nothing else of the packet is kept,
+/// however long it was.
 #[derive(Debug, Clone)]
 pub struct QueryBuf {
     octets: Box<[u8]>,
@@ -190,7 +189,7 @@ pub struct QueryBuf {
 }
 
 impl QueryBuf {
-    /// The request again, as far as an answer depends on it. The COOKIE option is not kept.
+    /// Returns the request, as far as an answer depends on it. The COOKIE option is not kept.
     pub fn as_query(&self) -> Query<'_> {
         let octets = &self.octets[..];
         let name_end = octets.len() - 4;
@@ -258,7 +257,7 @@ impl<'a> Edns<'a> {
     }
 }
 
-/// Octets of the name at `at` as it stands there, a compression pointer ending it.
+/// Returns the octets that the name at `at` takes in the packet; a compression pointer ends it.
 fn skip_name(packet: &[u8], at: usize) -> Option<usize> {
     let mut read = at;
     loop {
@@ -281,16 +280,16 @@ fn skip_name(packet: &[u8], at: usize) -> Option<usize> {
 /// The flags of a reply that are not copied from the request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReplyFlags {
-    /// Authoritative answer.
+    /// The AA (authoritative answer) bit.
     pub aa: bool,
-    /// Truncated.
+    /// The TC (truncated) bit.
     pub tc: bool,
     /// The low four bits of the response code.
     pub rcode: u8,
 }
 
-/// Writes the header of a reply: id, opcode and RD as in the request (RFC 1035 section 4.1.1), CD clear as
-/// an authoritative server should (RFC 4035 section 3.1.6), counts as given.
+/// Writes the header of a reply: ID, opcode and RD from the request (RFC 1035 section 4.1.1), CD clear as an
+/// authoritative server should (RFC 4035 section 3.1.6), and the given counts.
 #[inline]
 pub fn write_reply_header(request: &[u8], reply: &mut [u8], flags: ReplyFlags, counts: [u16; 4]) {
     let Some(reply) = reply.first_chunk_mut::<HEADER>() else {

@@ -1,8 +1,8 @@
 //! Domain names in uncompressed wire form.
 //!
-//! Owns the limits of RFC 1035 section 2.3.4 (63 octets a label, 255 octets a name), the canonical
-//! order of RFC 4034 section 6.1 and the `\DDD` escapes of RFC 1035 section 5.1. Letter case is kept
-//! as given and ignored when comparing (RFC 4343). Nothing here allocates.
+//! Implements the limits of RFC 1035 section 2.3.4 (63 octets per label, 255 octets per name), the canonical order of
+//! RFC 4034 section 6.1 and the `\DDD` escapes of RFC 1035 section 5.1. Case is preserved and ignored in comparisons
+//! (RFC 4343). Nothing here allocates.
 
 mod octets;
 
@@ -12,14 +12,14 @@ pub use octets::{lower8, same_octets};
 use core::cmp::Ordering;
 use core::fmt;
 
-/// Octets of the longest name, the root label included.
+/// Octets of the longest name, including the root label.
 pub const MAX_NAME: usize = 255;
 /// Octets of the longest label.
 pub const MAX_LABEL: usize = 63;
-/// Labels of the deepest name, the root label not counted: 127 one-octet labels fill 255 octets.
+/// Labels of the deepest name, not counting the root label: 127 one-octet labels fill 255 octets.
 pub const MAX_LABELS: usize = 127;
 
-/// Why bytes or text are not a name.
+/// The reason why octets or text are not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The input ends inside the name.
@@ -40,15 +40,15 @@ pub enum NameError {
     /// A compression pointer where none is allowed, or one that does not point backwards.
     #[error("a compression pointer that is not allowed here")]
     Pointer,
-    /// A backslash that is not followed by a character or three digits up to 255.
+    /// A backslash that is not followed by a character or by three digits up to 255.
     #[error("a bad escape: expected \\DDD with DDD up to 255, or \\ and one character")]
     Escape,
-    /// More bytes follow the name.
+    /// More octets follow the name.
     #[error("bytes after the end of the name")]
     Trailing,
 }
 
-/// A borrowed, valid, uncompressed name in wire form, the root label included.
+/// A borrowed, valid, uncompressed name in wire form, including the root label.
 #[derive(Clone, Copy)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -56,7 +56,7 @@ impl<'a> Name<'a> {
     /// The root.
     pub const ROOT: Name<'static> = Name(&[0]);
 
-    /// Takes a slice that is exactly one uncompressed name.
+    /// Parses a slice that is exactly one uncompressed name.
     pub fn from_wire(wire: &'a [u8]) -> Result<Self, NameError> {
         let (name, rest) = Self::split_from(wire)?;
         if rest.is_empty() {
@@ -66,7 +66,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Takes the uncompressed name at the start of `wire` and returns it with what follows.
+    /// Parses the uncompressed name at the start of `wire`; returns it and the remaining octets.
     pub fn split_from(wire: &'a [u8]) -> Result<(Self, &'a [u8]), NameError> {
         let mut at = 0;
         loop {
@@ -91,38 +91,38 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Takes bytes that the caller has validated before (a packed zone, a parsed message).
+    /// Wraps octets that the caller has already validated (a packed zone, a parsed message).
     ///
-    /// A wrong slice gives wrong answers but never undefined behaviour.
+    /// An invalid slice leads to wrong answers but never to undefined behaviour.
     #[inline]
     pub fn from_valid_wire(wire: &'a [u8]) -> Self {
         debug_assert!(Name::from_wire(wire).is_ok(), "not a valid name: {wire:?}");
         Name(wire)
     }
 
-    /// The bytes of the name, root label included.
+    /// Returns the octets of the name, including the root label.
     #[inline]
     pub fn as_wire(self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether this is the root.
+    /// Checks whether this is the root.
     #[inline]
     pub fn is_root(self) -> bool {
         self.0.len() == 1
     }
 
-    /// Labels from the left, without the root label.
+    /// Returns the labels from the left, without the root label.
     pub fn labels(self) -> Labels<'a> {
         Labels { rest: self.0 }
     }
 
-    /// How many labels there are, the root label not counted.
+    /// Returns the number of labels, not counting the root label.
     pub fn label_count(self) -> usize {
         self.labels().count()
     }
 
-    /// The name without its leftmost label; `None` for the root.
+    /// Returns the name without its leftmost label; `None` for the root.
     #[inline]
     pub fn parent(self) -> Option<Name<'a>> {
         match self.0[0] as usize {
@@ -131,13 +131,13 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Whether the leftmost label is exactly `*` (RFC 4592 section 2.1.1).
+    /// Checks whether the leftmost label is exactly `*` (RFC 4592 section 2.1.1).
     #[inline]
     pub fn is_wildcard(self) -> bool {
         self.0.starts_with(b"\x01*")
     }
 
-    /// Whether `self` is `ancestor` or stands below it.
+    /// Checks whether `self` is `ancestor` or a name below it.
     pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
         let mut name = self;
         loop {
@@ -151,7 +151,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Canonical order of RFC 4034 section 6.1: by labels from the right, lower-cased.
+    /// Compares names in the canonical order of RFC 4034 section 6.1: by labels from the right, lower-cased.
     pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
         let (mut ours, mut theirs) = ([0u8; MAX_LABELS], [0u8; MAX_LABELS]);
         let (n, m) = (
@@ -171,7 +171,7 @@ impl<'a> Name<'a> {
         n.cmp(&m)
     }
 
-    /// Writes where each label starts, from the left; returns their count.
+    /// Writes the start of each label, from the left; returns the number of labels.
     pub fn label_offsets(self, offsets: &mut [u8; MAX_LABELS]) -> usize {
         let (mut at, mut count) = (0usize, 0);
         while self.0[at] != 0 && count < MAX_LABELS {
@@ -188,8 +188,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Case is ignored (RFC 4343). Length octets are below `A`, so the whole slice may be compared. Most names are in lower
-/// case: then the plain comparison is enough.
+/// Case is ignored (RFC 4343). Length octets are below `A`, so the slices can be compared as a whole. Most names are in
+/// lower case, for which the plain comparison is sufficient.
 impl PartialEq<Name<'_>> for Name<'_> {
     #[inline]
     fn eq(&self, other: &Name<'_>) -> bool {
@@ -199,7 +199,7 @@ impl PartialEq<Name<'_>> for Name<'_> {
 
 impl Eq for Name<'_> {}
 
-/// Absolute presentation form with the final dot.
+/// Absolute presentation format with the final dot.
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
@@ -221,8 +221,8 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// RFC 1035 section 5.1: characters with a meaning in zone files get a backslash, others that
-/// are not printable ASCII become `\DDD`.
+/// Writes one octet of a label: characters that are special in zone files get a backslash, octets that are not
+/// printable ASCII become `\DDD` (RFC 1035 section 5.1).
 fn write_name_byte(f: &mut impl fmt::Write, byte: u8) -> fmt::Result {
     match byte {
         b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => {
@@ -254,7 +254,7 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// An owned name in a buffer of fixed size, so that making one never allocates.
+/// An owned name in a fixed-size buffer, so that creating one never allocates.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     wire: [u8; MAX_NAME],
@@ -262,7 +262,7 @@ pub struct NameBuf {
 }
 
 impl NameBuf {
-    /// The root.
+    /// Returns the root.
     pub const fn root() -> Self {
         NameBuf {
             wire: [0; MAX_NAME],
@@ -270,14 +270,13 @@ impl NameBuf {
         }
     }
 
-    /// The name as a borrowed [`Name`].
+    /// Returns the name as a borrowed [`Name`].
     #[inline]
     pub fn as_name(&self) -> Name<'_> {
         Name(&self.wire[..self.len as usize])
     }
 
-    /// Reads presentation text. A name without a final dot is relative to `origin`; `@` alone is
-    /// the origin.
+    /// Parses presentation format. A name without a final dot is relative to `origin`; `@` alone is the origin.
     pub fn from_text(text: &[u8], origin: Name<'_>) -> Result<Self, NameError> {
         let mut name = NameBuf::root();
         name.set_from_text(text, origin)?;
@@ -298,7 +297,7 @@ impl NameBuf {
             b"" => return Err(NameError::EmptyLabel),
             _ => {}
         }
-        // `label` is where the length octet of the label in work stands.
+        // `label` is the offset of the length octet of the current label.
         let (mut label, mut at, mut read) = (0usize, 1usize, 0usize);
         while read < text.len() {
             let mut byte = text[read];
@@ -337,14 +336,14 @@ impl NameBuf {
         Ok(())
     }
 
-    /// Becomes this name. Cheaper than a new buffer: only its octets are copied.
+    /// Sets the buffer to this name. Cheaper than a new buffer: only the octets of the name are copied.
     #[inline]
     pub fn assign(&mut self, name: Name<'_>) {
         self.wire[..name.0.len()].copy_from_slice(name.0);
         self.len = name.0.len() as u8;
     }
 
-    /// Joins the labels of `prefix` (a name's first `prefix_len` octets) and `suffix`.
+    /// Joins `prefix` (the first labels of a name) and `suffix`.
     pub fn join(prefix: &[u8], suffix: Name<'_>) -> Result<Self, NameError> {
         let total = prefix.len() + suffix.0.len();
         if total > MAX_NAME {
@@ -357,11 +356,11 @@ impl NameBuf {
         Ok(name)
     }
 
-    /// Reads a possibly compressed name at `at` of `message`; returns it and the offset behind it.
+    /// Reads a possibly compressed name at offset `at` of `message`; returns it and the offset after it.
     ///
-    /// Each pointer must go to an earlier place than the one before (RFC 1035 section 4.1.4 says
-    /// "prior occurrence"), so there are no loops, and the result is at most 255 octets, so the cost
-    /// is bounded by the name's length whatever the message says.
+    /// Each pointer must go to an earlier offset than the previous one (RFC 1035 section 4.1.4 says "prior
+    /// occurrence"), so there are no loops, and the result is at most 255 octets, so the cost is bounded by the name
+    /// length whatever the message contains.
     pub fn from_message(message: &[u8], at: usize) -> Result<(Self, usize), NameError> {
         let mut name = NameBuf::root();
         let (mut read, mut end, mut limit, mut len) = (at, None, at, 0usize);
@@ -419,8 +418,8 @@ fn close_label(wire: &mut [u8; MAX_NAME], label: usize, end: usize) -> Result<()
     }
 }
 
-/// Reads what follows a backslash: three digits up to 255, or one character. Returns the octet and
-/// how many bytes were used.
+/// Decodes the text after a backslash: three digits up to 255, or one character. Returns the octet and the number of
+/// bytes used.
 pub fn unescape(text: &[u8]) -> Option<(u8, usize)> {
     match text {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
@@ -445,7 +444,7 @@ impl<'a> From<Name<'a>> for NameBuf {
 impl core::str::FromStr for NameBuf {
     type Err = NameError;
 
-    /// Reads a name; one without a final dot is taken as absolute.
+    /// Parses a name; without a final dot it is still taken as absolute.
     fn from_str(text: &str) -> Result<Self, NameError> {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
     }
@@ -460,7 +459,7 @@ impl PartialEq for NameBuf {
 impl Eq for NameBuf {}
 
 impl core::hash::Hash for NameBuf {
-    /// Hashes the name in lower case, as it is compared.
+    /// Hashes the name in lower case, consistent with equality.
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         let mut lower = *self;
         lower.make_lowercase();

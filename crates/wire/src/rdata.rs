@@ -1,12 +1,13 @@
-//! Record data: wire and presentation form of every type, both ways.
+//! Record data: conversion between wire and presentation format for every type.
 //!
-//! `table` describes a type once, as a list of [`Field`]s. Three interpreters of that list do the
-//! rest: `check` finds where each field of wire data ends and whether it is well formed, `parse`
-//! reads fields from zone-file words, `print` writes them. Compression (RFC 3597 section 4),
-//! canonical form (RFC 4034 section 6.2, RFC 6840 section 5.1) and additional-section processing
-//! follow from the attributes of name fields.
+//! `table` describes each type once, as a list of [`Field`]s. Three interpreters of that list do
+//! the rest: `check` finds the end of each field in wire data and checks whether it is well formed,
+//! `parse` reads fields from zone file words, `print` writes them. Compression (RFC 3597 section
+//! 4), canonical form (RFC 4034 section 6.2, RFC 6840 section 5.1) and additional section
+//! processing follow from the attributes of name fields.
 //!
-//! Data of a type without a description, or with none in text, is opaque: `\#` (RFC 3597 section 5).
+//! Data of a type without a description, or without a text form, is opaque: `\#` (RFC 3597 section
+//! 5).
 
 mod apl;
 mod bitmap;
@@ -44,7 +45,7 @@ use crate::rtype::Type;
 /// The longest record data: RDLENGTH has 16 bits.
 pub const MAX_RDATA: usize = 65_535;
 
-/// Why octets are not well-formed data of their type.
+/// The reason why octets are not well-formed data of their type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RdataError {
     /// The data ends inside a field.
@@ -56,7 +57,7 @@ pub enum RdataError {
     /// More than 65535 octets.
     #[error("record data longer than 65535 octets")]
     Long,
-    /// A name inside is not valid.
+    /// A name in the data is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A field has a value that its type forbids.
@@ -64,7 +65,8 @@ pub enum RdataError {
     Value(&'static str),
 }
 
-/// Checks that uncompressed wire data is well formed for its type. Any data is, of an unknown type.
+/// Checks that uncompressed wire data is well formed for its type. Data of an unknown type is
+/// always accepted.
 pub fn validate(rtype: Type, rdata: &[u8]) -> Result<(), RdataError> {
     if rdata.len() > MAX_RDATA {
         return Err(RdataError::Long);
@@ -83,12 +85,12 @@ pub fn validate(rtype: Type, rdata: &[u8]) -> Result<(), RdataError> {
     }
 }
 
-/// Appends the data at `at..at + rdlength` of a message to `out`, names decompressed.
+/// Appends the data at `at..at + rdlength` of a message to `out`, with names decompressed.
 ///
-/// Only the types of RFC 3597 section 4 may be compressed on receipt; elsewhere a pointer is an
-/// error. Pointers go backwards only and the bytes behind the record are out of sight, so nothing
+/// Only the types of RFC 3597 section 4 may be compressed on receipt; for others a pointer is an
+/// error. Pointers only go backwards and the octets after the record are not visible, so nothing
 /// past its end is read; a field list has at most two compressed names, which bounds the growth to
-/// 510 octets. After an error `out` is as it was.
+/// 510 octets. On error `out` is unchanged.
 pub fn from_message(
     rtype: Type,
     message: &[u8],
@@ -143,7 +145,7 @@ fn expand(
     Ok(())
 }
 
-/// Takes the name at `at` of uncompressed data.
+/// Returns the name at offset `at` of uncompressed data.
 fn name_at(rdata: &[u8], at: usize) -> Result<Name<'_>, RdataError> {
     let rest = rdata.get(at..).ok_or(RdataError::Short)?;
     Ok(Name::split_from(rest)?.0)

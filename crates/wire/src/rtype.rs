@@ -1,22 +1,22 @@
-//! The small numbers of the protocol: record types, classes, opcodes, response codes.
+//! Protocol constants: record types, classes, opcodes, response codes.
 //!
-//! Type mnemonics come from the one table of [`crate::rdata`].
+//! Type mnemonics come from the table in [`crate::rdata`].
 
 use core::fmt;
 
-/// A record type or question type.
+/// A record type or query type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Type(pub u16);
 
-/// A class.
+/// A DNS class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Class(pub u16);
 
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]
 impl Type {
-    /// Returns whether records of the type tell a server what to do and are not meant for clients: ALIAS and LUA of
-    /// PowerDNS. Transfers have them; answers never do, since a LUA record is a script and may hold addresses and
-    /// passwords of the inside.
+    /// Checks whether records of the type are instructions for the server and not meant for clients: ALIAS and LUA of
+    /// PowerDNS. They are included in transfers but never in answers, because a LUA record is a script and may contain
+    /// internal addresses and passwords.
     #[inline]
     pub const fn is_server_internal(self) -> bool {
         matches!(self, Type::ALIAS | Type::LUA)
@@ -61,7 +61,7 @@ impl Type {
     pub const ALIAS: Type = Type(65401);
     pub const LUA: Type = Type(65402);
 
-    /// RFC 6895 section 3.1: types that stand only in questions or carry no zone data.
+    /// Checks whether the type only appears in queries or carries no zone data (RFC 6895 section 3.1).
     pub fn is_meta(self) -> bool {
         matches!(self.0, 0 | 41 | 128..=255)
     }
@@ -76,7 +76,7 @@ impl Class {
     pub const ANY: Class = Class(255);
 }
 
-/// Response codes, the extended ones of RFC 6891 included.
+/// Response codes, including the extended ones of RFC 6891.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]
 pub enum Rcode {
@@ -94,7 +94,7 @@ pub enum Rcode {
     BadVers = 16,
 }
 
-/// The name of a response code (IANA "DNS RCODEs").
+/// Returns the name of a response code (IANA "DNS RCODEs").
 pub fn rcode_name(rcode: u8) -> &'static str {
     const NAMES: [&str; 24] = [
         "NOERROR",
@@ -138,12 +138,12 @@ impl Opcode {
 }
 
 impl Type {
-    /// The mnemonic, if there is one.
+    /// Returns the mnemonic, if the type has one.
     pub fn mnemonic(self) -> Option<&'static str> {
         crate::rdata::mnemonic_of(self)
     }
 
-    /// Reads a mnemonic in any case or `TYPEnnn` (RFC 3597 section 5).
+    /// Parses a mnemonic in any case, or `TYPEnnn` (RFC 3597 section 5).
     #[inline]
     pub fn from_text(text: &[u8]) -> Option<Type> {
         if let Some(rtype) = crate::rdata::type_of_mnemonic(text) {
@@ -154,7 +154,7 @@ impl Type {
 }
 
 impl Class {
-    /// Reads a mnemonic in any case or `CLASSnnn` (RFC 3597 section 5).
+    /// Parses a mnemonic in any case, or `CLASSnnn` (RFC 3597 section 5).
     #[inline]
     pub fn from_text(text: &[u8]) -> Option<Class> {
         match text {
@@ -166,7 +166,7 @@ impl Class {
     }
 }
 
-/// Reads a prefix in any case and a number up to 65535.
+/// Parses a prefix in any case, followed by a number up to 65535.
 fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
     let (start, digits) = text.split_at_checked(prefix.len())?;
     if !start.eq_ignore_ascii_case(prefix) || !(1..=5).contains(&digits.len()) {

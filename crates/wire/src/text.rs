@@ -1,9 +1,8 @@
-//! The words of one zone-file entry, as record data is read from them.
+//! The lexer for zone file entries, which yields the words that record data is parsed from.
 //!
-//! Owns the lexical rules of RFC 1035 section 5.1: blanks, comments, parentheses, quotes, and where a
-//! backslash hides the meaning of the next character. Words are slices of the input: nothing is
-//! copied, and escapes are left for the reader of the word. Scanning costs about a nanosecond for each
-//! eight bytes of a word.
+//! Implements the lexical rules of RFC 1035 section 5.1: blanks, comments, parentheses, quotes, and which characters a
+//! backslash escapes. Words are slices of the input: nothing is copied, and escapes are decoded by the consumer of the
+//! word. Scanning costs about a nanosecond for every eight bytes of a word.
 
 mod scan;
 
@@ -11,14 +10,14 @@ use core::fmt;
 
 use scan::{ByteClass, Marks, class, line_end, plain_end};
 
-/// A mistake in text: the found, the expected, and the place.
+/// A syntax error: expected and found text, and the location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
     /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
-    /// The expected, and the found.
+    /// States what was expected and what was found.
     pub message: String,
 }
 
@@ -33,9 +32,9 @@ impl std::error::Error for TextError {}
 /// One word of an entry.
 #[derive(Debug, Clone, Copy)]
 pub struct Token<'a> {
-    /// The bytes as written, without the quotes; escapes are still in it.
+    /// The bytes as written, without the quotes; escapes are not decoded.
     pub text: &'a [u8],
-    /// Whether it stood in quotes.
+    /// Whether it was quoted.
     pub quoted: bool,
     /// Line, from 1.
     pub line: u32,
@@ -44,7 +43,7 @@ pub struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// An error at this word: `expected X, found Y`.
+    /// Creates an error at this word: `expected X, found Y`.
     #[cold]
     pub fn error(&self, expected: &str) -> TextError {
         TextError {
@@ -55,8 +54,8 @@ impl Token<'_> {
     }
 }
 
-/// At most 60 bytes of `text` for a message: control characters and broken UTF-8 are replaced, so
-/// that a zone file cannot write to a terminal through the log.
+/// Returns at most 60 bytes of `text` for a message: control characters and invalid UTF-8 are replaced, so that a zone
+/// file cannot send escape sequences to a terminal through the log.
 pub(crate) fn printable(text: &[u8]) -> String {
     let mut shown: String = String::from_utf8_lossy(&text[..text.len().min(60)])
         .chars()
@@ -68,26 +67,26 @@ pub(crate) fn printable(text: &[u8]) -> String {
     shown
 }
 
-/// The words of one entry that are not read yet; ends where the entry ends (a newline outside
-/// parentheses). Comments and parentheses are gone.
+/// The words of one entry that have not been read yet; ends with the entry (a newline outside parentheses). Comments
+/// and parentheses are removed.
 pub struct Fields<'a> {
     input: &'a [u8],
     at: usize,
     line: u32,
     line_start: usize,
     depth: u32,
-    /// Line and column of the outermost parenthesis that is open.
+    /// Line and column of the outermost open parenthesis.
     opened: (u32, u32),
     marks: Marks,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the words of `input`, one entry.
+    /// Reads the words of `input`, which is one entry.
     pub fn new(input: &'a [u8]) -> Self {
         Fields::from_line(input, 1)
     }
 
-    /// Reads `input`, several entries, whose first line is line `line` of its file.
+    /// Reads `input`, which has several entries and starts on line `line` of its file.
     pub(crate) fn from_line(input: &'a [u8], line: u32) -> Self {
         Fields {
             input,
@@ -100,15 +99,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next word; `None` at the end of the entry.
+    /// Returns the next word; `None` at the end of the entry.
     #[inline(always)]
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator would go on after the end of the entry"
     )]
     pub fn next(&mut self) -> Result<Option<Token<'a>>, TextError> {
-        // Most words stand behind one blank and are plain; with this in line the result stays in
-        // registers.
+        // Most words follow a single blank and are plain; inlining this case keeps the result in registers.
         if matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
         }
@@ -158,7 +156,7 @@ impl<'a> Fields<'a> {
         Ok(None)
     }
 
-    /// The next word, or an error that names what was expected.
+    /// Returns the next word, or an error that names what was expected.
     #[inline]
     pub fn expect(&mut self, what: &str) -> Result<Token<'a>, TextError> {
         match self.next()? {
@@ -167,7 +165,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Makes sure that no word is left.
+    /// Checks that no word is left.
     #[inline]
     pub fn expect_end(&mut self) -> Result<(), TextError> {
         match self.next()? {
@@ -211,7 +209,7 @@ impl<'a> Fields<'a> {
         if self.depth == 0 {
             self.opened = (self.line, self.column_of(self.at));
         }
-        // The count is at most the number of bytes of the entry, which is bounded.
+        // The depth is at most the number of bytes in the entry, which is bounded.
         self.depth += 1;
         self.at += 1;
     }
@@ -231,8 +229,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Passes a backslash and the byte it hides. A line end cannot be hidden: RFC 1035 section 5.1
-    /// knows no continued lines but parentheses.
+    /// Skips a backslash and the character it escapes. A line end cannot be escaped: parentheses are the only way to
+    /// continue a line in RFC 1035 section 5.1.
     #[cold]
     fn pass_escape(&mut self) -> Result<(), TextError> {
         match self.input.get(self.at + 1) {
@@ -282,51 +280,51 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The end of a wrong entry.
+/// How a skipped invalid entry ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
     Newline,
     EndOfInput,
 }
 
-/// The places where entries start and end, which the zone-file parser needs beyond the words.
+/// Entry boundaries, which the zone file parser needs in addition to the words.
 impl<'a> Fields<'a> {
-    /// The byte at the current place.
+    /// Returns the byte at the current position.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.input.get(self.at).copied()
     }
 
-    /// The text at an offset that was found before.
+    /// Returns the text at an offset found earlier.
     #[inline]
     pub(crate) fn text_at(&self, start: usize, len: usize) -> Option<&'a [u8]> {
         self.input.get(start..start + len)
     }
 
-    /// The offset of the current place.
+    /// Returns the current offset.
     #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// The line of the current place.
+    /// Returns the current line.
     #[inline]
     pub(crate) fn line(&self) -> u32 {
         self.line
     }
 
-    /// Whether the scanner has seen all of the input.
+    /// Checks whether all input has been scanned.
     #[inline]
     pub(crate) fn is_at_end(&self) -> bool {
         self.at >= self.input.len()
     }
 
-    /// Line and column of the open parenthesis, if one is open.
+    /// Returns line and column of the open parenthesis, if there is one.
     pub(crate) fn open_parenthesis(&self) -> Option<(u32, u32)> {
         (self.depth > 0).then_some(self.opened)
     }
 
-    /// Passes the newline that ends an entry.
+    /// Skips the newline that ends an entry.
     #[inline]
     pub(crate) fn pass_entry_end(&mut self) {
         if self.peek() == Some(b'\n') {
@@ -334,7 +332,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The bytes up to the end of the line or to a comment, with blanks around them cut off.
+    /// Returns the text up to the end of the line or to a comment, without surrounding blanks.
     pub(crate) fn rest_of_line(&mut self) -> Result<Token<'a>, TextError> {
         while self.peek().is_some_and(|b| class(b) == ByteClass::Blank) {
             self.at += 1;
@@ -352,9 +350,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The words of the line at the current place if they are plain and at most five, and the offset
-    /// of the newline behind them. A line that starts with a blank has an empty first word. Stays
-    /// where it is.
+    /// Returns the number of words on the current line and the offset of its newline, if the words are plain and at
+    /// most five. A line that starts with a blank has an empty first word. The position does not change.
     #[inline]
     pub(crate) fn plain_line(&mut self, words: &mut [&'a [u8]; 5]) -> Option<(usize, usize)> {
         let (mut at, mut count) = (self.at, 0);
@@ -366,7 +363,7 @@ impl<'a> Fields<'a> {
             *words.get_mut(count)? = &self.input[at..end];
             count += 1;
             at = end;
-            // Mostly one blank, and then the next word.
+            // Usually a single blank, and then the next word.
             while let Some(b' ' | b'\t') = self.input.get(at) {
                 at += 1;
             }
@@ -379,13 +376,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Goes on to `offset` of the same line.
+    /// Advances to `offset` on the same line.
     #[inline]
     pub(crate) fn go_to(&mut self, offset: usize) {
         self.at = offset;
     }
 
-    /// Goes back to `offset`, the start of an entry on `line`.
+    /// Returns to `offset`, the start of an entry on `line`.
     pub(crate) fn rewind(&mut self, offset: usize, line: u32) {
         *self = Fields {
             at: offset,
@@ -394,9 +391,9 @@ impl<'a> Fields<'a> {
         };
     }
 
-    /// Passes a wrong entry from its start, whatever is in it. Where a parenthesis is not closed,
-    /// that is the error to report, and the entry is taken to end before the next line that does not
-    /// start with a blank: otherwise one forgotten parenthesis would hide the rest of the file.
+    /// Skips an invalid entry from its start, whatever it contains. If a parenthesis is not closed, that is the error
+    /// to report, and the entry is assumed to end before the next line that does not start with a blank: otherwise one
+    /// missing parenthesis would hide the rest of the file.
     pub(crate) fn pass_wrong_entry(&mut self) -> Result<Passed, TextError> {
         let mut after_opening = None;
         while let Some(byte) = self.peek() {
@@ -414,7 +411,7 @@ impl<'a> Fields<'a> {
                     self.at += 1;
                 }
                 ByteClass::Comment => self.at = line_end(self.input, self.at),
-                // Errors inside a word are those that are being passed.
+                // Errors inside a word are the ones being skipped.
                 ByteClass::Quote => _ = self.quoted(),
                 ByteClass::Backslash => _ = self.pass_escape(),
                 ByteClass::Plain | ByteClass::Blank => self.at += 1,

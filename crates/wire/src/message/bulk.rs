@@ -1,35 +1,35 @@
-//! Packs many records into messages of a transfer: names compressed by a small table instead of by comparing.
+//! The message writer for zone transfers: names are compressed with a small hash table instead of by comparison.
 //!
-//! A transfer has millions of names, so a name costs one probe for each of its labels until a suffix is found that stands
-//! in the message already. The table has one place for each hash and forgets what it has no room for, so the cost is
-//! linear in the names and the memory fixed (known attack: quadratic compression). Letters are compared with their case, so
-//! that a name is read as it stands in the zone.
+//! A transfer has millions of names, so writing a name costs one probe per label until a suffix is found that is
+//! already in the message. The table has one slot per hash and overwrites older entries, so the cost is linear in the
+//! number of names and the memory is fixed (known attack: quadratic compression). Comparison is case-sensitive, so that
+//! names arrive with the case they have in the zone.
 
 use super::{HEADER, MAX_POINTER, MessageFull, OptRecord, Query, ReplyFlags, write_reply_header};
 use crate::name::same_octets;
 use crate::rtype::{Class, Rcode, Type};
 
-/// Places of the table of names.
+/// Slots in the name table.
 const SLOTS: usize = 512;
 
-/// A suffix that stands in the message.
+/// A suffix already written to the message.
 #[derive(Clone, Copy)]
 struct WrittenSuffix<'n> {
     octets: &'n [u8],
     at: u16,
 }
 
-/// An owner that was written, for the records of its RRset that follow.
+/// An owner that was written, for the following records of its RRset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenOwner {
     pointer: Option<u16>,
 }
 
-/// A message that is being packed with records of the answer section.
+/// A message being filled with answer records.
 pub struct BulkWriter<'n, 'b> {
     out: &'b mut [u8],
     at: usize,
-    /// Octets kept for the OPT record.
+    /// Octets kept free for the OPT record.
     reserved: usize,
     questions: u16,
     answers: u16,
@@ -38,7 +38,7 @@ pub struct BulkWriter<'n, 'b> {
 }
 
 impl<'n, 'b> BulkWriter<'n, 'b> {
-    /// Starts a message as long as `out` at the most, with the question of `query` copied.
+    /// Starts a message of at most `out.len()` octets, copying the question of `query`.
     pub fn reply(query: &Query<'n>, out: &'b mut [u8]) -> Result<Self, MessageFull> {
         let end = query.question_end;
         let question = query.packet().get(HEADER..end).ok_or(MessageFull)?;
@@ -67,7 +67,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         })
     }
 
-    /// Keeps room for the OPT record that comes last.
+    /// Keeps room for the OPT record, which comes last.
     pub fn reserve(&mut self, octets: usize) {
         self.reserved = octets;
     }
@@ -77,12 +77,12 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         self.answers
     }
 
-    /// Returns the octets so far.
+    /// Returns the number of octets so far.
     pub fn len(&self) -> usize {
         self.at
     }
 
-    /// Returns whether there are no records yet.
+    /// Checks whether there are no records yet.
     pub fn is_empty(&self) -> bool {
         self.answers == 0
     }
@@ -98,14 +98,14 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         Ok(room)
     }
 
-    /// Writes octets as they are.
+    /// Writes octets verbatim.
     #[inline]
     pub fn bytes(&mut self, octets: &[u8]) -> Result<(), MessageFull> {
         self.room(octets.len())?.copy_from_slice(octets);
         Ok(())
     }
 
-    /// Writes the owner of a record. What it returns stands for the same owner in the records that follow.
+    /// Writes the owner of a record. The result can be passed in for the following records with the same owner.
     #[inline]
     pub fn owner(
         &mut self,
@@ -128,7 +128,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         })
     }
 
-    /// Writes type, class IN and TTL; returns where the length of the data goes.
+    /// Writes type, class IN and TTL; returns the offset of the data length.
     #[inline]
     pub fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, MessageFull> {
         let at = self.at;
@@ -139,7 +139,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         Ok(at + 8)
     }
 
-    /// Ends a record whose data began behind `length_at`, and counts it.
+    /// Finishes a record whose data started after `length_at`, and counts it.
     #[inline]
     pub fn end_record(&mut self, length_at: usize) -> Result<(), MessageFull> {
         self.answers = self.answers.checked_add(1).ok_or(MessageFull)?;
@@ -148,13 +148,13 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         Ok(())
     }
 
-    /// Takes back what was written since the message had `len` octets. Nothing may be written after that: names may
-    /// point to what was taken back.
+    /// Discards everything after the first `len` octets. Nothing may be written afterwards: names might point into the
+    /// discarded data.
     pub fn take_back(&mut self, len: usize) {
         self.at = self.at.min(len.max(HEADER));
     }
 
-    /// Writes a name, compressed with what stands in the message; returns where it can be pointed at.
+    /// Writes a name, compressed against the message so far; returns an offset that can be used in a pointer to it.
     #[inline]
     pub fn name(&mut self, name: &'n [u8]) -> Result<usize, MessageFull> {
         let (at, mut start) = (self.at, 0);
@@ -175,7 +175,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         Ok(at)
     }
 
-    /// Notes the suffixes that begin in the first `literal` octets of a name, which stands at `at`.
+    /// Registers the suffixes that start in the first `literal` octets of a name written at `at`.
     #[inline]
     fn note_suffixes(&mut self, name: &'n [u8], literal: usize, at: usize) {
         let mut start = 0;
@@ -198,7 +198,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         Ok(())
     }
 
-    /// Writes the header of a reply to `request`; returns the octets of the message.
+    /// Writes the header of a reply to `request`; returns the length of the message.
     pub fn finish(self, request: &[u8], flags: ReplyFlags) -> usize {
         let counts = [self.questions, self.answers, 0, self.additional];
         write_reply_header(request, self.out, flags, counts);
@@ -206,7 +206,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
     }
 }
 
-/// The place of a suffix in the table: by its length and its first octets, which differ most.
+/// Returns the slot of a suffix, based on its length and its first octets, which vary most.
 #[inline]
 fn slot_of(suffix: &[u8]) -> usize {
     let head = match suffix.first_chunk::<8>() {
@@ -305,7 +305,7 @@ mod tests {
             let record = record.unwrap();
             assert_eq!(record.owner, names[i / 2]);
         }
-        // Four octets of TTL and address, and a pointer for each of two names, are the least.
+        // Four octets each for TTL and address, and a pointer for each of two names, are the minimum.
         assert!(written > 1000, "{written}");
     }
 

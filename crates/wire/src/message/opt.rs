@@ -1,4 +1,4 @@
-//! The OPT record of a reply (RFC 6891), as every writer of messages puts it at the end.
+//! The OPT record of a reply (RFC 6891), which both message writers put at the end.
 
 use super::OPT_FIXED;
 use crate::rtype::Rcode;
@@ -6,22 +6,22 @@ use crate::rtype::Rcode;
 /// The OPT record of a reply and its options (RFC 6891).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OptRecord<'a> {
-    /// Octets of the largest UDP message that is taken.
+    /// Largest UDP message accepted here, in octets.
     pub payload: u16,
     /// The DO bit, as in the request (RFC 3225).
     pub dnssec_ok: bool,
-    /// The CO bit, as in the request: compact denial is known here, too (RFC 9824 section 5.1).
+    /// The CO bit, as in the request: compact denial is supported here, too (RFC 9824 section 5.1).
     pub compact_ok: bool,
-    /// The name of this server (RFC 5001).
+    /// The server identifier (RFC 5001).
     pub nsid: Option<&'a [u8]>,
-    /// An extended error (RFC 8914).
+    /// An extended DNS error code (RFC 8914).
     pub error: Option<u16>,
-    /// Seconds after which the zone expires here unless it is refreshed (RFC 7314).
+    /// Seconds until the zone expires here unless it is refreshed (RFC 7314).
     pub expire: Option<u32>,
 }
 
 impl OptRecord<'_> {
-    /// Octets of the record.
+    /// Returns the octets of the record.
     #[inline]
     pub fn octets(&self) -> usize {
         OPT_FIXED
@@ -30,8 +30,8 @@ impl OptRecord<'_> {
             + self.expire.map_or(0, |_| 8)
     }
 
-    /// Adds the EXPIRE option (RFC 7314) to a reply of `len` octets that ends with this record; returns its new length, or
-    /// `None` where there is no room.
+    /// Appends the EXPIRE option (RFC 7314) to a reply of `len` octets that ends with this record; returns the new
+    /// length, or `None` if there is no room.
     pub fn append_expire(&self, reply: &mut [u8], len: usize, seconds: u32) -> Option<usize> {
         let option = [&[0, 9, 0, 4][..], &seconds.to_be_bytes()].concat();
         let end = len + option.len();
@@ -43,7 +43,7 @@ impl OptRecord<'_> {
         Some(end)
     }
 
-    /// Writes the record into `out`, which has as many octets as it.
+    /// Writes the record into `out`, which must have exactly its length.
     #[inline]
     pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {
         let (fixed, mut rest) = out.split_at_mut(OPT_FIXED);

@@ -1,64 +1,64 @@
-//! Reads any message, all sections of it: replies of other servers, NOTIFY, UPDATE, transfers.
+//! A reader for arbitrary messages with all sections: replies of other servers, NOTIFY, UPDATE, transfers.
 //!
 //! Nothing is read past the end of the message or of a record, and the cost is linear in the size of the message: the
-//! counts of the header are promises, and a record that is not there ends the reading. Names of owners are expanded
-//! (pointers go backwards only, 255 octets at the most), record data only on request.
+//! counts in the header are not trusted, and a missing record ends the iteration. Owner names are expanded (pointers
+//! only go backwards, at most 255 octets), record data only on request.
 
 use super::{HEADER, MessageSection, QR};
 use crate::name::{Name, NameBuf, NameError};
 use crate::rdata::{self, RdataError};
 use crate::rtype::{Class, Opcode, Type};
 
-/// Why a message cannot be read.
+/// The reason why a message cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It ends too soon.
+    /// The message is truncated.
     #[error("the message ends too soon")]
     Short,
-    /// A name of it is wrong.
+    /// A name in the message is invalid.
     #[error("a name of the message is wrong: {0}")]
     Name(#[from] NameError),
-    /// There is more than the header promises.
+    /// There is more data than the header announces.
     #[error("octets behind the last record")]
     Trailing,
 }
 
-/// A message with its header read.
+/// A message whose header has been read.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'m> {
     octets: &'m [u8],
     header: [u8; HEADER],
 }
 
-/// A question.
+/// An entry of the question section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageQuestion {
-    /// The name asked for.
+    /// The queried name.
     pub name: NameBuf,
-    /// The type asked for.
+    /// The queried type.
     pub qtype: Type,
-    /// The class asked for.
+    /// The queried class.
     pub qclass: Class,
 }
 
-/// A record as it stands in a message.
+/// A record inside a message.
 #[derive(Debug, Clone)]
 pub struct RecordView<'m> {
     octets: &'m [u8],
     data_at: usize,
-    /// Where it begins in the message.
+    /// Start of the record in the message.
     pub start: usize,
-    /// Where it stands.
+    /// The section that contains the record.
     pub section: MessageSection,
-    /// Its owner.
+    /// The owner.
     pub owner: NameBuf,
-    /// Its type.
+    /// The record type.
     pub rtype: Type,
-    /// Its class; of an OPT record the payload size.
+    /// The class; for an OPT record, the payload size.
     pub class: Class,
-    /// Its TTL; of an OPT record the extended flags.
+    /// The TTL; for an OPT record, the extended RCODE and flags.
     pub ttl: u32,
-    /// Octets of its data as they stand there.
+    /// Length of the data as stored in the message.
     pub rdlength: u16,
 }
 
@@ -69,37 +69,37 @@ impl<'m> Message<'m> {
         Ok(Message { octets, header })
     }
 
-    /// The message as received.
+    /// Returns the message as received.
     pub fn octets(&self) -> &'m [u8] {
         self.octets
     }
 
-    /// Its number.
+    /// Returns the message ID.
     pub fn id(&self) -> u16 {
         u16::from_be_bytes([self.header[0], self.header[1]])
     }
 
-    /// Whether it is a response.
+    /// Checks whether the message is a response.
     pub fn is_response(&self) -> bool {
         self.header[2] & QR != 0
     }
 
-    /// The operation that it asks for.
+    /// Returns the opcode.
     pub fn opcode(&self) -> Opcode {
         Opcode(self.header[2] >> 3 & 0x0f)
     }
 
-    /// Authoritative answer.
+    /// Returns the AA (authoritative answer) bit.
     pub fn is_authoritative(&self) -> bool {
         self.header[2] & super::AA != 0
     }
 
-    /// Truncated.
+    /// Returns the TC (truncated) bit.
     pub fn is_truncated(&self) -> bool {
         self.header[2] & super::TC != 0
     }
 
-    /// The response code of the header: the low four bits of the whole one.
+    /// Returns the response code in the header: the low four bits of the full code.
     pub fn rcode(&self) -> u8 {
         self.header[3] & 0x0f
     }
@@ -108,12 +108,12 @@ impl<'m> Message<'m> {
         u16::from_be_bytes([self.header[4 + 2 * section], self.header[5 + 2 * section]])
     }
 
-    /// How many records a section has, as the header says.
+    /// Returns the number of records in a section according to the header.
     pub fn promised(&self, section: MessageSection) -> u16 {
         self.count(section as usize)
     }
 
-    /// The questions in their order (RFC 2136 section 2.3: of an UPDATE the zone).
+    /// Returns the questions in order (in an UPDATE, the zone: RFC 2136 section 2.3).
     pub fn questions(
         &self,
     ) -> impl Iterator<Item = Result<MessageQuestion, MessageError>> + use<'m> {
@@ -129,8 +129,8 @@ impl<'m> Message<'m> {
         })
     }
 
-    /// The records of all sections in their order. The first that cannot be read is the last; octets behind the last
-    /// record are an error too.
+    /// Returns the records of all sections in order. Iteration ends at the first unreadable record; trailing octets
+    /// after the last record are an error too.
     pub fn records(&self) -> MessageRecords<'m> {
         let mut at = HEADER;
         let mut failed = None;
@@ -166,7 +166,7 @@ fn read_question(octets: &[u8], at: usize) -> Result<(MessageQuestion, usize), M
     Ok((question, at + 4))
 }
 
-/// The records of a message.
+/// Iterates over the records of a message.
 #[derive(Debug, Clone)]
 pub struct MessageRecords<'m> {
     octets: &'m [u8],
@@ -238,17 +238,17 @@ impl<'m> Iterator for MessageRecords<'m> {
 }
 
 impl<'m> RecordView<'m> {
-    /// The data as it stands there, names maybe compressed.
+    /// Returns the data as stored in the message, where names may be compressed.
     pub fn raw_data(&self) -> &'m [u8] {
         &self.octets[self.data_at..self.data_at + usize::from(self.rdlength)]
     }
 
-    /// Where the record's data begins in the message.
+    /// Returns the offset of the record data in the message.
     pub fn data_offset(&self) -> usize {
         self.data_at
     }
 
-    /// Appends the data with its names expanded, checked as its type wants it. After an error `out` is as it was.
+    /// Appends the data with its names expanded, checked against its type. On error `out` is unchanged.
     pub fn expand_data(&self, out: &mut Vec<u8>) -> Result<(), RdataError> {
         rdata::from_message(
             self.rtype,
@@ -259,7 +259,7 @@ impl<'m> RecordView<'m> {
         )
     }
 
-    /// The owner, borrowed.
+    /// Returns the owner as a borrowed name.
     pub fn name(&self) -> Name<'_> {
         self.owner.as_name()
     }
@@ -269,7 +269,7 @@ impl<'m> RecordView<'m> {
 mod tests {
     use super::*;
 
-    /// An answer with a compressed MX, an SOA in the authority section and an OPT.
+    /// An answer with a compressed MX, a SOA in the authority section and an OPT record.
     const REPLY: &[u8] = b"\x12\x34\x84\x03\x00\x01\x00\x01\x00\x01\x00\x01\
         \x07example\0\x00\x0f\x00\x01\
         \xc0\x0c\x00\x0f\x00\x01\x00\x00\x00\x3c\x00\x09\x00\x0a\x04mail\xc0\x0c\

@@ -1,12 +1,12 @@
-//! Writes messages: names compressed, sections counted, room kept for the OPT and TSIG records that come last.
+//! The message writer: compresses names, counts sections, and keeps room for the OPT and TSIG records that come last.
 //!
-//! Names are compressed against the question and the last few names written, by comparing from the right:
-//! the common tail of two uncompressed names is found without splitting them into labels, and a pointer may go to
-//! any label of a name written in full. The number of names compared with is bounded, so the cost is linear in the
-//! size of the message (known attack: quadratic compression).
+//! Names are compressed against the question and the last few names written, by comparing from the right: the common
+//! tail of two uncompressed names is found without splitting them into labels, and a pointer can go to any label of a
+//! name written in full. The number of names compared is bounded, so the cost is linear in the size of the message
+//! (known attack: quadratic compression).
 //!
-//! Nothing is written beyond the limit. What does not fit fails with [`MessageFull`], and a caller that writes more than one
-//! piece takes back what it wrote ([`MessageWriter::mark`], [`MessageWriter::take_back`]).
+//! Nothing is written beyond the limit. Data that does not fit fails with [`MessageFull`], and a caller that writes
+//! more than one piece discards the pieces already written ([`MessageWriter::mark`], [`MessageWriter::take_back`]).
 
 use arrayvec::ArrayVec;
 
@@ -14,27 +14,27 @@ use super::{HEADER, OptRecord, Query, ReplyFlags, write_reply_header};
 use crate::name::common_tail;
 use crate::rtype::{Class, Rcode, Type};
 
-/// Names written in full that later names are compressed with.
+/// Maximum number of names written in full that later names are compressed against.
 const MAX_ANCHORS: usize = 16;
-/// A pointer has 14 bits (RFC 1035 section 4.1.4).
+/// Largest offset a compression pointer can hold: 14 bits (RFC 1035 section 4.1.4).
 pub const MAX_POINTER: usize = 0x3fff;
 
 /// The message has no room for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageFull;
 
-/// A section of a message that has records (RFC 1035 section 4.1; RFC 2136 section 2.2 for UPDATE).
+/// A message section that contains records (RFC 1035 section 4.1; RFC 2136 section 2.2 for UPDATE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageSection {
-    /// The answer; of an UPDATE the prerequisites.
+    /// The answer section; in an UPDATE, the prerequisites.
     Answer = 1,
-    /// The authority section; of an UPDATE the changes.
+    /// The authority section; in an UPDATE, the updates.
     Authority = 2,
-    /// Additional data.
+    /// The additional section.
     Additional = 3,
 }
 
-/// A name that stands in the message: `name[..literal]` at `at`, the rest behind a pointer.
+/// A name already in the message: `name[..literal]` at `at`, the rest through a pointer.
 #[derive(Clone, Copy)]
 struct Anchor<'n> {
     name: &'n [u8],
@@ -45,16 +45,16 @@ struct Anchor<'n> {
 /// How an owner name is written.
 #[derive(Clone, Copy)]
 pub enum OwnerForm<'n> {
-    /// A pointer, with its two high bits.
+    /// A pointer, with its two high bits set.
     Pointer(u16),
     /// The root.
     Root,
-    /// Spelled out or compressed, as it comes.
+    /// A name, written in full or compressed.
     Name(&'n [u8]),
 }
 
 impl OwnerForm<'_> {
-    /// A pointer to a place; the root is shorter than one.
+    /// Creates a pointer to an offset, or the root itself, which is shorter than a pointer.
     #[inline]
     pub fn pointer(at: usize, is_root: bool) -> Self {
         if is_root {
@@ -65,25 +65,25 @@ impl OwnerForm<'_> {
     }
 }
 
-/// Where a name was written.
+/// The position at which a name was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenName {
-    /// Its first octet.
+    /// Offset of its first octet.
     pub at: usize,
     /// Octets before its pointer.
     pub literal: usize,
-    /// Where that points.
+    /// The target of its pointer.
     pub pointer: Option<usize>,
 }
 
-/// A point to which a message can be taken back.
+/// A position to which a message can be rolled back.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     at: usize,
     anchors: usize,
 }
 
-/// A message that is being written.
+/// A message being written.
 pub struct MessageWriter<'n, 'b> {
     out: &'b mut [u8],
     at: usize,
@@ -94,7 +94,8 @@ pub struct MessageWriter<'n, 'b> {
 }
 
 impl<'n, 'b> MessageWriter<'n, 'b> {
-    /// Starts a reply of at most `limit` octets with the question of `query` copied. `out` has room for the question.
+    /// Starts a reply of at most `limit` octets, copying the question of `query`. `out` must have room for the
+    /// question.
     #[inline]
     pub fn reply(query: &Query<'n>, out: &'b mut [u8], limit: usize) -> Self {
         let limit = limit.min(out.len());
@@ -117,8 +118,8 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         }
     }
 
-    /// Starts a message of at most `limit` octets without a question: a further message of a transfer.
-    /// `out` has room for a header.
+    /// Starts a message of at most `limit` octets without a question: a further message of a transfer. `out` must have
+    /// room for a header.
     pub fn without_question(out: &'b mut [u8], limit: usize) -> Self {
         let limit = limit.min(out.len());
         MessageWriter {
@@ -131,7 +132,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         }
     }
 
-    /// Keeps room for records that come last: OPT, TSIG.
+    /// Keeps room for the records that come last: OPT, TSIG.
     #[inline]
     pub fn reserve(&mut self, octets: usize) {
         let octets = octets.min(self.limit);
@@ -139,35 +140,35 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         self.reserved += octets;
     }
 
-    /// Gives the kept room back, for the records that it was kept for.
+    /// Releases the reserved room, for the records it was reserved for.
     #[inline]
     pub fn release_reserved(&mut self) {
         self.limit += std::mem::take(&mut self.reserved);
     }
 
-    /// Octets written so far.
+    /// Returns the octets written so far.
     #[inline]
     pub fn len(&self) -> usize {
         self.at
     }
 
-    /// Whether there is nothing but a header.
+    /// Checks whether nothing has been written after the header.
     pub fn is_empty(&self) -> bool {
         self.at <= HEADER
     }
 
-    /// Records of a section so far.
+    /// Returns the number of records in a section so far.
     pub fn count(&self, section: MessageSection) -> u16 {
         self.counts[section as usize]
     }
 
-    /// Counts records that were written for a section.
+    /// Counts records that were written to a section.
     #[inline]
     pub fn add_count(&mut self, section: MessageSection, records: u16) {
         self.counts[section as usize] += records;
     }
 
-    /// The point that has been reached.
+    /// Returns the current position.
     #[inline]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -176,21 +177,21 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         }
     }
 
-    /// Takes back what was written since; what was counted stays.
+    /// Discards everything written since `mark`; the section counts are not changed.
     #[inline]
     pub fn take_back(&mut self, mark: Mark) {
         self.at = mark.at;
         self.anchors.truncate(mark.anchors);
     }
 
-    /// The name of the question, if this is a reply.
+    /// Returns the name in the question, if this is a reply.
     #[inline]
     pub fn question_name(&self) -> &'n [u8] {
         self.anchors.first().map_or(&[0], |anchor| anchor.name)
     }
 
-    /// Writes an owner. One that was spelled out becomes a pointer to where it stands, so that an RRset spells
-    /// its owner once.
+    /// Writes an owner. If it was written in full, returns a pointer to it, so that an RRset writes its owner only
+    /// once.
     #[inline]
     pub fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, MessageFull> {
         match owner {
@@ -213,7 +214,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         }
     }
 
-    /// Writes type, class and TTL; returns where the length of the data goes ([`MessageWriter::set_length`]).
+    /// Writes type, class and TTL; returns the offset of the data length ([`MessageWriter::set_length`]).
     #[inline]
     pub fn fixed(&mut self, rtype: Type, class: Class, ttl: u32) -> Result<usize, MessageFull> {
         let at = self.at;
@@ -228,14 +229,14 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         Ok(at + 8)
     }
 
-    /// Sets the length of data that began behind `length_at` and ends here.
+    /// Sets the length of data that started after `length_at` and ends here.
     #[inline]
     pub fn set_length(&mut self, length_at: usize) {
         let len = (self.at - length_at - 2) as u16;
         self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// Writes octets as they are.
+    /// Writes octets verbatim.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), MessageFull> {
         let end = self.at + bytes.len();
@@ -247,7 +248,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         Ok(())
     }
 
-    /// Writes a record whose data has no names that may be compressed, all of it or nothing.
+    /// Writes a record whose data has no compressible names; writes all of it or nothing.
     pub fn record(
         &mut self,
         section: MessageSection,
@@ -271,7 +272,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         written
     }
 
-    /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
+    /// Writes a name, compressed if possible; returns an offset that can be used in a pointer to it.
     #[inline]
     pub fn name(&mut self, name: &'n [u8]) -> Result<usize, MessageFull> {
         let written = self.compressed(name)?;
@@ -288,7 +289,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         })
     }
 
-    /// Writes a name that does not live as long as the message: nothing is compressed with it later.
+    /// Writes a name that does not live as long as the message: nothing is compressed against it later.
     #[cold]
     pub fn passing_name(&mut self, name: &[u8]) -> Result<WrittenName, MessageFull> {
         self.compressed(name)
@@ -302,7 +303,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
             if common <= name.len() - best {
                 continue;
             }
-            // The first label boundary of ours inside the common tail.
+            // The first label boundary of `name` inside the common tail.
             let mut start = 0;
             while name.len() - start > common {
                 start += 1 + name[start] as usize;
@@ -342,7 +343,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         Ok(())
     }
 
-    /// Writes the header of a reply to `request`; returns the octets of the message.
+    /// Writes the header of a reply to `request`; returns the length of the message.
     #[inline]
     pub fn finish(self, request: &[u8], flags: ReplyFlags) -> usize {
         write_reply_header(request, self.out, flags, self.counts);
@@ -350,7 +351,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
     }
 }
 
-/// Copies a slice that is mostly shorter than 32 octets: by two overlapping words instead of a call.
+/// Copies a slice that is usually shorter than 32 octets: two overlapping words instead of a library call.
 #[inline(always)]
 fn copy_short(out: &mut [u8], bytes: &[u8]) {
     #[inline(always)]

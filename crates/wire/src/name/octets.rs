@@ -1,4 +1,4 @@
-//! Octets of names a word at a time: lower case, equality, common tails.
+//! Word-at-a-time operations on names: lower case, equality, common tails.
 
 /// Lower-cases the ASCII letters among eight octets at once.
 #[inline]
@@ -11,7 +11,8 @@ pub fn lower8(word: u64) -> u64 {
     word | upper >> 2
 }
 
-/// Whether two slices are equal, for names, which are short: by a few overlapping words instead of a call.
+/// Compares two slices for equality. Optimised for names, which are short: a few overlapping words instead of a library
+/// call.
 #[inline]
 pub fn same_octets(a: &[u8], b: &[u8]) -> bool {
     #[inline(always)]
@@ -29,12 +30,12 @@ pub fn same_octets(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// Octets of the longest common tail of two names, ignoring case.
+/// Returns the octets of the longest common tail of two names, ignoring case.
 #[inline]
 pub(crate) fn common_tail(a: &[u8], b: &[u8]) -> usize {
     let most = a.len().min(b.len());
     let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
-    // The last octet of a word is its highest one, so zeros in front of a difference are octets in common.
+    // The last octet of a word is its most significant one, so leading zeros of a difference are common octets.
     let differs = |x: u64, y: u64| if x == y { 0 } else { lower8(x) ^ lower8(y) };
     let mut common = 0;
     while let (Some(x), Some(y)) = (word_before(a, common), word_before(b, common)) {
@@ -46,7 +47,7 @@ pub(crate) fn common_tail(a: &[u8], b: &[u8]) -> usize {
     }
     let left = most - common;
     match (a.first_chunk(), b.first_chunk()) {
-        // The octets that are left are the lower ones of the first word.
+        // The remaining octets are the low ones of the first word.
         (Some(x), Some(y)) if left > 0 => {
             let difference = differs(u64::from_le_bytes(*x), u64::from_le_bytes(*y));
             let difference = difference << (64 - 8 * left);
@@ -59,7 +60,7 @@ pub(crate) fn common_tail(a: &[u8], b: &[u8]) -> usize {
     }
 }
 
-/// The eight octets that end `skip` octets before the end.
+/// Returns the eight octets that end `skip` octets before the end.
 #[inline]
 fn word_before(bytes: &[u8], skip: usize) -> Option<u64> {
     bytes[..bytes.len() - skip]

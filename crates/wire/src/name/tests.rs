@@ -77,7 +77,7 @@ fn canonical_order_is_that_of_rfc_4034_section_6_1() {
 
 #[test]
 fn compression_attacks_are_answered_by_a_bound() {
-    // Loop to itself, forward pointer, two pointers at each other.
+    // A self-referencing pointer, a forward pointer, two pointers to each other.
     assert_eq!(
         NameBuf::from_message(b"\xc0\x00", 0).unwrap_err(),
         NameError::Pointer
@@ -94,7 +94,7 @@ fn compression_attacks_are_answered_by_a_bound() {
         NameBuf::from_message(b"\x01a\xc0\x00", 0).unwrap_err(),
         NameError::Pointer
     );
-    // Over-long through pointers: each 64-octet label points to the one before.
+    // Too long through pointers: each 64-octet label points to the previous one.
     let mut message = vec![0];
     for i in 0..5u16 {
         let target = if i == 0 { 0 } else { 1 + (i - 1) * 66 };

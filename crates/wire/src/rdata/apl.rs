@@ -11,7 +11,7 @@ const IPV4: u16 = 1;
 const IPV6: u16 = 2;
 const NEGATED: u8 = 0x80;
 
-/// One prefix: family, prefix length, negation and the address without its trailing zero octets.
+/// One prefix: family, prefix length, negation and the address without trailing zero octets.
 struct Item<'a> {
     family: u16,
     prefix: u8,
@@ -48,7 +48,7 @@ pub(super) fn check(mut data: &[u8]) -> Result<(), RdataError> {
                 "an address prefix too long for its family",
             ));
         }
-        // RFC 3123 section 4: trailing zero octets must not be there.
+        // RFC 3123 section 4: trailing zero octets must not be present.
         if item.address.last() == Some(&0) {
             return Err(RdataError::Value(
                 "an address prefix that ends in a zero octet",
@@ -95,7 +95,7 @@ fn append_item(word: &Token<'_>, out: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Writes the items of checked data.
+/// Writes the items of validated data.
 pub(super) fn print(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut separator = "";
     while !data.is_empty() {

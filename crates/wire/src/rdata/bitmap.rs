@@ -32,7 +32,7 @@ pub(super) fn check(mut windows: &[u8], empty: bool) -> Result<(), RdataError> {
     }
 }
 
-/// The types in a well-formed bitmap, ascending.
+/// Returns the types in a well-formed bitmap, in ascending order.
 pub(super) fn types(mut windows: &[u8]) -> impl Iterator<Item = Type> + '_ {
     core::iter::from_fn(move || {
         let [window, len, rest @ ..] = windows else {
@@ -45,7 +45,7 @@ pub(super) fn types(mut windows: &[u8]) -> impl Iterator<Item = Type> + '_ {
     .flatten()
 }
 
-/// The bits set in up to 32 octets, the most significant of the first octet being 0.
+/// Returns the bits set in up to 32 octets, the most significant bit of the first octet being 0.
 pub(super) fn types_of(bits: &[u8]) -> impl Iterator<Item = u16> + '_ {
     bits.iter().zip(0u16..).flat_map(|(&octet, i)| {
         (0..8u16)
@@ -62,7 +62,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a type; again is no change.
+    /// Adds a type; duplicates have no effect.
     pub fn add(&mut self, rtype: Type) {
         let [window, low] = rtype.0.to_be_bytes();
         match self.low.get_mut(window as usize) {
@@ -71,7 +71,7 @@ impl Builder {
         }
     }
 
-    /// Appends the windows.
+    /// Appends the bitmap windows to `out`.
     pub fn write(mut self, out: &mut Vec<u8>) {
         for (window, bits) in (0u8..).zip(&self.low) {
             write_window(window, bits, out);
@@ -98,7 +98,7 @@ fn write_window(window: u8, bits: &[u8; 32], out: &mut Vec<u8>) {
     }
 }
 
-/// Checks the bitmap of NXT: up to 16 octets for types 1 to 127, not ending in zero.
+/// Checks an NXT bitmap: up to 16 octets for types 1 to 127, not ending in zero.
 pub(super) fn check_nxt(bits: &[u8]) -> Result<(), RdataError> {
     match bits {
         [.., 0] => Err(RdataError::Value("an NXT bitmap that ends in zero")),

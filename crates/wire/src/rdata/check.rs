@@ -1,9 +1,9 @@
-//! Where a field of wire data ends, and whether it is well formed.
+//! Field boundaries in wire data, and validation of each field.
 
 use super::field::Field;
 use super::{RdataError, apl, bitmap, loc, name_at, svcb, wks};
 
-/// Returns the offset behind `field`, which starts at `at` of `rdata` (no more than its length).
+/// Returns the offset after `field`, which starts at offset `at` of `rdata` (at most its length).
 #[inline]
 pub(super) fn field_end(field: &Field, rdata: &[u8], at: usize) -> Result<usize, RdataError> {
     let rest = rdata.get(at..).ok_or(RdataError::Short)?;
@@ -110,7 +110,7 @@ fn digest(
     }
 }
 
-/// Returns the kind of gateway that the second octet announces.
+/// Returns the gateway type given in the second octet.
 pub(super) fn gateway_type(rdata: &[u8], mask: u8) -> Option<u8> {
     rdata.get(1).map(|octet| octet & mask)
 }
@@ -125,7 +125,8 @@ fn gateway(rdata: &[u8], rest: &[u8], at: usize, mask: u8) -> Result<usize, Rdat
     }
 }
 
-/// RFC 8005 section 5: length of the tag, algorithm, length of the key, then tag and key.
+/// Returns the length of a HIP key: tag length, algorithm, key length, then tag and key (RFC 8005
+/// section 5).
 fn hip_key(rest: &[u8]) -> Result<usize, RdataError> {
     let [tag, _, high, low, ..] = rest else {
         return Err(RdataError::Short);

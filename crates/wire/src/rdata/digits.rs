@@ -1,9 +1,9 @@
-//! Numbers and addresses in text, read from bytes without a detour through `str`.
+//! Numbers and addresses in text, parsed from bytes without a detour through `str`.
 
-/// Reads a decimal number of at most `max`: digits only.
+/// Parses a decimal number up to `max`: digits only.
 #[inline]
 pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
-    // 20 digits could overflow; leading zeros beyond that are nobody's.
+    // 20 digits could overflow; longer input could only have pointless leading zeros.
     if text.is_empty() || text.len() > 20 {
         return None;
     }
@@ -18,7 +18,7 @@ pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
     (value <= max).then_some(value)
 }
 
-/// Reads a dotted quad. A leading zero is an error: some readers take it for octal.
+/// Parses a dotted quad. A leading zero is an error: some parsers interpret it as octal.
 #[inline]
 pub(crate) fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut address = [0u8; 4];
@@ -49,10 +49,10 @@ pub(crate) fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     Some(address)
 }
 
-/// Reads an IPv6 address (RFC 4291 section 2.2), without a zone.
+/// Parses an IPv6 address (RFC 4291 section 2.2), without a scope zone.
 pub(crate) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     let mut address = [0u8; 16];
-    // `filled` octets are set; the `::` stands at octet `gap`.
+    // `filled` octets are set; the `::` is at octet `gap`.
     let (mut filled, mut gap, mut at) = (0usize, None, 0usize);
     if text.starts_with(b"::") {
         gap = Some(0);
@@ -98,7 +98,7 @@ pub(crate) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     }
     match gap {
         None => (filled == 16).then_some(address),
-        // `::` stands for at least one group.
+        // `::` replaces at least one group.
         Some(gap) if filled < 16 => {
             address.copy_within(gap..filled, 16 - (filled - gap));
             address[gap..16 - (filled - gap)].fill(0);
@@ -108,7 +108,7 @@ pub(crate) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     }
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 #[inline]
 pub(super) const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {

@@ -1,17 +1,17 @@
-//! Hexadecimal, base64, base32hex and character strings, read straight into the output.
+//! Hexadecimal, base64, base32hex and character strings, decoded straight into the output.
 
 use super::digits::hex_digit;
 use crate::name::unescape;
 use memchr::memchr;
 
-/// Reads hexadecimal digits that may be spread over several words.
+/// Decodes hexadecimal digits that may be spread over several words.
 #[derive(Default)]
 pub(super) struct HexReader {
     high: Option<u8>,
 }
 
 impl HexReader {
-    /// Appends the octets of one word; `None` at another character.
+    /// Appends the octets of one word; `None` at any other character.
     pub(super) fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let mut text = text;
         if let (Some(high), [first, rest @ ..]) = (self.high, text) {
@@ -34,7 +34,7 @@ impl HexReader {
         (bad < 16).then_some(())
     }
 
-    /// Whether the digits so far are whole octets.
+    /// Checks whether the digits so far form whole octets.
     pub(super) fn is_complete(&self) -> bool {
         self.high.is_none()
     }
@@ -52,8 +52,8 @@ static HEX: [u8; 256] = {
     table
 };
 
-/// Reads base64 (RFC 4648 section 4) that may be spread over several words. Padding is required and
-/// unused bits are zero, so each value has one spelling.
+/// Decodes base64 (RFC 4648 section 4) that may be spread over several words. Padding is required
+/// and unused bits must be zero, so each value has a single spelling.
 #[derive(Default)]
 pub(super) struct Base64Reader {
     bits: u32,
@@ -75,7 +75,7 @@ static BASE64: [u8; 256] = {
 };
 
 impl Base64Reader {
-    /// Appends the octets of one word; `None` when it cannot go on like this.
+    /// Appends the octets of one word; `None` if it is not a valid continuation.
     pub(super) fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let whole = if self.count == 0 && self.padding == 0 {
             whole_groups(text, out)
@@ -105,7 +105,7 @@ impl Base64Reader {
         Some(())
     }
 
-    /// Appends the last octets; `None` when padding is wrong or unused bits are set.
+    /// Appends the last octets; `None` if padding is wrong or unused bits are set.
     pub(super) fn finish(&self, out: &mut Vec<u8>) -> Option<()> {
         match (self.count, self.padding) {
             (0, 0) => {}
@@ -119,7 +119,8 @@ impl Base64Reader {
     }
 }
 
-/// Decodes groups of four characters up to the first that is not plain; returns how many characters.
+/// Decodes groups of four characters up to the first one that is not plain; returns the number of
+/// characters.
 fn whole_groups(text: &[u8], out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.resize(start + text.len() / 4 * 3, 0);
@@ -138,7 +139,7 @@ fn whole_groups(text: &[u8], out: &mut Vec<u8>) -> usize {
     done
 }
 
-/// Appends the octets of base32hex without padding (RFC 4648 section 7), in any letter case.
+/// Appends the octets of base32hex without padding (RFC 4648 section 7), case-insensitively.
 pub(super) fn base32hex(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (mut bits, mut count) = (0u16, 0u32);
     for &byte in text {
@@ -156,11 +157,11 @@ pub(super) fn base32hex(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
             bits &= (1 << count) - 1;
         }
     }
-    // Five bits or more left over are a character too many.
+    // Five or more leftover bits mean a surplus character.
     (count < 5 && bits == 0).then_some(())
 }
 
-/// Appends the octets that `text` with its escapes stands for; `None` at a bad escape.
+/// Appends the octets of `text` with its escapes decoded; `None` at a bad escape.
 pub(super) fn unescaped(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = text;
     while let Some(at) = memchr(b'\\', rest) {
@@ -206,7 +207,7 @@ mod tests {
             prop_assert_eq!(base64(&[encoded.as_bytes()]), Some(data));
             let text = text.as_bytes();
             let cut = cut.min(text.len());
-            // The reference reads padding in the middle as several values; a record has one.
+            // The reference reads padding in the middle as several values; a record has only one.
             let middle = text.iter().position(|&b| b == b'=').is_some_and(|at| text[at..].iter().any(|&b| b != b'=') || text.len() - at > 2);
             if !middle {
                 prop_assert_eq!(base64(&[&text[..cut], &text[cut..]]), REFERENCE.decode(text).ok());

@@ -1,6 +1,6 @@
-//! LOC: a place on earth (RFC 1876).
+//! LOC: geographical locations (RFC 1876).
 //!
-//! Angles are kept in thousandths of an arc second, lengths in centimetres; nothing is rounded.
+//! Angles are stored in thousandths of an arc second, lengths in centimetres; nothing is rounded.
 
 use super::RdataError;
 use super::digits::decimal;
@@ -28,7 +28,7 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
             _ => RdataError::Trailing,
         });
     };
-    // A zero mantissa with an exponent is a second spelling of zero.
+    // A zero mantissa with a nonzero exponent is a second spelling of zero.
     let bad = |octet: u8| octet != 0 && !(matches!(octet >> 4, 1..=9) && octet & 0xf <= 9);
     if place.precisions.into_iter().any(bad) {
         return Err(RdataError::Value("a LOC precision out of range"));
@@ -103,7 +103,7 @@ fn angle(
     let word = words.expect(what)?;
     let degrees = decimal(word.text, max_degrees).ok_or_else(|| word.error(what))?;
     let mut total = degrees as i64 * 3_600_000;
-    // Minutes, seconds, and the direction behind zero, one or two of them.
+    // Minutes, seconds, and the direction after zero, one or two of them.
     for part in 0..3 {
         let word = words.expect(what)?;
         if let [letter] = word.text {
@@ -132,7 +132,7 @@ fn angle(
     Err(word.error(what))
 }
 
-/// Reads an unsigned number with up to `places` decimals, in units of the last.
+/// Reads an unsigned number with up to `places` decimals, in units of the last decimal.
 fn scaled(text: &[u8], places: usize) -> Option<i64> {
     let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(dot) => (&text[..dot], &text[dot + 1..]),
@@ -165,7 +165,7 @@ fn metres(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The nearest smaller number of one digit and a power of ten.
+/// Rounds a precision down to one digit and a power of ten.
 fn precision_of(word: &Token<'_>) -> Result<u8, TextError> {
     let cm = metres(word.text)
         .filter(|cm| (0..=LARGEST_CM).contains(cm))
@@ -178,7 +178,7 @@ fn precision_of(word: &Token<'_>) -> Result<u8, TextError> {
     Ok((mantissa as u8) << 4 | exponent)
 }
 
-/// Writes all fields, the precisions included.
+/// Writes all fields, including the precisions.
 pub(super) fn print(data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let place = LocPlace::from_wire(data).ok_or(fmt::Error)?;
     print_angle(place.latitude, ['N', 'S'], out)?;

@@ -1,4 +1,4 @@
-//! Names inside record data: finding them, lower-casing them, reading them from text.
+//! Names inside record data: finding them, lower-casing them, parsing them from text.
 
 use super::check;
 use super::field::{Field, NameUse, TypeInfo};
@@ -7,8 +7,8 @@ use super::{describe, name_at};
 use crate::name::{Name, NameBuf, NameError};
 use crate::rtype::Type;
 
-/// The names in well-formed uncompressed data: offset, name, and how it is treated. Ends early at
-/// malformed data.
+/// Iterates over the names in well-formed uncompressed data: offset, name, and how it is treated.
+/// Ends early at malformed data.
 pub fn names(rtype: Type, rdata: &[u8]) -> Names<'_> {
     Names {
         rdata,
@@ -16,7 +16,7 @@ pub fn names(rtype: Type, rdata: &[u8]) -> Names<'_> {
     }
 }
 
-/// Lower-cases the names that canonical form lower-cases, in place.
+/// Lower-cases in place the names that canonical form requires in lower case.
 pub fn canonicalise(rtype: Type, rdata: &mut [u8]) {
     let mut walk = Walk::new(describe(rtype));
     while let Some((at, len, name_use)) = walk.next(rdata) {
@@ -43,7 +43,7 @@ impl<'a> Iterator for Names<'a> {
     }
 }
 
-/// Where the search for names is.
+/// The state of the search for names.
 #[derive(Clone)]
 struct Walk {
     fields: &'static [Field],
@@ -53,7 +53,7 @@ struct Walk {
 impl Walk {
     fn new(info: Option<&'static TypeInfo>) -> Self {
         let fields = info.map_or(&[][..], |info| info.fields);
-        // Fields behind the last name need no walk.
+        // Fields after the last name need not be visited.
         let last = fields.iter().rposition(Field::holds_name);
         Walk {
             fields: &fields[..last.map_or(0, |last| last + 1)],
@@ -61,7 +61,7 @@ impl Walk {
         }
     }
 
-    /// Offset, length and use of the next name.
+    /// Returns offset, length and use of the next name.
     fn next(&mut self, rdata: &[u8]) -> Option<(usize, usize, NameUse)> {
         while let Some((field, rest)) = self.fields.split_first() {
             let at = self.at;
@@ -103,8 +103,8 @@ impl Field {
     }
 }
 
-/// Appends the name written in `text` in wire form; relative names get `origin`. After an error
-/// `out` is as it was.
+/// Appends the name in `text` in wire form; relative names are completed with `origin`. On error
+/// `out` is unchanged.
 #[inline]
 pub fn append_name(text: &[u8], origin: Name<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
     if memchr::memchr(b'\\', text).is_some() {

@@ -6,7 +6,7 @@ use super::field::Field;
 use super::parse::{MALFORMED, RdataTarget, STRING, Words, checked, number, string};
 use crate::text::TextError;
 
-/// Reads a field of octets in one of the encodings.
+/// Parses a field of octets in one of the encodings.
 pub(super) fn parse_octets(
     field: &Field,
     words: &mut Words<'_, '_>,
@@ -46,7 +46,7 @@ pub(super) fn parse_octets(
             let text = if word.text == b"-" { b"" } else { word.text };
             let mut reader = HexReader::default();
             let read = counted(target.out, |out| reader.feed(text, out));
-            // Only `-` is nothing.
+            // Only `-` means empty.
             let nothing = word.text.is_empty();
             if read.is_none() || !reader.is_complete() || nothing {
                 return Err(word.error(what));
@@ -78,7 +78,7 @@ pub(super) fn parse_octets(
     Ok(())
 }
 
-/// Reads encoded words up to the end, and checks their length.
+/// Reads encoded words up to the end, and checks their total length.
 fn encoded(
     field: &Field,
     words: &mut Words<'_, '_>,
@@ -92,7 +92,7 @@ fn encoded(
     };
     words.held = first;
     checked(field, words, target, read).map_err(|error| match first {
-        // The first word says more than the end of the entry.
+        // The first word is more helpful than the end of the entry.
         Some(word) if error.message.starts_with(MALFORMED) => TextError {
             line: word.line,
             column: word.column,
@@ -117,7 +117,7 @@ fn base64_words(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), Text
     }
 }
 
-/// Appends a length octet and what `read` appends, which returns the length.
+/// Appends a length octet and the octets appended by `read`; returns their length.
 fn counted(out: &mut Vec<u8>, read: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<usize> {
     let at = out.len();
     out.push(0);
@@ -149,7 +149,7 @@ fn grouped(
     Some(())
 }
 
-/// RFC 6742 section 2.1.2: groups may leave out leading zeros as in IPv6.
+/// Parses a locator; groups may omit leading zeros as in IPv6 (RFC 6742 section 2.1.2).
 fn locator(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut groups = 0;
     for group in text.split(|&byte| byte == b':') {
@@ -166,7 +166,7 @@ fn locator(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     (groups == 4).then_some(())
 }
 
-/// RFC 1706 section 7: `0x` and digits, with dots anywhere for the reader's ease.
+/// Parses `0x` and digits, with dots anywhere for readability (RFC 1706 section 7).
 fn nsap(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
     let what = "0x and hexadecimal digits";
     let word = words.expect(what)?;
@@ -184,7 +184,7 @@ fn nsap(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
     Ok(())
 }
 
-/// Hexadecimal words up to the end.
+/// Parses hexadecimal words up to the end.
 pub(super) fn hex_words(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
     let mut reader = HexReader::default();
     let mut last = None;
@@ -202,7 +202,7 @@ pub(super) fn hex_words(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// RFC 8005 section 6: algorithm, tag in hexadecimal, key in base64, each one word.
+/// Parses algorithm, tag in hexadecimal and key in base64, one word each (RFC 8005 section 6).
 pub(super) fn hip_key(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
     let algorithm = number(words, 255, "an algorithm up to 255")? as u8;
     let head = out.len();

@@ -1,4 +1,4 @@
-//! Record data from zone-file words.
+//! Parsing of record data from zone file words.
 
 use super::digits::{decimal, ipv4, ipv6};
 use super::encoding::unescaped;
@@ -11,18 +11,18 @@ use crate::rtype::Type;
 use crate::text::{Fields, TextError, Token};
 use memchr::memchr;
 
-/// A remark on a record that was accepted.
+/// Remarks on a record that was accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notes {
     /// A character string of more than 255 octets was split.
     pub txt_split: bool,
-    /// Service parameters have `no-default-alpn` without `alpn`: clients pass over the record.
+    /// Service parameters have `no-default-alpn` without `alpn`: clients ignore the record.
     pub no_alpn: bool,
 }
 
-/// Reads the data of one record from the remaining words of its entry and appends it in
-/// uncompressed wire form. `\#` is accepted for every type and checked for the known ones
-/// (RFC 3597 section 5). After an error `out` is as it was.
+/// Parses the data of one record from the remaining words of its entry and appends it in
+/// uncompressed wire form. `\#` is accepted for every type and validated for known ones (RFC 3597
+/// section 5). On error `out` is unchanged.
 pub fn parse_text(
     rtype: Type,
     fields: &mut Fields<'_>,
@@ -43,16 +43,16 @@ pub fn parse_text(
     result
 }
 
-/// Where data goes, and what bears on it.
+/// The output of a parser, and the context it needs.
 pub(super) struct RdataTarget<'t> {
     origin: Name<'t>,
     pub(super) out: &'t mut Vec<u8>,
-    /// Where this record's data starts in `out`.
+    /// Start of this record's data in `out`.
     start: usize,
     notes: Notes,
 }
 
-/// The words with one word of look-ahead.
+/// A stream of words with one word of lookahead.
 pub(super) struct Words<'f, 'a> {
     fields: &'f mut Fields<'a>,
     pub(super) held: Option<Token<'a>>,
@@ -75,7 +75,7 @@ impl<'a> Words<'_, 'a> {
         }
     }
 
-    /// Gives a word back.
+    /// Pushes a word back.
     pub(super) fn hold(&mut self, word: Token<'a>) {
         self.held = Some(word);
     }
@@ -124,7 +124,7 @@ fn too_long(first: Option<Token<'_>>) -> TextError {
     }
 }
 
-/// `\#`, the length and hexadecimal words.
+/// Parses `\#`, the length and hexadecimal words.
 fn generic<'a>(
     rtype: Type,
     first: Token<'a>,
@@ -209,7 +209,7 @@ pub(super) fn number(words: &mut Words<'_, '_>, max: u64, what: &str) -> Result<
     decimal(word.text, max).ok_or_else(|| word.error(what))
 }
 
-/// One or more character strings for one word: what is longer than 255 octets is split.
+/// Writes one or more character strings for one word: text longer than 255 octets is split.
 fn strings(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextError> {
     let out = &mut *target.out;
     if word.text.len() <= 255 && memchr(b'\\', word.text).is_none() {
@@ -241,7 +241,7 @@ fn strings(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextErr
 pub(super) const STRING: &str =
     "a character string with escapes as \\DDD up to 255 or \\ and one character";
 
-/// One character string of at most 255 octets.
+/// Writes one character string of at most 255 octets.
 pub(super) fn string(word: &Token<'_>, out: &mut Vec<u8>) -> Result<(), TextError> {
     let at = out.len();
     out.push(0);
@@ -326,7 +326,7 @@ fn parse_other(
 
 pub(super) const MALFORMED: &str = "expected well-formed record data";
 
-/// Reads a field whose last rules are easier to check on the wire form.
+/// Parses a field whose remaining rules are easier to check on the wire form.
 pub(super) fn checked(
     field: &Field,
     words: &mut Words<'_, '_>,
@@ -337,7 +337,7 @@ pub(super) fn checked(
     read(words, target.out)?;
     match check::field_end(field, &target.out[target.start..], at) {
         Ok(_) => Ok(()),
-        // The words are used up, so the place is the end of the entry.
+        // All words are consumed, so the error is located at the end of the entry.
         Err(why) => match words.expect("") {
             Err(end) => Err(TextError {
                 message: format!("{MALFORMED}, found {why}"),

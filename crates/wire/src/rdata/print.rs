@@ -9,8 +9,8 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use data_encoding::{BASE32HEX_NOPAD, BASE64, Encoding, HEXLOWER, HEXUPPER};
 
-/// Writes uncompressed wire data as text that [`super::parse_text`] reads back. Data that is opaque
-/// or malformed is written as `\#` (RFC 3597 section 5).
+/// Writes uncompressed wire data as text that [`super::parse_text`] reads back. Opaque or malformed
+/// data is written as `\#` (RFC 3597 section 5).
 pub fn write_text(rtype: Type, rdata: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
     let out: &mut dyn fmt::Write = out;
     let fields = match describe(rtype) {
@@ -38,7 +38,7 @@ pub fn write_text(rtype: Type, rdata: &[u8], out: &mut impl fmt::Write) -> fmt::
 }
 
 impl Field {
-    /// Whether a field without octets has a word in text.
+    /// Checks whether a field without octets is still represented by a word in text.
     fn shows_emptiness(&self) -> bool {
         matches!(
             self,
@@ -103,7 +103,7 @@ fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Res
     }
 }
 
-/// Up to eight octets as a number.
+/// Reads up to eight octets as a number.
 fn number(data: &[u8]) -> u64 {
     data.iter()
         .fold(0, |value, octet| value << 8 | u64::from(*octet))
@@ -136,7 +136,7 @@ fn code(codes: &Codes, value: u16, out: &mut dyn fmt::Write) -> fmt::Result {
     }
 }
 
-/// Character strings up to the end.
+/// Writes character strings up to the end.
 fn strings(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut separator = "";
     while let [len, rest @ ..] = data {
@@ -149,7 +149,7 @@ fn strings(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     Ok(())
 }
 
-/// Octets in quotes.
+/// Writes octets in quotes.
 pub(super) fn quoted(data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     out.write_char('"')?;
     for &byte in data {
@@ -158,7 +158,7 @@ pub(super) fn quoted(data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     out.write_char('"')
 }
 
-/// One octet inside quotes.
+/// Writes one octet inside quotes.
 pub(super) fn quoted_byte(byte: u8, out: &mut dyn fmt::Write) -> fmt::Result {
     match byte {
         b'"' => out.write_str("\\\""),
@@ -177,7 +177,7 @@ fn types(types: impl Iterator<Item = Type>, out: &mut dyn fmt::Write) -> fmt::Re
     Ok(())
 }
 
-/// Groups of `octets` octets in hexadecimal.
+/// Writes groups of `octets` octets in hexadecimal.
 fn grouped(data: &[u8], octets: usize, between: &str, out: &mut dyn fmt::Write) -> fmt::Result {
     let mut separator = "";
     for group in data.chunks(octets) {

@@ -1,14 +1,14 @@
-//! Names from plain text, eight octets at a time.
+//! Fast parsing of names without escapes, eight octets at a time.
 //!
-//! Without escapes the wire form of a name is its text moved by one octet with lengths in the places of dots, so the
-//! text is copied as a whole and the lengths are filled in. Names are short: no call of the C library for a copy.
+//! Without escapes, the wire form of a name is its text shifted by one octet with lengths in place of dots, so the text
+//! is copied as a whole and the lengths are filled in. Names are short, so copying avoids calls into the C library.
 
 use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf, NameError};
 
-/// Room for a name, and to read and write eight octets at any place of it.
+/// Room for a name, and for reading and writing eight octets at any offset in it.
 const ROOM: usize = MAX_NAME + 9;
 
-/// A name in wire form that is written again and again.
+/// A reusable name buffer in wire form.
 #[derive(Clone, Copy)]
 pub(crate) struct ShortName {
     octets: [u8; ROOM],
@@ -25,7 +25,7 @@ impl Default for ShortName {
 }
 
 impl ShortName {
-    /// The name in wire form.
+    /// Returns the name in wire form.
     #[inline]
     pub(crate) fn as_wire(&self) -> &[u8] {
         &self.octets[..self.len]
@@ -36,7 +36,7 @@ impl ShortName {
         self.len = name.as_wire().len();
     }
 
-    /// Becomes the name written in `text`; relative names get `origin`.
+    /// Sets the name from `text`; relative names are completed with `origin`.
     #[inline]
     pub(crate) fn set_text(&mut self, text: &[u8], origin: Name<'_>) -> Result<(), NameError> {
         if memchr::memchr(b'\\', text).is_some() {
@@ -46,7 +46,7 @@ impl ShortName {
         self.set_plain(text, origin)
     }
 
-    /// As [`ShortName::set_text`] for text without backslashes. After an error the name is not to be used.
+    /// Like [`ShortName::set_text`], for text without backslashes. After an error the contents are undefined.
     #[inline]
     pub(crate) fn set_plain(&mut self, text: &[u8], origin: Name<'_>) -> Result<(), NameError> {
         let end = 1 + text.len();
@@ -82,7 +82,7 @@ impl ShortName {
         Ok(())
     }
 
-    /// Writes lengths for all labels of the text in front of `end` but the last; returns where that one starts.
+    /// Writes the lengths of all labels before `end` except the last; returns the start of the last one.
     #[inline]
     fn fill_lengths(&mut self, end: usize) -> Result<usize, NameError> {
         let (mut label, mut at) = (0, 1);
@@ -92,7 +92,7 @@ impl ShortName {
             };
             let mut dots = dots_in(u64::from_le_bytes(*chunk));
             if end - at < 8 {
-                // What stands behind the text is of another name.
+                // The octets after the text belong to a previous name.
                 dots &= (1 << (8 * (end - at))) - 1;
             }
             while dots != 0 {
@@ -107,7 +107,7 @@ impl ShortName {
     }
 }
 
-/// Why a text that has no room is no name: the first label that is too long or empty, or else all of it.
+/// Returns the error for a text that does not fit: the first label that is too long or empty, or else the whole name.
 #[cold]
 fn too_long(text: &[u8]) -> NameError {
     match NameBuf::from_text(text, Name::ROOT) {
@@ -125,7 +125,7 @@ fn label_length(len: usize) -> Result<u8, NameError> {
     }
 }
 
-/// Copies a few octets to the front of `to`, which has room for them.
+/// Copies a few octets to the front of `to`, which must have room for them.
 #[inline]
 fn copy_short(from: &[u8], to: &mut [u8]) {
     let len = from.len();
@@ -137,7 +137,7 @@ fn copy_short(from: &[u8], to: &mut [u8]) {
             copy8(at);
             at += 8;
         }
-        // The last eight may overlap those before.
+        // The last eight may overlap the previous ones.
         copy8(len - 8);
     } else if len >= 4 {
         let mut copy4 = |at: usize| to[at..at + 4].copy_from_slice(&from[at..at + 4]);
@@ -156,7 +156,7 @@ fn dots_in(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOW: u64 = 0x7f * ONES;
     let x = word ^ (b'.' as u64 * ONES);
-    // No sum carries into the next octet, since its summands are below 0x80.
+    // No sum carries into the next octet, because both summands are below 0x80.
     !(((x & LOW) + LOW) | x) & !LOW
 }
 
@@ -171,7 +171,7 @@ mod tests {
             texts in proptest::collection::vec("([a-c@*]{0,20}\\.?){0,5}|([a-z]{1,70}\\.?){0,6}|([a-z]\\.){100,140}", 1..4)
         ) {
             let origin: NameBuf = "example.org.".parse().unwrap();
-            // The same buffer again and again: nothing of the name before may be left.
+            // The same buffer is reused: nothing of the previous name may remain.
             let mut name = ShortName::default();
             for text in texts {
                 let ours = name.set_plain(text.as_bytes(), origin.as_name());

@@ -15,7 +15,7 @@ const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
 const INVALID: u16 = 65_535;
 
-/// The form of the value of a known key.
+/// The value format of a service parameter key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParamValue {
     Keys,
@@ -27,11 +27,11 @@ enum ParamValue {
     Ipv6s,
     Text,
     Numbers,
-    /// A key without a name: octets as they are.
+    /// A key without a registered name: octets verbatim.
     Any,
 }
 
-/// IANA, Service Parameter Keys; a key's number is its place.
+/// IANA, Service Parameter Keys; a key's number is its index.
 const KEYS: [(&str, ParamValue); 10] = [
     ("mandatory", ParamValue::Keys),
     ("alpn", ParamValue::Ids),
@@ -60,7 +60,7 @@ fn split_param(data: &[u8]) -> Result<(u16, &[u8], &[u8]), RdataError> {
     Ok((u16::from_be_bytes([*k0, *k1]), value, rest))
 }
 
-/// Checks parameters up to the end: ascending keys, each value by its key's rules, and that mandatory keys are there.
+/// Checks parameters up to the end: ascending keys, each value by its key's rules, and that mandatory keys are present.
 pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
     let (mut rest, mut previous) = (data, None);
     let mut mandatory = &[][..];
@@ -78,7 +78,7 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
         }
         rest = behind;
     }
-    // Both lists ascend, so one pass finds each mandatory key.
+    // Both lists are in ascending order, so one pass finds each mandatory key.
     let mut wanted = mandatory.chunks_exact(2).peekable();
     rest = data;
     while !rest.is_empty() {
@@ -92,8 +92,8 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
     }
 }
 
-/// Whether checked parameters have `no-default-alpn` without `alpn`. RFC 9460 section 7.1.2: the record is not
-/// self-consistent, and clients pass over it (section 2.4.3). It can be carried all the same, as other servers do.
+/// Checks whether validated parameters have `no-default-alpn` without `alpn`. Such a record is not self-consistent (RFC
+/// 9460 section 7.1.2), and clients ignore it (section 2.4.3). It is still accepted, as in other servers.
 pub(super) fn lacks_alpn(data: &[u8]) -> bool {
     let mut rest = data;
     let (mut alpn, mut no_default) = (false, false);
@@ -135,7 +135,7 @@ fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
     }))
 }
 
-/// The protocol ids in an alpn value; `None` for one that is cut short.
+/// Iterates over the protocol IDs in an alpn value; yields `None` for a truncated one.
 fn ids(mut value: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     core::iter::from_fn(move || {
         let (len, rest) = value.split_first()?;
@@ -168,7 +168,7 @@ pub(super) fn parse(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), 
     params.sort_by_key(|(key, _)| *key);
     for (key, range) in params {
         let value = &encoded[range];
-        // A value too long makes the record too long, which is found later.
+        // An overlong value makes the record too long, which is detected later.
         let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
         out.extend_from_slice(&key.to_be_bytes());
         out.extend_from_slice(&len.to_be_bytes());
@@ -179,7 +179,7 @@ pub(super) fn parse(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), 
 
 type SplitWord<'a> = (&'a [u8], Option<&'a [u8]>, Token<'a>);
 
-/// Splits a word at `=`. A value in quotes is the word that follows without a gap.
+/// Splits a word at `=`. A quoted value is the word that follows immediately.
 fn split_word<'a>(word: Token<'a>, words: &mut Words<'_, 'a>) -> Result<SplitWord<'a>, TextError> {
     let Some(equals) = word.text.iter().position(|&byte| byte == b'=') else {
         return Ok((word.text, None, word));
@@ -197,7 +197,7 @@ fn split_word<'a>(word: Token<'a>, words: &mut Words<'_, 'a>) -> Result<SplitWor
     Ok((name, Some(value), word))
 }
 
-/// The number of a key's name or of `keyNNNNN` without leading zeros.
+/// Returns the number of a key, given its name or `keyNNNNN` without leading zeros.
 fn key_of(name: &[u8]) -> Option<u16> {
     if let Some(place) = KEYS.iter().position(|(known, _)| known.as_bytes() == name) {
         return Some(place as u16);
@@ -209,7 +209,7 @@ fn key_of(name: &[u8]) -> Option<u16> {
     decimal(digits, 65_534).map(|key| key as u16)
 }
 
-/// Appends the wire form of a value; the error says what is expected.
+/// Appends the wire form of a value; the error describes the expected value.
 fn encode(
     name: &[u8],
     key: u16,
@@ -264,7 +264,7 @@ fn encode(
 
 const ESCAPES: &str = "escapes as \\DDD up to 255 or \\ and one character";
 
-/// Comma-separated items, none for an empty list.
+/// Splits a comma-separated list; an empty list has no items.
 fn items(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',')
         .take(if list.is_empty() { 0 } else { usize::MAX })
@@ -282,8 +282,8 @@ fn each<const N: usize>(
     Ok(())
 }
 
-/// RFC 9460 appendix A.1: a comma inside an id is `\,`, a backslash `\\`, below the escapes of the
-/// character string.
+/// Encodes protocol IDs. Inside an ID, a comma is written `\,` and a backslash `\\`, below the escapes of the character
+/// string (RFC 9460 appendix A.1).
 fn encode_ids(list: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     let what = "a list of protocol ids of 1 to 255 octets";
     if list.is_empty() {
@@ -313,7 +313,7 @@ fn encode_ids(list: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
     close(out, start)
 }
 
-/// Writes checked parameters.
+/// Writes validated parameters.
 pub(super) fn print(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut separator = "";
     while !data.is_empty() {

@@ -1,11 +1,11 @@
-//! The one table of record types.
+//! The table of record types.
 
 use super::field::Field::*;
 use super::field::{Codes, Field, NameUse, TypeInfo};
 use crate::rtype::Type;
 
 impl NameUse {
-    /// Types after RFC 3597: the name is left as it is.
+    /// Types after RFC 3597: the name is left as is.
     pub(super) const PLAIN: NameUse = NameUse {
         compress: false,
         decompress: false,
@@ -17,7 +17,7 @@ impl NameUse {
         lowercase: true,
         ..NameUse::PLAIN
     };
-    /// The types before RFC 3597 that senders have been seen to compress.
+    /// Types before RFC 3597 that some senders are known to compress.
     const MIDDLE: NameUse = NameUse {
         decompress: true,
         ..NameUse::LOWER
@@ -76,7 +76,7 @@ static ALGORITHMS: Codes = Codes {
     printed: false,
 };
 
-/// IANA, Delegation Signer digest algorithms; the spellings that other servers accept.
+/// IANA, Delegation Signer digest algorithms, in the spellings that other servers accept.
 static DIGESTS: Codes = Codes {
     what: "a digest type, as a number up to 255 or a mnemonic",
     names: &[
@@ -120,9 +120,9 @@ const ALGORITHM: Field = Code8(&ALGORITHMS);
 
 /// SHA-1, SHA-256, GOST R 34.11-94, SHA-384.
 const DS_DIGEST: Field = digest(&[(1, 20), (2, 32), (3, 32), (4, 48)], 1);
-/// RFC 8078 section 4: type 0 asks for removal of the DS records, with one zero octet.
+/// RFC 8078 section 4: type 0 requests removal of the DS records, with one zero octet.
 const CDS_DIGEST: Field = digest(&[(0, 1), (1, 20), (2, 32), (3, 32), (4, 48)], 1);
-/// SHA-384 and SHA-512; RFC 8976 section 2.2.4 wants 12 octets of any other.
+/// SHA-384 and SHA-512; RFC 8976 section 2.2.4 requires at least 12 octets for any other.
 const ZONE_DIGEST: Field = digest(&[(1, 48), (2, 64)], 12);
 const DS: &[Field] = &[U16, ALGORITHM, Code8(&DIGESTS), DS_DIGEST];
 const DNSKEY: &[Field] = &[U16, U8, ALGORITHM, Base64 { min: 1 }];
@@ -130,7 +130,7 @@ const SIG: &[Field] = &signature(MIDDLE);
 const RRSIG: &[Field] = &signature(LOWER);
 const STRINGS: &[Field] = &[Strings];
 const SVCB: &[Field] = &[U16, PLAIN_HOST, SvcParams];
-/// Types that are in no zone, or without a text form of their own.
+/// Types that never appear in a zone, or that have no text form of their own.
 const OPAQUE: &[Field] = &[Opaque];
 
 const fn digest(lengths: &'static [(u8, usize)], min: usize) -> Field {
@@ -159,7 +159,7 @@ const fn of(number: u16, mnemonic: &'static str, fields: &'static [Field]) -> Ty
     }
 }
 
-/// In ascending order of numbers.
+/// Sorted by type number.
 #[rustfmt::skip]
 static TYPES: &[TypeInfo] = &[
     of(1, "A", &[Ipv4]),
@@ -186,7 +186,7 @@ static TYPES: &[TypeInfo] = &[
     of(22, "NSAP", &[Nsap]),
     of(23, "NSAP-PTR", &[PLAIN]),
     of(24, "SIG", SIG),
-    // RFC 2535 section 3.1.2: flags may say that there is no key.
+    // RFC 2535 section 3.1.2: flags can indicate that there is no key.
     of(25, "KEY", &[U16, U8, ALGORITHM, Base64 { min: 0 }]),
     of(26, "PX", &[U16, MIDDLE, MIDDLE]),
     of(27, "GPOS", &[String, String, String]),
@@ -281,13 +281,13 @@ static INDEX: [u8; INDEXED] = {
     index
 };
 
-/// The description of a type; `None` for types that are opaque and nameless.
+/// Returns the description of a type; `None` for types that are opaque and have no name.
 #[inline]
 pub fn describe(rtype: Type) -> Option<&'static TypeInfo> {
     match INDEX.get(rtype.0 as usize) {
         Some(&NONE) => None,
         Some(&i) => Some(&TYPES[i as usize]),
-        // The few types of high numbers stand at the end.
+        // The few types with high numbers are at the end.
         None => TYPES
             .iter()
             .rev()
@@ -296,20 +296,20 @@ pub fn describe(rtype: Type) -> Option<&'static TypeInfo> {
     }
 }
 
-/// All descriptions, in ascending order of numbers.
+/// Returns all descriptions, sorted by type number.
 pub fn types() -> &'static [TypeInfo] {
     TYPES
 }
 
-/// The mnemonic of a type.
+/// Returns the mnemonic of a type.
 pub(crate) fn mnemonic_of(rtype: Type) -> Option<&'static str> {
     describe(rtype).map(|info| info.mnemonic)
 }
 
-/// Twice the number of types or more, a power of two.
+/// At least twice the number of types, and a power of two.
 const SLOTS: usize = 256;
 
-/// An open-addressed hash table from mnemonics to places in `TYPES`.
+/// An open-addressing hash table from mnemonics to indexes in `TYPES`.
 static SLOT: [u8; SLOTS] = {
     let mut slots = [NONE; SLOTS];
     let mut i = 0;
@@ -324,7 +324,7 @@ static SLOT: [u8; SLOTS] = {
     slots
 };
 
-/// The packed mnemonics, beside `TYPES` so that a look-up compares one number.
+/// The packed mnemonics, parallel to `TYPES`, so that a lookup compares a single number.
 static PACKED: [u128; TYPES.len()] = {
     let mut packed = [0; TYPES.len()];
     let mut i = 0;
@@ -335,7 +335,8 @@ static PACKED: [u128; TYPES.len()] = {
     packed
 };
 
-/// Up to 15 bytes in capitals as one number; the leading 1 keeps leading zero bytes apart.
+/// Packs up to 15 bytes in capitals into one number; the leading 1 distinguishes leading zero
+/// bytes.
 const fn pack(text: &[u8]) -> u128 {
     let mut packed = 1u128;
     let mut i = 0;
@@ -351,7 +352,7 @@ const fn slot_of(packed: u128) -> usize {
     (mixed >> 56) as usize % SLOTS
 }
 
-/// The type a mnemonic in any case stands for.
+/// Returns the type of a mnemonic, case-insensitively.
 #[inline]
 pub(crate) fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
     if text.is_empty() || text.len() > 15 {
@@ -359,7 +360,7 @@ pub(crate) fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
     }
     let packed = pack(text);
     let mut at = slot_of(packed);
-    // Less than half of the slots are taken, so an empty one ends the search.
+    // Less than half of the slots are used, so the search ends at an empty one.
     while SLOT[at] != NONE {
         let i = SLOT[at] as usize;
         if PACKED[i] == packed {

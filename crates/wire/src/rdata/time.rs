@@ -3,7 +3,7 @@
 use super::digits::decimal;
 use crate::calendar::UtcTime;
 
-/// Reads both forms; 14 digits are a date, up to ten are seconds.
+/// Parses both forms; 14 digits are a date, up to ten are seconds.
 pub(super) fn from_text(text: &[u8]) -> Option<u32> {
     if text.len() != 14 {
         return if text.len() <= 10 {

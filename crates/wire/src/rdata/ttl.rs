@@ -1,9 +1,9 @@
 //! Periods in text: seconds, or numbers with units as in `1h30m`.
 
-/// Reads a TTL or another period: `3600`, `1h`, `1w2d3h4m5s`, letters in any case.
+/// Parses a TTL or another period: `3600`, `1h`, `1w2d3h4m5s`, case-insensitively.
 ///
-/// Each unit may stand once in any order, as in other servers; a bare number after a unit is an error.
-/// Values above 2^32 - 1 are errors.
+/// Each unit may appear once, in any order, as in other servers; a bare number after a unit is an error. Values above
+/// 2^32 - 1 are errors.
 #[inline]
 pub fn parse_ttl(text: &[u8]) -> Option<u32> {
     let (mut total, mut number, mut digits) = (0u64, 0u64, 0u32);

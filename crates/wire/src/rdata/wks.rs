@@ -1,4 +1,4 @@
-//! WKS: well-known services (RFC 1035 section 3.4.2). Behind the address stand the protocol's
+//! WKS: well-known services (RFC 1035 section 3.4.2). The address is followed by the protocol
 //! number and a bitmap of ports.
 
 use super::RdataError;
@@ -7,13 +7,13 @@ use super::parse::Words;
 use crate::text::TextError;
 use core::fmt;
 
-/// A bit for each of 65536 ports.
+/// One bit for each of 65536 ports.
 const MAX_BITMAP: usize = 8192;
 
 /// IANA, Protocol Numbers.
 const PROTOCOLS: &[(u8, &str)] = &[(1, "icmp"), (2, "igmp"), (6, "tcp"), (17, "udp")];
 
-/// IANA, Service Names: the ones that RFC 1010 and old zone files have.
+/// IANA, Service Names: the ones used in RFC 1010 and old zone files.
 const SERVICES: &[(u16, &str)] = &[
     (5, "rje"),
     (7, "echo"),
@@ -72,7 +72,7 @@ const SERVICES: &[(u16, &str)] = &[
     (540, "uucp"),
 ];
 
-/// Checks protocol and bitmap. A trailing zero octet says nothing and would be lost in text.
+/// Checks protocol and bitmap. A trailing zero octet has no meaning and would be lost in text.
 pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
     match data {
         [] => Err(RdataError::Short),

@@ -1,6 +1,6 @@
-//! Finding where words end: what each byte means, and eight bytes at a time.
+//! Word boundaries: the meaning of each byte, and scanning eight bytes at a time.
 
-/// The meaning of an octet to the scanner outside quotes.
+/// The meaning of a byte to the scanner outside quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByteClass {
     Plain,
@@ -33,13 +33,13 @@ pub(super) fn class(byte: u8) -> ByteClass {
     CLASSES[byte as usize]
 }
 
-/// Where the newline stands that ends the line of `at`, or the end of the input.
+/// Returns the offset of the newline that ends the line of `at`, or the end of the input.
 pub(super) fn line_end(input: &[u8], at: usize) -> usize {
     memchr::memchr(b'\n', &input[at..]).map_or(input.len(), |found| at + found)
 }
 
-/// Where the plain bytes that start at `at` end. Eight bytes at a time: words are short, and a loop
-/// for each byte pays a mispredicted branch at the end of each word.
+/// Returns the end of the plain bytes that start at `at`. Works on eight bytes at a time: words are short, and a
+/// per-byte loop would pay a mispredicted branch at the end of each word.
 #[inline]
 pub(super) fn plain_end(input: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -60,13 +60,13 @@ pub(super) fn plain_end(input: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Sets the high bit of each byte of `word` that may not be plain: all up to `"`, parentheses, `;`
-/// and the backslash. Control characters and `!` are marked as well and left to the table.
+/// Sets the high bit of each byte of `word` that may not be plain: everything up to `"`, parentheses, `;` and the
+/// backslash. Control characters and `!` are marked as well and left to the table.
 #[inline]
 fn possible_stops(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const LOW: u64 = 0x7f * ONES;
-    // No sum carries into the next byte, since its summands are below 0x80.
+    // No sum carries into the next byte, because both summands are below 0x80.
     let is_zero = |x: u64| !(((x & LOW) + LOW) | x);
     let is_low = !(((word & LOW) + (0x80 - 0x23) * ONES) | word);
     let parenthesis = is_zero((word & (0xfe * ONES)) ^ (0x28 * ONES));
@@ -75,10 +75,10 @@ fn possible_stops(word: u64) -> u64 {
     (is_low | parenthesis | semicolon | backslash) & (0x80 * ONES)
 }
 
-/// Which of 64 bytes may not be plain, one bit each; computed once for all words that lie in them.
+/// A bitmap of which of 64 bytes may not be plain, computed once for all words in that range.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
-    /// Where the 64 bytes start.
+    /// Start of the 64 bytes.
     base: usize,
     bits: u64,
 }
@@ -86,7 +86,7 @@ pub(super) struct Marks {
 impl Default for Marks {
     fn default() -> Self {
         Marks {
-            // Of no bytes yet: no input is so long.
+            // Empty so far: no input is this long.
             base: usize::MAX / 2,
             bits: 0,
         }
@@ -94,8 +94,8 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Where the first byte from `at` stands that may not be plain. `None` near the end of the input, where no 64
-    /// bytes are left.
+    /// Returns the offset of the first byte from `at` that may not be plain. `None` near the end of the input, where
+    /// fewer than 64 bytes are left.
     #[inline]
     pub(super) fn next(&mut self, input: &[u8], mut at: usize) -> Option<usize> {
         loop {
@@ -113,7 +113,7 @@ impl Marks {
     }
 }
 
-/// The marks of [`possible_stops`], one bit for each of 64 bytes.
+/// Returns the marks of [`possible_stops`], one bit for each of 64 bytes.
 #[inline]
 fn marks_of(block: &[u8; 64]) -> u64 {
     let (chunks, _) = block.as_chunks::<8>();

@@ -1,12 +1,12 @@
-//! Diagnostics that an operator reads when a zone file is wrong: file, line, column, the found and the expected.
+//! Diagnostics for invalid zone files: file, line, column, what was found and what was expected.
 
 use core::fmt::{self, Write as _};
 use std::sync::Arc;
 
-/// So many errors, and so many warnings, are reported; then parsing stops or warnings are dropped.
+/// Maximum number of errors, and of warnings, to report; then parsing stops or warnings are dropped.
 pub const MAX_ERRORS: usize = 20;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The zone must not be served.
@@ -15,10 +15,10 @@ pub enum Severity {
     Warning,
 }
 
-/// One message about a place in a zone file.
+/// One message about a location in a zone file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Error or warning.
     pub severity: Severity,
     /// The file as it was named.
     pub file: Arc<str>,
@@ -26,13 +26,13 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column in bytes, from 1; 0: the whole line.
     pub column: u32,
-    /// The expected, and the found.
+    /// States what was expected and what was found.
     pub message: String,
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The name of a file may hold line ends and what a terminal obeys; a diagnostic is one line.
+        // A file name may contain line ends and terminal control characters; a diagnostic is a single line.
         for c in self.file.chars() {
             match c.is_control() {
                 true => write!(f, "\\{:03}", u32::from(c))?,
@@ -53,7 +53,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Diagnostics as they come, with their bound.
+/// Collects diagnostics up to the limit.
 #[derive(Default)]
 pub(super) struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -63,12 +63,12 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Has reading stop without a message.
+    /// Stops parsing without a message.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Whether there were so many errors that nobody needs more of them, or reading was stopped.
+    /// Checks whether the error limit was reached, or parsing was stopped.
     pub(super) fn is_full(&self) -> bool {
         self.stopped
     }

@@ -9,11 +9,11 @@ use super::source::{BlockEnd, BlockReader};
 use crate::name::{NameBuf, unescape};
 use crate::text::{Fields, TextError, Token};
 
-/// How deep files may include each other.
+/// Maximum nesting depth of included files.
 const MAX_INCLUDE_DEPTH: usize = 16;
 
-/// How often files may be included in all: a bound for files that include others twice, which
-/// include others twice. File numbers stay below 2^16 as well.
+/// Maximum number of includes in total: a bound for files that include others twice, which include
+/// others twice. It also keeps file numbers below 2^15.
 const MAX_INCLUDES: u32 = 10_000;
 
 impl<S: Sink + ?Sized> Parser<'_, S> {
@@ -67,7 +67,8 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             .map_err(|error| name_error(token, what, error))
     }
 
-    /// Reads another file as if it stood here, then goes on with the origin and owner of this one.
+    /// Reads another file in place of the directive, then continues with the origin and owner of
+    /// this one.
     fn include(&mut self, token: &Token<'_>, origin: Option<NameBuf>) -> Result<(), TextError> {
         let path = self.include_path(token)?;
         self.includes += 1;
@@ -102,7 +103,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         Ok(())
     }
 
-    /// The path a word means: escapes undone, relative to the file it stands in.
+    /// Returns the path given by a word: escapes decoded, relative to the file that contains it.
     fn include_path(&self, token: &Token<'_>) -> Result<PathBuf, TextError> {
         let mut bytes = Vec::with_capacity(token.text.len());
         let mut rest = token.text;

@@ -1,9 +1,9 @@
-//! `$GENERATE`, the extension of BIND: one entry for each number of a range.
+//! `$GENERATE`, a BIND extension: one entry for each number in a range.
 //!
-//! `$GENERATE start-stop[/step] owner [ttl] [class] type data`. In owner and data `$` is the number,
-//! `$$` and `\$` a dollar sign, `${offset,width,base}` the number plus an offset, padded with zeros,
-//! in base `d`, `o`, `x`, `X`, or as reversed nibbles with dots `n`, `N` (the width counts the dots).
-//! Data in one pair of quotes loses them, as in BIND; data of several words is taken as it stands.
+//! `$GENERATE start-stop[/step] owner [ttl] [class] type data`. In owner and data, `$` is the number, `$$` and `\$` a
+//! dollar sign, `${offset,width,base}` the number plus an offset, padded with zeros, in base `d`, `o`, `x`, `X`, or as
+//! reversed nibbles with dots `n`, `N` (the width includes the dots). Data in a single pair of quotes is unquoted, as
+//! in BIND; data with several words is used as is.
 
 use super::parser::{Parser, Step, step};
 use super::source::BlockEnd;
@@ -11,13 +11,13 @@ use super::{GENERATED_FACTOR, Sink};
 use crate::rtype::Class;
 use crate::text::{Fields, TextError, Token};
 
-/// Characters a number may be padded to: more fit into no name.
+/// Maximum number of characters a number can be padded to: more do not fit into a name.
 const MAX_WIDTH: u32 = 255;
 
-/// Bytes of one generated entry.
+/// Maximum size of one generated entry, in bytes.
 const MAX_TEXT: usize = 65_536;
 
-/// The largest number of a range, as in BIND.
+/// The largest number in a range, as in BIND.
 const MAX_NUMBER: u64 = i32::MAX as u64;
 
 struct Range {
@@ -82,10 +82,10 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         Ok(Step::Done)
     }
 
-    /// Counts the record just made. Lines, numbers and the size of an entry are bounded each; their product is what
-    /// one small file could end a server with.
+    /// Counts the record just generated. Lines, numbers and the size of an entry are bounded individually; their
+    /// product could still let one small file take down a server.
     fn count_generated(&mut self, text: usize, directive: &Token<'_>) -> Result<(), TextError> {
-        // Text that becomes little data takes its time all the same.
+        // Text that yields little data still takes time.
         self.generated += (self.owner.as_wire().len() + self.rdata.len().max(text)) as u64;
         let by_size = self.text_octets.saturating_mul(GENERATED_FACTOR);
         let most = by_size.max(self.options.generated_octets);
@@ -117,7 +117,7 @@ impl Range {
     }
 }
 
-/// Digits only: `u64::from_str` takes a plus sign.
+/// Parses digits only: `u64::from_str` accepts a plus sign.
 fn number(text: &str) -> Option<u64> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -125,7 +125,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&number| number <= MAX_NUMBER)
 }
 
-/// The text of an entry with its numbers left open.
+/// The text of an entry with placeholders for the numbers.
 struct Template<'a>(Vec<Piece<'a>>);
 
 enum Piece<'a> {
@@ -143,7 +143,7 @@ enum Base {
     NibblesUpper,
 }
 
-/// Why a template cannot be read or filled in.
+/// The reason why a template cannot be parsed or filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum TemplateError {
     #[error("expected a '}}' for '${{', found the end of the word")]
@@ -169,7 +169,7 @@ impl<'a> Template<'a> {
             at += 1;
             match part.get(at) {
                 Some(b'$') => {
-                    // An escaped one, so that a name made of it is not taken for a directive.
+                    // Escaped, so that a name built from it is not mistaken for a directive.
                     self.0.push(Piece::Text(b"\\$"));
                     at += 1;
                 }
@@ -213,7 +213,7 @@ impl<'a> Template<'a> {
 }
 
 impl Piece<'_> {
-    /// Reads the text between `${` and `}`: offset, width, base, of which the last ones may be missing.
+    /// Parses the text between `${` and `}`: offset, width, base, of which the last ones are optional.
     fn modified(text: &[u8]) -> Result<Self, TemplateError> {
         let wrong = || TemplateError::Modifier(crate::text::printable(text));
         let text = core::str::from_utf8(text).map_err(|_| wrong())?;
@@ -256,8 +256,8 @@ fn push_number(out: &mut Vec<u8>, value: u64, width: usize, base: Base) {
     debug_assert!(written.is_ok(), "writing to a vector cannot fail");
 }
 
-/// Nibbles from the lowest, with dots between them, as names below ip6.arpa have them. A dot is
-/// written while there is width left, also as the last character.
+/// Writes nibbles from the lowest, separated by dots, as in names below ip6.arpa. A dot is written while there is width
+/// left, even as the last character.
 fn push_nibbles(out: &mut Vec<u8>, mut value: u64, width: usize, digits: &[u8; 16]) {
     let start = out.len();
     loop {
@@ -273,7 +273,7 @@ fn push_nibbles(out: &mut Vec<u8>, mut value: u64, width: usize, digits: &[u8; 1
     }
 }
 
-/// Splits what follows the owner behind its type. Data that is one quoted word loses the quotes.
+/// Splits the text after the owner into head (up to the type) and data. Data that is one quoted word is unquoted.
 fn split_quoted_data(text: &[u8]) -> Result<(&[u8], &[u8]), TextError> {
     let mut fields = Fields::new(text);
     loop {

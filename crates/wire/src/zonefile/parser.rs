@@ -1,5 +1,4 @@
-//! The state of a reader of zone files; files and blocks in their order, and how to go on after a
-//! wrong entry.
+//! The zone file parser state: files and blocks in order, and recovery after an invalid entry.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,62 +14,62 @@ use crate::text::{Fields, Passed, TextError, Token};
 /// The owner for entries that start with a blank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastOwner {
-    /// No entry had an owner yet.
+    /// No entry has had an owner yet.
     None,
-    /// It is in [`Parser::owner`].
+    /// The owner is in [`Parser::owner`].
     Known,
-    /// It could not be read and was reported: records of it are passed over.
+    /// The owner was invalid and has been reported: its records are skipped.
     Wrong,
 }
 
 /// Whether an entry was read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The entry is done.
+    /// The entry is complete.
     Done,
-    /// The block ends inside the entry: it has to be read again with more text.
+    /// The block ends inside the entry: it must be read again with more text.
     NeedsMore,
 }
 
-/// A zone file being read, the files it includes among it.
+/// A zone file being read, including the files it includes.
 pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) options: &'p Options,
     pub(super) sink: &'p mut S,
     diagnostics: Diagnostics,
     files: Vec<PathBuf>,
-    /// The names of the files in messages, once there are any.
+    /// The file names in messages, created when needed.
     labels: Vec<Option<Arc<str>>>,
-    /// Index of the file that is being read.
+    /// Index of the current file.
     pub(super) file: u16,
     /// Files from the outermost to the current one.
     pub(super) open: Vec<u16>,
-    /// How often a file was included.
+    /// Number of includes so far.
     pub(super) includes: u32,
-    /// The outermost text is in no file.
+    /// The outermost text is not in a file.
     pub(super) is_text: bool,
     pub(super) records: u64,
-    /// Octets of the text that was opened so far.
+    /// Size of the text opened so far, in octets.
     pub(super) text_octets: u64,
-    /// Octets that `$GENERATE` made so far.
+    /// Octets created by `$GENERATE` so far.
     pub(super) generated: u64,
 
     pub(super) origin: NameBuf,
     /// The last owner.
     pub(super) owner: ShortName,
     pub(super) last_owner: LastOwner,
-    /// Where in the block the text of the last owner stands, when the origin is still the same.
+    /// Offset and length of the last owner's text in the block, if the origin is unchanged.
     pub(super) owner_text: Option<(usize, usize)>,
     /// The last owner was written with octets outside ASCII.
     pub(super) owner_is_raw: bool,
-    /// The last owner of a record, if it was warned of: where a block ends between two records of it, it begins once more.
+    /// The last owner that was warned about: if a block ends between two of its records, the owner is read again.
     pub(super) warned_owner: Option<Box<[u8]>>,
-    /// The sink has the last owner already.
+    /// The sink already has the last owner.
     pub(super) owner_delivered: bool,
     /// From `$TTL`, or the minimum of a SOA record without a TTL.
     pub(super) default_ttl: Option<u32>,
     pub(super) last_ttl: Option<u32>,
     pub(super) rdata: Vec<u8>,
-    /// Data that is one name, of a plain entry.
+    /// Data consisting of one name, from a plain entry.
     pub(super) host: ShortName,
 }
 
@@ -124,7 +123,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         }
     }
 
-    /// Reads text that is in no file.
+    /// Reads text that is not in a file.
     pub(super) fn parse_text(&mut self, label: &Path, text: &[u8]) {
         self.file = self.register(label.to_path_buf());
         self.open.push(self.file);
@@ -134,7 +133,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.parse_block(&text[start..], 1, BlockEnd::EndOfFile);
     }
 
-    /// As [`Parser::parse_text`], in blocks as files are read.
+    /// Like [`Parser::parse_text`], in blocks as files are read.
     pub(super) fn parse_text_in_blocks(&mut self, label: &Path, text: &[u8], size: usize) {
         self.file = self.register(label.to_path_buf());
         self.open.push(self.file);
@@ -143,7 +142,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.parse_source(BlockReader::with_block(text, size));
     }
 
-    /// The index of a file in the report.
+    /// Returns the index of a file in the report.
     pub(super) fn register(&mut self, path: PathBuf) -> u16 {
         if let Some(index) = self.files.iter().position(|known| *known == path) {
             return index as u16;
@@ -188,12 +187,12 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 return;
             }
             stuck = consumed == 0;
-            // Only a wrong entry without an end is consumed without its newline.
+            // Only an invalid entry without an end is consumed without its newline.
             in_long_line |= consumed > start && block[consumed - 1] != b'\n';
         }
     }
 
-    /// Editors of other systems put one before UTF-8 text; in an owner nobody would see it.
+    /// Skips a byte order mark. Editors on other systems put one before UTF-8 text; in an owner it would be invisible.
     fn pass_byte_order_mark(&mut self, text: &[u8]) -> usize {
         if !text.starts_with(b"\xef\xbb\xbf") {
             return 0;
@@ -203,7 +202,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         3
     }
 
-    /// Reads the entries of a block. Returns where the first one starts that is not complete.
+    /// Reads the entries of a block. Returns the start of the first incomplete one.
     fn parse_block(&mut self, block: &[u8], line: u32, end: BlockEnd) -> (usize, u32) {
         let mut fields = Fields::from_line(block, line);
         self.owner_text = None;
@@ -218,7 +217,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 Err(error) => {
                     fields.rewind(start.0, start.1);
                     let passed = fields.pass_wrong_entry();
-                    // A directive that has made records must not be read again.
+                    // A directive that has created records must not be read again.
                     if passed != Ok(Passed::Newline) && end != BlockEnd::EndOfFile {
                         if end == BlockEnd::More || start.0 > 0 {
                             return start;
@@ -233,7 +232,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         (fields.offset(), fields.line())
     }
 
-    /// The first entry of a full block has no end: most likely a parenthesis that is not closed.
+    /// Reports that the first entry of a full block has no end: most likely an unclosed parenthesis.
     fn report_long_entry(&mut self, fields: &mut Fields<'_>, start: (usize, u32)) {
         fields.rewind(start.0, start.1);
         match fields.pass_wrong_entry() {
@@ -260,10 +259,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         }
     }
 
-    /// Looks at the owner of a record that may be another one than before, and warns of one outside ASCII.
+    /// Warns if the owner of a record has octets outside ASCII, once per owner.
     ///
-    /// RFC 5890 section 2.3.2.1: an internationalized name stands in the DNS as ASCII. Clients ask for that form, so
-    /// nobody finds a name that was written as in an editor.
+    /// RFC 5890 section 2.3.2.1: an internationalized name is represented in the DNS as ASCII. Clients query that form,
+    /// so a name written in UTF-8 would never be found.
     #[cold]
     pub(super) fn judge_owner(&mut self, line: u32) {
         let raw = self.owner_is_raw.then(|| self.owner.as_wire());
@@ -301,19 +300,19 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         });
     }
 
-    /// Ends the reading: the sink wants no more records.
+    /// Stops parsing: the sink accepts no further records.
     #[cold]
     pub(super) fn stop(&mut self) {
         self.diagnostics.stop();
     }
 
-    /// Whether there were so many errors that reading stopped, or the sink wants no more.
+    /// Checks whether parsing stopped, because of the error limit or because the sink accepts no further records.
     pub(super) fn has_stopped(&self) -> bool {
         self.diagnostics.is_full()
     }
 }
 
-/// Whether the entry that `fields` has read is complete.
+/// Checks whether the entry that `fields` has read is complete.
 #[inline]
 pub(super) fn step(fields: &Fields<'_>, end: BlockEnd) -> Step {
     if end != BlockEnd::EndOfFile && fields.is_at_end() {

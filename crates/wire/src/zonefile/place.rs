@@ -1,36 +1,36 @@
-//! The place that a record comes from: a line of a file, or a row of a table.
+//! Source locations of records: a line in a file, or a row in a table.
 
-/// Marks the number of a row, in the upper half.
+/// Marks a row number, in the upper half.
 const ROW: u16 = 1 << 15;
-/// Bits of a row's number that stand in the lower half.
+/// Bits of a row number that are in the lower half.
 const LOWER_BITS: u32 = u32::BITS;
 
-/// The place that a record comes from. It takes 48 bits, because a zone that is built keeps one for each record.
+/// The source location of a record. It takes 48 bits, because a zone being built stores one for each record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RecordPlace {
     lower: u32,
     upper: u16,
 }
 
-/// A place in words of its source.
+/// A decoded source location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourcePlace {
     /// A line from 1, and the index of its file in [`Report::files`](super::Report::files).
     Line {
-        /// The line.
+        /// The line number.
         line: u32,
-        /// The file.
+        /// The file index.
         file: u16,
     },
-    /// A row, by its id in its table.
+    /// A row, identified by its ID in its table.
     Row(i64),
 }
 
 impl RecordPlace {
-    /// The place of a record that comes from nowhere in particular.
+    /// The location of a record without a known source.
     pub const NONE: RecordPlace = RecordPlace { lower: 0, upper: 0 };
 
-    /// Makes the place of a line, from 1, of a file below 2^15; line 0 is none.
+    /// Creates the location of a line, from 1, in a file with an index below 2^15; line 0 means none.
     #[inline]
     pub const fn in_file(line: u32, file: u16) -> Self {
         debug_assert!(file < ROW);
@@ -40,7 +40,7 @@ impl RecordPlace {
         }
     }
 
-    /// Makes the place of a row. Ids that are not positive or do not fit into 47 bits name none.
+    /// Creates the location of a row. IDs that are not positive or do not fit into 47 bits yield none.
     #[inline]
     pub const fn row(id: i64) -> Self {
         let upper = id >> LOWER_BITS;
@@ -53,7 +53,7 @@ impl RecordPlace {
         }
     }
 
-    /// Returns the place in words of its source.
+    /// Returns the decoded location; `None` if there is none.
     pub const fn source(self) -> Option<SourcePlace> {
         match (self.upper & ROW != 0, self.lower, self.upper & !ROW) {
             (true, lower, upper) => Some(SourcePlace::Row(
@@ -64,7 +64,7 @@ impl RecordPlace {
         }
     }
 
-    /// Returns the line and the file; 0 and 0 for other places.
+    /// Returns the line and the file; 0 and 0 for other locations.
     pub const fn line_and_file(self) -> (u32, u16) {
         match self.source() {
             Some(SourcePlace::Line { line, file }) => (line, file),
@@ -72,7 +72,7 @@ impl RecordPlace {
         }
     }
 
-    /// Returns the id of the row, if it is one.
+    /// Returns the row ID, if this is a row.
     pub const fn row_id(self) -> Option<i64> {
         match self.source() {
             Some(SourcePlace::Row(id)) => Some(id),
@@ -80,7 +80,7 @@ impl RecordPlace {
         }
     }
 
-    /// Returns whether this is no place.
+    /// Checks whether there is no location.
     pub const fn is_none(self) -> bool {
         self.source().is_none()
     }
@@ -91,7 +91,7 @@ impl RecordPlace {
         self.lower
     }
 
-    /// Returns the place with this lower half beside this one.
+    /// Returns the location with this lower half and the upper half of `self`.
     #[inline]
     pub const fn beside(self, lower: u32) -> Self {
         RecordPlace {
@@ -100,33 +100,34 @@ impl RecordPlace {
         }
     }
 
-    /// Returns whether two places share their upper half: they are of one file, or rows with near ids.
+    /// Checks whether two locations share their upper half: they are in the same file, or rows with close IDs.
     #[inline]
     pub const fn is_beside(self, other: Self) -> bool {
         self.upper == other.upper
     }
 }
 
-/// The upper halves of many places, which are mostly all the same and 0.
+/// The upper halves of many locations, which are usually all 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordPlaces {
     uppers: u16,
 }
 
 impl RecordPlaces {
-    /// Takes note of a place.
+    /// Adds a location.
     #[inline]
     pub fn add(&mut self, place: RecordPlace) {
         self.uppers |= place.upper;
     }
 
-    /// Returns whether all places so far are of the first file, or rows with small ids: their lower halves tell them apart.
+    /// Checks whether all locations so far are in the first file, or rows with small IDs, so that their lower halves
+    /// identify them.
     #[inline]
     pub fn are_plain(self) -> bool {
         self.uppers & !ROW == 0
     }
 
-    /// Returns the place with this lower half, where all are plain.
+    /// Returns the location with this lower half, provided that all are plain.
     #[inline]
     pub fn place(self, lower: u32) -> RecordPlace {
         RecordPlace {

@@ -1,45 +1,43 @@
-//! Reading a zone file in blocks.
+//! Block-wise reading of zone files.
 //!
-//! The block always starts with an entry. It grows only when one entry does not fit, up to
-//! [`MAX_ENTRY`], so memory stays bounded whatever the file holds, and the block stays in the cache of
-//! the processor while it is parsed.
+//! The block always starts with an entry. It only grows if an entry does not fit, up to [`MAX_ENTRY`], so memory stays
+//! bounded whatever the file contains, and the block stays in the CPU cache while it is parsed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes of a block. Below this size a file is read whole.
+/// Block size in bytes. Smaller files are read whole.
 const BLOCK: usize = 256 * 1024;
 
-/// Bytes of the longest entry: 65,535 octets of record data as `\DDD` take a quarter of it.
+/// Maximum entry size in bytes: 65,535 octets of record data as `\DDD` take a quarter of it.
 pub(super) const MAX_ENTRY: usize = 1024 * 1024;
 
-/// Whether text follows behind the block.
+/// Whether more text follows the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockEnd {
-    /// The file goes on: an entry that reaches the end of the block is not complete.
+    /// The file continues: an entry that reaches the end of the block is incomplete.
     More,
     /// The file ends here.
     EndOfFile,
-    /// The file goes on, but the first entry of the block is longer than an entry may be.
+    /// The file continues, but the first entry of the block exceeds the maximum entry size.
     EntryTooLong,
 }
 
-/// A file that is being read.
+/// A file being read.
 pub(super) struct BlockReader<R> {
     reader: R,
     buffer: Vec<u8>,
     filled: usize,
     complete: bool,
-    /// The size of a file that fits into one block: no second read has to show its end.
+    /// The size of a file that fits into one block: no second read is needed to detect its end.
     small: Option<usize>,
-    /// Bytes of the file when it was opened.
+    /// Size of the file in bytes when it was opened.
     size: u64,
 }
 
 impl BlockReader<File> {
-    /// Opens a regular file. Anything else is refused before it is opened: to open a FIFO waits for
-    /// its writer.
+    /// Opens a regular file. Anything else is rejected before it is opened: opening a FIFO would wait for its writer.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         if !metadata.is_file() {
@@ -61,7 +59,7 @@ impl BlockReader<File> {
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Reads what `reader` gives, with a first block of `size` bytes.
+    /// Reads from `reader`, with a first block of `size` bytes.
     pub(super) fn with_block(reader: R, size: usize) -> Self {
         BlockReader {
             reader,
@@ -74,12 +72,12 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// Bytes that the file had when it was opened.
+    /// Returns the size of the file in bytes when it was opened.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Drops the first `consumed` bytes of the block and reads what has room behind the others.
+    /// Drops the first `consumed` bytes of the block and fills the room after the remaining ones.
     pub(super) fn advance(&mut self, consumed: usize) -> io::Result<()> {
         self.buffer.copy_within(consumed..self.filled, 0);
         self.filled -= consumed;
@@ -101,12 +99,12 @@ impl<R: Read> BlockReader<R> {
         Ok(())
     }
 
-    /// The text that is not parsed yet, as far as it is read.
+    /// Returns the text that has been read but not parsed yet.
     pub(super) fn block(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
-    /// Reads the octets behind the block; `stuck` says that no entry of it was complete.
+    /// Returns what follows the block; `stuck` means that no entry in it was complete.
     pub(super) fn block_end(&self, stuck: bool) -> BlockEnd {
         if self.complete {
             BlockEnd::EndOfFile
