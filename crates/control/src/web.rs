@@ -36,11 +36,12 @@ mod routes;
 mod zone_list;
 mod zone_page;
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -347,7 +348,7 @@ impl Drop for ConnectionPlace {
 
 impl WebState {
     fn waiting(&self) -> MutexGuard<'_, WaitingConnections> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Makes a connection leave; false when none may. The client with the most connections loses one, so that clients with a
@@ -421,7 +422,7 @@ mod tests {
         let password = Password::hashed(move |given| {
             let waits = given == "wrong";
             if waits {
-                let released = released.lock().unwrap_or_else(PoisonError::into_inner);
+                let released = released.lock();
                 released.recv().expect("a release");
             }
             given == "right"

@@ -1,6 +1,6 @@
 //! Serials that move with the signatures, so that secondaries fetch new ones (the metadata SOA-EDIT of PowerDNS).
 
-use nameward_wire::calendar::UtcTime;
+use nameward_base::calendar::UtcTime;
 
 use crate::period::{DAY, WEEK, week_of};
 

@@ -23,6 +23,7 @@ use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::table::TableWriter;
 use crate::zone::SoaTimes;
+use nameward_base::sync::Mutex;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{
@@ -30,9 +31,9 @@ use nameward_zone::change::{
 };
 use nameward_zone::{RecordList, Serial, Zone};
 pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
-use pending::{Gate, UnderWay, lock};
+use pending::{Gate, UnderWay};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Called with the result of a commit.
@@ -191,7 +192,7 @@ impl Commits {
     /// The zone under its own lock, so that the work on a large one keeps no other waiting.
     fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<UnderWay>> {
         let name = zone.as_wire().to_ascii_lowercase();
-        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.zones.lock();
         Arc::clone(zones.entry((name.into(), rank)).or_default())
     }
 
@@ -211,7 +212,7 @@ impl Commits {
             done(result);
         });
         let place = self.zone(source.zone.as_name(), source.rank);
-        let mut under_way = lock(&place);
+        let mut under_way = place.lock();
         let made = self.tip(&source, &under_way).and_then(|tip| {
             let made = make(&tip, under_way.home.as_ref())?;
             let (difference, zone) = (&made.difference, made.zone.as_deref());
@@ -273,7 +274,7 @@ impl Commits {
         let done = move |written| {
             let terms = (is_home_first, is_published);
             let result = commits.settle(&source, &committed, terms, written);
-            let mut under_way = lock(&own);
+            let mut under_way = own.lock();
             under_way.count -= 1;
             if under_way.count == 0 || result.is_err() {
                 under_way.tip = None;
@@ -392,7 +393,7 @@ impl Commits {
         self.keep(zone, vec![restart]);
         let digest = BackgroundTask::Digest;
         let is_requested = self.background.request(zone, source.rank, digest);
-        lock(&self.zone(zone.as_name(), source.rank)).has_digest = is_requested;
+        self.zone(zone.as_name(), source.rank).lock().has_digest = is_requested;
     }
 
     fn publish(&self, committed: &CommittedVersion) -> bool {

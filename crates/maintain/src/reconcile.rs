@@ -11,11 +11,12 @@
 
 use crate::commit::{Commits, name_of};
 use crate::merge::{Merge, merge_journal};
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// More zones than this that are offered at one time are found by reading the list of all journals.
@@ -48,7 +49,7 @@ impl Reconciler {
     }
 
     fn kept(&self) -> MutexGuard<'_, KeptByName> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Reads the list of all journals.

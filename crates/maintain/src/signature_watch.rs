@@ -5,11 +5,12 @@
 //! page, and alerted on by its metrics.
 
 use crate::panic_guard::spare_thread;
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Signatures that end within this time are warned of: a signer renews them days before.
@@ -45,12 +46,12 @@ impl SignatureSums {
 
     /// Returns the fault of one of the broken zones, with its name.
     pub fn first_broken(&self) -> Option<String> {
-        lock(&self.first_broken).clone()
+        self.first_broken.lock().clone()
     }
 
     /// Returns the RRset of a zone whose signatures end soon, with the name of the zone.
     pub fn first_ending(&self) -> Option<String> {
-        lock(&self.first_ending).clone()
+        self.first_ending.lock().clone()
     }
 }
 
@@ -179,13 +180,9 @@ impl SignatureWatch {
         }
         self.sums.broken.store(broken, Ordering::Relaxed);
         self.sums.ending.store(ending, Ordering::Relaxed);
-        *lock(&self.sums.first_broken) = first_broken;
-        *lock(&self.sums.first_ending) = first_ending;
+        *self.sums.first_broken.lock() = first_broken;
+        *self.sums.first_ending.lock() = first_ending;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread of a watch. It ends when this is dropped.
@@ -195,7 +192,7 @@ pub struct WatchThread {
 
 impl Drop for WatchThread {
     fn drop(&mut self) {
-        *lock(&self.end.0) = true;
+        *self.end.0.lock() = true;
         self.end.1.notify_all();
     }
 }
@@ -224,8 +221,8 @@ pub fn start(
             let pause = PAUSE.max(begin.elapsed() * PAUSE_FACTOR);
             let waited = own
                 .1
-                .wait_timeout_while(lock(&own.0), pause, |ended| !*ended);
-            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                .wait_timeout_while(own.0.lock(), pause, |ended| !*ended);
+            if *waited {
                 return;
             }
         }

@@ -7,6 +7,7 @@
 //! maintains a zone has its contents as its home has them.
 
 use arc_swap::ArcSwap;
+use nameward_base::sync::Mutex;
 use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
 use nameward_wire::Name;
 use nameward_zone::{
@@ -14,7 +15,7 @@ use nameward_zone::{
     is_digest_of,
 };
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Where the snapshot of all zones stands that serving reads.
 pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
@@ -163,7 +164,7 @@ impl TableWriter {
     /// second, once.
     fn prepare(&self, zone: &Arc<Zone>) {
         let signing = {
-            let additions = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let additions = self.writing.lock();
             let name = zone.apex_name().as_wire();
             match additions.signings.is_empty() {
                 true => None,
@@ -179,7 +180,7 @@ impl TableWriter {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T) -> T {
-        let mut additions = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut additions = self.writing.lock();
         let mut table = ZoneTable::clone(&self.snapshot.load());
         let result = change(&mut table, &mut additions);
         self.snapshot.store(Arc::new(table));

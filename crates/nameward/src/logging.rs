@@ -10,8 +10,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use nameward_base::calendar::UtcTime;
 use nameward_stats::{MessageLevel, Stats};
-use nameward_wire::calendar::UtcTime;
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},

@@ -11,7 +11,8 @@
 
 mod answer;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use nameward_base::sync::Mutex;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -241,10 +242,7 @@ impl AliasResolver {
     }
 
     fn log(&self, message: String) {
-        let mut throttle = self
-            .log_throttle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut throttle = self.log_throttle.lock();
         if throttle.admit(&message, Instant::now()).is_some() {
             tracing::warn!("{message}");
         }

@@ -7,12 +7,13 @@
 mod frames;
 mod message;
 
+use nameward_base::sync::{Condvar, Mutex};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -132,29 +133,26 @@ impl Dnstap {
     /// Sends the queued messages, finishes the stream with the collector and waits for that, for a bounded time.
     pub fn end(&self) {
         self.tap.detach(&self.sink);
-        *lock(&self.shared.is_ending) = true;
+        *self.shared.is_ending.lock() = true;
         self.shared.ending.notify_all();
-        if let Some(sender) = lock(&self.sender).take() {
+        if let Some(sender) = self.sender.lock().take() {
             let _ = sender.join();
         }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl DnstapShared {
     fn is_ending(&self) -> bool {
-        *lock(&self.is_ending)
+        *self.is_ending.lock()
     }
 
     /// Waits for `time`, or until shutdown.
     fn rest(&self, time: Duration) {
-        let ending = lock(&self.is_ending);
-        let _ = self
-            .ending
-            .wait_timeout_while(ending, time, |is_ending| !*is_ending);
+        let ending = self.is_ending.lock();
+        drop(
+            self.ending
+                .wait_timeout_while(ending, time, |is_ending| !*is_ending),
+        );
     }
 
     fn drop_message(&self) {

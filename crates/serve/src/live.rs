@@ -22,8 +22,9 @@ mod run;
 mod thread_queue;
 mod view;
 
+use nameward_base::sync::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nameward_dnssec::SignatureCache;
@@ -148,10 +149,7 @@ impl LiveZones {
 
     /// Adds a source; returns the value of [`nameward_zone::Live::backend`] for its zones.
     pub fn add_source(&self, name: &str, source: Arc<dyn LiveSource>) -> u32 {
-        let mut backends = self
-            .backends
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut backends = self.backends.write();
         backends.push(Arc::new(Backend {
             source,
             name: name.into(),
@@ -207,7 +205,7 @@ impl LiveZones {
     }
 
     fn backend(&self, index: u32) -> Option<Arc<Backend>> {
-        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let backends = self.backends.read();
         backends.get(index as usize).cloned()
     }
 
@@ -219,7 +217,7 @@ impl LiveZones {
                 .backend(zone.backend)
                 .map_or(0, |backend| backend.source.forget(Some(zone.id))),
             None => {
-                let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+                let backends = self.backends.read();
                 let sources = backends.iter().map(|backend| backend.source.forget(None));
                 self.settings.signatures.flush() + sources.sum::<usize>()
             }
@@ -228,7 +226,7 @@ impl LiveZones {
 
     /// Returns the number of waiting queries over all sources.
     fn waiting(&self) -> usize {
-        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let backends = self.backends.read();
         backends.iter().map(|backend| backend.waiting.get()).sum()
     }
 
@@ -238,12 +236,12 @@ impl LiveZones {
     }
 
     fn close_threads(&self) {
-        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let backends = self.backends.read();
         backends.iter().for_each(|backend| backend.threads.close());
     }
 
     fn cache_size(&self, of: fn(CacheSizes) -> usize) -> usize {
-        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let backends = self.backends.read();
         let sources = backends
             .iter()
             .map(|backend| of(backend.source.cache_sizes()));
@@ -284,10 +282,7 @@ impl LiveZones {
 impl Backend {
     /// Logs a failed look-up, rate-limited, with the number of failures since the last log line.
     fn log_failure(&self, lookup: &Lookup, error: &LookupError) {
-        let mut throttle = self
-            .log_throttle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut throttle = self.log_throttle.lock();
         let Some(unlogged) = throttle.admit(error.kind, &error.reason, Instant::now()) else {
             return;
         };

@@ -24,7 +24,7 @@ mod sink;
 mod soa;
 mod stream;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nameward_dnssec::tsig::TsigKey;
@@ -329,11 +329,4 @@ fn local_address(server: &RemoteServer) -> std::net::SocketAddr {
         .source
         .filter(|source| source.is_ipv4() == server.address.is_ipv4());
     SocketAddr::new(source.unwrap_or(unspecified), 0)
-}
-
-/// Locks a mutex that is never held across an await.
-fn lock<T>(place: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    place
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -36,11 +36,12 @@ use crate::tap::ExchangeTap;
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use late::LateSender;
 use nameward_answer::Engine;
+use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::TsigKeys;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// State that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
 pub struct ServingState {

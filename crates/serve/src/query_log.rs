@@ -6,10 +6,11 @@
 mod line;
 mod output;
 
+use nameward_base::sync::Mutex;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -159,13 +160,9 @@ impl QueryLog {
             filter: QueryFilter::clone(&shared.filter.load()),
             written: shared.written.load(Ordering::Relaxed),
             dropped: shared.dropped.load(Ordering::Relaxed),
-            last_error: lock(&shared.last_error).clone(),
+            last_error: shared.last_error.lock().clone(),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The tap's side of the log.
@@ -250,12 +247,12 @@ impl LineWriter {
         match self.output.write(self.block.as_bytes()) {
             Ok(()) => {
                 self.shared.written.fetch_add(number, Ordering::Relaxed);
-                *lock(&self.shared.last_error) = None;
+                *self.shared.last_error.lock() = None;
             }
             Err(error) => {
                 self.shared.dropped.fetch_add(number, Ordering::Relaxed);
                 self.shared.new_drops.fetch_add(number, Ordering::Relaxed);
-                *lock(&self.shared.last_error) = Some(error.to_string());
+                *self.shared.last_error.lock() = Some(error.to_string());
             }
         }
         self.block.clear();
@@ -268,7 +265,7 @@ impl LineWriter {
         }
         self.recorder.add(Counter::QueryLogDrops, new);
         self.recorder.flush(Stamp::now(), None);
-        let reason = lock(&self.shared.last_error).clone();
+        let reason = self.shared.last_error.lock().clone();
         let reason = reason.unwrap_or_else(|| "they come faster than they can be written".into());
         if self.throttle.admit("", Instant::now()).is_some() {
             let all = self.shared.dropped.load(Ordering::Relaxed);

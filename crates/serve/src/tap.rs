@@ -3,9 +3,10 @@
 //! While neither is enabled, a batch costs one relaxed load. A sink copies exchanges into its own bounded queue and
 //! never blocks: when the queue is full the copy is dropped and counted, and the response is sent anyway.
 
+use nameward_base::sync::Mutex;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
@@ -92,7 +93,7 @@ impl ExchangeTap {
     }
 
     fn change(&self, sink: &Arc<dyn ExchangeSink>, is_wanted: bool) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock();
         let mut sinks = Vec::clone(&self.sinks.load());
         sinks.retain(|other| !Arc::ptr_eq(other, sink));
         if is_wanted {

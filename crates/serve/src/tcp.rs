@@ -15,9 +15,10 @@ mod many;
 mod registry;
 mod stream;
 
+use nameward_base::sync::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nameward_stats::LogThrottle;
@@ -153,11 +154,7 @@ struct TurnBuffers {
 
 impl<H> StreamState<H> {
     fn borrow_scratch(&self) -> Box<TurnBuffers> {
-        let spare = self
-            .scratches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let spare = self.scratches.lock().pop();
         spare.unwrap_or_else(|| {
             Box::new(TurnBuffers {
                 input: [0; READ_BYTES],
@@ -168,10 +165,7 @@ impl<H> StreamState<H> {
 
     fn return_scratch(&self, mut scratch: Box<TurnBuffers>) {
         scratch.out.clear();
-        let mut spare = self
-            .scratches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.scratches.lock();
         if spare.len() < SPARE_SCRATCHES && scratch.out.capacity() <= SPARE_OUT_BYTES {
             spare.push(scratch);
         }

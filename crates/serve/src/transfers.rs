@@ -29,8 +29,9 @@ mod slots;
 mod stream;
 mod version_state;
 
+use nameward_base::sync::Mutex;
 use std::cmp::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use nameward_answer::{AnswerKind, Medium, Reply};
@@ -95,7 +96,7 @@ impl TransferCounters {
         if by == 0 {
             return;
         }
-        let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorder = self.0.lock();
         recorder.add(counter, by);
         recorder.flush(Stamp::now(), None);
     }
@@ -235,7 +236,7 @@ impl OutgoingTransfers {
     fn note_refusal(&self, request: &Request<'_>, refusal: TransferRefusal) {
         self.count(Counter::TransfersOutRefused);
         let (client, zone) = (request.peer.ip(), request.query.qname);
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = self.refusals.lock();
         if refusals.admit(client, zone, Instant::now()) {
             let (peer, qtype) = (request.peer, request.query.qtype);
             let key = KeyNote(request.key_name());

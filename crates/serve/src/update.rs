@@ -6,8 +6,9 @@
 
 mod forward;
 
+use nameward_base::sync::Mutex;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use nameward_maintain::Snapshot;
@@ -283,7 +284,7 @@ impl RefusalLog {
             return;
         }
         let line = format!("{sender} refused: {reason}");
-        let mut throttle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut throttle = self.0.lock();
         let admitted = throttle.admit(&line, Instant::now());
         drop(throttle);
         match (admitted, rcode) {

@@ -1,6 +1,7 @@
 //! Decides requests that are not queries for records: transfers, NOTIFY and, where enabled, UPDATE.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use nameward_base::sync::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
@@ -58,7 +59,7 @@ impl ZoneRequestHandler {
     /// Logs a refused NOTIFY, once per client and zone.
     fn note_refusal(&self, request: &Request<'_>, reason: &str) {
         let (client, zone) = (request.peer.ip(), request.query.qname);
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = self.refusals.lock();
         if refusals.admit(client, zone, Instant::now()) {
             let (peer, key) = (request.peer, KeyNote(request.key_name()));
             tracing::warn!("zone {zone}: NOTIFY from {peer}{key} refused: {reason}");

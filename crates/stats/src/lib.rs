@@ -30,9 +30,10 @@ mod table;
 mod tally;
 mod text;
 
+use nameward_base::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 pub use counter::{Counter, Gauge, IpVersion, Latency, Outcome, Protocol, Traffic, Transport};
@@ -122,11 +123,6 @@ impl Average {
     }
 }
 
-/// Locks even after a panic elsewhere: counts stay meaningful, and a status page must not take the server down.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Stats {
     /// Empty statistics with these capacities of rings.
     pub fn new(capacities: RingCapacities) -> Arc<Self> {
@@ -152,8 +148,8 @@ impl Stats {
     /// A recorder for one thread. What it counts stays counted after it is dropped.
     pub fn recorder(self: &Arc<Self>) -> Recorder {
         // The house lock keeps a resize from passing between the reading of capacities and the listing of the block.
-        let house = lock(&self.house);
-        let mut blocks = lock(&self.blocks);
+        let house = self.house.lock();
+        let mut blocks = self.blocks.lock();
         let block = blocks.free.pop().unwrap_or_else(|| {
             let block = Arc::new(SharedBlock::new(Block::new(&house.capacities)));
             blocks.all.push(Arc::clone(&block));
@@ -164,7 +160,7 @@ impl Stats {
     }
 
     pub(crate) fn retire(&self, block: Arc<SharedBlock>) {
-        lock(&self.blocks).free.push(block);
+        self.blocks.lock().free.push(block);
     }
 
     /// Enters a message of level info into the ring of log messages.
@@ -184,14 +180,14 @@ impl Stats {
 
     /// Returns level and time of the last occurrence of a message, by its text as the ring shows it.
     pub fn message_note(&self, text: &str) -> Option<MessageNote> {
-        lock(&self.messages).note_of(text)
+        self.messages.lock().note_of(text)
     }
 
     fn enter_message(&self, kind: MessageKind, level: MessageLevel, message: &str) {
         let text = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
         let length = (text.len() as u16).to_le_bytes();
         let entries = [&length[..], text.as_bytes()].concat();
-        let mut messages = lock(&self.messages);
+        let mut messages = self.messages.lock();
         let batch = RingBatch {
             stamp: Stamp::now().0, // under the lock, so that stamps do not go back
             count: 1,
@@ -222,15 +218,15 @@ impl Stats {
 
     /// From now on the gauge is what this closure says when a snapshot is taken.
     pub fn gauge_from(&self, gauge: Gauge, source: impl Fn() -> u64 + Send + Sync + 'static) {
-        lock(&self.sources)[gauge as usize] = Some(Arc::new(source));
+        self.sources.lock()[gauge as usize] = Some(Arc::new(source));
     }
 
     /// Empties a ring.
     pub fn reset_ring(&self, ring: Ring) {
-        let mut house = lock(&self.house);
+        let mut house = self.house.lock();
         let capacity = house.capacities.of(ring);
         if ring == Ring::Logmessages {
-            *lock(&self.messages) = Messages::new(capacity);
+            *self.messages.lock() = Messages::new(capacity);
         }
         drop(self.take_parts(ring, capacity));
         house.base[ring as usize].clear();
@@ -238,12 +234,12 @@ impl Stats {
 
     /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries stay.
     pub fn resize_ring(&self, ring: Ring, capacity: usize) {
-        let mut house = lock(&self.house);
+        let mut house = self.house.lock();
         let kept = house.capacities.of(ring);
         house.capacities.set(ring, capacity);
         let capacity = house.capacities.of(ring);
         if ring == Ring::Logmessages {
-            lock(&self.messages).resize(capacity);
+            self.messages.lock().resize(capacity);
         } else {
             self.compact(&mut house, ring, kept.min(capacity));
         }
@@ -251,7 +247,7 @@ impl Stats {
 
     /// Once a second: takes the rates, and compacts rings that several workers have filled beyond twice the capacity.
     pub fn tick(&self, now: Stamp) {
-        let mut house = lock(&self.house);
+        let mut house = self.house.lock();
         let totals = self.totals();
         house.rates.tick(now, &totals);
         house.follow_latencies(&totals);
@@ -260,7 +256,7 @@ impl Stats {
             let blocks = self.blocks();
             let in_parts: usize = blocks
                 .iter()
-                .map(|shared| lock(&shared.block).parts[ring as usize].entries())
+                .map(|shared| shared.block.lock().parts[ring as usize].entries())
                 .sum();
             // A chunk holds up to some thousand entries; below that there is nothing to gain.
             if in_parts > 2 * capacity + 4096 * blocks.len() {
@@ -271,7 +267,7 @@ impl Stats {
 
     /// Returns the rates as they were last taken.
     pub fn rates(&self) -> Rates {
-        lock(&self.house).rates.clone()
+        self.house.lock().rates.clone()
     }
 
     /// One consistent picture of everything.
@@ -280,17 +276,17 @@ impl Stats {
         let gauges = self.read_gauges();
         let host = HostReadings::read();
         self.blocks().iter().for_each(|shared| shared.settle());
-        let mut house = lock(&self.house);
+        let mut house = self.house.lock();
         let mut tally = Tally::new();
         let mut chunks = house.base.clone();
         for shared in self.blocks() {
-            let block = lock(&shared.block);
+            let block = shared.block.lock();
             tally.add(&block.tally);
             for (part, chunks) in block.parts.iter().zip(&mut chunks) {
                 part.share(chunks);
             }
         }
-        let mut messages = lock(&self.messages).share();
+        let mut messages = self.messages.lock().share();
         house.follow_latencies(&tally);
         house.host = host.not_below(&house.host);
         let mut chunks = chunks.into_iter();
@@ -315,19 +311,19 @@ impl Stats {
     }
 
     fn blocks(&self) -> Vec<Arc<SharedBlock>> {
-        lock(&self.blocks).all.clone()
+        self.blocks.lock().all.clone()
     }
 
     fn totals(&self) -> Tally {
         let mut tally = Tally::new();
         for shared in self.blocks() {
-            tally.add(&lock(&shared.block).tally);
+            tally.add(&shared.block.lock().tally);
         }
         tally
     }
 
     fn read_gauges(&self) -> [u64; Gauge::COUNT] {
-        let sources = lock(&self.sources).clone();
+        let sources = self.sources.lock().clone();
         std::array::from_fn(|gauge| match &sources[gauge] {
             Some(source) => source(),
             None => self.gauges[gauge].load(Ordering::Relaxed),
@@ -338,7 +334,7 @@ impl Stats {
     fn take_parts(&self, ring: Ring, capacity: usize) -> Vec<VecDeque<Arc<Chunk>>> {
         self.blocks()
             .iter()
-            .map(|shared| lock(&shared.block).parts[ring as usize].take(capacity))
+            .map(|shared| shared.block.lock().parts[ring as usize].take(capacity))
             .collect()
     }
 

@@ -3,13 +3,13 @@
 //! The hot path takes no lock, reads no clock and allocates nothing. `flush` takes the block's lock, which only this
 //! worker and a reader of the page ever take, and a reader holds it only while it copies some kilobytes.
 
+use nameward_base::sync::Mutex;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::counter::{Counter, Latency, Outcome, Protocol, Traffic, Transport};
-use crate::lock;
 use crate::ring::{Ring, RingCapacities};
 use crate::ring_part::{Part, PendingEntries};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
@@ -128,7 +128,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(stats: Arc<Stats>, shared: Arc<SharedBlock>) -> Self {
-        let tally = lock(&shared.block).tally;
+        let tally = shared.block.lock().tally;
         Recorder {
             stats,
             shared,
@@ -306,7 +306,7 @@ impl Recorder {
     }
 
     fn publish(&mut self) {
-        let mut block = lock(&self.shared.block);
+        let mut block = self.shared.block.lock();
         block.tally = self.tally;
         let mut dirty = std::mem::take(&mut self.dirty);
         while dirty != 0 {

@@ -33,12 +33,13 @@ mod upkeep;
 mod writer;
 mod zone_rows;
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
@@ -195,9 +196,9 @@ impl StateStore {
         Ok(result)
     }
 
-    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn readers(&self) -> MutexGuard<'_, Vec<Connection>> {
         let readers = &self.inner.readers;
-        readers.lock().unwrap_or_else(PoisonError::into_inner)
+        readers.lock()
     }
 }
 

@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod calendar;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod message;

@@ -10,8 +10,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nameward_base::calendar::UtcTime;
 use nameward_dnssec::SoaEdit;
-use nameward_wire::calendar::UtcTime;
 
 /// The serial number of one zone version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -10,7 +10,7 @@ use crate::zone::Zone;
 use nameward_dnssec::{Denial, DenialStyle, Nsec3, Signing};
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// How the answers of a zone are signed.
 #[derive(Clone, Default)]
@@ -120,7 +120,7 @@ impl Zone {
     pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
         let kind = ChainKind::of(signing);
         let kept = &self.indexes().chain;
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = kept.lock();
         if let Some(chain) = kept.as_ref().filter(|chain| chain.is_of(&kind)) {
             return Arc::clone(chain);
         }
@@ -131,12 +131,12 @@ impl Zone {
 
     pub(crate) fn kept_chain(&self) -> Option<Arc<DenialChain>> {
         let kept = &self.indexes_if_made()?.chain;
-        kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        kept.lock().clone()
     }
 
     pub(crate) fn keep_chain(&self, chain: Option<Arc<DenialChain>>) {
         let kept = &self.indexes().chain;
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+        *kept.lock() = chain;
     }
 
     /// Drops the denial chain: the zone is no longer signed.

@@ -9,8 +9,9 @@ use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
 use crate::serial::Serial;
 use crate::signing_state::SigningState;
+use nameward_base::sync::Mutex;
 use nameward_wire::{Name, Type};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Properties of a zone that a search starts from.
 #[derive(Clone, Copy, Default)]

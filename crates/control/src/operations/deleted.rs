@@ -1,6 +1,7 @@
 //! Owns the deletion of zones and the way back: `zone delete` keeps a copy in the state store, `zone undelete` restores it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use nameward_base::sync::Mutex;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_maintain::follow::place_of_rank;
@@ -63,7 +64,7 @@ impl CopyKeeping<'_> {
             bounds: self.bounds,
         });
         let written = self.store.write(changes)?;
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = written.copy;
+        *self.kept.lock() = written.copy;
         Ok(())
     }
 
@@ -77,7 +78,7 @@ impl CopyKeeping<'_> {
     }
 
     fn removal(&self) -> Option<StateChange> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.take().map(|number| StateChange::RemoveCopy { number })
     }
 }

@@ -5,12 +5,13 @@
 //! their own, and what takes a moment (`status`, `stop`, `stats`) needs none. When all connections are taken, the one that has been
 //! without a whole request for longest makes room, so clients that say nothing keep no command waiting.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     io::{self, BufWriter, Write},
     os::{fd::IntoRawFd, unix::net::UnixStream as BlockingStream},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -94,7 +95,7 @@ struct SilentConnection {
 
 impl SilentConnections {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, SilentConnection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Notes that a connection has sent its request; false if it was closed for another one.

@@ -1,9 +1,10 @@
 //! The control socket against good clients, bad clients and whatever else stands in its place.
 
+use nameward_base::sync::{Condvar, Mutex};
 use std::{
     io::{Read, Write},
     os::unix::fs::symlink,
-    sync::{Arc, Barrier, Condvar, Mutex},
+    sync::{Arc, Barrier},
     thread,
 };
 
@@ -27,26 +28,26 @@ const LET_GO: usize = usize::MAX;
 
 impl Obedient {
     fn wait(&self) {
-        let mut waiting = self.waiting.lock().unwrap();
+        let mut waiting = self.waiting.lock();
         if *waiting != LET_GO {
             *waiting += 1;
         }
         self.has_changed.notify_all();
         while *waiting != LET_GO {
-            waiting = self.has_changed.wait(waiting).unwrap();
+            waiting = self.has_changed.wait(waiting);
         }
     }
 
     /// Returns when so many commands run.
     fn await_running(&self, number: usize) {
-        let mut waiting = self.waiting.lock().unwrap();
+        let mut waiting = self.waiting.lock();
         while *waiting < number {
-            waiting = self.has_changed.wait(waiting).unwrap();
+            waiting = self.has_changed.wait(waiting);
         }
     }
 
     fn let_go(&self) {
-        *self.waiting.lock().unwrap() = LET_GO;
+        *self.waiting.lock() = LET_GO;
         self.has_changed.notify_all();
     }
 }

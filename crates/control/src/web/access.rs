@@ -1,7 +1,7 @@
 //! The rights on pages: the access list, the password, the API key and the token of the forms.
 
+use nameward_base::sync::Mutex;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
 
 use data_encoding::{BASE64, BASE64_NOPAD};
 use ipnet::IpNet;
@@ -71,7 +71,7 @@ impl Password {
         match &self.form {
             AccessForm::Plain(password) => Some(same_secret(given, password)),
             AccessForm::Hashed(_) => {
-                let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+                let proven = self.proven.lock();
                 let is_proven = proven.as_deref().is_some_and(|p| same_secret(given, p));
                 is_proven.then_some(true)
             }
@@ -88,7 +88,7 @@ impl Password {
             AccessForm::Hashed(is_right) => is_right(given),
         };
         if is_right {
-            let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut proven = self.proven.lock();
             *proven = Some(given.to_owned());
         }
         is_right

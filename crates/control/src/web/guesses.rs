@@ -4,9 +4,9 @@
 //! be slow, and one is computed at a time. A client that has shown the right secret is known and is not shut out by wrong
 //! guesses from its own address.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// One more guess is allowed after each such time.
@@ -39,7 +39,7 @@ pub struct Guess<'a> {
 
 impl Guesses {
     fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Guesser>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clients.lock()
     }
 
     /// True for a client that has shown a right secret.

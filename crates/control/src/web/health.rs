@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use nameward_wire::calendar::UtcTime;
+use nameward_base::calendar::UtcTime;
 
 use super::metrics::{head, label};
 use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};

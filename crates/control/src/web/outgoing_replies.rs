@@ -5,9 +5,10 @@
 //! reads is never cut for one that does not. The rate of a client is what it took in the time for which it was waited for,
 //! with one piece as an advance: a client is not slow because it waits for the server.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -84,7 +85,7 @@ impl OutgoingReplies {
     }
 
     fn state(&self) -> MutexGuard<'_, OutgoingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Makes room for so many octets, cutting the clients of the slowest rooms where there is none.

@@ -5,10 +5,10 @@
 use std::time::UNIX_EPOCH;
 
 use askama::Template;
+use nameward_base::calendar::UtcTime;
 use nameward_stats::{
     Latency, MessageNote, Rate, Rates, Ring, RingView, Snapshot, VARIABLES, variable,
 };
-use nameward_wire::calendar::UtcTime;
 
 use super::chart::{self, Chart};
 use super::health::PageFrame;

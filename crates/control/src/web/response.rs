@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nameward_wire::calendar::{UtcTime, weekday};
+use nameward_base::calendar::{UtcTime, weekday};
 
 use super::request::Method;
 use super::ring_text::RingText;

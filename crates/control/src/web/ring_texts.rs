@@ -5,7 +5,8 @@
 //!   therefore waits for a bounded number of rankings, however many others ask.
 //! - A ranking is kept for as long as a client is sent its text.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use nameward_base::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 use nameward_stats::Ring;
 use tokio::sync::{Semaphore, watch};
@@ -98,7 +99,7 @@ impl RingTexts {
     }
 
     fn asked(&self) -> MutexGuard<'_, [Option<TextReceiver>; Ring::COUNT]> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 }
 

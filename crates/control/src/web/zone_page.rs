@@ -4,8 +4,8 @@
 //! of all zones in bounded memory, and the page shows their entries at and below the zone.
 
 use askama::Template;
+use nameward_base::calendar::UtcTime;
 use nameward_stats::{Ring, Snapshot};
-use nameward_wire::calendar::UtcTime;
 
 use super::Mnemonic;
 use super::health::PageFrame;

@@ -6,7 +6,7 @@
 use super::private::KeyFields;
 use super::{KeyError, KeyUse, PrivateKey, SigningKey};
 use data_encoding::BASE64;
-use nameward_wire::calendar::UtcTime;
+use nameward_base::calendar::UtcTime;
 use nameward_wire::{Name, NameBuf, NameError};
 
 /// More than any DNSKEY has.

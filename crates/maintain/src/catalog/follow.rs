@@ -14,13 +14,14 @@ use crate::policy::{
     Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_store::sql::CatalogProperties;
 use nameward_store::sql::write::{CatalogMembers, StoredMember};
 use nameward_wire::Name;
 use nameward_zone::Zone;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,7 +71,7 @@ struct CatalogInbox {
 
 impl CatalogHandle {
     fn put(&self, put: impl FnOnce(&mut CatalogInbox)) {
-        let mut inbox = lock(&self.shared.inbox);
+        let mut inbox = self.shared.inbox.lock();
         put(&mut inbox);
         inbox.is_woken = true;
         drop(inbox);
@@ -220,10 +221,9 @@ impl CatalogFollower {
 
     fn wait(&self) -> Option<CatalogInbox> {
         let is_idle = |inbox: &mut CatalogInbox| !inbox.is_woken;
-        let inbox = lock(&self.handle.shared.inbox);
+        let inbox = self.handle.shared.inbox.lock();
         let shared = &self.handle.shared;
-        let waited = shared.woken.wait_timeout_while(inbox, LOOK_EVERY, is_idle);
-        let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = shared.woken.wait_timeout_while(inbox, LOOK_EVERY, is_idle);
         (!inbox.has_ended).then(|| std::mem::take(&mut *inbox))
     }
 
@@ -476,8 +476,4 @@ impl CatalogFollower {
         }
         self.ignored = ignored;
     }
-}
-
-fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
 }

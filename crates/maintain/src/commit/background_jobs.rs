@@ -2,7 +2,7 @@
 
 use super::Commits;
 use super::outcome::VersionSource;
-use super::pending::{UnderWay, lock};
+use super::pending::UnderWay;
 use crate::background::BackgroundTask;
 use crate::contents::contents_of;
 use nameward_store::state::{ContentsDigest, StateChange, ZoneHome};
@@ -13,7 +13,7 @@ impl Commits {
     /// Packs a zone with many changes aside, and puts it in the place of the last version with what changed meanwhile.
     pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
         let place = self.zone(zone, rank);
-        let mut under_way = lock(&place);
+        let mut under_way = place.lock();
         let last = |under_way: &UnderWay| {
             under_way
                 .tip
@@ -27,7 +27,7 @@ impl Commits {
         under_way.changed = Some(Vec::new());
         drop(under_way);
         let packed = snapshot.pack();
-        let mut under_way = lock(&place);
+        let mut under_way = place.lock();
         let (Some(changed), Some(packed)) = (under_way.changed.take(), packed) else {
             return;
         };
@@ -66,14 +66,14 @@ impl Commits {
 
     /// Notes that the state store has the digest of a zone.
     pub(crate) fn note_digest(&self, zone: Name<'_>, rank: u16) {
-        lock(&self.zone(zone, rank)).has_digest = true;
+        self.zone(zone, rank).lock().has_digest = true;
     }
 
     /// Takes the digest of the last version of a zone, and keeps it with the journal.
     pub(crate) fn keep_digest(&self, zone: NameBuf, rank: u16) {
         // The difference that led to a version is handed to the journal under this lock.
         let place = self.zone(zone.as_name(), rank);
-        let under_way = lock(&place);
+        let under_way = place.lock();
         let published = || self.table.version(zone.as_name(), rank);
         let Some(version) = under_way.tip.clone().or_else(published) else {
             return;
@@ -91,7 +91,7 @@ impl Commits {
     /// Acts on a journal that is larger than its bounds because its home lacks the oldest changes.
     pub(super) fn relieve_journal(&self, source: &VersionSource) {
         let place = self.zone(source.zone.as_name(), source.rank);
-        let mut under_way = lock(&place);
+        let mut under_way = place.lock();
         if under_way.is_writing {
             return;
         }
@@ -115,7 +115,7 @@ impl Commits {
 
     /// Notes that the home of a zone has all changes: the next journal that is too large is logged again.
     pub(crate) fn note_settled(&self, zone: Name<'_>, rank: u16) {
-        lock(&self.zone(zone, rank)).is_writing = false;
+        self.zone(zone, rank).lock().is_writing = false;
     }
 
     /// Writes the contents of a zone that is at home in the state store, so that its journal can be shortened.

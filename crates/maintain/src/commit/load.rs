@@ -6,7 +6,7 @@ use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, Zon
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{Contest, TableChange, Zone};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 impl Commits {
     /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
@@ -75,7 +75,7 @@ impl Commits {
             )),
             TableChange::Offer(_) => None,
         });
-        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.zones.lock();
         left.for_each(|key| {
             zones.remove(&key);
         });

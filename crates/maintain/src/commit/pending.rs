@@ -1,10 +1,11 @@
 //! Commits that are under way: the last version of each zone that has any, and a bound for all.
 
 use super::{NewVersion, VersionSource};
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_zone::Zone;
 use nameward_zone::change::Difference;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Commits that may wait for the disk at one time; whoever has one more waits.
 const WAITING: usize = 4096;
@@ -64,18 +65,14 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn enter(&self) {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = self.inside.lock();
         let is_full = |inside: &mut usize| *inside >= WAITING;
-        let inside = self.left.wait_while(inside, is_full);
-        *inside.unwrap_or_else(PoisonError::into_inner) += 1;
+        let mut inside = self.left.wait_while(inside, is_full);
+        *inside += 1;
     }
 
     pub(super) fn leave(&self) {
-        *self.inside.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.inside.lock() -= 1;
         self.left.notify_one();
     }
-}
-
-pub(super) fn lock(place: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
 }

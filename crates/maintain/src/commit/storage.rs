@@ -1,13 +1,12 @@
 //! Versions that the homes of zones bring, and what the file of a zone has of the version that is served.
 
-use super::pending::lock;
 use super::{Commits, Done, NewVersion, VersionSource, name_of};
 use crate::merge::{Merge, Rebased, merge};
 use nameward_store::state::{StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Zone};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 fn merged(rebased: Rebased, tip: &Zone) -> NewVersion {
@@ -54,14 +53,14 @@ impl Commits {
     /// Returns the version that a zone's file has: the one that is served, unless the file lacks changes.
     pub fn home_of(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
-        let home = lock(&place).home.clone();
+        let home = place.lock().home.clone();
         home.or_else(|| self.table.version(zone, rank))
     }
 
     /// Returns the version that a zone's file had when it was last read or written, also if it is not published yet.
     pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
-        let under_way = lock(&place);
+        let under_way = place.lock();
         let last = under_way.home.clone().or_else(|| under_way.tip.clone());
         drop(under_way);
         last.or_else(|| self.table.version(zone, rank))
@@ -71,7 +70,7 @@ impl Commits {
     pub fn home_is(&self, version: &Arc<Zone>) {
         let (zone, serial) = (name_of(version), version.serial());
         let place = self.zone(zone.as_name(), version.rank());
-        let mut under_way = lock(&place);
+        let mut under_way = place.lock();
         let published = || self.table.version(zone.as_name(), version.rank());
         let last = under_way.tip.clone().or_else(published);
         let has_all = last.is_none_or(|last| last.serial() == serial);
@@ -84,12 +83,12 @@ impl Commits {
     /// Takes note that a zone's file has no more than this version, although more is served.
     pub(crate) fn home_lacks(&self, file: &Arc<Zone>) {
         let place = self.zone(file.apex_name(), file.rank());
-        lock(&place).home = Some(Arc::clone(file));
+        place.lock().home = Some(Arc::clone(file));
     }
 
     /// Lists the zones whose files lack changes, with the ranks of their sources.
     pub fn zones_behind(&self) -> Vec<(NameBuf, u16)> {
-        let zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let zones = self.zones.lock();
         let all: Vec<_> = zones
             .iter()
             .map(|(key, place)| (key.clone(), Arc::clone(place)))
@@ -97,7 +96,7 @@ impl Commits {
         drop(zones);
         let behind = all
             .into_iter()
-            .filter(|(_, place)| lock(place).home.is_some());
+            .filter(|(_, place)| place.lock().home.is_some());
         behind
             .map(|((name, rank), _)| (Name::from_valid_wire(&name).into(), rank))
             .collect()

@@ -20,6 +20,7 @@ mod zone_list_file;
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
+use nameward_base::sync::Mutex;
 use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
 use nameward_wire::Name;
 pub use notified::{NotifiedParts, NotifiedSerials};
@@ -28,7 +29,7 @@ use publish::FirstRead;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -119,8 +120,7 @@ impl Followers {
     fn end(&self) {
         self.stop.send_replace(true);
         let started = Instant::now();
-        let threads = self.threads.lock();
-        let threads = std::mem::take(&mut *threads.unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         while threads.iter().any(|thread| !thread.is_finished()) {
             if started.elapsed() > END_PATIENCE {
                 return tracing::warn!("a follower of a database did not end in time");
@@ -331,8 +331,7 @@ pub fn start(
         // A thread of its own: reading many zones would keep others of the runtime waiting.
         let thread =
             thread.spawn(move || follow_to_the_end(&mut follower, &runtime, &mut stopped))?;
-        let threads = all.followers.threads.lock();
-        threads.unwrap_or_else(PoisonError::into_inner).push(thread);
+        all.followers.threads.lock().push(thread);
         asked.push(first_asked);
     }
     Ok((all, asked))

@@ -6,14 +6,15 @@
 use crate::commit::{Commits, name_of};
 use crate::contents::{ContentsReader, each_part};
 use crate::panic_guard::spare_thread;
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_store::state::{
     ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneHome,
 };
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -143,8 +144,8 @@ impl Drop for FileCopies {
 }
 
 impl Shared {
-    fn pending(&self) -> std::sync::MutexGuard<'_, PendingCopies> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingCopies> {
+        self.pending.lock()
     }
 
     /// Waits for work; `None` when there will be none.
@@ -154,7 +155,7 @@ impl Shared {
             !pending.has_ended && !pending.is_all && !has_zones
         };
         let pending = self.woken.wait_while(self.pending(), is_idle);
-        let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
+        let mut pending = pending;
         let ranks = pending.ranks.clone();
         let next = PendingCopies {
             ranks,

@@ -2,9 +2,9 @@
 //!
 //! The thread that loads files writes it, event by event; whoever shows the state of the server reads it.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_store::file::{LoadEvent, MissingZones, Standing};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Zones whose first error is kept; of more, the names alone.
 const ERRORS_MAX: usize = 1000;
@@ -54,7 +54,7 @@ struct KnownFaults {
 
 impl FileFaults {
     fn known(&self) -> MutexGuard<'_, KnownFaults> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes note of what a load says.

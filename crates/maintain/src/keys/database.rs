@@ -14,6 +14,7 @@ use crate::keys::local::encoding::{life_value, read_life_value};
 use crate::keys::local::{
     NUMBER, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeysError, item_name, wire,
 };
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{KeyError, KeyUse, PrivateKey, SigningKey};
 use nameward_store::sql::write::{Committed, KeyRefusal, StoredKey, WriteError};
@@ -21,7 +22,7 @@ use nameward_store::sql::{SqlBackend, ZoneRow};
 use nameward_store::state::{StateChange, StateStore};
 use nameward_wire::{Name, NameBuf};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use tokio::runtime::Handle;
 
 /// The kind of item that lives of keys are, by the zone and the number of the key.
@@ -318,8 +319,8 @@ impl StoredKeys {
         self.store.as_ref().ok_or(ZoneKeysError::NoStore)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 }
 

@@ -25,6 +25,7 @@ pub use serial::SerialOffsetRaise;
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use files::{KeyDirectories, remove_pair, write_pair};
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{
     DenialTerms, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
@@ -37,7 +38,7 @@ use serial::{SeenUses, seen_uses, uses_of};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The kind of item that keys are, by the zone and the number of the key.
 const KEYS: &str = nameward_store::state::ZONE_KEY_ITEM;
@@ -417,8 +418,8 @@ impl ZoneKeys {
         self.store.as_ref().ok_or(ZoneKeysError::NoStore)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
     }
 }
 

@@ -8,6 +8,7 @@ mod declared;
 pub use declared::{DeclaredZone, KeptSettings};
 
 use declared::ZONES;
+use nameward_base::sync::{Mutex, MutexGuard};
 
 use super::{PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
@@ -16,7 +17,7 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The kind of item that keys of TSIG are.
 const KEYS: &str = "tsig";
@@ -299,9 +300,8 @@ impl KeptPolicies {
         self.store.as_ref().ok_or(KeptError::NoStore)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Templates> {
-        let templates = self.templates.lock();
-        templates.unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Templates> {
+        self.templates.lock()
     }
 }
 

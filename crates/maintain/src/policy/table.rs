@@ -5,12 +5,13 @@
 
 use super::{Autoprimary, PolicyPart, ZonePolicy};
 use arc_swap::ArcSwap;
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
 use nameward_wire::{Name, NameBuf};
 use rpds::HashTrieMapSync;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A place that sets policies; the earlier one counts where two have a zone or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -262,9 +263,8 @@ impl PolicyTable {
             .for_each(|listener| listener(&change));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, PolicySources> {
-        let sources = self.sources.lock();
-        sources.unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PolicySources> {
+        self.sources.lock()
     }
 }
 

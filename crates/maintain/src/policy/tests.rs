@@ -1,10 +1,11 @@
 //! Policies put together of what several sources say.
 
 use super::*;
+use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_wire::{Name, Type};
 use nameward_zone::{AccessEntry, AccessTerm};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 fn name(text: &str) -> NameBuf {
     text.parse().unwrap()
@@ -106,7 +107,7 @@ fn listeners_get_the_zones_that_changed_and_no_others() {
             .map(|zone| Name::from_valid_wire(zone).to_string())
             .collect();
         zones.sort();
-        heard.lock().unwrap().push(zones.join(" "));
+        heard.lock().push(zones.join(" "));
     });
     let part = |kind| PolicyPart {
         kind: Some(kind),
@@ -127,7 +128,7 @@ fn listeners_get_the_zones_that_changed_and_no_others() {
         [(name("A."), Some(Arc::new(native))), (name("x."), None)],
     );
     table.change(source, [(name("a."), None)]);
-    assert_eq!(*notified.lock().unwrap(), ["a. b.", "b. c.", "a.", "a."]);
+    assert_eq!(*notified.lock(), ["a. b.", "b. c.", "a.", "a."]);
     assert_eq!(table.load().zones().count(), 1);
 }
 

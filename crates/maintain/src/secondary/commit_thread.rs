@@ -4,10 +4,11 @@
 //! Those that wait are no more than the transfers that may run at one time.
 
 use crate::panic_guard::spare_thread;
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// A commit that is to be made.
@@ -27,7 +28,7 @@ struct UnderWayZones {
 
 impl UnderWayZones {
     fn lock(&self) -> MutexGuard<'_, HashSet<NameBuf>> {
-        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+        self.zones.lock()
     }
 }
 
@@ -70,7 +71,7 @@ impl CommitThread {
         let mut zones = self.under_way.lock();
         while zones.contains(zone) {
             let waited = self.under_way.ended.wait(zones);
-            zones = waited.unwrap_or_else(PoisonError::into_inner);
+            zones = waited;
         }
     }
 }

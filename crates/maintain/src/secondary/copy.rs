@@ -3,6 +3,7 @@
 //! A copy is written beside its place and put there whole, by a thread of its own: a large zone takes seconds. Of several
 //! versions that wait for the same place the last one is written.
 
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_wire::rdata::write_text;
 use nameward_zone::{Node, Zone};
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 /// Hands versions over to the thread that writes copies, which begins with the first one and ends when this is dropped.
@@ -34,7 +35,7 @@ struct WaitingCopies {
 
 impl CopyQueue {
     fn lock(&self) -> MutexGuard<'_, WaitingCopies> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Waits for a version; `None` at the end.
@@ -42,7 +43,7 @@ impl CopyQueue {
         let is_idle =
             |waiting: &mut WaitingCopies| waiting.versions.is_empty() && !waiting.has_ended;
         let waiting = self.changed.wait_while(self.lock(), is_idle);
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = waiting;
         let path = waiting.versions.keys().next().cloned()?;
         waiting.versions.remove_entry(&path)
     }

@@ -17,14 +17,15 @@ use crate::panic_guard::spare_thread;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
+use nameward_base::sync::Mutex;
 use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use tokio::runtime::Handle;
 
@@ -166,10 +167,7 @@ struct HomeWorker {
 impl HomeWorker {
     fn run(&self, waiting: &Mutex<Receiver<HomeJob>>) {
         loop {
-            let next = waiting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .recv();
+            let next = waiting.lock().recv();
             let Ok(job) = next else {
                 return;
             };

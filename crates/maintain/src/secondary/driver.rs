@@ -18,13 +18,14 @@ use crate::panic_guard::spare_thread;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::{ClassLimit, Moment};
 use crate::zone::SecondarySettings;
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_store::state::{StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,7 @@ impl LifeHandle {
     }
 
     fn put(&self, put: impl FnOnce(&mut Inbox)) {
-        let mut inbox = lock(&self.shared.inbox);
+        let mut inbox = self.shared.inbox.lock();
         put(&mut inbox);
         inbox.is_woken = true;
         drop(inbox);
@@ -153,12 +154,12 @@ impl LifeHandle {
 
     /// Returns the sums over all zones as they were some seconds ago at the most.
     pub fn summary(&self) -> SecondariesSummary {
-        *lock(&self.shared.summary)
+        *self.shared.summary.lock()
     }
 
     /// Returns the zones that were never transferred, as they were some seconds ago.
     pub fn never_transferred(&self) -> Arc<UntransferredZones> {
-        Arc::clone(&lock(&self.shared.never_transferred))
+        Arc::clone(&self.shared.never_transferred.lock())
     }
 
     /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
@@ -288,8 +289,8 @@ impl<O: AskPrimary> LifeDriver<O> {
         let waited =
             shared
                 .woken
-                .wait_timeout_while(lock(&shared.inbox), most.min(SUMMARY_EVERY), is_idle);
-        let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                .wait_timeout_while(shared.inbox.lock(), most.min(SUMMARY_EVERY), is_idle);
+        let mut inbox = waited;
         if inbox.has_ended {
             return None;
         }
@@ -406,10 +407,10 @@ impl<O: AskPrimary> LifeDriver<O> {
             return;
         }
         self.summed = Some(Instant::now());
-        *lock(&self.handle.shared.summary) = self.secondaries.summary(self.now());
+        *self.handle.shared.summary.lock() = self.secondaries.summary(self.now());
         let table = self.commits.table().load();
         let waiting = self.secondaries.never_transferred(&table, self.now());
-        *lock(&self.handle.shared.never_transferred) = Arc::new(waiting);
+        *self.handle.shared.never_transferred.lock() = Arc::new(waiting);
         if !self.has_removed_orphans && self.started.elapsed() >= ORPHANS_KEPT {
             self.has_removed_orphans = true;
             self.remove_orphans();
@@ -453,8 +454,4 @@ fn rank_of(policy: &ZonePolicy) -> u16 {
         PolicySource::Backend(rank) => rank,
         _ => UNCONFIGURED_RANK,
     }
-}
-
-fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,9 @@
 
 use crate::schedule::Moment;
 use crate::zone::SharedName;
+use nameward_base::sync::RwLock;
 use nameward_wire::Name;
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
 /// The times at which zones expire, written by the life of secondary zones and read by workers.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct ExpiryTimes {
 impl ExpiryTimes {
     /// Sets when a zone expires; `None` if it is not served.
     pub(super) fn set(&self, zone: &SharedName, at: Option<Moment>) {
-        let mut times = self.times.write().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times.write();
         match at {
             Some(at) => times.insert(zone.clone(), at),
             None => times.remove(zone),
@@ -24,7 +24,7 @@ impl ExpiryTimes {
 
     /// Returns the seconds until a zone expires.
     pub(super) fn seconds_left(&self, zone: Name<'_>, now: Moment) -> Option<u32> {
-        let times = self.times.read().unwrap_or_else(PoisonError::into_inner);
+        let times = self.times.read();
         let at = times.get(&*super::key(zone))?;
         let left = at.seconds().saturating_sub(now.seconds());
         Some(u32::try_from(left).unwrap_or(u32::MAX))

@@ -8,12 +8,13 @@ use crate::schedule::Moment;
 use crate::table::TableWriter;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, ZoneState};
+use nameward_base::sync::Mutex;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{TableChange, Zone};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Octets from which on a version that takes the place of another is committed on a thread of its own.
 const LARGE: usize = 1 << 20;
@@ -200,7 +201,7 @@ struct SeveralCommits {
 
 /// Notes the end of one of several commits, and reports the end of the last.
 fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, CommitError>) {
-    let mut commits = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut commits = under_way.lock();
     commits.left -= 1;
     match result {
         Ok(held) => commits.held = Some(held),
@@ -305,7 +306,7 @@ mod tests {
         }
 
         fn decide(&self, _: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
-            let channels = self.0.lock().unwrap();
+            let channels = self.0.lock();
             channels.0.send(()).unwrap();
             channels.1.recv().unwrap();
             Err(ChangeRefused {

@@ -9,9 +9,10 @@
 //! stalemate all transfers that hold memory wait for more: the youngest fails, and is tried again after the retry time
 //! ```
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Octets that every transfer has besides: most zones need no more.
@@ -101,7 +102,7 @@ impl TransferMemory {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

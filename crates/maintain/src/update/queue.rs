@@ -8,6 +8,7 @@
 use super::message::{UpdateRequest, refused};
 use super::plan::{UpdateChange, UpdatePermission};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use nameward_base::sync::Mutex;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -15,8 +16,8 @@ use nameward_zone::change::{ChangeRefused, ConditionalChange, Difference};
 use nameward_zone::{Serial, SerialRule};
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
@@ -111,7 +112,7 @@ impl Updates {
         let frozen: Frozen = Arc::default();
         if let Some(Ok(items)) = commits.store().map(|store| store.items(FROZEN)) {
             let names = items.into_iter().map(|(name, _)| name.into());
-            locked(&frozen).extend(names);
+            frozen.lock().extend(names);
         }
         let own = Arc::clone(commits);
         let resident = start_queue("update".into(), Arc::clone(&frozen), move |jobs| {
@@ -145,13 +146,13 @@ impl Updates {
 
     /// Whether a zone takes no updates for the time being.
     pub fn is_frozen(&self, zone: Name<'_>) -> bool {
-        locked(&self.frozen).contains(&*key(zone))
+        self.frozen.lock().contains(&*key(zone))
     }
 
     /// Refuses updates of a zone from now on, also after a restart, and returns when those before are done. False if that
     /// was so already. May block.
     pub fn freeze(&self, zone: Name<'_>) -> Result<bool, StateError> {
-        let is_new = locked(&self.frozen).insert(key(zone));
+        let is_new = self.frozen.lock().insert(key(zone));
         self.remember(zone, true)?;
         for queue in self.databases.values().chain([&self.resident]) {
             let (mark, passed) = sync_channel(1);
@@ -167,7 +168,7 @@ impl Updates {
     /// Takes updates of a zone again; false if it was not frozen. May block.
     pub fn thaw(&self, zone: Name<'_>) -> Result<bool, StateError> {
         self.remember(zone, false)?;
-        Ok(locked(&self.frozen).remove(&*key(zone)))
+        Ok(self.frozen.lock().remove(&*key(zone)))
     }
 
     fn remember(&self, zone: Name<'_>, is_frozen: bool) -> Result<(), StateError> {
@@ -192,10 +193,6 @@ fn key(zone: Name<'_>) -> Box<[u8]> {
     zone.as_wire().to_ascii_lowercase().into()
 }
 
-fn locked(frozen: &Mutex<HashSet<Box<[u8]>>>) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
-    frozen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Starts a queue, which hands updates over in groups of what waits.
 fn start_queue(
     name: String,
@@ -206,7 +203,7 @@ fn start_queue(
     thread::Builder::new().name(name).spawn(move || {
         while let Ok(first) = queue.recv() {
             let (group, marks) = collect(first, &queue);
-            let is_frozen = |job: &UpdateJob| locked(&frozen).contains(&*key(job.zone.as_name()));
+            let is_frozen = |job: &UpdateJob| frozen.lock().contains(&*key(job.zone.as_name()));
             let (held, taken): (Vec<_>, Vec<_>) = group.into_iter().partition(is_frozen);
             for job in held {
                 let refused = refused(Rcode::Refused, "the zone is frozen");

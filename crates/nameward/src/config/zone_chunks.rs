@@ -4,13 +4,11 @@
 //! pieces, by all processors, and no tree is kept. Whatever is not plain, or wrong, is left to the reading of the text as a
 //! whole: there is one place that says what is wrong, and where.
 
+use nameward_base::sync::Mutex;
 use std::{
     collections::HashSet,
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
 
@@ -96,7 +94,7 @@ pub(super) fn read_zones(
                 // The others need not go on.
                 return next.store(pieces.len(), Ordering::Relaxed);
             };
-            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut read = read.lock();
             read[index] = Some(zones);
         }
     };
@@ -109,7 +107,7 @@ pub(super) fn read_zones(
         }
         work();
     });
-    let read = read.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let read = read.into_inner();
     let count = read.iter().flatten().map(Vec::len).sum();
     let mut zones: Vec<ZoneSettings> = Vec::with_capacity(count);
     for piece in read {

@@ -5,8 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nameward_base::calendar::UtcTime;
 use nameward_maintain::policy::RemoteServer;
-use nameward_wire::calendar::UtcTime;
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 
 use super::{

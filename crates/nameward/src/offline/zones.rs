@@ -3,9 +3,10 @@
 //! Of databases nothing is read but the rows that say where a zone is. Of zone files and of zones that are at home in the state
 //! store the contents are put into a table, as a server would have them, if the request needs them.
 
+use nameward_base::sync::Mutex;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use nameward_control::operations::{OperationError, OperationRequest, RequestReach, zone_name};
@@ -290,7 +291,7 @@ impl StoredZones {
     }
 
     fn rank_in_databases(&self, name: NameBuf) -> Option<u16> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         if let Some(rank) = found.ranks.get(&name) {
             return *rank;
         }

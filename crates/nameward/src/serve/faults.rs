@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
@@ -14,7 +15,6 @@ use nameward_maintain::signature_watch::SignatureSums;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::Name;
-use nameward_wire::calendar::UtcTime;
 use nameward_zone::ZoneSums;
 
 use super::counted;

@@ -2,12 +2,13 @@
 //!
 //! The page and the probes get the state of at most a second ago, which is read aside: they wait for nothing.
 
+use nameward_base::sync::Mutex;
 use std::{
     fs,
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -53,21 +54,17 @@ impl MaintenanceNotes {
     /// Takes note of the sources of zone files that are used from now on.
     pub fn set_sources(&self, sources: &[FileSource]) {
         let places = sources.iter().map(|source| (source.rank, place_of(source)));
-        *lock(&self.sources) = places.collect();
+        *self.sources.lock() = places.collect();
     }
 
     /// Takes note of the end of a reload.
     pub fn set_reload(&self, is_ok: bool, text: &str) {
-        *lock(&self.last_reload) = Some(ReloadStatus {
+        *self.last_reload.lock() = Some(ReloadStatus {
             at: seconds_of(SystemTime::now()),
             is_ok,
             text: text.lines().next().unwrap_or_default().to_string(),
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says where the files of a source stand.
@@ -159,13 +156,13 @@ impl Default for ServerHealth {
 impl ServerHealth {
     /// Reads the state of these parts from now on.
     pub fn set_parts(&self, parts: HealthParts) {
-        *lock(&self.parts) = Some(parts);
+        *self.parts.lock() = Some(parts);
         self.refresh();
     }
 
     /// Watches the listeners from now on.
     pub fn set_listeners(&self, listeners: ListenerWatch) {
-        *lock(&self.listeners) = Some(listeners);
+        *self.listeners.lock() = Some(listeners);
     }
 
     /// All zones were loaded, and each database was asked once.
@@ -182,10 +179,10 @@ impl ServerHealth {
     /// Reads the state, and keeps it.
     pub fn refresh(&self) -> Arc<ServerStatus> {
         // Until it is stored, so that no older state takes the place of a newer one.
-        let parts = lock(&self.parts);
+        let parts = self.parts.lock();
         let mut status = self.read(parts.as_ref());
         let now = seconds_of(SystemTime::now());
-        lock(&self.first_seen).date(&mut status.faults, now);
+        self.first_seen.lock().date(&mut status.faults, now);
         let status = Arc::new(status);
         self.last.store(Arc::clone(&status));
         status
@@ -202,7 +199,7 @@ impl ServerHealth {
                 ..ServerStatus::default()
             };
         };
-        let sums = lock(&self.sums).over(&parts.shared.zones.load());
+        let sums = self.sums.lock().over(&parts.shared.zones.load());
         let rates = parts.shared.stats.rates();
         let rate = |n: usize| rates.udp_queries.averages[n] + rates.tcp_queries.averages[n];
         let life = parts.secondaries.summary();
@@ -236,7 +233,7 @@ impl ServerHealth {
             zones_expired: life.expired as usize,
             zones_signed: sums.signed,
             backends: backends(parts, &sums),
-            last_reload: lock(&parts.maintenance.last_reload).clone(),
+            last_reload: parts.maintenance.last_reload.lock().clone(),
             transfers: TransferCounts {
                 incoming: parts.secondaries.running_transfers(),
                 incoming_waiting: life.waiting as usize,
@@ -251,7 +248,7 @@ impl ServerHealth {
             memory_bytes: HostReadings::read().real_memory_usage,
             faults: Vec::new(),
         };
-        let ended = lock(&self.listeners).as_ref().map(ListenerWatch::ended);
+        let ended = self.listeners.lock().as_ref().map(ListenerWatch::ended);
         let store_fault = parts.store.as_ref().and_then(StateStore::fault);
         let sources = FaultSources {
             status: &status,
@@ -275,7 +272,7 @@ impl ServerHealth {
 /// The state of each source of zones, in the order of the configuration.
 fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
     let started = SystemTime::now() - parts.started.elapsed();
-    let files = lock(&parts.maintenance.sources).clone().into_iter();
+    let files = parts.maintenance.sources.lock().clone().into_iter();
     let files = files.map(|(rank, address)| BackendStatus {
         backend: rank.into(),
         engine: "file".into(),

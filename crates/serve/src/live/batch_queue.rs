@@ -1,7 +1,8 @@
 //! Look-ups that wait for a source whose batches run as tasks, and the number of running tasks.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::Lookup;
 
@@ -20,7 +21,7 @@ struct BatchQueueState {
 
 impl BatchQueue {
     fn lock(&self) -> MutexGuard<'_, BatchQueueState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Adds a look-up; true if another task must be started for it.

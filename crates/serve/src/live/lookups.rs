@@ -4,10 +4,11 @@
 //! for one source is limited, and so is the number of look-ups per zone (a flood of random names must not reach the
 //! database).
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nameward_zone::{Live, LookupRequest, NameKey};
@@ -166,9 +167,7 @@ impl Lookups {
     fn shard(&self, lookup: &Lookup) -> MutexGuard<'_, Shard> {
         // The hash table itself uses the lowest and the highest bits.
         let shard = (lookup.combined_hash() >> 32) as usize % SHARDS;
-        self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard].lock()
     }
 
     /// Lets a query wait for a look-up, counted in `waiting`.
@@ -226,7 +225,7 @@ impl Lookups {
     pub(crate) fn sweep(&self, terms: &SweepTerms<'_>) -> Swept {
         let mut swept = Swept::default();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             for (lookup, waiters) in shard.iter_mut() {
                 waiters.sweep(lookup, terms, &mut swept);
             }

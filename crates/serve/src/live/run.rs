@@ -3,10 +3,11 @@
 //! A source that supports batches is queried for many names at once. A batch is what waits when a thread or task of
 //! the source is free: one look-up at low load, more at higher load, and none ever waits for a batch to fill.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -40,12 +41,8 @@ impl LookupRunner {
         let free = self
             .answerers
             .iter()
-            .find_map(|answerer| answerer.try_lock().ok());
-        free.unwrap_or_else(|| {
-            self.answerers[0]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        })
+            .find_map(|answerer| answerer.try_lock());
+        free.unwrap_or_else(|| self.answerers[0].lock())
     }
 }
 

@@ -4,9 +4,9 @@
 //! Threads are started when look-ups wait and no thread is free, and end after some time without work: a server with
 //! a hundred databases has only as many threads as it uses.
 
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long an idle thread is kept.
@@ -46,7 +46,7 @@ impl<L> ThreadQueue<L> {
     }
 
     fn lock(&self) -> MutexGuard<'_, ThreadQueueState<L>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Adds a look-up; true if another thread must be started for it.
@@ -74,14 +74,11 @@ impl<L> ThreadQueue<L> {
         let mut waiting = self.lock();
         while waiting.lookups.is_empty() && !waiting.is_closed {
             waiting.idle += 1;
-            let (woken, time) = self
-                .more
-                .wait_timeout(waiting, IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (woken, is_over) = self.more.wait_timeout(waiting, IDLE);
             waiting = woken;
             waiting.idle -= 1;
             waiting.is_one_woken = false;
-            if time.timed_out() && waiting.lookups.is_empty() {
+            if is_over && waiting.lookups.is_empty() {
                 break;
             }
         }

@@ -8,10 +8,11 @@
 //! pending zones is limited, and so is the number of created ones. If a key is listed, the NOTIFY must be signed with
 //! it; the key of a signed NOTIFY is also used for the query and the transfers.
 
+use nameward_base::sync::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -31,7 +32,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{SecondarySink, lock, now_seconds, random_id};
+use super::{SecondarySink, now_seconds, random_id};
 use crate::transfers::LoggedRefusals;
 
 /// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.
@@ -122,7 +123,7 @@ impl NotifySink for AutoprimarySink {
             key: key.cloned(),
         };
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
-        let mut waiting = lock(&self.shared.waiting);
+        let mut waiting = self.shared.waiting.lock();
         if waiting.len() < WAITING_MAX && waiting.insert(name) {
             let shared = Arc::clone(&self.shared);
             runtime.spawn(async move { shared.look_at(&notified).await });
@@ -164,7 +165,7 @@ impl AutoprimaryShared {
             None => self.note_refusal(notified, &last),
         }
         let name = zone.as_name().as_wire().to_ascii_lowercase();
-        lock(&self.waiting).remove(&name[..]);
+        self.waiting.lock().remove(&name[..]);
     }
 
     /// Logs that a zone is not created, once per autoprimary and zone.
@@ -173,7 +174,11 @@ impl AutoprimaryShared {
         let Some(peer) = notified.listed.first().map(|listed| listed.address) else {
             return;
         };
-        if lock(&self.refusals).admit(peer.ip(), zone.as_name(), Instant::now()) {
+        if self
+            .refusals
+            .lock()
+            .admit(peer.ip(), zone.as_name(), Instant::now())
+        {
             tracing::warn!("zone {zone}: not taken from the autoprimary {peer}: {reason}");
         }
     }

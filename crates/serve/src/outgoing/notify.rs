@@ -17,10 +17,11 @@ mod secondaries;
 mod sender;
 mod serials;
 
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use nameward_maintain::policy::{PolicySource, PolicyTable};
@@ -30,7 +31,6 @@ use nameward_zone::ZoneTable;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::lock;
 use crate::pipeline::ServingState;
 pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
@@ -79,13 +79,13 @@ impl Notifier {
         if begun.is_some_and(|begun| !begun.policies.load().of(zone.as_name()).sends_notify()) {
             return;
         }
-        lock(&self.shared.changed).entry(zone).or_insert(false);
+        self.shared.changed.lock().entry(zone).or_insert(false);
         self.shared.wake.notify_one();
     }
 
     /// Notifies the secondaries of a zone at once, regardless of its policy.
     pub fn notify_now(&self, zone: NameBuf) {
-        lock(&self.shared.changed).insert(zone, true);
+        self.shared.changed.lock().insert(zone, true);
         self.shared.wake.notify_one();
     }
 
@@ -101,12 +101,12 @@ impl Notifier {
 
     /// Writes everything that must survive a restart, and waits for the disk.
     pub fn end(&self) {
-        lock(&self.shared.sent_serials).write_all();
+        self.shared.sent_serials.lock().write_all();
     }
 
     /// Starts the sender on a runtime.
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
-        *lock(&self.shared.sent_serials) = SentSerials::new(parts.store.clone());
+        *self.shared.sent_serials.lock() = SentSerials::new(parts.store.clone());
         let _ = self.shared.start.set(StartParts {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),

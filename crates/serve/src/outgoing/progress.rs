@@ -1,17 +1,17 @@
 //! Running transfers, as shown to operators, and the results of finished ones.
 
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nameward_maintain::transfer::{TransferAnswer, TransferReader};
 use nameward_wire::NameBuf;
 
 use super::failure::AskFailure;
-use super::lock;
 
 /// The progress of a running transfer.
 #[derive(Debug)]
@@ -76,17 +76,17 @@ pub struct Transfers {
 impl Transfers {
     /// Returns the progress of a zone's transfer, if one is running.
     pub fn of(&self, zone: &NameBuf) -> Option<Arc<TransferProgress>> {
-        lock(&self.running).get(zone).cloned()
+        self.running.lock().get(zone).cloned()
     }
 
     /// Returns the number of running transfers.
     pub fn running(&self) -> usize {
-        lock(&self.running).len()
+        self.running.lock().len()
     }
 
     /// Returns the results so far.
     pub fn results(&self) -> TransferResults {
-        *lock(&self.results)
+        *self.results.lock()
     }
 
     pub(super) fn begin(self: &Arc<Self>, zone: NameBuf, primary: SocketAddr) -> RunningTransfer {
@@ -97,7 +97,7 @@ impl Transfers {
             octets: AtomicU64::new(0),
             expire: OnceLock::new(),
         });
-        lock(&self.running).insert(zone, Arc::clone(&progress));
+        self.running.lock().insert(zone, Arc::clone(&progress));
         RunningTransfer {
             zone,
             progress,
@@ -106,7 +106,7 @@ impl Transfers {
     }
 
     pub(super) fn count(&self, result: &Result<TransferAnswer, AskFailure>) {
-        let mut results = lock(&self.results);
+        let mut results = self.results.lock();
         let count = match result {
             Ok(TransferAnswer::Whole(_)) => &mut results.whole,
             Ok(TransferAnswer::Differences(_)) => &mut results.incremental,
@@ -135,6 +135,6 @@ impl Deref for RunningTransfer {
 
 impl Drop for RunningTransfer {
     fn drop(&mut self) {
-        lock(&self.transfers.running).remove(&self.zone);
+        self.transfers.running.lock().remove(&self.zone);
     }
 }

@@ -3,12 +3,10 @@
 //! A primary that is down may serve a hundred thousand zones. Each would occupy a slot for the seconds of its tries,
 //! so after one check has timed out, all others for that primary fail at once for some seconds.
 
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-use super::lock;
 
 /// How long a primary is not queried after it did not respond.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -24,12 +22,12 @@ pub(super) struct SilentPrimaries {
 impl SilentPrimaries {
     /// Returns how long ago a primary did not respond, if that is recent enough to count.
     pub(super) fn silent_since(&self, primary: SocketAddr) -> Option<Duration> {
-        let ago = lock(&self.since).get(&primary)?.elapsed();
+        let ago = self.since.lock().get(&primary)?.elapsed();
         (ago < SILENCE).then_some(ago)
     }
 
     pub(super) fn note_silence(&self, primary: SocketAddr) {
-        let mut silent = lock(&self.since);
+        let mut silent = self.since.lock();
         if silent.len() >= REMEMBERED {
             silent.retain(|_, since| since.elapsed() < SILENCE);
         }
@@ -39,7 +37,7 @@ impl SilentPrimaries {
     }
 
     pub(super) fn heard_from(&self, address: IpAddr) {
-        let mut silent = lock(&self.since);
+        let mut silent = self.since.lock();
         if !silent.is_empty() {
             silent.retain(|primary, _| primary.ip().to_canonical() != address.to_canonical());
         }

@@ -4,7 +4,7 @@
 //! is sent, with the time that its sender waited.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use nameward_answer::{AnswerKind, Engine, Medium, Reply};
@@ -300,11 +300,7 @@ impl LateReply {
     }
 
     fn deliver(self, reply: (Reply, &[u8]), counted: &[(Counter, u64)]) {
-        let mut sender = self
-            .shared
-            .late
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut sender = self.shared.late.lock();
         let sender = sender.get_or_insert_with(|| {
             Box::new(LateSender {
                 recorder: self.shared.stats.recorder(),

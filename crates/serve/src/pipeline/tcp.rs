@@ -7,12 +7,13 @@ use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
 use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
 use nameward_answer::{AnswerKind, Reply, Scratch, TCP_MAX};
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Answers the messages of TCP connections.
@@ -54,12 +55,8 @@ impl TcpPipeline {
     }
 
     fn state(&self) -> MutexGuard<'_, TcpState> {
-        let free = self.states.iter().find_map(|state| state.try_lock().ok());
-        free.unwrap_or_else(|| {
-            self.states[0]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        })
+        let free = self.states.iter().find_map(|state| state.try_lock());
+        free.unwrap_or_else(|| self.states[0].lock())
     }
 }
 

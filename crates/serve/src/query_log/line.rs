@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use nameward_wire::calendar::UtcTime;
+use nameward_base::calendar::UtcTime;
 use nameward_wire::{Name, Type, rcode_name};
 
 use super::LoggedAnswer;

@@ -8,8 +8,9 @@
 //! seconds that detects when it is back. Trying a further resolver does not end the wait for the first, which may be
 //! slow rather than dead.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -214,7 +215,7 @@ impl Asking<'_> {
 
 impl Resolver {
     fn health(&self) -> MutexGuard<'_, ResolverHealth> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.lock()
     }
 
     /// Checks whether it is up, or due for a probe, which is logged occasionally.

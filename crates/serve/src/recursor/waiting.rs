@@ -1,8 +1,8 @@
 //! The clients that wait for a resolver, by the query they share.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::HandOffFull;
 use super::question::UpstreamQuestion;
@@ -73,9 +73,7 @@ impl<C> WaitingClients<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Questions<C>> {
-        self.questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.questions.lock()
     }
 
     /// Lets a client wait; `client` is called only if there is room.

@@ -1,8 +1,8 @@
 //! Queries that wait for signatures: bounded in total and per zone, zones take turns, equal queries wait together.
 
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nameward_answer::{Making, Medium};
 
@@ -58,7 +58,7 @@ impl SigningQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitingZones> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Returns how many queries wait.
@@ -137,7 +137,7 @@ impl SigningQueue {
                 return true;
             }
             let woken = self.more.wait(waiting);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+            waiting = woken;
         }
     }
 }

@@ -4,8 +4,9 @@
 //! without, so a connection knows when nothing is pending. Answers count as held by their connection from the
 //! moment they are delivered.
 
+use nameward_base::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -34,7 +35,7 @@ impl Mailbox {
 
     /// Collects the delivered answers; returns their size in octets.
     pub(super) fn collect(&self, out: &mut Vec<u8>) -> usize {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock();
         let octets = answers.len();
         if out.is_empty() {
             std::mem::swap(out, &mut answers);
@@ -107,7 +108,7 @@ impl Ticket {
         };
         let (registry, id) = (&self.mailbox.registry, self.mailbox.connection);
         let answers = self.mailbox.answers.lock();
-        let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        let mut answers = answers;
         if registry.hold_later(id, PREFIX + answer.len()).is_err() {
             return;
         }

@@ -4,9 +4,9 @@
 //! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only
 //! those in `open` are in `holdings`.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -66,7 +66,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, RegistryState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Registers a connection of `client`, evicting the one that has been idle longest when the limit is reached.

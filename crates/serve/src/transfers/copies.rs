@@ -10,9 +10,10 @@
 //! A copy is signed a bounded number of pieces ahead of the fastest client, unless all of it is needed: for an IXFR
 //! that a difference could answer, or for the digest in answers (ZONEMD).
 
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{CopyDigest, SignedCopy, SignedCopyError};
@@ -103,10 +104,6 @@ pub(super) struct CopyReader {
     wake: Arc<Notify>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl OutgoingCopies {
     pub(super) fn new(sent: SentVersions, counters: Arc<TransferCounters>) -> Arc<Self> {
         Arc::new(OutgoingCopies {
@@ -119,14 +116,14 @@ impl OutgoingCopies {
 
     /// Returns how many copies are in progress.
     pub(super) fn in_work(&self) -> usize {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let jobs = known.values().filter_map(|known| known.job.upgrade());
         jobs.filter(|job| job.end.get().is_none()).count()
     }
 
     /// Returns the version of a zone in this state, if it is complete.
     pub(super) fn find(&self, name: &NameBuf, state: &VersionState) -> Option<Arc<Zone>> {
-        let known = lock(&self.known);
+        let known = self.known.lock();
         let known = known.get(name).filter(|known| known.state.is_same(state));
         known?.version.upgrade()
     }
@@ -138,7 +135,7 @@ impl OutgoingCopies {
             job: Weak::new(),
             version: Arc::downgrade(version),
         };
-        self.insert(&mut lock(&self.known), name, copy);
+        self.insert(&mut self.known.lock(), name, copy);
     }
 
     fn insert(&self, known: &mut HashMap<NameBuf, KnownCopy>, name: NameBuf, copy: KnownCopy) {
@@ -153,7 +150,7 @@ impl OutgoingCopies {
         source: impl FnOnce() -> Result<CopySource, PrepareFault>,
         name: NameBuf,
     ) -> Result<OpenedCopy, PrepareFault> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if let Some(found) = known.get(&name).filter(|known| known.state.is_same(&state)) {
             if let Some(version) = found.version.upgrade() {
                 return Ok(OpenedCopy::Version(version));
@@ -190,7 +187,7 @@ impl OutgoingCopies {
     /// Adds a reader. The caller holds the lock of `known`, under which copies are given up.
     fn read(self: &Arc<Self>, job: Arc<CopyJob>) -> CopyReader {
         let wake = Arc::new(Notify::new());
-        lock(&job.readers).push(Arc::clone(&wake));
+        job.readers.lock().push(Arc::clone(&wake));
         CopyReader {
             copies: Arc::clone(self),
             job,
@@ -272,12 +269,12 @@ impl OutgoingCopies {
         self.counters.add(Counter::Signatures, made.into());
         let is_newest = |known: &KnownCopy| std::ptr::eq(known.job.as_ptr(), job);
         // A version older than the newest requested one would lead backwards.
-        let is_noted = lock(&self.known).get(&job.name).is_some_and(is_newest);
+        let is_noted = self.known.lock().get(&job.name).is_some_and(is_newest);
         let version = match is_noted {
             true => self.sent.note(version),
             false => version,
         };
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if let Some(known) = known.get_mut(&job.name).filter(|known| is_newest(known)) {
             known.version = Arc::downgrade(&version);
         }
@@ -288,7 +285,7 @@ impl OutgoingCopies {
 
     /// Gives up a copy that has no reader; returns whether it did.
     fn give_up(&self, job: &CopyJob) -> bool {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if job.is_read() {
             return false;
         }
@@ -305,7 +302,7 @@ impl OutgoingCopies {
 
 impl CopyJob {
     fn is_read(&self) -> bool {
-        !lock(&self.readers).is_empty()
+        !self.readers.lock().is_empty()
     }
 
     fn finish(&self, end: JobEnd) {
@@ -314,7 +311,7 @@ impl CopyJob {
     }
 
     fn wake_readers(&self) {
-        for wake in lock(&self.readers).iter() {
+        for wake in self.readers.lock().iter() {
             wake.notify_one();
         }
     }
@@ -358,7 +355,7 @@ impl CopyJob {
 impl CopyReader {
     /// Uses another notification to signal that there is more.
     pub(super) fn wake_by(&mut self, wake: Arc<Notify>) {
-        let mut readers = lock(&self.job.readers);
+        let mut readers = self.job.readers.lock();
         if let Some(own) = readers.iter_mut().find(|own| Arc::ptr_eq(own, &self.wake)) {
             *own = Arc::clone(&wake);
         }
@@ -414,7 +411,10 @@ impl CopyReader {
 
 impl Drop for CopyReader {
     fn drop(&mut self) {
-        lock(&self.job.readers).retain(|own| !Arc::ptr_eq(own, &self.wake));
+        self.job
+            .readers
+            .lock()
+            .retain(|own| !Arc::ptr_eq(own, &self.wake));
         // A completely signed copy is kept even without readers.
         let is_whole = self.job.copy.get().is_some_and(|copy| copy.is_whole());
         if !is_whole && self.copies.give_up(&self.job) {

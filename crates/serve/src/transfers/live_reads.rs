@@ -1,8 +1,9 @@
 //! Reads whole zones from databases for transfers: one at a time per database, shared by clients of the same version.
 
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use nameward_wire::NameBuf;
 use nameward_zone::{LookupRequest, Zone};
@@ -26,7 +27,7 @@ impl<K: Hash + Eq> Turns<K> {
     /// Waits for a turn; it ends when the returned guard is dropped.
     pub(super) async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
         let turn = {
-            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = self.0.lock();
             turns.retain(|_, turn| turn.strong_count() > 0);
             let known = turns.get(&key).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
@@ -74,14 +75,14 @@ impl LiveReads {
             .runtime
             .block_on(gone.or(source.read_zone(&request)))?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         read.retain(|_, (_, zone)| zone.strong_count() > 0);
         read.insert(live.number(), (generation, Arc::downgrade(&zone)));
         Ok(zone)
     }
 
     fn known(&self, number: u64, generation: u64) -> Option<Arc<Zone>> {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = self.read.lock();
         let (read_at, zone) = read.get(&number)?;
         zone.upgrade().filter(|_| *read_at == generation)
     }

@@ -5,8 +5,9 @@
 //! exactly the version it starts from, so if two versions were sent with one serial, it starts from neither. Nothing
 //! is kept over a restart; the first transfer of a zone after one is a whole one.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
@@ -54,7 +55,7 @@ impl SentVersions {
     /// Records a version that is about to be sent; returns the one to send, which is an equal one if it was sent
     /// before. Compares both versions completely, so it is slow for a large zone.
     pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let name = name_of(&version);
         let mut before = self.kept().remove(&name);
         let sent = match before.take() {
@@ -108,7 +109,7 @@ impl SentVersions {
     }
 
     fn kept(&self) -> MutexGuard<'_, KeptVersions> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

@@ -4,10 +4,11 @@
 //! and together use no more CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with
 //! the queue. A copy without readers leaves the queue at once.
 
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use super::copies::{CopyJob, CopyStep, OutgoingCopies};
@@ -30,7 +31,7 @@ struct QueueState {
 
 impl SignerQueue {
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Starts the threads, unless they are running.
@@ -106,7 +107,7 @@ impl SignerQueue {
             }
             let Some(job) = state.jobs.pop_front() else {
                 let woken = self.more.wait(state);
-                state = woken.unwrap_or_else(PoisonError::into_inner);
+                state = woken;
                 continue;
             };
             let Some(step) = job.take_step() else {

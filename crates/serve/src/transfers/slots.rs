@@ -7,10 +7,11 @@
 //! A client that has read nothing for some seconds loses its slot to one that waits for it; while none waits it keeps
 //! it, for as long as the connection lasts.
 
+use nameward_base::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -96,10 +97,6 @@ pub(super) struct WaitingSlot {
     waiter: Arc<SlotWaiter>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl TransferSlots {
     pub(super) fn new(limits: TransferLimits) -> Arc<Self> {
         Arc::new(TransferSlots {
@@ -110,7 +107,7 @@ impl TransferSlots {
 
     /// Returns how many transfers are running and how many wait.
     pub(super) fn counts(&self) -> (usize, usize) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         (state.running, state.waiting.len())
     }
 
@@ -118,7 +115,7 @@ impl TransferSlots {
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.take(client, &self.limits) {
             let progress = state.begin(client);
             return SlotAnswer::Granted(TransferSlot { slots, progress });
@@ -140,7 +137,7 @@ impl TransferSlots {
     }
 
     fn release(&self, client: IpAddr) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.running -= 1;
         if let Some(own) = state.clients.get_mut(&client) {
             own.running -= 1;
@@ -151,7 +148,7 @@ impl TransferSlots {
 
     /// Takes slots away from clients that do not read, as many as others wait for.
     pub(super) fn make_room(&self, now: Instant) {
-        lock(&self.state).make_room(&self.limits, now);
+        self.state.lock().make_room(&self.limits, now);
     }
 }
 
@@ -216,7 +213,7 @@ impl SlotState {
 
     fn make_room(&self, limits: &TransferLimits, now: Instant) {
         let stalled_since = |place: &SlotProgress| {
-            let taken = *lock(&place.taken);
+            let taken = *place.taken.lock();
             (now.saturating_duration_since(taken) >= STALLED).then_some(taken)
         };
         let is_cut = |place: &&Arc<SlotProgress>| place.is_cut.load(Ordering::Relaxed);
@@ -258,14 +255,14 @@ impl WaitingSlot {
         let is_granted = self.waiter.is_granted.swap(false, Ordering::AcqRel);
         is_granted.then(|| TransferSlot {
             slots: Arc::clone(&self.slots),
-            progress: lock(&self.slots.state).begin(self.waiter.client),
+            progress: self.slots.state.lock().begin(self.waiter.client),
         })
     }
 }
 
 impl Drop for WaitingSlot {
     fn drop(&mut self) {
-        let mut state = lock(&self.slots.state);
+        let mut state = self.slots.state.lock();
         let own = |other: &Arc<SlotWaiter>| Arc::ptr_eq(other, &self.waiter);
         if let Some(at) = state.waiting.iter().position(own) {
             state.waiting.remove(at);
@@ -279,7 +276,7 @@ impl Drop for WaitingSlot {
 impl TransferSlot {
     /// Records that the client has read all messages so far.
     pub(super) fn note_taken(&self) {
-        *lock(&self.progress.taken) = Instant::now();
+        *self.progress.taken.lock() = Instant::now();
     }
 
     /// Returns the notification that others need the slot.
@@ -290,7 +287,7 @@ impl TransferSlot {
 
 impl Drop for TransferSlot {
     fn drop(&mut self) {
-        let mut state = lock(&self.slots.state);
+        let mut state = self.slots.state.lock();
         state
             .places
             .retain(|other| !Arc::ptr_eq(other, &self.progress));
@@ -411,7 +408,7 @@ mod tests {
         let _waiting = waiting(slots.take(ip(3), &wake));
         slots.make_room(Instant::now());
         assert!(!places.iter().any(is_cut), "both read");
-        *lock(&places[0].progress.taken) = later;
+        *places[0].progress.taken.lock() = later;
         for _ in 0..3 {
             slots.make_room(later);
             let cut: Vec<bool> = places.iter().map(is_cut).collect();

@@ -8,6 +8,7 @@ mod listed;
 mod pending;
 mod sys;
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     ffi::OsStr,
@@ -16,7 +17,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -239,7 +240,7 @@ impl Watcher {
 
 impl WatcherInner {
     fn lock(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn key(&self, path: &Path) -> u64 {

@@ -5,11 +5,12 @@
 //! its cost. It is dropped when the zone is known to have changed, and after a few seconds in any case. A question for the apex
 //! itself never uses them.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::zonefile::{Record, RecordPlace};
 use nameward_wire::{Name, Type};
 use nameward_zone::{PackedApex, ZoneBuilder};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long they are used.
@@ -121,7 +122,7 @@ impl Apexes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Generation> {
-        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+        self.zones.lock()
     }
 }
 

@@ -10,14 +10,14 @@
 use super::error::SqlError;
 use super::listing::{ChainFound, ListStanding, NamesRead};
 use super::row::read_name;
+use nameward_base::sync::Mutex;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::NameKey;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Names with something below them that are kept for one zone; a zone with more has its last ones forgotten and
@@ -150,10 +150,10 @@ impl AboveSets {
     pub(crate) fn forget(&self, zone: Option<i64>) {
         let is_meant = |id: &i64| zone.is_none_or(|zone| *id == zone);
         // Turns first, and a reader keeps them locked while it puts its set in place: a change is noted in one of both.
-        for (_, turn) in lock(&self.turns).iter().filter(|(id, _)| is_meant(id)) {
+        for (_, turn) in self.turns.lock().iter().filter(|(id, _)| is_meant(id)) {
             turn.has_changed.store(true, Ordering::Relaxed);
         }
-        for (_, entry) in lock(&self.zones).iter_mut().filter(|(id, _)| is_meant(id)) {
+        for (_, entry) in self.zones.lock().iter_mut().filter(|(id, _)| is_meant(id)) {
             entry.is_stale = true;
             entry.chain.forget();
         }
@@ -161,7 +161,7 @@ impl AboveSets {
 
     /// Returns the chain of denial of a zone that lists its names, if those were read since the last change.
     pub(crate) fn chain(&self, zone: i64, signing: &Signing) -> ChainFound {
-        let mut zones = lock(&self.zones);
+        let mut zones = self.zones.lock();
         let Some(entry) = zones.get_mut(&zone).filter(|entry| !entry.is_stale) else {
             return ChainFound::Later;
         };
@@ -185,14 +185,14 @@ impl AboveSets {
 
     /// Whether the chain of a zone was found to be too large the last time.
     pub(crate) fn is_too_large(&self, zone: i64) -> bool {
-        let zones = lock(&self.zones);
+        let zones = self.zones.lock();
         let entry = zones.get(&zone);
         entry.is_some_and(|entry| matches!(entry.chain, ListStanding::TooLarge))
     }
 
     /// The set if it may be used; the second is an old one to fall back to.
     fn cached(&self, zone: i64) -> (Option<Arc<Above>>, Option<Arc<Above>>) {
-        let zones = lock(&self.zones);
+        let zones = self.zones.lock();
         let Some(entry) = zones.get(&zone) else {
             return (None, None);
         };
@@ -214,7 +214,7 @@ impl AboveSets {
 
     /// Whether a reader of the names of a zone is at work. One that gave up leaves the turn behind, but does not hold it.
     fn is_being_read(&self, zone: i64) -> bool {
-        let turns = lock(&self.turns);
+        let turns = self.turns.lock();
         let turn = turns.get(&zone);
         turn.is_some_and(|turn| turn.reader.try_lock().is_err())
     }
@@ -228,7 +228,7 @@ impl AboveSets {
         if let Some(above) = current {
             return Ok(above);
         }
-        let turn = lock(&self.turns).entry(zone).or_default().clone();
+        let turn = self.turns.lock().entry(zone).or_default().clone();
         let reader = match old {
             None => turn.reader.lock().await,
             Some(old) => match turn.reader.try_lock() {
@@ -238,14 +238,14 @@ impl AboveSets {
             },
         };
         if let (Some(above), _) = self.cached(zone) {
-            end_turn(&mut lock(&self.turns), zone, &turn);
+            end_turn(&mut self.turns.lock(), zone, &turn);
             return Ok(above);
         }
         turn.has_changed.store(false, Ordering::Relaxed);
         let started = Instant::now();
         let result = read().await;
         let took = started.elapsed();
-        let mut turns = lock(&self.turns);
+        let mut turns = self.turns.lock();
         end_turn(&mut turns, zone, &turn);
         let NamesRead { above, chain } = result?;
         let above = Arc::new(above);
@@ -263,7 +263,7 @@ impl AboveSets {
     }
 
     fn keep(&self, zone: i64, mut entry: KeptAbove) {
-        let mut zones = lock(&self.zones);
+        let mut zones = self.zones.lock();
         if let Some(before) = zones.get(&zone) {
             entry.chain.share_with(&before.chain);
         }
@@ -301,10 +301,6 @@ fn bound_chains(zones: &mut HashMap<i64, KeptAbove>) {
         bytes -= oldest.chain.heap_bytes();
         oldest.chain = ListStanding::TooLarge;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

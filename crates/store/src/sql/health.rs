@@ -2,8 +2,8 @@
 
 use super::error::SqlError;
 use super::url::DatabaseAddress;
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long the log stays with what it said: a database that comes back answers some statements while others still fail.
@@ -62,7 +62,7 @@ impl Condition {
     }
 
     fn notes(&self) -> MutexGuard<'_, HealthNotes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 
     /// Whether the last statement was answered, or none was tried yet.
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_database_that_comes_and_goes_is_logged_now_and_then() {
-        let mut notes = Condition::new("down", "up").notes.into_inner().unwrap();
+        let mut notes = Condition::new("down", "up").notes.into_inner();
         let start = Instant::now();
         assert!(!notes.is_due(true, start));
         assert!(notes.is_due(false, start), "the first time at once");

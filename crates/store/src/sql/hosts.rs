@@ -5,10 +5,10 @@
 //! first, by all connections of a backend together: reads then go where changes are written.
 
 use super::error::SqlError;
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a server may be silent while there is another one to try.
@@ -91,7 +91,7 @@ impl Hosts {
     }
 
     fn order(&self) -> MutexGuard<'_, ServerOrder> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        self.order.lock()
     }
 
     /// Whether a connection to this server is still to be used: false when another one was found to be better.
@@ -243,7 +243,7 @@ mod tests {
                 unreachable!()
             };
             let port = address.port();
-            self.tried.lock().unwrap().push(port);
+            self.tried.lock().push(port);
             match port {
                 port if self.good.contains(&port) => Ok(Suitable::Good(port)),
                 port if self.fallback.contains(&port) => Ok(Suitable::Fallback(port)),
@@ -261,7 +261,7 @@ mod tests {
         };
         let found = hosts.connect(Duration::from_millis(30), &ports).await;
         let found = found.map(|(_, port)| port).ok();
-        (ports.tried.into_inner().unwrap(), found)
+        (ports.tried.into_inner(), found)
     }
 
     #[tokio::test]

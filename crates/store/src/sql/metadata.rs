@@ -4,9 +4,10 @@ use super::dialect::Statement;
 use super::error::{RowError, SqlError};
 use super::signing_facts::{FactsOf, log_unusable};
 use super::{LiveZone, SqlBackend};
+use nameward_base::sync::Mutex;
 use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Zones whose iterations are remembered, so that each is logged once.
 const WARNED_MAX: usize = 100_000;
@@ -18,7 +19,7 @@ pub(super) struct IterationWarnings(Mutex<HashMap<i64, u16>>);
 impl IterationWarnings {
     /// Logs NSEC3 iterations of a zone once (RFC 9276 section 3.1: they cost CPU time and protect nothing).
     fn note(&self, zone: &LiveZone, policy: &SigningPolicy) {
-        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.0.lock();
         let iterations = match &policy.denial {
             Denial::Nsec3(hashing) => hashing.iterations,
             Denial::Nsec => 0,

@@ -12,8 +12,9 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{
     Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, SslOpts, Value,
 };
+use nameward_base::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -309,11 +310,11 @@ impl Mysql {
     }
 
     fn pool(&self) -> MutexGuard<'_, Option<(Server, Pool)>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 
     fn back_off(&self) -> MutexGuard<'_, BackOff> {
-        self.back_off.lock().unwrap_or_else(PoisonError::into_inner)
+        self.back_off.lock()
     }
 
     async fn run(

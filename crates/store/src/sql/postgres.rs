@@ -11,10 +11,11 @@ use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
+use nameward_base::sync::Mutex;
 use std::error::Error as _;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::config::{Host, SslMode};
@@ -298,7 +299,7 @@ impl Postgres {
                     client,
                     prepared: std::array::from_fn(|_| OnceCell::new()),
                 });
-                *lock(&slot.session) = Some(session.clone());
+                *slot.session.lock() = Some(session.clone());
                 Ok((session, true))
             }
             Err(error) => Err(back_off.fail(error)),
@@ -306,7 +307,7 @@ impl Postgres {
     }
 
     fn current(&self, slot: &ConnectionSlot) -> Option<Arc<PostgresSession>> {
-        let session = lock(&slot.session);
+        let session = slot.session.lock();
         let is_of_use = |session: &&Arc<PostgresSession>| {
             !session.client.is_closed() && self.target.hosts.prefers(&session.server)
         };
@@ -393,17 +394,13 @@ impl PostgresSession {
 
 /// Takes a session out of use, unless another has taken its place.
 fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
-    let mut session = lock(&slot.session);
+    let mut session = slot.session.lock();
     if session
         .as_ref()
         .is_some_and(|session| Arc::ptr_eq(session, broken))
     {
         *session = None;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the meaning of a failure, by SQLSTATE.

@@ -9,12 +9,13 @@
 //! Names with more rows than any answer could hold are kept too, so that their rows are not read again for each question.
 
 use super::empty_nonterminals::Same;
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::Name;
 use nameward_zone::{NameKey, Zone};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a part is used.
@@ -75,7 +76,7 @@ struct PartLists {
 
 impl SharedParts {
     fn lock(&self) -> MutexGuard<'_, PartLists> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// The generation to hand to [`SharedParts::keep`].

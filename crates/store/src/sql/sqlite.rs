@@ -8,11 +8,12 @@ use super::SqlOptions;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::row::Cells;
+use nameward_base::sync::{Mutex, MutexGuard};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Memory that each connection has for pages at least, in KiB.
@@ -60,16 +61,14 @@ impl Sqlite {
     /// its index of the write-ahead log, which is not that of another file.
     pub(crate) fn reopen(&self) {
         let slots = self.connections.iter();
-        let mut slots: Vec<_> = slots
-            .map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner))
-            .collect();
+        let mut slots: Vec<_> = slots.map(|slot| slot.lock()).collect();
         slots.iter_mut().for_each(|slot| **slot = None);
     }
 
     /// Closes the connections that nobody uses.
     pub(crate) fn close(&self) {
         for slot in &self.connections {
-            if let Ok(mut slot) = slot.try_lock() {
+            if let Some(mut slot) = slot.try_lock() {
                 *slot = None;
             }
         }
@@ -167,15 +166,11 @@ impl Sqlite {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.connections.len();
         for i in 0..count {
-            match self.connections[(start + i) % count].try_lock() {
-                Ok(slot) => return slot,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => {}
+            if let Some(slot) = self.connections[(start + i) % count].try_lock() {
+                return slot;
             }
         }
-        self.connections[start % count]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connections[start % count].lock()
     }
 
     fn error(&self, error: &rusqlite::Error) -> SqlError {

@@ -46,6 +46,7 @@ pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use local_changes::CommitMark;
 pub(super) use local_changes::OwnCommits;
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
@@ -55,7 +56,7 @@ use retry::ConflictRetries;
 use session::{Failure, Session};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Semaphore;
 pub use tsig::{TSIG_SECRET_MAX, TsigEdit};
@@ -189,8 +190,8 @@ impl Writer {
         self.idle().clear();
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.idle.lock()
     }
 }
 

@@ -6,11 +6,11 @@
 
 use super::error::{LostHow, StateError};
 use crate::sql::sqlite_file::{DatabaseFile, FileChange};
+use nameward_base::sync::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Octets of the header of an SQLite file (https://www.sqlite.org/fileformat.html section 1.3).
@@ -33,7 +33,7 @@ pub(super) struct StoreCondition(Mutex<Option<StoreFault>>);
 
 impl StoreCondition {
     fn fault_now(&self) -> MutexGuard<'_, Option<StoreFault>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn fault(&self) -> Option<StoreFault> {

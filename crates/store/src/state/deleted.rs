@@ -5,10 +5,11 @@
 use super::StateStore;
 use super::error::StateError;
 use super::journal::stored_name;
+use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How much is kept of deleted zones, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,12 +47,12 @@ impl CopyBoundsInForce {
 
     /// Returns them as they are now.
     pub fn now(&self) -> CopyBounds {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     /// Puts others in force.
     pub fn set(&self, bounds: CopyBounds) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
+        *self.0.lock() = bounds;
     }
 }
 

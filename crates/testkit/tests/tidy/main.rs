@@ -42,6 +42,16 @@ fn tokio_and_unsafe_code_stay_where_they_belong() {
 }
 
 #[test]
+fn a_mechanism_has_one_implementation() {
+    let found = rules::owners(&Workspace::read());
+    keep(
+        "owner",
+        found,
+        "this mechanism exists already; use its one implementation:",
+    );
+}
+
+#[test]
 fn files_have_a_length_that_can_be_read() {
     let found = rules::lengths(&Workspace::read());
     keep(

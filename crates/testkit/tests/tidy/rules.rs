@@ -8,7 +8,22 @@ type Faults = Vec<(String, usize)>;
 /// Lines of a file that can be read.
 const LENGTH_MAX: usize = 500;
 /// Crates that are plain functions over memory and files.
-const WITHOUT_TOKIO: [&str; 6] = ["stats", "wire", "dnssec", "zone", "answer", "import"];
+const WITHOUT_TOKIO: [&str; 7] = [
+    "base", "stats", "wire", "dnssec", "zone", "answer", "import",
+];
+/// Code that exists once, where it may be, and the advice for other places.
+const OWNED: [(&str, &[&str], &str); 2] = [
+    (
+        "PoisonError",
+        &["crates/base/src/sync.rs"],
+        "use nameward_base::sync",
+    ),
+    (
+        "std::sync::Mutex<",
+        &["crates/base/src/sync.rs"],
+        "use nameward_base::sync",
+    ),
+];
 
 /// The rows of the layers, from the top.
 fn rows(workspace: &Workspace) -> Vec<&str> {
@@ -63,6 +78,24 @@ pub fn places(workspace: &Workspace) -> Faults {
         let says = |word: &str| file.text.contains(&format!("#![{word}(unsafe_code)]"));
         if is_root && !says("forbid") && !says("deny") {
             faults.push((format!("{}:unsafe", file.path), 1));
+        }
+    }
+    faults
+}
+
+/// Copies of code that has one owner.
+pub fn owners(workspace: &Workspace) -> Faults {
+    let mut faults = Vec::new();
+    let files = workspace.files.iter();
+    for file in files.filter(|file| file.crate_name() != "testkit" && !file.is_test()) {
+        for (code, owners, advice) in OWNED {
+            let count = file.code().filter(|line| line.contains(code)).count();
+            if count > 0 && !owners.iter().any(|owner| file.path.starts_with(owner)) {
+                faults.push((
+                    format!("{}:{code}:{advice}", file.path).replace(' ', "-"),
+                    count,
+                ));
+            }
         }
     }
     faults

@@ -2,12 +2,12 @@
 
 use super::field::{Codes, Field};
 use super::{apl, bitmap, check, describe, loc, svcb, validate, wks};
-use crate::calendar::UtcTime;
 use crate::name::Name;
 use crate::rtype::Type;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use data_encoding::{BASE32HEX_NOPAD, BASE64, Encoding, HEXLOWER, HEXUPPER};
+use nameward_base::calendar::UtcTime;
 
 /// Writes uncompressed wire data as text that [`super::parse_text`] reads back. Opaque or malformed
 /// data is written as `\#` (RFC 3597 section 5).

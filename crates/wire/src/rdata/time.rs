@@ -1,7 +1,7 @@
 //! Signature times: `YYYYMMDDHHmmSS` and seconds since 1970 (RFC 4034 section 3.2).
 
 use super::digits::decimal;
-use crate::calendar::UtcTime;
+use nameward_base::calendar::UtcTime;
 
 /// Parses both forms; 14 digits are a date, up to ten are seconds.
 pub(super) fn from_text(text: &[u8]) -> Option<u32> {

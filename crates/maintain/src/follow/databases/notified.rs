@@ -7,12 +7,13 @@
 use super::{Databases, FollowedDatabase};
 use crate::panic_guard::spare_thread;
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -51,11 +52,7 @@ impl NotifiedSerials {
     /// Takes note that the servers of a zone are being notified.
     pub fn note(&self, zone: NameBuf) {
         for inbox in self.inboxes.get().into_iter().flatten() {
-            inbox
-                .zones
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(zone);
+            inbox.zones.lock().insert(zone);
             inbox.woken.notify_one();
         }
     }
@@ -116,24 +113,15 @@ impl SerialKeeper {
 
     /// Waits for zones that are being notified; returns none when it is time to look at all.
     fn wait(&self, most: Duration) -> Vec<NameBuf> {
-        let zones = self
-            .inbox
-            .zones
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let zones = self.inbox.zones.lock();
         let is_empty = |zones: &mut HashSet<NameBuf>| zones.is_empty();
-        let waited = self.inbox.woken.wait_timeout_while(zones, most, is_empty);
-        let (zones, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let zones = self.inbox.woken.wait_timeout_while(zones, most, is_empty);
         let is_any_notified = !zones.is_empty();
         drop(zones);
         if is_any_notified {
             thread::sleep(COLLECTED);
         }
-        let mut zones = self
-            .inbox
-            .zones
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.inbox.zones.lock();
         zones.drain().collect()
     }
 

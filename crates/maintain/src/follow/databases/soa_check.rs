@@ -8,8 +8,9 @@ use super::follower::DatabaseFollower;
 use super::zone_faults::{NamedZones, ZoneFaultLog};
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
+use nameward_base::sync::Mutex;
 use nameward_store::sql::{SqlBackend, write::StandingZones};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -44,7 +45,7 @@ impl SoaCheck {
 
     /// Returns the time until the next check, if one was requested.
     pub(super) fn due_in(&self) -> Option<Duration> {
-        let turn = lock(&self.turn);
+        let turn = self.turn.lock();
         let left = match turn.not_before {
             _ if turn.is_running => PAUSE,
             Some(at) => at.saturating_duration_since(Instant::now()),
@@ -52,10 +53,6 @@ impl SoaCheck {
         };
         self.is_requested.then_some(left)
     }
-}
-
-fn lock(turn: &Mutex<CheckTurn>) -> MutexGuard<'_, CheckTurn> {
-    turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The parts that a check works with.
@@ -87,11 +84,11 @@ impl DatabaseFollower {
             faults: Arc::clone(&self.faults),
         };
         let (turn, runtime) = (Arc::clone(&self.soa_check.turn), Handle::current());
-        lock(&turn).is_running = true;
+        turn.lock().is_running = true;
         tokio::task::spawn_blocking(move || {
             let begin = Instant::now();
             runtime.block_on(checker.run());
-            let mut turn = lock(&turn);
+            let mut turn = turn.lock();
             turn.is_running = false;
             turn.not_before = Some(Instant::now() + PAUSE.max(begin.elapsed() * PAUSE_FACTOR));
         });

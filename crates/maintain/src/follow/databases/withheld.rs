@@ -1,8 +1,8 @@
 //! Zones that are in the database and not served: secondary zones that have expired (RFC 1035 section 3.3.13).
 
+use nameward_base::sync::Mutex;
 use nameward_wire::Name;
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 /// The names of such zones. The life of secondary zones sets them, the follower of the database obeys.
 #[derive(Default)]
@@ -14,7 +14,7 @@ impl WithheldZones {
     /// Has a zone withheld, or shown again; returns whether that is new.
     pub(super) fn set(&self, zone: Name<'_>, is_withheld: bool) -> bool {
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         match is_withheld {
             true => names.insert(name),
             false => names.remove(&name),
@@ -23,7 +23,7 @@ impl WithheldZones {
 
     /// Returns whether a zone is withheld.
     pub(super) fn has(&self, zone: Name<'_>) -> bool {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.lock();
         !names.is_empty() && names.contains(&zone.as_wire().to_ascii_lowercase()[..])
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! The follower of the database records them as it reads zones; the server's state is made of the sums.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Zones of one kind that are named.
 const NAMED_MAX: usize = 5;
@@ -55,7 +55,7 @@ struct KnownZoneFaults {
 
 impl ZoneFaultLog {
     fn known(&self) -> MutexGuard<'_, KnownZoneFaults> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether it

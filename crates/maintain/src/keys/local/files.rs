@@ -3,6 +3,7 @@
 //! A private file that others may read is refused. Files are replaced as a whole and are on the disk when a write returns. The
 //! times in `.private` count; those in `.key` are comments.
 
+use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::{KeyLife, RecordLife, RecordPhase};
 use nameward_dnssec::{KeyFile, KeyFileError, KeyTimes, file_owner};
 use nameward_wire::{Name, NameBuf};
@@ -12,7 +13,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Octets of a key file; no key has more.
@@ -291,7 +291,7 @@ impl KeyDirectories {
         let system = |error: io::Error| KeyPairError::system(directory, &error);
         let changed_at = fs::metadata(directory).and_then(|of| of.modified());
         let changed_at = changed_at.map_err(system)?;
-        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listings = self.listings.lock();
         if let Some(listing) = listings.get(directory)
             && listing.changed_at == changed_at
             && changed_at + CLOCK_GRAIN < listing.listed_at

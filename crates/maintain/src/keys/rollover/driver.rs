@@ -8,10 +8,11 @@ use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
 use crate::clock::{SteadyClock, step_text};
 use crate::panic_guard::spare_thread;
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_wire::NameBuf;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
 
@@ -103,7 +104,7 @@ impl KeyDriverHandle {
     /// Returns how many zones are signed, and how long their signatures last.
     pub fn signed(&self) -> SignedSummary {
         let summary = self.shared.signed.lock();
-        let (zones, ends) = *summary.unwrap_or_else(PoisonError::into_inner);
+        let (zones, ends) = *summary;
         SignedSummary {
             zones,
             seconds_left: ends.map_or(0, |ends| {
@@ -118,8 +119,7 @@ impl KeyDriverHandle {
     }
 
     fn lock(&self) -> MutexGuard<'_, DriverWakes> {
-        let wakes = self.shared.wakes.lock();
-        wakes.unwrap_or_else(PoisonError::into_inner)
+        self.shared.wakes.lock()
     }
 
     /// Waits until there is something to do, or a time is over.
@@ -129,8 +129,7 @@ impl KeyDriverHandle {
             !wakes.is_all && !wakes.is_ended && wakes.zones.is_empty() && wakes.answers.is_empty()
         };
         let condition = &self.shared.condition;
-        let waited = condition.wait_timeout_while(wakes, patience, is_idle);
-        let (mut wakes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut wakes = condition.wait_timeout_while(wakes, patience, is_idle);
         std::mem::take(&mut *wakes)
     }
 }
@@ -217,7 +216,7 @@ impl KeyDriver {
                 self.counted_at = Some(now);
                 spare_thread(LOOKING, || {
                     let summary = self.keeper.count_signed(now.seconds());
-                    *shared.signed.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+                    *shared.signed.lock() = summary;
                 });
             }
         }

@@ -8,6 +8,7 @@ use super::{TakenOver, held};
 use crate::contents::{ContentsReader, PART};
 use crate::secondary::key;
 use crate::zone::{SecondarySettings, SharedName};
+use nameward_base::sync::Mutex;
 use nameward_store::state::{
     JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
 };
@@ -15,7 +16,6 @@ use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Zones that are handed to a thread together.
@@ -80,7 +80,7 @@ fn build_all(
     built: &Sender<Vec<TakenOver>>,
 ) {
     loop {
-        let next = read.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = read.lock().recv();
         let Ok(zones) = next else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Owns the words for keys of zones.
 
+use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey};
-use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
 

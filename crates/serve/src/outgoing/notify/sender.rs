@@ -22,7 +22,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::super::{local_address, lock, now_seconds, random_id};
+use super::super::{local_address, now_seconds, random_id};
 use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
 use super::{NotifierParts, NotifierShared};
@@ -96,7 +96,7 @@ impl NotifySender {
             while let Ok((octets, from)) = replied.try_recv() {
                 self.take_reply(&octets, from);
             }
-            lock(&self.shared.sent_serials).write_due();
+            self.shared.sent_serials.lock().write_due();
             let waiting = self.queue.len() as u64;
             self.shared.waiting.store(waiting, Ordering::Relaxed);
             if has_more {
@@ -107,7 +107,7 @@ impl NotifySender {
                 Some(at) => Duration::from_millis(at.0.saturating_sub(now().0).max(1)),
                 None => Duration::from_secs(3600),
             };
-            let next_write = lock(&self.shared.sent_serials).next_write();
+            let next_write = self.shared.sent_serials.lock().next_write();
             let wait = next_write.map_or(wait, |write| wait.min(write));
             let shared = Arc::clone(&self.shared);
             tokio::select! {
@@ -122,7 +122,7 @@ impl NotifySender {
 
     /// Determines the targets of the zones that have changed.
     fn take_changes(&mut self) {
-        let changed = std::mem::take(&mut *lock(&self.shared.changed));
+        let changed = std::mem::take(&mut *self.shared.changed.lock());
         if changed.is_empty() {
             return;
         }
@@ -214,7 +214,7 @@ impl NotifySender {
     fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {
-            lock(&self.shared.sent_serials).note(zone, serial);
+            self.shared.sent_serials.lock().note(zone, serial);
         }
         (self.parts.on_sent)(zone);
     }

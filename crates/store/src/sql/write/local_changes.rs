@@ -5,9 +5,9 @@
 //! by the versions in the table of changes (SQLite, MySQL), or by the session that sent it (PostgreSQL). Commits are noted
 //! before they end, because a notice may overtake the result of its commit.
 
+use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The sign by which the notice of a commit is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ struct NotedCommits {
 
 impl OwnCommits {
     fn noted(&self) -> MutexGuard<'_, NotedCommits> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 
     /// Notes that a watch waits for notices from now on.

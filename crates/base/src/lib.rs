@@ -1,0 +1,11 @@
+//! The lowest layer: small general mechanisms that every other crate uses and none defines again.
+//!
+//! No DNS, no tokio, no dependencies. A part moves here when a second crate needs it.
+
+#![forbid(unsafe_code)]
+
+pub mod calendar;
+pub mod file;
+pub mod sync;
+pub mod text;
+pub mod time;
