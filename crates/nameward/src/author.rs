@@ -1,4 +1,4 @@
-//! Owns the words for who makes a change by a command, and the check of the reason that comes with it.
+//! Who makes a change by a command, and the check of the reason given for it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use nameward_zone::change::{ChangeAuthor, MESSAGE_MAX};
 
 use crate::privileges;
 
-/// Makes the author of a change that a user asks for.
+/// Returns the author of a change requested by a user.
 pub fn of_user(uid: u32, message: Option<&str>) -> Result<Arc<ChangeAuthor>, OperationError> {
     if message.is_some_and(|message| message.len() > MESSAGE_MAX) {
         return Err(OperationError::invalid(format!(

@@ -1,15 +1,16 @@
-//! Owns the text of batches: zone-file lines with `+` and `-` before them, or JSON.
+//! The text format of batches: zone-file lines prefixed with `+` and `-`, or JSON.
 //!
 //! ```text
-//! zone example.org              begins the changes of a zone; names are relative to it
-//! $ORIGIN sub.example.org.      names are relative to this from here on; outside the zone it begins another
+//! zone example.org              starts the changes of a zone; names are relative to it
+//! $ORIGIN sub.example.org.      names are relative to this from here on; outside the zone it starts another
 //! $TTL 3600                     for added records without a TTL
 //! +www 300 A 192.0.2.1          adds a record
-//! -www A 192.0.2.9              deletes a record; its TTL does not count
+//! -www A 192.0.2.9              deletes a record; its TTL is ignored
 //! -old MX                       deletes all records of a name and type
 //! -gone                         deletes all records of a name
 //! ```
-//! Owners are never left out, and comments begin with `;`. Lines are steps in their order; what is deleted must be there.
+//! Owner names are never omitted, and comments start with `;`. Lines are applied in order; deleted records must
+//! exist.
 
 use nameward_control::operations::{
     BatchDeletion, BatchRecords, BatchRequest, BatchStep, OperationError, ZoneBatch,
@@ -36,7 +37,7 @@ pub fn read(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
     })
 }
 
-/// Reads the batches of a request, or one batch by itself.
+/// Reads the batches of a request, or a single batch.
 fn read_json(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
     let value: serde_json::Value = serde_json::from_str(text)
         .map_err(|error| OperationError::invalid(format!("{file}: {error}")))?;
@@ -54,7 +55,7 @@ fn read_json(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
     })
 }
 
-/// Why a line is no step.
+/// Why a line is not a valid step.
 #[derive(Debug, thiserror::Error)]
 enum LineError {
     #[error("expected +, -, zone NAME, $ORIGIN NAME or $TTL TTL at the start of the line")]
@@ -133,7 +134,7 @@ impl BatchReader {
     fn begin(&mut self, name: NameBuf) {
         (self.zone, self.origin) = (Some(name), Some(name));
         let zone = name.to_string();
-        // A zone that was left and comes again goes on.
+        // A zone that appears again continues its batch.
         match self.zones.iter().position(|batch| batch.zone == zone) {
             Some(at) => {
                 let batch = self.zones.remove(at);
@@ -175,7 +176,7 @@ impl BatchReader {
         }))
     }
 
-    /// Reads what stands behind a sign: a name, and in this order as far as they are there TTL and class, type, data.
+    /// Reads the rest of a line after its sign: a name, then in this order, each optional, TTL and class, type, data.
     fn read(&self, text: &str) -> Result<StepLine, LineError> {
         let origin = self.origin.ok_or(LineError::NoZone)?;
         let mut fields = Fields::new(text.as_bytes());
@@ -236,13 +237,13 @@ fn name_of(text: &str, origin: Name<'_>) -> Result<NameBuf, LineError> {
     NameBuf::from_text(text.as_bytes(), origin).map_err(|error| LineError::Name(text.into(), error))
 }
 
-/// Returns whether an entry has more than so many words.
+/// Checks whether an entry has more than this many words.
 fn has_more(text: &str, words: usize) -> bool {
     let mut fields = Fields::new(text.as_bytes());
     (0..=words).all(|_| matches!(fields.next(), Ok(Some(_)) | Err(_)))
 }
 
-/// Reads data as a zone file has it, and writes it in full.
+/// Reads record data in zone file format, and writes it in full.
 fn data_of(rtype: Type, fields: &mut Fields<'_>, origin: Name<'_>) -> Result<String, LineError> {
     let mut rdata = Vec::new();
     parse_text(rtype, fields, origin, &mut rdata).map_err(|error| LineError::Data {
@@ -250,7 +251,7 @@ fn data_of(rtype: Type, fields: &mut Fields<'_>, origin: Name<'_>) -> Result<Str
         message: format!("{rtype}: {}", error.message),
     })?;
     let mut content = String::new();
-    // What was read can be written.
+    // Parsed data can always be written.
     let _ = write_text(rtype, &rdata, &mut content);
     Ok(content)
 }
@@ -278,7 +279,7 @@ mod tests {
                 r#"{"add":{"name":"txt.example.net.","type":"TXT","ttl":5,"content":["\"b\""]}}]}]"#
             )
         );
-        // JSON is read as it is sent.
+        // JSON is accepted in the format in which it is sent.
         assert_eq!(read("file", &json).unwrap(), request);
         let whole = format!("{{\"zones\":{json}}}");
         assert_eq!(read("file", &whole).unwrap(), request);

@@ -1,4 +1,4 @@
-//! Owns `nameward check`: the configuration and every zone, read as the server would.
+//! `nameward check`: reads the configuration and every zone as the server would.
 
 use std::{
     io,
@@ -32,14 +32,14 @@ use crate::{
     zones,
 };
 
-/// The faults of signatures that a zone brings with it.
+/// Returns the faults of a zone's stored signatures.
 fn signature_faults(zone: &Zone) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let inspection = zone.inspect_signatures(now.map_or(0, |now| now.as_secs()));
     inspection.map_or_else(Vec::new, |inspection| inspection.faults())
 }
 
-/// The table of a check, which takes the zones that the server would take.
+/// The zone table of a check, which accepts the zones that the server would accept.
 struct CheckedZones {
     table: ArcSwap<ZoneTable>,
     policies: PolicyTable,
@@ -79,7 +79,7 @@ impl ZoneTarget for CheckedZones {
     }
 }
 
-/// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
+/// Reads everything, prints a line for each fault, and ends with a summary.
 pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config);
@@ -93,7 +93,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     if !failures.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    // Files that the server's user cannot read are found by root, too.
+    // Run as the server's user, so that root also detects files that this user cannot read.
     let _identity = privileges::borrow_server_user(&config)?;
     if config.example {
         example_zone().map_err(StartError::Example)?;
@@ -172,7 +172,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     })
 }
 
-/// Prints diagnostics, a line each.
+/// Prints diagnostics, one line each.
 pub fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
     for diagnostic in diagnostics {
         let severity = match diagnostic.severity {
@@ -193,7 +193,7 @@ fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> 
     printer.object(&object, text)
 }
 
-/// The zone of the built-in example.
+/// Returns the zone of the built-in example.
 pub fn example_zone() -> Result<nameward_zone::Zone, Vec<Diagnostic>> {
     let name = NameBuf::from_text(example::NAME.as_bytes(), Name::ROOT)
         .expect("the example's name is a name");

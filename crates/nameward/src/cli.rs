@@ -1,4 +1,4 @@
-//! Owns the command line: what can be said, and which part of the program each command runs.
+//! The command line: its syntax, and the code that each command runs.
 
 use std::{io, io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, sync::mpsc, thread};
 
@@ -258,7 +258,7 @@ enum ConfigFormat {
 }
 
 impl SourceArguments {
-    /// Without a file and without zones the file of this machine counts.
+    /// Returns the overrides; without a file and without zones, the default configuration file is used.
     fn overrides(self) -> Overrides {
         let file = self.config.or_else(location::named);
         let default = || location::default_file().filter(|_| self.zones.is_empty());
@@ -282,7 +282,7 @@ impl ServeArguments {
     }
 }
 
-/// An argument that cannot be read.
+/// An argument that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 enum ArgumentError {
     #[error("expected an address with a port such as 127.0.0.1:53 or [::1]:53")]
@@ -442,12 +442,12 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
     }
 }
 
-/// Writes to stdout; a reader that went away (`| head`) is no error.
+/// Writes to stdout; a reader that closed the pipe (`| head`) is not an error.
 fn print(text: &[u8]) -> Result<ExitCode, CommandError> {
     ended(std::io::stdout().lock().write_all(text))
 }
 
-/// The end of an output; a reader that went away is no error.
+/// Returns the exit code after output; a reader that closed the pipe is not an error.
 fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
@@ -462,7 +462,7 @@ fn ask(
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
     let overrides = remote.overrides();
-    // Items wait here for a pager, not in the server, where they would hold a connection of a database.
+    // Items wait here for a pager, not in the server, where they would hold a database connection.
     let (sender, items) = mpsc::channel();
     let asking = thread::spawn(move || {
         remote::ask(request, &overrides, &mut |item| drop(sender.send(item)))

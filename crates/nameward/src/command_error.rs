@@ -1,4 +1,4 @@
-//! Owns the errors of commands and the exit codes they end with.
+//! Errors of commands, and their exit codes.
 
 use std::{io, path::PathBuf};
 
@@ -13,37 +13,37 @@ use nameward_store::{
 
 use crate::{config::error::ConfigError, serve::StartError};
 
-/// Why a command was not done.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// The server did not do it.
+    /// The server did not execute it.
     #[error("{0}")]
     Ask(#[from] AskError),
-    /// The command itself found that it cannot be done.
+    /// The command itself failed.
     #[error("{0}")]
     Operation(#[from] OperationError),
-    /// The address of a database is wrong.
+    /// The database address is invalid.
     #[error("{0}")]
     Address(SqlError),
     /// A database failed.
     #[error("{0}: {1}")]
     Database(DatabaseAddress, SqlError),
-    /// The state store cannot be used.
+    /// The state store is unusable.
     #[error("{0}")]
     State(#[from] StateError),
-    /// No state directory is named.
+    /// No state directory is configured.
     #[error("there is no state directory: set state_directory in [server], or give --directory")]
     NoStateDirectory,
-    /// The server could not start, or ended by a fault.
+    /// The server could not start, or ended with an error.
     #[error("{0}")]
     Start(#[from] StartError),
-    /// A file of a move could not be written.
+    /// A file of an import could not be written.
     #[error("cannot write {}: {}", .0.display(), .1)]
     Import(PathBuf, io::Error),
-    /// The user that files are for is unknown.
+    /// The user that the files are for is unknown.
     #[error("--user: {0}")]
     ImportUser(String),
     /// The output could not be written.
@@ -52,16 +52,16 @@ pub enum CommandError {
     /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
-    /// The thread that asks the server ended.
+    /// The thread that talks to the server ended.
     #[error("the command was interrupted")]
     Interrupted,
-    /// The command prints no data.
+    /// The command has no data to print as JSON.
     #[error("this command has no JSON output")]
     NoJson,
 }
 
 impl CommandError {
-    /// The kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             CommandError::Ask(error) => error.kind(),
@@ -81,12 +81,12 @@ impl CommandError {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            // As everywhere for a command line that makes no sense.
+            // The usual exit code for an invalid command line.
             CommandError::NoJson => 2,
-            // A server that does not start and a check that fails end with 1, whatever the reason.
+            // A server that does not start and a failed check exit with 1, whatever the reason.
             CommandError::Config(_) => 1,
             other => other.kind().exit_code(),
         }

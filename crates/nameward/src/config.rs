@@ -1,5 +1,5 @@
-//! Owns the configuration: one TOML file, read into typed sections, with errors that name the
-//! file, the line and the column.
+//! The configuration: one TOML file, read into typed sections, with errors that name the file, the line and the
+//! column.
 
 mod backend_keywords;
 pub mod clients;
@@ -44,7 +44,7 @@ use tables_reader::ConfigReader;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
-/// A larger file is no configuration.
+/// Maximum size of a configuration file.
 const FILE_MAX: u64 = 16 << 20;
 
 /// All settings of the server.
@@ -54,19 +54,19 @@ pub struct Config {
     pub server: Server,
     /// `[web]`
     pub web: Web,
-    /// `[[backend]]`, in the order of the file.
+    /// `[[backend]]`, in file order.
     pub backends: Vec<Backend>,
-    /// `[[key]]`, no two of one name.
+    /// `[[key]]`, with unique names.
     pub keys: Vec<KeySettings>,
-    /// `[[dnssec_policy]]`, no two of one name.
+    /// `[[dnssec_policy]]`, with unique names.
     pub dnssec_policies: Vec<DnssecPolicySettings>,
     /// `[zone_defaults]`
     pub zone_defaults: ZoneDefaults,
-    /// `[[template]]`, no two of one name.
+    /// `[[template]]`, with unique names.
     pub templates: Vec<TemplateSettings>,
     /// `[[autoprimary]]`
     pub autoprimaries: Vec<AutoprimarySettings>,
-    /// `[[zone]]`, no two of one name.
+    /// `[[zone]]`, with unique names.
     pub zones: Vec<ZoneSettings>,
     /// `[cache]`
     pub cache: Cache,
@@ -90,7 +90,7 @@ pub struct Config {
     pub example: bool,
 }
 
-/// Settings of the command line, which win over the file.
+/// Command line settings, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The configuration file.
@@ -105,12 +105,12 @@ pub struct Overrides {
     pub workers: Option<u64>,
     /// Replaces `server.control_socket`.
     pub control_socket: Option<PathBuf>,
-    /// The reason of a change, which is kept in the history of its zone.
+    /// The reason for a change, which is kept in the zone's history.
     pub message: Option<String>,
 }
 
 impl Config {
-    /// Every setting at its default, no backend.
+    /// Returns every setting at its default, without backends.
     pub fn defaults() -> Self {
         Self {
             server: Server::defaults(),
@@ -135,7 +135,7 @@ impl Config {
         }
     }
 
-    /// The configuration a new user gets: ports that need no privilege, on this machine only.
+    /// Returns the configuration for a new user: unprivileged ports, on loopback only.
     pub fn for_this_machine() -> Self {
         let mut config = Self::defaults();
         config.server.listen = vec![
@@ -157,8 +157,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the configuration again for a server that runs with this one. An editor, a full disk or a tool may have
-    /// left the file empty for now: a reload does not take all zones away.
+    /// Reads the configuration again for a server running with this one. An editor, a full disk or a tool may have
+    /// left the file empty for now: a reload does not withdraw all zones.
     pub fn reload(&self, overrides: &Overrides) -> Result<Self, ConfigError> {
         let config = Self::load(overrides)?;
         let from_file = |config: &Self| {
@@ -185,7 +185,7 @@ impl Config {
             .map_err(|problems| ConfigError::Wrong(path.to_path_buf(), problems))
     }
 
-    /// Reads the text of a file that stands in the directory `base`.
+    /// Parses the text of a file in the directory `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Vec<Problem>> {
         let cut = ZonePieces::of(text);
         let (rest, pieces) = cut
@@ -200,11 +200,12 @@ impl Config {
         {
             return Ok(config);
         }
-        // Problems name places in the whole text.
+        // Parse the whole text again, so that problems have the right positions.
         Self::parse_tree(text, base, &[], &[])
     }
 
-    /// Reads a text as TOML; at some places stand empty lists in place of long ones, and some tables of zones stand apart.
+    /// Parses a text as TOML; at some positions empty lists replace long ones, and some zone tables are passed
+    /// separately.
     fn parse_tree(
         text: &str,
         base: &Path,
@@ -252,7 +253,7 @@ impl Config {
                 unknown => reader.unknown_table(unknown, key),
             }
         }
-        // Last: they refer to the rest.
+        // Last, since they refer to the rest.
         if let Some(value) = autoprimaries {
             reader.autoprimaries(&mut config, value);
         }
@@ -263,7 +264,7 @@ impl Config {
                 config.zones = list;
             }
             None if pieces.is_empty() => {}
-            // The order of zones, and what is wrong with them, is known from the text as a whole.
+            // The order of zones, and their errors, can only be determined from the whole text.
             Some(value) => reader.problem(value.span(), "zones are apart".into()),
             None => match zone_chunks::read_zones(&config, base, pieces) {
                 Some(list) => config.zones = list,
@@ -319,17 +320,17 @@ impl Config {
     }
 }
 
-/// A table of the configuration file, for whoever lists them.
+/// A table of the configuration file, for listings.
 pub struct TableListing {
-    /// Its name.
+    /// Its name in the file.
     pub name: &'static str,
-    /// The lines that say what it is about.
+    /// Its description, line by line.
     pub about: &'static [&'static str],
-    /// Its keys.
+    /// Its settings, in file order.
     pub settings: Vec<Listed>,
 }
 
-/// Every table there is, in the order of the documentation.
+/// Returns every table, in documentation order.
 pub fn tables() -> Vec<TableListing> {
     fn of<S: ConfigTable>() -> TableListing {
         TableListing {
@@ -360,7 +361,7 @@ pub fn tables() -> Vec<TableListing> {
     ]
 }
 
-/// Every setting there is, in the same order.
+/// Returns every setting, in the same order.
 pub fn all_settings() -> Vec<Listed> {
     tables()
         .into_iter()
@@ -368,7 +369,7 @@ pub fn all_settings() -> Vec<Listed> {
         .collect()
 }
 
-/// A message of the TOML parser, which may have several lines, as one.
+/// Joins a message of the TOML parser, which may have several lines, into one.
 fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Owns `nameward db`: the schema of a database, made and checked, and its rows.
+//! `nameward db`: creates and checks the schema of a database, and checks its rows.
 
 use nameward_store::sql::{
     DatabaseAddress, SqlError,
@@ -14,7 +14,7 @@ use crate::{
     serve::{StartError, counted, databases},
 };
 
-/// Makes what is missing of the schema.
+/// Creates the missing parts of the schema.
 pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let warnings = wait_for(&address, db::init(&address))?;
@@ -32,7 +32,7 @@ pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a line for each thing that is wrong, and ends with a sum.
+/// Prints a line for each fault, and ends with a summary.
 pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let report = wait_for(&address, db::check(&address))?;
@@ -43,16 +43,16 @@ pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError>
     })
 }
 
-/// The databases of a configuration that were checked.
+/// The result of checking the configured databases.
 #[derive(Default)]
 pub struct Checked {
-    /// How many are not in order.
+    /// Number of databases with faults.
     pub wrong: usize,
-    /// Warnings about their contents.
+    /// Number of warnings about their contents.
     pub warnings: usize,
 }
 
-/// Prints what is wrong with the databases of a configuration, each line with the database it is about.
+/// Prints the faults of the configured databases, each line with its database.
 pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, CommandError> {
     let mut checked = Checked::default();
     let signatures = databases::signatures(config);
@@ -130,7 +130,7 @@ fn print(
     printer.object(&object, format_args!("{address}: {rows} read, {bad}{more}"))
 }
 
-/// Runs one task of an administrator to its end.
+/// Runs one administrative task to its end.
 pub fn wait_for<T>(
     address: &DatabaseAddress,
     task: impl Future<Output = Result<T, SqlError>>,

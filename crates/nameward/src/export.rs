@@ -1,12 +1,12 @@
-//! Owns `nameward export`: what other servers need to take zones over from this one.
+//! `nameward export`: the files that other servers need to take over zones from this one.
 //!
 //! ```text
 //! zones/NAME.zone   the records, with all changes and without those that signing adds
 //! keys/K*           DNSSEC keys, as BIND, Knot and PowerDNS read them
-//! a fragment        zones, TSIG keys and signing, in the configuration of the other server, or a script for its tool
+//! a fragment        zones, TSIG keys and signing, in the other server's configuration format, or a script for its tool
 //! ```
-//! The serial of an unsigned zone stays. That of a signed zone is one above the one that is served: the other server makes new
-//! signatures, and secondaries take them with a later serial only.
+//! The serial of an unsigned zone is kept. That of a signed zone is one above the served one: the other server makes
+//! new signatures, and secondaries only accept them with a later serial.
 
 mod bind;
 mod gather;
@@ -59,7 +59,7 @@ struct ExportedZone {
     /// The zone file; `None` for a zone that is transferred.
     text: Option<Vec<u8>>,
     keys: Vec<ExportedKey>,
-    /// How names are denied, of a signed zone.
+    /// The denial of existence method of a signed zone.
     denial: String,
     terms: PolicyPart,
     allow_query: Option<AccessList>,
@@ -68,7 +68,7 @@ struct ExportedZone {
 /// A DNSSEC key.
 struct ExportedKey {
     file: KeyFile,
-    /// The name of its files without the end.
+    /// Its file name without extension.
     stem: String,
     /// `ksk`, `zsk` or `csk`.
     role: String,
@@ -85,21 +85,21 @@ struct ExportedTsigKey {
     secret: String,
 }
 
-/// All that is exported.
+/// Everything that is exported.
 #[derive(Default)]
 struct ExportedServer {
-    /// The directory of the files, absolute.
+    /// The output directory, absolute.
     out: PathBuf,
     zones: Vec<ExportedZone>,
     tsig_keys: Vec<ExportedTsigKey>,
-    /// Settings that do not come along.
+    /// Settings that are not exported.
     warnings: Vec<String>,
 }
 
 /// A file of the export: name, contents, mode.
 type ExportedFile = (PathBuf, Vec<u8>, u32);
 
-/// Collects, writes and reports. The exit code is not 0 if something does not come along.
+/// Collects, writes and reports. The exit code is not 0 if something is not exported.
 pub fn run(
     order: &ExportOrder,
     overrides: &Overrides,
@@ -148,7 +148,7 @@ pub fn run(
     })
 }
 
-/// The name of a zone's file in the export.
+/// Returns the name of a zone's file in the export.
 fn zone_file(zone: &NameBuf) -> PathBuf {
     let name = zone.to_string();
     let name = match name.trim_end_matches('.') {
@@ -158,7 +158,7 @@ fn zone_file(zone: &NameBuf) -> PathBuf {
     Path::new("zones").join(format!("{name}.zone"))
 }
 
-/// Writes the files; those that are there stay, and nothing is written.
+/// Writes the files. If one of them exists, nothing is written.
 fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
     let failed = |path: PathBuf| move |error| CommandError::Import(path, error);
     for (name, ..) in files {
@@ -198,7 +198,7 @@ fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
 }
 
 impl ExportedServer {
-    /// Notes something that does not come along.
+    /// Records something that is not exported.
     fn warn(&mut self, text: String) {
         if !self.warnings.contains(&text) {
             self.warnings.push(text);
@@ -223,25 +223,25 @@ impl ExportedZone {
         self.terms.also_notify.as_deref().unwrap_or_default()
     }
 
-    /// Keys that sign, without doubles of a kind: algorithm and role.
+    /// Returns the active keys.
     fn signing_keys(&self) -> impl Iterator<Item = &ExportedKey> {
         self.keys.iter().filter(|key| key.is_active)
     }
 
-    /// Whether one key signs everything, in the words of the other servers.
+    /// Checks whether one key signs everything (a CSK, in the terms of the other servers).
     fn has_combined_key(&self) -> bool {
         let mut keys = self.signing_keys();
         keys.all(|key| key.role == "csk") || !self.signing_keys().any(|key| key.role == "zsk")
     }
 }
 
-/// The entries of a list; `None` for one that lets nobody in.
+/// Returns the entries of a list; `None` if it matches no client.
 fn entries(list: Option<&AccessList>) -> Option<Vec<AccessEntry>> {
     list.map(AccessList::entries)
         .filter(|list| !list.is_empty())
 }
 
-/// An address or network as all servers write it.
+/// Formats an address or network as all servers accept it.
 fn network(address: IpAddr, bits: u8) -> String {
     match (address, bits) {
         (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
@@ -249,7 +249,7 @@ fn network(address: IpAddr, bits: u8) -> String {
     }
 }
 
-/// A name without its final dot.
+/// Returns a name without its final dot.
 fn bare(name: &str) -> &str {
     match name {
         "." => ".",
@@ -257,7 +257,7 @@ fn bare(name: &str) -> &str {
     }
 }
 
-/// Whether a list is for everybody.
+/// Checks whether a list matches every client.
 fn is_any(list: &AccessList) -> bool {
     let entries = list.entries();
     let is_any = |entry: &AccessEntry| !entry.is_negated && entry.term == AccessTerm::Any;

@@ -1,4 +1,4 @@
-//! Owns `nameward import`: converts the configuration of another server to nameward.toml, with a report of what was
+//! `nameward import`: converts the configuration of another server to nameward.toml, with a report of what was
 //! converted, what changed and what is not supported.
 
 mod catalogs;
@@ -29,10 +29,10 @@ use crate::{
 use output::{FILE_NAME, ImportOutput, KEYS};
 use signed_zones::SignedPlaces;
 
-/// The directory of the DNSSEC keys, in the state directory: the server replaces them.
+/// The directory for DNSSEC keys, in the state directory: the server replaces them.
 const DNSSEC_KEYS: &str = "dnssec-keys";
 
-/// The server that is left.
+/// The server to import from.
 #[derive(Clone, Copy)]
 pub enum OtherServer {
     /// PowerDNS Authoritative.
@@ -45,19 +45,19 @@ pub enum OtherServer {
     Knot,
 }
 
-/// An order to read a configuration, and where to write.
+/// Input and output of an import.
 pub struct ImportOrder {
-    /// The kind of the configuration.
+    /// The server the configuration is for.
     pub server: OtherServer,
-    /// The configuration.
+    /// The configuration file.
     pub file: PathBuf,
-    /// The directory for what is written.
+    /// The output directory.
     pub out: PathBuf,
-    /// Nothing is written.
+    /// If set, nothing is written.
     pub is_dry_run: bool,
     /// The state directory of the new server.
     pub state_directory: PathBuf,
-    /// The user that the new server runs as, if it is named.
+    /// The user that the new server runs as, if given.
     pub user: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         OtherServer::Nsd => nsd::read,
         OtherServer::Knot => knot::read,
     };
-    // Paths in the new file do not depend on where it is put.
+    // Absolute, so that paths in the new file do not depend on its location.
     let mut moved = read(&absolute(&order.file), &mut OnDisk);
     if !moved.errors.is_empty() {
         check::print(&moved.errors, &mut printer).map_err(CommandError::Output)?;
@@ -94,7 +94,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         state_directory: order.state_directory.clone(),
         secrets,
     };
-    // What is written has to be a configuration. Secrets are in no file yet.
+    // The output must be a valid configuration. Secrets are not in files yet.
     let inline = moved.to_toml(&plan(SecretPlace::Inline));
     let refused = Config::parse(&inline, &base).err();
     let text = moved.to_toml(&plan(SecretPlace::Directory(KEYS.into())));
@@ -132,7 +132,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     })
 }
 
-/// Reports zone files, which stay where they are, that the user of the server cannot read.
+/// Reports zone files, which stay where they are, that the server's user cannot read.
 fn note_unreadable(moved: &mut MovedServer, user: UserAndGroup) {
     for zone in moved.zones.iter().filter(|zone| zone.signing.is_none()) {
         let Some(file) = zone.file.as_deref() else {
@@ -159,7 +159,7 @@ fn print_file(text: &str, form: OutputForm, printer: &mut Printer) -> io::Result
     }
 }
 
-/// Prints each line, then the sum.
+/// Prints each line, then the summary.
 fn report(report: &MoveReport, printer: &mut Printer) -> io::Result<()> {
     for note in report.notes() {
         let object = json!({

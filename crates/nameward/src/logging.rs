@@ -1,4 +1,4 @@
-//! Owns the log: lines on stderr in one of three forms, and the same texts in the ring of log messages.
+//! The log: lines on stderr in one of three formats, and the same texts in the log message ring.
 
 use std::{
     fmt::{self, Write},
@@ -31,7 +31,7 @@ use crate::{
     terminal,
 };
 
-/// Changes the level of a log that is in use; clones change the same.
+/// Changes the level of the running log; clones share it.
 #[derive(Clone)]
 pub struct LogControl {
     handle: reload::Handle<LevelFilter, Registry>,
@@ -39,14 +39,14 @@ pub struct LogControl {
 }
 
 impl LogControl {
-    /// From now on, messages of this level and above are logged.
+    /// Sets the least severe level that is logged.
     pub fn set_level(&self, level: LogLevel) {
-        // It fails only when the subscriber is gone, and then nobody logs.
+        // Fails only when the subscriber no longer exists, and then nothing logs.
         let _ = self.handle.reload(filter(level));
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// The least important level that is logged.
+    /// Returns the least severe level that is logged.
     pub fn level(&self) -> LogLevel {
         let level = self.level.load(Ordering::Relaxed);
         let mut all = LEVELS.into_iter().map(|(_, level)| level);
@@ -55,7 +55,7 @@ impl LogControl {
     }
 }
 
-/// The levels and their words, as in the configuration.
+/// The levels and their keywords in the configuration.
 pub const LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
     ("warn", LogLevel::Warn),
@@ -84,7 +84,7 @@ pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogContro
                 .with_writer(io::stderr)
                 .with_ansi(io::stderr().is_terminal())
                 .with_target(false);
-            // The journal stamps lines itself.
+            // The journal adds timestamps itself.
             let lines = match std::env::var_os("JOURNAL_STREAM") {
                 Some(_) => lines.without_time().boxed(),
                 None => lines.boxed(),
@@ -106,8 +106,8 @@ pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogContro
     }
 }
 
-/// Writes a field of a line on stderr. Control characters are escaped, line ends too: what stands in a file's name or a
-/// peer's message cannot look like a line of ours.
+/// Writes a field of a line on stderr. Control characters are escaped, newlines too: a file name or a peer's message
+/// cannot forge a log line.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
     match field.name() {
         "message" => write!(writer, "{}", terminal::line(format_args!("{value:?}"))),
@@ -119,10 +119,10 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
     }
 }
 
-/// Makes the line of an event.
+/// Formats an event as a line.
 type MakeLine = fn(MessageLevel, EventText, SystemTime) -> String;
 
-/// Writes each message as a line of a form of ours.
+/// Writes each message as a line in one of our own formats.
 struct LineLayer(MakeLine);
 
 impl<S: Subscriber> Layer<S> for LineLayer {
@@ -130,7 +130,7 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         let mut text = EventText::default();
         event.record(&mut text);
         let line = (self.0)(level_of(event), text, SystemTime::now());
-        // In one piece, so that lines of several threads do not mix. There is no place to report a failure.
+        // In one piece, so that lines of several threads do not mix. A failure cannot be reported anywhere.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }
@@ -145,7 +145,7 @@ fn level_of(event: &Event<'_>) -> MessageLevel {
     }
 }
 
-/// A JSON object: time, level, message, and fields if there are some.
+/// Formats a JSON object: time, level, message, and fields if there are any.
 fn json_line(level: MessageLevel, text: EventText, now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = UtcTime::from_unix(since.as_secs()).to_string();
@@ -160,7 +160,7 @@ fn json_line(level: MessageLevel, text: EventText, now: SystemTime) -> String {
         "message": text.message,
     });
     for (name, value) in text.fields {
-        // A field that is called like one of ours has ours before it.
+        // A field with the name of one of ours gets a prefix.
         let name = match object.get(name) {
             Some(_) => format!("field_{name}"),
             None => name.to_string(),
@@ -170,7 +170,7 @@ fn json_line(level: MessageLevel, text: EventText, now: SystemTime) -> String {
     object.to_string() + "\n"
 }
 
-/// The level as sd-daemon(3) has it, and the message; the journal has the time itself.
+/// Formats the level as in sd-daemon(3), and the message; the journal adds the time itself.
 fn journal_line(level: MessageLevel, text: EventText, _: SystemTime) -> String {
     let number = match level {
         MessageLevel::Error => 3,
@@ -200,7 +200,7 @@ struct EventText {
 }
 
 impl EventText {
-    /// The message with its fields behind it.
+    /// Returns the message followed by its fields.
     fn line(mut self) -> String {
         for (name, value) in &self.fields {
             let _ = write!(self.message, " {name}={value}");

@@ -1,4 +1,4 @@
-//! The `nameward` binary: command line, configuration, wiring of all parts.
+//! The `nameward` binary: command line, configuration, wiring of all components.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Owns the manual pages: one of the whole program, one for each command, and nameward.toml(5).
+//! The manual pages: one for the whole program, one for each command, and nameward.toml(5).
 
 use std::{fs, io::Write, path::Path};
 
@@ -7,7 +7,8 @@ use clap_mangen::Man;
 
 use crate::{command_error::CommandError, config};
 
-/// The page of the program and then of each command, from the definition of the command line.
+/// Renders the page of the program and then of each command, from the definition of the command
+/// line.
 pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
     let mut out = Vec::new();
     command.build();
@@ -26,7 +27,7 @@ pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
         ] {
             let mut text = Vec::new();
             section(&man, &mut text).map_err(CommandError::Output)?;
-            // A section of a command is a subsection of the page.
+            // A section of a command becomes a subsection of the page.
             let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
             let text = text
                 .strip_prefix(".SH ")
@@ -63,7 +64,7 @@ pub fn write_pages(mut command: Command, directory: &Path) -> Result<(), Command
     write("nameward.toml.5", config::as_roff().as_bytes())
 }
 
-/// The commands that have none below them, each with its title.
+/// Collects the commands without subcommands, each with its title.
 fn collect_leaves<'c>(command: &'c Command, title: &str, leaves: &mut Vec<(String, &'c Command)>) {
     for subcommand in command.get_subcommands() {
         let name = subcommand.get_name();

@@ -1,4 +1,4 @@
-//! Owns what the allocator is asked beyond allocating.
+//! The allocator, and the call that returns unused memory to the system.
 
 #![allow(unsafe_code)]
 
@@ -6,12 +6,12 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 unsafe extern "C" {
-    /// Of mimalloc, which is linked in as the allocator.
+    /// From mimalloc, which is linked in as the allocator.
     fn mi_collect(force: bool);
 }
 
-/// Gives back to the system what a load needed only while it ran. The allocator does so by itself
-/// when it is asked for memory, but a server that answers from memory never asks.
+/// Returns memory to the system that a load needed only while it ran. The allocator does so by
+/// itself on allocation, but a server that answers from memory never allocates.
 pub fn give_back() {
     // SAFETY: it takes no pointers and may be called from any thread at any time.
     unsafe { mi_collect(true) }

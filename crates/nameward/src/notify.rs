@@ -1,20 +1,20 @@
-//! Owns the messages to the service manager (sd_notify). Without one they go nowhere.
+//! Messages to the service manager (sd_notify). Without one they have no effect.
 
 use sd_notify::NotifyState;
 
-/// The zones are loaded, or loaded again.
+/// Reports that the zones are loaded, or loaded again.
 pub fn ready() {
     send(&[NotifyState::Ready]);
 }
 
-/// A reload has begun.
+/// Reports that a reload has started.
 pub fn reloading() {
     let mut states = vec![NotifyState::Reloading];
     states.extend(NotifyState::monotonic_usec_now());
     send(&states);
 }
 
-/// The server is about to end.
+/// Reports that the server is about to stop.
 pub fn stopping() {
     send(&[NotifyState::Stopping]);
 }

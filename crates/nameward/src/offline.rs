@@ -1,9 +1,9 @@
-//! Owns commands where no server of the configuration runs: the same operations on the same databases, zone files and state
-//! store, with nobody who answers questions.
+//! Executes commands while no server of the configuration runs: the same operations on the same databases, zone files
+//! and state store, without answering queries.
 //!
-//! The lock of the state store keeps servers and other commands out; without a state directory only databases are changed,
-//! which have locks of their own. Nobody is notified: a server that starts compares serials with those it has notified of. A
-//! result means what it means from a server: the change is on the disk.
+//! The lock of the state store keeps servers and other commands out; without a state directory only databases are
+//! changed, which have their own locks. No NOTIFY is sent: a server that starts compares its serials with the last
+//! notified ones. A result means the same as from a server: the change is on disk.
 
 mod zone_files;
 mod zones;
@@ -47,12 +47,13 @@ use crate::{
 use zone_files::StoredFiles;
 use zones::{StoredZones, ZoneParts};
 
-/// Threads that drive the connections of databases.
+/// Threads that drive the database connections.
 const RUNTIME_THREADS: usize = 2;
-/// How long connections may take to end.
+/// Time limit for closing connections.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Does a request on the stores of a configuration. The error is that of the state store if somebody else uses it.
+/// Executes a request on the stores of a configuration. Fails with the state store's error if another process uses
+/// it.
 pub fn run(
     request: &OperationRequest,
     (file, asked): (&Path, &Overrides),
@@ -64,7 +65,7 @@ pub fn run(
         ..Overrides::default()
     };
     let config = Config::load(&overrides)?;
-    // Dropped last: files that are made on the way belong to the server.
+    // Dropped last: files that are created on the way belong to the server.
     let _identity = privileges::borrow_server_user(&config)?;
     let store = match databases::state_directory(&config) {
         Some(directory) => {
@@ -89,7 +90,7 @@ pub fn run(
     result
 }
 
-/// Puts the parts together that operations need, and does the request with them.
+/// Assembles the components that operations need, and executes the request with them.
 fn work(
     (request, author): (&OperationRequest, &Arc<ChangeAuthor>),
     (config, file): (&Config, &Path),
@@ -147,7 +148,7 @@ fn work(
             let store = store.clone();
             move |zone| {
                 let store = store.as_ref();
-                // One that cannot be read takes no change either.
+                // If the flag cannot be read, changes are not accepted either.
                 store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
             }
         }),
@@ -156,7 +157,7 @@ fn work(
         keeper: Arc::new(keeper),
         keys_changed: Box::new(move |zone| {
             if let Some(store) = &store {
-                // Without it the servers of the zone hear of the next change.
+                // If this fails, the zone's secondaries are only notified of the next change.
                 let _ = store.write(vec![forget_notified(&zone)]);
             }
         }),
@@ -166,7 +167,7 @@ fn work(
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         runtime: Handle::clone(runtime.handle()),
     };
-    // On a thread of its own, as within a server: items wait here for a pager, and not in a connection of a database.
+    // On a separate thread, as within a server: items wait here for a pager, and not in a database connection.
     let (sender, items) = mpsc::channel();
     let result = thread::scope(|scope| {
         let operations = &operations;
@@ -179,13 +180,13 @@ fn work(
         working.join().map_err(|_| CommandError::Interrupted)
     });
     for (.., backend) in &databases {
-        // The log of a SQLite file goes into it; where that fails, the next one who opens the file does it.
+        // Checkpoints the WAL of a SQLite file; if that fails, the next process that opens the file does it.
         let _ = backend.close();
     }
     Ok(result??)
 }
 
-/// A database as operations see it. There are no answers to bring up to date; what a server would journal is journalled.
+/// Returns a database as operations see it. There are no answers to update; changes are journalled as by a server.
 fn database_of(
     (rank, mode, backend): &(u16, BackendMode, SqlBackend),
     store: Option<&StateStore>,
@@ -209,7 +210,8 @@ fn database_of(
     }
 }
 
-/// Continues the journal of a zone of a database. One that does not fit begins anew when a server reads the zone.
+/// Appends to the journal of a database zone. If the change does not fit, the journal restarts when a server reads
+/// the zone.
 fn append(store: &StateStore, committed: &Committed) {
     let Some(difference) = &committed.difference else {
         return;

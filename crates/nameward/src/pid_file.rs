@@ -1,4 +1,4 @@
-//! Owns the file with the process id: made anew and renamed into place, so that a link in its place
+//! The process ID file: created under a new name and renamed, so that a symbolic link in its place
 //! is replaced and never followed (CVE-2020-28935).
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 use crate::config::error::plain;
 
-/// A process id file that cannot be written.
+/// A process ID file that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {}", path.display(), plain(source))]
 pub struct PidFileError {
@@ -18,12 +18,12 @@ pub struct PidFileError {
     source: io::Error,
 }
 
-/// A written process id file, taken away when it is dropped.
+/// A written process ID file, removed when it is dropped.
 #[derive(Debug)]
 pub struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes the id of this process to `path`.
+    /// Writes the ID of this process to `path`.
     pub fn write(path: &Path) -> Result<Self, PidFileError> {
         let id = std::process::id();
         let mut new = path.as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! Owns the way from settings to the policies of zones.
+//! Converts settings to zone policies.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +22,7 @@ pub fn template<'c>(config: &'c Config, name: &str) -> Option<&'c TemplateSettin
     templates.find(|template| template.name == name)
 }
 
-/// The terms of a template.
+/// Returns the settings of a template.
 pub fn of_template(template: &TemplateSettings) -> PolicyPart {
     PolicyPart {
         kind: template.kind.0,
@@ -31,7 +31,7 @@ pub fn of_template(template: &TemplateSettings) -> PolicyPart {
     }
 }
 
-/// The terms of a zone: its own and those of its template.
+/// Returns the settings of a zone: its own and those of its template.
 pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
     let own = PolicyPart {
         kind: zone.kind.0,
@@ -55,7 +55,7 @@ pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
     part
 }
 
-/// The policies that the configuration sets.
+/// Returns the policies that the configuration sets.
 pub fn set(config: &Config) -> PolicySet {
     let defaults = &config.zone_defaults;
     let mut set = PolicySet {
@@ -65,11 +65,11 @@ pub fn set(config: &Config) -> PolicySet {
         },
         ..PolicySet::default()
     };
-    // Zones whose tables say the same share what they say: of a hundred thousand most do.
+    // Zones with equal tables share their settings: of a hundred thousand, most do.
     let mut parts: HashSet<Arc<PolicyPart>> = HashSet::new();
     for zone in &config.zones {
         let part = of_zone(config, zone);
-        // A table about clients that may ask says nothing about the rest.
+        // A table that only sets access lists has no effect on the policy.
         if part == PolicyPart::default() {
             continue;
         }
@@ -96,17 +96,17 @@ pub fn set(config: &Config) -> PolicySet {
     set
 }
 
-/// A key that the configuration names and that nobody knows.
+/// A TSIG key that the configuration refers to but does not define.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
-    /// Its name.
+    /// Name of the key.
     pub key: NameBuf,
-    /// The table that names it first.
+    /// The table that refers to it first.
     pub place: String,
 }
 
-/// Lists the keys of TSIG that the configuration names and does not have, each once. The state store or a database may have
-/// them.
+/// Lists the TSIG keys that the configuration refers to but does not define, each once. The state store or a database
+/// may have them.
 pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
     let mut found: Vec<UnknownKey> = Vec::new();
     let mut note = |key: NameBuf, place: &dyn Fn() -> String| {
@@ -137,7 +137,7 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
     found
 }
 
-/// Warns of keys that are named and that neither the configuration nor the state store nor a database has.
+/// Warns of referenced keys that neither the configuration nor the state store nor a database has.
 pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
     for UnknownKey { key, place } in keys {
         if policies.keys().find(key.as_name()).is_none() {
@@ -149,21 +149,21 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
     }
 }
 
-/// The terms of all templates by name.
+/// Returns the settings of all templates by name.
 pub fn templates(config: &Config) -> HashMap<String, PolicyPart> {
     let templates = config.templates.iter();
     let named = templates.map(|template| (template.name.clone(), of_template(template)));
     named.collect()
 }
 
-/// Puts what the state store keeps into force, with the settings of templates.
+/// Applies what the state store keeps, with the settings of templates.
 pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
     if let Err(error) = kept.apply(templates(config)) {
         tracing::error!("{error}; keys and zones that it keeps are not known");
     }
 }
 
-/// The octets of a setting in MiB, of which 0 leaves the decision to others.
+/// Converts a setting in MiB to octets; 0 leaves the decision to the next level.
 fn octets(mib: usize) -> Option<u64> {
     (mib > 0).then_some((mib as u64) << 20)
 }

@@ -1,7 +1,8 @@
-//! Owns the change of user: for good after the ports are bound, and for a while where a command does the work of the server.
+//! Changes of user: permanently after the ports are bound, and temporarily where a command does the work of the
+//! server.
 //!
-//! The order is fixed: supplementary groups, group, user; afterwards it is checked that there is no
-//! way back. Unsafe code is needed because the standard library has none of these calls.
+//! The order is fixed: supplementary groups, group, user; afterwards it is checked that the change cannot be undone.
+//! Unsafe code is needed because the standard library has none of these calls.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +19,7 @@ use crate::{
     serve::{StartError, databases::state_directory},
 };
 
-/// A user and group to become.
+/// A user and group to switch to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserAndGroup {
     uid: libc::uid_t,
@@ -26,33 +27,33 @@ pub struct UserAndGroup {
 }
 
 impl UserAndGroup {
-    /// The number of the user.
+    /// Returns the user ID.
     pub fn uid(self) -> u32 {
         self.uid
     }
 
-    /// The number of the group.
+    /// Returns the group ID.
     pub fn gid(self) -> u32 {
         self.gid
     }
 
-    /// A user and a group by their numbers.
+    /// Creates a pair from numeric IDs.
     #[cfg(test)]
     pub fn of_numbers(uid: u32, gid: u32) -> Self {
         Self { uid, gid }
     }
 }
 
-/// A user or group that this process cannot become.
+/// A user or group that this process cannot switch to.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// `server.user` names nobody.
+    /// `server.user` does not exist.
     #[error("server.user: there is no user {0:?}")]
     NoUser(String),
-    /// `server.group` names no group.
+    /// `server.group` does not exist.
     #[error("server.group: there is no group {0:?}")]
     NoGroup(String),
-    /// Only root may become another user.
+    /// Only root may switch to another user.
     #[error("cannot become user {user:?} group {group:?}: not started as root")]
     NotRoot {
         /// `server.user`.
@@ -66,24 +67,24 @@ pub enum IdentityError {
     /// The system refused a step.
     #[error("cannot give up root ({step}): {source}")]
     Refused {
-        /// The call.
+        /// The system call.
         step: &'static str,
-        /// The answer of the system.
+        /// Its error.
         source: io::Error,
     },
-    /// The way back to root is open.
+    /// Root could be regained.
     #[error("cannot give up root: it could be taken back")]
     NotForGood,
 }
 
-/// The user this process runs as.
+/// Returns the effective user of this process.
 pub fn own_user() -> u32 {
     UserAndGroup::current().uid
 }
 
-/// The user who started this process, whoever it is for the time being.
+/// Returns the user who started this process, regardless of the current identity.
 pub fn real_user() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::getuid() }
 }
 
@@ -106,7 +107,7 @@ pub fn user_name(uid: u32) -> String {
         };
         let found = error == 0 && !found.is_null();
         if found {
-            // SAFETY: the name is a string with its end within the buffer, which lives until it is copied.
+            // SAFETY: the name is a NUL-terminated string within the buffer, which lives until it is copied.
             let text = unsafe { CStr::from_ptr(entry.pw_name) };
             name = Some(text.to_string_lossy().into_owned());
         }
@@ -118,8 +119,8 @@ pub fn user_name(uid: u32) -> String {
     }
 }
 
-/// Looks up what `server.user` and `server.group` mean, and whether this process may become it;
-/// `None` when neither is set.
+/// Resolves `server.user` and `server.group`, and checks whether this process may switch to them; `None` if neither
+/// is set.
 pub fn resolve(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityError> {
     let identity = find(user, group)?;
     let current = UserAndGroup::current();
@@ -132,7 +133,7 @@ pub fn resolve(user: &str, group: &str) -> Result<Option<UserAndGroup>, Identity
     Ok(identity)
 }
 
-/// Looks up what `server.user` and `server.group` mean; `None` when neither is set.
+/// Resolves `server.user` and `server.group`; `None` if neither is set.
 pub fn find(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityError> {
     if user.is_empty() && group.is_empty() {
         return Ok(None);
@@ -148,8 +149,8 @@ pub fn find(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityErr
     Ok(Some(UserAndGroup { gid, ..of_user }))
 }
 
-/// Becomes, for as long as the result lives, the user that the server runs as: the one of the configuration, or the owner of
-/// the state directory.
+/// Switches, for as long as the result lives, to the user that the server runs as: the configured one, or the owner
+/// of the state directory.
 pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, StartError> {
     let named = find(&config.server.user, &config.server.group)?;
     let owner = || UserAndGroup::owner_of(&state_directory(config)?);
@@ -160,9 +161,9 @@ pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, S
 }
 
 impl UserAndGroup {
-    /// Who this process is.
+    /// Returns the effective user and group of this process.
     fn current() -> Self {
-        // SAFETY: these calls take nothing and cannot fail.
+        // SAFETY: these calls take no arguments and cannot fail.
         unsafe {
             Self {
                 uid: libc::geteuid(),
@@ -171,7 +172,7 @@ impl UserAndGroup {
         }
     }
 
-    /// Becomes this user for good. Call before other threads exist.
+    /// Switches to this user permanently. Call before other threads exist.
     pub fn assume(self) -> Result<(), IdentityError> {
         if self == Self::current() {
             return Ok(());
@@ -200,7 +201,7 @@ impl UserAndGroup {
     }
 }
 
-/// Another user for a while: the one before comes back when this is dropped.
+/// Another user for a limited time: dropping this restores the previous one.
 pub struct BorrowedIdentity {
     before: UserAndGroup,
     groups: Vec<libc::gid_t>,
@@ -216,7 +217,8 @@ impl UserAndGroup {
         })
     }
 
-    /// Becomes this user for a while, in all threads; `None` if that is not needed, or not for us to do: only root may.
+    /// Switches to this user temporarily, in all threads; `None` if that is not needed, or not permitted: only root
+    /// may.
     pub fn borrow(self) -> Result<Option<BorrowedIdentity>, IdentityError> {
         let before = Self::current();
         if before == self || before.uid != 0 {
@@ -226,10 +228,10 @@ impl UserAndGroup {
             let source = io::Error::last_os_error();
             Err(IdentityError::Refused { step, source })
         };
-        // SAFETY: a length of 0 asks for the number alone, and nothing is written.
+        // SAFETY: a length of 0 only returns the number, and nothing is written.
         let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
         let mut groups = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: the buffer has room for as many as are asked for.
+        // SAFETY: the buffer has room for the requested number.
         let count = unsafe { libc::getgroups(count, groups.as_mut_ptr()) };
         groups.truncate(usize::try_from(count).unwrap_or(0));
         // Undone by its drop, also if a step fails.
@@ -242,7 +244,7 @@ impl UserAndGroup {
         if unsafe { libc::setegid(self.gid) } != 0 {
             return refused("setegid");
         }
-        // SAFETY: plain numbers; the saved user stays root, who comes back.
+        // SAFETY: plain numbers; the saved user stays root, which is restored later.
         if unsafe { libc::seteuid(self.uid) } != 0 {
             return refused("seteuid");
         }
@@ -252,7 +254,8 @@ impl UserAndGroup {
 
 impl Drop for BorrowedIdentity {
     fn drop(&mut self) {
-        // SAFETY: plain numbers and a list that lives through the call; root is the saved user, who may do all of this.
+        // SAFETY: plain numbers and a list that lives through the call; root is the saved user, which permits all of
+        // this.
         let is_back = unsafe {
             libc::seteuid(self.before.uid) == 0
                 && libc::setegid(self.before.gid) == 0
@@ -262,10 +265,10 @@ impl Drop for BorrowedIdentity {
     }
 }
 
-/// The largest entry of the user database that is read.
+/// Maximum size of a user database entry.
 const ENTRY_MAX: usize = 1 << 20;
 
-/// Calls a lookup of the user database with a buffer that grows until the entry fits.
+/// Calls a user database look-up with a buffer that grows until the entry fits.
 fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, IdentityError> {
     let mut buffer = vec![0_u8; 4096];
     loop {
@@ -273,7 +276,7 @@ fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, Id
             (0, found) => return Ok(found),
             (libc::EINTR, _) => {}
             (libc::ERANGE, _) if buffer.len() < ENTRY_MAX => buffer.resize(buffer.len() * 2, 0),
-            // getpwnam(3) lists these as other ways to say that there is no such entry.
+            // getpwnam(3) lists these as further error codes for "no such entry".
             (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(false),
             (error, _) => {
                 let error = io::Error::from_raw_os_error(error);
@@ -292,8 +295,8 @@ fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
         // SAFETY: an all-zero passwd is a valid value of that plain C struct.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = ptr::null_mut();
-        // SAFETY: every pointer is to memory that lives through the call, and the length is that
-        // of the buffer; only plain numbers are taken out of the entry.
+        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer; only
+        // plain numbers are read from the entry.
         let error = unsafe {
             libc::getpwnam_r(
                 c_name.as_ptr(),

@@ -1,4 +1,4 @@
-//! Owns the way of a request: to the control socket of the running server, or to the stores themselves where none runs.
+//! Sends a request to the control socket of the running server, or executes it on the stores themselves if none runs.
 
 use std::{
     env, fs, io,
@@ -24,24 +24,24 @@ use crate::{
     serve::resolved,
 };
 
-/// How long a command waits for another one that works on the stores, and for a server that ends; and how often it looks. A
-/// server that starts has its control socket before it has the stores.
+/// How long a command waits for another one that uses the stores, and for a server that is stopping; and the polling
+/// interval. A starting server has its control socket before it has the stores.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const FILE_NAME: &str = "control.sock";
 
-/// Where the control socket is when nothing says otherwise.
+/// Location of the control socket unless configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultPlace {
     directory: PathBuf,
-    /// The directory is made by the server if it is missing, and must be its own.
+    /// The directory is created by the server if it is missing, and must belong to it.
     ours: bool,
 }
 
 impl DefaultPlace {
-    /// The service's runtime directory, or `/run/nameward` for root, or the user's runtime
-    /// directory, or a directory of this user's among the temporary files.
+    /// Returns the service's runtime directory, or `/run/nameward` for root, or the user's runtime directory, or a
+    /// directory of this user among the temporary files.
     pub fn of_this_process() -> Self {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(directories) = variable("RUNTIME_DIRECTORY") {
@@ -62,12 +62,12 @@ impl DefaultPlace {
         Self { directory, ours }
     }
 
-    /// The socket's path.
+    /// Returns the socket's path.
     pub fn path(&self) -> PathBuf {
         self.directory.join(FILE_NAME)
     }
 
-    /// Makes the directory if it is for us to make.
+    /// Creates the directory if that is up to us.
     pub fn prepare(&self) -> Result<(), SocketError> {
         match self.ours {
             true => socket::make_private_directory(&self.directory),
@@ -76,8 +76,8 @@ impl DefaultPlace {
     }
 }
 
-/// Has a request done by the server of a configuration, or on its stores where it does not run. Hands the items of a listing
-/// over and returns the result.
+/// Sends a request to the server of a configuration, or executes it on its stores if the server does not run. Passes
+/// on the items of a listing and returns the result.
 pub fn ask(
     request: OperationRequest,
     overrides: &Overrides,
@@ -124,8 +124,8 @@ fn patience(user: StoreUser) -> Duration {
     }
 }
 
-/// Returns whether an error says that no server of the configuration runs. One that does not answer, or that may not be asked, is
-/// no such error.
+/// Checks whether an error means that no server of the configuration runs. A server that does not answer, or denies
+/// access, does not count.
 fn is_absent(error: &AskError) -> bool {
     match error {
         AskError::NotRunning(_, error) => matches!(
@@ -145,13 +145,13 @@ fn ask_server(
     let mut path = overrides.control_socket.clone();
     let mut config = None;
     if let Some(file) = &overrides.file {
-        // The server says no if it is that of another configuration.
+        // The server rejects the request if it runs with another configuration.
         config = Some(config_file(file)?);
         if path.is_none() {
             path = location::control_socket(file)?;
         }
     } else if let (None, Some(file)) = (&path, location::default_file()) {
-        // Whoever runs a server with another file has no use for this one.
+        // An invalid default file is ignored: the server may run with another one.
         path = location::control_socket(&file).ok().flatten();
     }
     let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());

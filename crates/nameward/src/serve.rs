@@ -1,7 +1,7 @@
-//! Owns `nameward serve`: the order in which parts start and end.
+//! `nameward serve`: the order in which components start and stop.
 //!
-//! Configuration, ports, user, log, zones, ready. Whatever fails before the zones are loaded is one
-//! line and an exit code that is not 0. Workers answer while zones load, each zone as it is ready.
+//! Configuration, ports, user, log, zones, ready. A failure before the zones are loaded is one line
+//! and a non-zero exit code. Workers answer while zones load, each zone as it is ready.
 
 mod announce;
 pub mod databases;
@@ -65,15 +65,15 @@ use maintenance::MaintenanceParts;
 use ports::Ports;
 use running::{OutgoingParts, RUNTIME_THREADS, RunningServer};
 
-/// Descriptors asked for: TCP connections need one each.
+/// Requested number of descriptors: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;
 
-/// Serves until a signal or a command ends the server.
+/// Serves until a signal or a command stops the server.
 pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let config = Config::load(overrides)?;
-    // This thread waits from now on and would keep what reading a long file took.
+    // This thread only waits from now on and would keep the memory used to read a long file.
     memory::give_back();
-    // Before the change of user: its directories may not be ours to read then.
+    // Before the change of user, which may not be allowed to read the directories.
     let config_file = overrides.file.as_deref().map(resolved);
     let sources = zones::sources(&config);
     if let Some(first) = failures(&config).into_iter().next() {
@@ -88,7 +88,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         config.log.format,
         Arc::clone(&stats),
     );
-    // A lower limit means fewer TCP connections, and that is said where it matters.
+    // A lower limit means fewer TCP connections, which is reported where it matters.
     let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
     let ports = Ports::bind(&config)?;
     let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
@@ -96,7 +96,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     if let Some(identity) = identity {
         identity.assume()?;
     }
-    // As the user who will have to read them again and again.
+    // As the user who has to read them repeatedly.
     nameward_store::file::preflight(&sources)?;
 
     let settings = databases::live_settings(&config, &signatures);
@@ -120,7 +120,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         let zone = name_of(&committed.zone);
         changes.changed(zone);
-        // A zone that is no catalog bears on none when its records change.
+        // Record changes in a zone that is not a catalog do not affect other zones.
         let policies = kinds.load();
         let policy = policies.of(zone.as_name());
         let kind = policy.kind;
@@ -134,7 +134,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     })?;
     let live_changes = notifier.clone();
     commits.on_live_change(move |zone| live_changes.changed(zone.into()));
-    // Before the first zone, as access lists.
+    // Before the first zone, like access lists.
     let signed = Arc::clone(&shared);
     policy_table.on_change(move |change| {
         if change.has_keys {
@@ -145,7 +145,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     policy_table.set(PolicySource::Configured, policies::set(&config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);
-    // Before the first zone, so that none that is to be signed is ever served unsigned.
+    // Before the first zone, so that a zone that must be signed is never served unsigned.
     let zone_keys = Arc::new(ZoneKeys::new(
         store.clone(),
         Arc::clone(&table),
@@ -232,7 +232,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     ended
 }
 
-/// Watches over the signatures that zones bring with them.
+/// Starts watching the stored signatures of zones.
 fn watch_signatures(
     shared: &Arc<ServingState>,
     sums: &Arc<SignatureSums>,

@@ -1,4 +1,4 @@
-//! Owns `nameward state`: care of the state store by its operator.
+//! `nameward state`: maintenance of the state store by the operator.
 
 use nameward_maintain::keys::local::may_have_keys;
 use nameward_maintain::policy::{Policies, ZonePolicy};
@@ -19,13 +19,13 @@ use crate::{
     serve::{StartError, counted, databases::state_directory},
 };
 
-/// How long a start waits for another server to let go of the store, and for a command that works on it.
+/// How long a start waits for another server to release the store, and for a command that uses it.
 const SERVER_PATIENCE: Duration = Duration::from_secs(1);
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
-/// How often it looks.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where the state store is: named on the command line, or by the configuration.
+/// Returns the directory of the state store: from the command line, or from the configuration.
 pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, CommandError> {
     match named {
         Some(directory) => Ok(directory),
@@ -33,7 +33,7 @@ pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBu
     }
 }
 
-/// Opens the state store of a server. One that cannot be used is logged, and the server serves what does not need it;
+/// Opens the state store of a server. If it is unusable, that is logged, and the server serves what does not need it;
 /// unless the store may have keys of zones, which would then be served unsigned.
 pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     let Some(directory) = state_directory(config) else {
@@ -53,7 +53,7 @@ pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     }
 }
 
-/// Opens the store when the command has ended that works on it, or the server that is ending.
+/// Opens the store when the command that uses it, or the server that is stopping, has ended.
 fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateError> {
     let (begun, mut is_told) = (Instant::now(), false);
     loop {
@@ -76,7 +76,7 @@ fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateEr
     }
 }
 
-/// Forgets copies of deleted zones that are over their time, now and every hour until the server ends: they hold secrets.
+/// Deletes expired copies of deleted zones, now and every hour until the server stops: they contain secrets.
 pub async fn drop_old_copies(
     store: StateStore,
     bounds: Arc<CopyBoundsInForce>,
@@ -99,7 +99,7 @@ pub async fn drop_old_copies(
     }
 }
 
-/// Warns of settings that need a state store, where there is none.
+/// Warns of settings that need a state store if there is none.
 pub fn warn_of_missing(policies: &Policies) {
     let is_updated = |policy: &ZonePolicy| {
         let has_updates = !policy.allow_update.is_none() || !policy.update_rules.is_empty();
@@ -121,7 +121,7 @@ pub fn warn_of_missing(policies: &Policies) {
     }
 }
 
-/// Prints a line for each fault, and ends with a sum.
+/// Prints a line for each fault, and ends with a summary.
 pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
     let report = StateStore::check(directory)?;
     let mut printer = Printer::new(form);
@@ -154,7 +154,7 @@ pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandErro
     })
 }
 
-/// Gives unused room back to the disk.
+/// Returns unused space to the file system.
 pub fn compact(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
     let report = StateStore::compact(directory)?;
     let text = format!(

@@ -1,20 +1,20 @@
-//! Owns text on its way to a terminal or a log: a name of a file may hold any octet, also those that a terminal obeys.
+//! Escapes text for a terminal or a log: a file name may contain any octet, including terminal control sequences.
 
 use std::fmt::{self, Write};
 
-/// Control characters that are let through.
+/// Control characters that are not escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     None,
     LinesAndTabs,
 }
 
-/// A text of one line, its control characters shown as `\DDD`.
+/// Returns a one-line text with control characters escaped as `\DDD`.
 pub fn line(text: impl fmt::Display) -> impl fmt::Display {
     escape(text, Kept::None)
 }
 
-/// A text of many lines, its control characters but line ends and tabs shown as `\DDD`.
+/// Returns a multi-line text with control characters except newlines and tabs escaped as `\DDD`.
 pub fn lines(text: impl fmt::Display) -> impl fmt::Display {
     escape(text, Kept::LinesAndTabs)
 }
@@ -23,7 +23,7 @@ fn escape(text: impl fmt::Display, kept: Kept) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(Escaping { to: f, kept }, "{text}"))
 }
 
-/// Writes text on, escaped.
+/// Writes text through, escaped.
 struct Escaping<'a, W> {
     to: &'a mut W,
     kept: Kept,

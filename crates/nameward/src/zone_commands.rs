@@ -1,5 +1,5 @@
-//! Owns what commands do with whole zones: fetched from the running server, read from files, compared, and sent back as a
-//! batch of what differs.
+//! Whole zones in commands: fetched from the running server, read from files, compared, and sent back as a batch of
+//! the differences.
 
 pub mod edit;
 
@@ -23,11 +23,11 @@ use crate::{command_error::CommandError, config::Overrides, remote};
 
 /// A zone as the running server has it.
 pub struct FetchedZone {
-    /// Its name.
+    /// Name of the zone.
     pub name: NameBuf,
-    /// The records that are served.
+    /// The served records.
     pub zone: Arc<Zone>,
-    /// Records that are stored and not served.
+    /// Number of records that are stored but not served.
     pub hidden: u64,
 }
 
@@ -83,7 +83,7 @@ fn read_record((name, rtype): (&str, &str), content: &str) -> Option<(NameBuf, T
     Some((owner, rtype, rdata))
 }
 
-/// Reads the text of a zone; the error has a line for each mistake.
+/// Parses the text of a zone; the error has a line for each mistake.
 pub fn read_zone(name: &NameBuf, file: &str, text: &str) -> Result<Zone, OperationError> {
     let read = zone_from_text(name.as_name(), file, text.as_bytes());
     read.map_err(|found| of_diagnostics(&found))
@@ -94,14 +94,14 @@ fn of_diagnostics(found: &[Diagnostic]) -> OperationError {
     OperationError::invalid(lines.join("\n"))
 }
 
-/// Reads a zone file, with what it includes.
+/// Reads a zone file, with the files it includes.
 pub fn read_file(name: &NameBuf, file: &Path) -> Result<Zone, OperationError> {
     let read = zone_from_file(name.as_name(), file);
     read.map(|(zone, _)| zone)
         .map_err(|found| of_diagnostics(&found))
 }
 
-/// Returns the records of a zone in the order of a zone file, the SOA first.
+/// Returns the records of a zone in zone file order, the SOA first.
 pub fn records_of(zone: &Zone, unsigned: bool) -> RecordList {
     let mut list = RecordList::default();
     let mut push = |is_it: &dyn Fn(bool, Type) -> bool| {
@@ -125,16 +125,16 @@ pub fn records_of(zone: &Zone, unsigned: bool) -> RecordList {
     list
 }
 
-/// Writes a record as a line of a zone file.
+/// Formats a record as a zone file line.
 pub fn line_of(record: &WireRecord<'_>) -> String {
     let mut line = format!("{}\t{}\tIN\t{}\t", record.owner, record.ttl, record.rtype);
-    // Data of a zone is valid.
+    // The data of a zone is valid.
     let _ = write_text(record.rtype, record.rdata, &mut line);
     line.push('\n');
     line
 }
 
-/// Writes a record as an object.
+/// Formats a record as a JSON object.
 pub fn json_of(record: &WireRecord<'_>) -> serde_json::Value {
     serde_json::json!({
         "name": record.owner.to_string(), "ttl": record.ttl,
@@ -162,20 +162,20 @@ pub fn listed(zone: &NameBuf, difference: &Difference) -> Vec<ListedDifference> 
 
 fn content_of(record: &WireRecord<'_>) -> String {
     let mut content = String::new();
-    // Data of a zone is valid.
+    // The data of a zone is valid.
     let _ = write_text(record.rtype, record.rdata, &mut content);
     content
 }
 
-/// Returns the steps of a difference. The serial of a new SOA counts if it is after the one that is there; otherwise the
-/// server raises it.
+/// Returns the steps of a difference. The serial of a new SOA is used if it is after the current one; otherwise the
+/// server increments it.
 pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
     let key = |record: &WireRecord<'_>| {
         let owner = record.owner.as_wire().to_ascii_lowercase();
         (owner, record.rtype, record.rdata.to_vec())
     };
     let added: HashSet<_> = difference.added.iter().map(|new| key(&new)).collect();
-    // With another TTL only: it is added again, which sets the TTL of all.
+    // Only the TTL differs: adding the record again sets the TTL of the whole RRset.
     let stays = |gone: &WireRecord<'_>| added.contains(&key(gone));
     let mut steps = Vec::new();
     let removed = difference.removed.iter();
@@ -209,8 +209,8 @@ pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
     steps
 }
 
-/// Returns the data of a new SOA with a serial after the old one; `None` if nothing but the serial differs and it is not
-/// after it.
+/// Returns the data of a new SOA with a serial after the old one; `None` if only the serial differs and is not after
+/// the old one.
 fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
     let (before, wanted) = (soa_serial(old.rdata)?, soa_serial(new.rdata)?);
     let with = |serial: Serial| {
@@ -226,7 +226,7 @@ fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
     (!is_same).then(|| with(before.next(SystemTime::now())))
 }
 
-/// Makes the request that brings a zone from one version to another, if nobody changes it meanwhile.
+/// Builds the request that brings a zone from one version to another, provided it is not changed in the meantime.
 pub fn batch(fetched: &FetchedZone, difference: &Difference, dry_run: bool) -> OperationRequest {
     OperationRequest::Apply(BatchRequest {
         zones: vec![ZoneBatch {
@@ -239,7 +239,7 @@ pub fn batch(fetched: &FetchedZone, difference: &Difference, dry_run: bool) -> O
     })
 }
 
-/// Makes the request that creates a zone with the records of a file.
+/// Builds the request that creates a zone with the records of a file.
 pub fn creation(name: &NameBuf, zone: &Zone, template: ZoneTemplate) -> OperationRequest {
     let mut records: Vec<BatchRecords> = Vec::new();
     for record in &records_of(zone, false) {
@@ -263,7 +263,7 @@ pub fn creation(name: &NameBuf, zone: &Zone, template: ZoneTemplate) -> Operatio
     })
 }
 
-/// Fetches the difference that leads from a version of the journal back to an older one, and the serial it begins at.
+/// Fetches the difference that leads from a journalled version back to an older one, and the serial it starts at.
 pub fn way_back(
     zone: &str,
     to: u32,
@@ -292,7 +292,7 @@ pub fn way_back(
     Ok((records, newest))
 }
 
-/// Reads a difference that was listed.
+/// Reads a listed difference.
 pub fn difference_of(records: &[ListedDifference]) -> Difference {
     let mut difference = Difference::default();
     for record in records {

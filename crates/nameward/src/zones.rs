@@ -1,4 +1,4 @@
-//! Owns the way from settings to the terms of the layers below: sources of zones, ring capacities.
+//! Converts settings for the layers below: zone sources, access lists, limits, ring capacities.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::{
     serve::{StartError, databases::state_directory},
 };
 
-/// The rank of a backend by its place in the configuration: its number, from 1. Before them are zones that the
-/// configuration itself declares.
+/// Returns the rank of a backend: its number in the configuration, from 1. Zones that the configuration itself
+/// declares rank before them.
 pub fn rank(index: usize) -> u16 {
     u16::try_from(index + 1).unwrap_or(u16::MAX)
 }
 
-/// The sources of zones that stand in files: those of file backends, and `[[zone]]` tables with a file.
+/// Returns the sources of zones stored in files: file backends, and `[[zone]]` tables with a file.
 pub fn sources(config: &Config) -> Vec<FileSource> {
     let written = Arc::new(copies(config));
     let backends = config
@@ -45,7 +45,7 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
     declared(config).into_iter().chain(backends).collect()
 }
 
-/// The files that copies of secondary zones are written to.
+/// Returns the files that copies of secondary zones are written to.
 fn copies(config: &Config) -> WrittenFiles {
     let mut written = WrittenFiles::default();
     for zone in config.zones.iter().filter(|zone| zone.file.is_some()) {
@@ -55,7 +55,7 @@ fn copies(config: &Config) -> WrittenFiles {
     written
 }
 
-/// The source of zones that `[[zone]]` tables give a file.
+/// Returns the source of the zones that have a file in their `[[zone]]` table.
 fn declared(config: &Config) -> Option<FileSource> {
     let mut zones = FileList::default();
     for zone in &config.zones {
@@ -78,7 +78,7 @@ fn declared(config: &Config) -> Option<FileSource> {
     })
 }
 
-/// Checks that there is a place for the contents of zones that are transferred from primaries.
+/// Checks that there is storage for zones that are transferred from primaries.
 pub fn check_state(config: &Config) -> Result<(), StartError> {
     let is_transferred = |zone: &&ZoneSettings| {
         let kind = policies::of_zone(config, zone).kind;
@@ -92,7 +92,7 @@ pub fn check_state(config: &Config) -> Result<(), StartError> {
     }
 }
 
-/// The access lists that the configuration sets.
+/// Returns the access lists that the configuration sets.
 pub fn access(config: &Config) -> AccessRules {
     let own = |list: &Clients| Some(Arc::new(list.0.clone()));
     let mut rules = AccessRules::default();
@@ -106,7 +106,7 @@ pub fn access(config: &Config) -> AccessRules {
     rules
 }
 
-/// Returns the memory and records that one zone of a backend may have.
+/// Returns the memory and record limits of a zone in a backend.
 pub fn zone_limits(backend: &Backend) -> ZoneLimits {
     ZoneLimits {
         octets: (backend.zone_max_mb.get() as u64) << 20,
@@ -114,7 +114,7 @@ pub fn zone_limits(backend: &Backend) -> ZoneLimits {
     }
 }
 
-/// Returns the size that one zone of files may grow to.
+/// Returns the size limits of a zone in files.
 fn limits(backend: &Backend) -> FileLimits {
     let octets = |mib: usize| (mib as u64) << 20;
     FileLimits {
@@ -123,7 +123,7 @@ fn limits(backend: &Backend) -> FileLimits {
     }
 }
 
-/// Each ring with the capacity it is to have.
+/// Returns each ring with its configured capacity.
 fn capacities(rings: &Rings) -> [(Ring, usize); Ring::COUNT] {
     [
         (Ring::Logmessages, rings.logmessages.get()),
@@ -138,7 +138,7 @@ fn capacities(rings: &Rings) -> [(Ring, usize); Ring::COUNT] {
     ]
 }
 
-/// Capacities for new statistics.
+/// Returns the capacities for new statistics.
 pub fn ring_capacities(rings: &Rings) -> RingCapacities {
     let mut all = RingCapacities::default();
     for (ring, capacity) in capacities(rings) {
@@ -147,7 +147,7 @@ pub fn ring_capacities(rings: &Rings) -> RingCapacities {
     all
 }
 
-/// Gives the rings of a running server their new capacities.
+/// Sets new capacities on the rings of a running server.
 pub fn resize_rings(stats: &Stats, rings: &Rings) {
     for (ring, capacity) in capacities(rings) {
         stats.resize_ring(ring, capacity);

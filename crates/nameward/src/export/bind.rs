@@ -1,4 +1,4 @@
-//! The fragment for BIND: keys, policies and zones, to be included in a named.conf.
+//! The fragment for BIND: keys, policies and zones, for inclusion in a named.conf.
 
 use std::{
     fmt::Write,
@@ -111,7 +111,7 @@ fn zone_text(
     out.push_str("};\n");
 }
 
-/// A policy that asks for the keys that the zone has, and replaces none by itself.
+/// Returns a policy that matches the zone's existing keys, and never replaces them by itself.
 fn policy(zone: &ExportedZone, warnings: &mut Vec<String>) -> (String, String) {
     let mut name = String::from("nameward");
     let mut keys = String::new();
@@ -149,8 +149,8 @@ fn policy(zone: &ExportedZone, warnings: &mut Vec<String>) -> (String, String) {
     (name, format!("keys {{ {keys}}}; {denial}"))
 }
 
-/// The `.state` file of a key that is in use everywhere. Without one BIND takes a key by its flags, and a single key that
-/// signs everything for one half of a pair.
+/// Returns the `.state` file of a key that is in use everywhere. Without one BIND judges a key by its flags, and
+/// takes a single key that signs everything for one half of a pair.
 fn state_text(zone: &ExportedZone, key: &ExportedKey) -> String {
     let since = UtcTime::from_unix(key.file.times.created.unwrap_or(0)).digits();
     let is = |on: bool| if on { "yes" } else { "no" };
@@ -193,7 +193,7 @@ fn servers(list: &[RemoteServer]) -> String {
     text
 }
 
-/// An address match list; an empty one is `none`.
+/// Formats an address match list; an empty one is `none`.
 fn match_list(list: &[AccessEntry]) -> String {
     if list.is_empty() {
         return "none;".into();
@@ -207,7 +207,7 @@ fn match_list(list: &[AccessEntry]) -> String {
                 write!(text, "{sign}{}; ", network(*address, *bits))
             }
             AccessTerm::Key(key) => write!(text, "{sign}key \"{}\"; ", bare(&key.to_string())),
-            // Both: everybody from elsewhere is refused by the inner list, then the key decides.
+            // Both conditions: the inner list refuses other addresses, then the key decides.
             AccessTerm::NetworkWithKey(address, bits, key) => write!(
                 text,
                 "{sign}{{ !{{ !{}; any; }}; key \"{}\"; }}; ",

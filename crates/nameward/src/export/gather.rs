@@ -27,7 +27,7 @@ use crate::{
     policies, remote, zone_commands,
 };
 
-/// Collects all that an order asks for.
+/// Collects everything that is requested.
 pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedServer, CommandError> {
     let mut with_file = overrides.clone();
     with_file.file = with_file.file.or_else(location::default_file);
@@ -151,7 +151,7 @@ fn collect_zone(
     Ok(())
 }
 
-/// The records with another serial.
+/// Returns the records with another serial.
 fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
     let mut list = RecordList::default();
     for record in records {
@@ -169,7 +169,7 @@ fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
     list
 }
 
-/// The status of a zone, which only the running server knows.
+/// Returns the status of a zone, which only the running server knows.
 fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, CommandError> {
     let mut found = None;
     let request = OperationRequest::ZoneStatus {
@@ -183,7 +183,7 @@ fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, Com
     found.ok_or_else(|| OperationError::not_found(format!("zone {name} is not served")).into())
 }
 
-/// The keys of a zone, with their private parts.
+/// Returns the keys of a zone, with their private parts.
 fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, CommandError> {
     let mut listed: Vec<ListedZoneKey> = Vec::new();
     let request = OperationRequest::KeyList {
@@ -257,7 +257,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
     Ok(keys)
 }
 
-/// The TSIG keys of the configuration and of the state store.
+/// Collects the TSIG keys of the configuration and of the state store.
 fn collect_tsig(
     server: &mut ExportedServer,
     config: &Config,

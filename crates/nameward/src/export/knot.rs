@@ -9,7 +9,7 @@ use super::{
     ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
 };
 
-/// Sections of a knot.conf: a reference has to follow what it refers to.
+/// Sections of a knot.conf: a reference must follow what it refers to.
 #[derive(Default)]
 struct Sections {
     remotes: String,
@@ -35,7 +35,7 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
             let (zone, file) = (bare(&name), file.display());
             let _ = writeln!(keys, "keymgr -c \"$1\" '{zone}' import-bind '{file}'");
             if is_combined {
-                // The flags of such a key are those of a KSK.
+                // Such a key has the flags of a KSK.
                 let tag = key.stem.rsplit('+').next().unwrap_or_default();
                 let tag = tag.trim_start_matches('0');
                 let _ = writeln!(
@@ -173,7 +173,7 @@ impl Sections {
         ids
     }
 
-    /// A policy that asks for the keys that the zone has, and replaces none by itself.
+    /// Returns a policy that matches the zone's existing keys, and never replaces them by itself.
     fn policy(&mut self, zone: &ExportedZone, warnings: &mut Vec<String>) -> String {
         let algorithm = zone.signing_keys().next().map_or("", |key| &key.algorithm);
         if zone.signing_keys().any(|key| key.algorithm != algorithm) {

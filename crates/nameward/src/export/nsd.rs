@@ -40,7 +40,7 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
                 "nsec3-opt-out" => "-3 - -H 0 -A ",
                 _ => "",
             };
-            // -z: a zone with one kind of keys has them sign everything.
+            // -z: keys of a single kind sign everything.
             let alone = if zone.has_combined_key() { "-z " } else { "" };
             let _ = writeln!(
                 sign,
@@ -118,7 +118,7 @@ fn zone_text(
     }
 }
 
-/// Lines of an access list. Blocked networks count whatever their place.
+/// Returns the lines of an access list. Blocked networks apply whatever their position.
 fn access(entry: &AccessEntry) -> Vec<String> {
     let everywhere = ["0.0.0.0/0", "::0/0"].map(String::from).to_vec();
     let (networks, key) = match &entry.term {

@@ -134,7 +134,8 @@ fn zone_lines(
     run(&format!("rectify-zone '{bare_name}'"));
 }
 
-/// Networks and keys of a list; what PowerDNS cannot express is left out, so that nobody more is let in.
+/// Splits a list into networks and keys; what PowerDNS cannot express is left out, so that no additional
+/// client is allowed.
 fn split(
     list: Option<&AccessList>,
     warnings: &mut Vec<String>,
@@ -151,7 +152,7 @@ fn split(
                     "zone {zone}: an access list with exceptions, or keys for some networks only, is narrower in PowerDNS"
                 );
                 warnings.push(text);
-                // What follows an exception may be what it excepts.
+                // Later entries may include what an exception excludes.
                 break;
             }
         }

@@ -1,5 +1,5 @@
-//! Catalogs that the other server makes: consumers know a member by its label, and a catalog that lacks a member has them
-//! delete it.
+//! Catalogs produced by the other server: consumers identify a member by its label, and delete members that are
+//! missing from the catalog.
 
 use std::{
     collections::HashSet,
@@ -13,10 +13,10 @@ use nameward_store::file::zone_from_file;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone};
 
-/// Zones that a line of the report names.
+/// Maximum number of zones named in a report line.
 const NAMES_MAX: usize = 5;
 
-/// Gives members the labels that they have. A catalog whose members are not all here, or not known, is left out.
+/// Gives members their existing labels. A catalog whose members are not all imported, or unknown, is left out.
 pub fn convert(moved: &mut MovedServer) {
     let producers: Vec<_> = moved
         .zones
@@ -70,7 +70,7 @@ fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), MoveRefusal>
     Ok((catalog, zone))
 }
 
-/// The labels of the members by their names.
+/// Returns the labels of the members with their names.
 fn labels(
     name: &str,
     (catalog, zone): &(Catalog, Zone),
@@ -78,7 +78,7 @@ fn labels(
 ) -> Result<Vec<(String, String)>, MoveRefusal> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = Serial(now.map_or(0, |now| now.as_secs()) as u32);
-    // The serial of a catalog that is made here begins with the time.
+    // The serial of a catalog produced here starts with the current time.
     if zone.serial().is_after(now) {
         return Err(format!(
             "its serial {} is ahead of the time, and would go back here",

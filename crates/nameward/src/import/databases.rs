@@ -1,4 +1,4 @@
-//! Databases that the new configuration uses: contents that the other server serves otherwise.
+//! Databases that the new configuration uses: contents that the other server treats differently.
 
 use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedServer, MovedValue};
 use nameward_store::sql::{
@@ -22,7 +22,7 @@ pub fn survey_all(moved: &mut MovedServer) {
             (Some(path), _) => DatabaseAddress::Sqlite(path.into()),
             (_, Some(url)) => match DatabaseAddress::parse(url) {
                 Ok(address) => address,
-                // Said when the new configuration is checked.
+                // Reported when the new configuration is checked.
                 Err(_) => continue,
             },
             _ => continue,

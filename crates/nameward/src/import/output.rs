@@ -1,12 +1,13 @@
-//! Writes the files of an import: nothing that an operator wrote is replaced, and the server's user can read what it needs.
+//! Writes the files of an import: no file of an operator is replaced, and the server's user can read what it needs.
 //!
 //! ```text
 //! nameward.toml            root:nameward 0640   it may hold the password of a database
-//! keys/*.secret            nameward      0600   as the server demands
+//! keys/*.secret            nameward      0600   as the server requires
 //! zones/, zones/*.zone     root:nameward 2775   zone sync writes beside the file
 //! STATE/dnssec-keys/       nameward      0700
 //! ```
-//! Ownership is set when root imports and the user exists; otherwise all files belong to the user who runs the command.
+//! Ownership is set when root imports and the user exists; otherwise all files belong to the user who runs the
+//! command.
 
 use std::{
     ffi::OsString,
@@ -25,9 +26,9 @@ use crate::{
 
 /// The configuration that the package installs.
 const SAMPLE: &str = include_str!("../../../../contrib/debian/configuration");
-/// The name of the configuration.
+/// The name of the configuration file.
 pub const FILE_NAME: &str = "nameward.toml";
-/// The directory of the TSIG secrets, beside the configuration.
+/// The directory for TSIG secrets, next to the configuration.
 pub const KEYS: &str = "keys";
 
 /// A file to write.
@@ -37,17 +38,17 @@ pub struct NewFile {
     pub mode: u32,
 }
 
-/// Where files go, and whom they are for.
+/// Destination and owner of the files.
 pub struct ImportOutput<'o> {
-    /// The directory of the configuration.
+    /// The directory for the configuration.
     pub out: &'o Path,
-    /// The directory of the DNSSEC keys.
+    /// The directory for DNSSEC keys.
     pub dnssec_keys: &'o Path,
-    /// The user of the server, if files can be given to it.
+    /// The server's user, if files can be given to it.
     pub user: Option<UserAndGroup>,
 }
 
-/// The user of the server: the one that is named, or that of the package, if root runs the command.
+/// Returns the server's user: the given one, or the package's, if root runs the command.
 pub fn server_user(name: Option<&str>) -> Result<Option<UserAndGroup>, CommandError> {
     match name {
         Some(name) => {
@@ -58,7 +59,7 @@ pub fn server_user(name: Option<&str>) -> Result<Option<UserAndGroup>, CommandEr
     }
 }
 
-/// Whether a user can read a file, by the modes of the file and of all directories above it.
+/// Checks whether a user can read a file, by the modes of the file and of all directories above it.
 pub fn is_readable(path: &Path, user: UserAndGroup) -> bool {
     let allows = |path: &Path, bit: u32| match fs::metadata(path) {
         Ok(metadata) => {
@@ -69,7 +70,7 @@ pub fn is_readable(path: &Path, user: UserAndGroup) -> bool {
             };
             metadata.mode() >> shift & bit != 0
         }
-        // A file that is missing is said when zones are loaded.
+        // A missing file is reported when zones are loaded.
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
     let mut above = path.ancestors().skip(1);
@@ -124,7 +125,7 @@ impl ImportOutput<'_> {
         Ok(backup)
     }
 
-    /// Whether the configuration that is there is the package's sample, as it was installed. Another one is not replaced.
+    /// Checks whether the existing configuration is the unmodified package sample. Any other is not replaced.
     fn is_free(&self, target: &Path) -> Result<bool, CommandError> {
         match fs::read(target) {
             Ok(text) if text == SAMPLE.as_bytes() => Ok(true),
@@ -137,7 +138,7 @@ impl ImportOutput<'_> {
         }
     }
 
-    /// A file that is there already must have the same contents: an import that failed half way is repeated.
+    /// Checks that an existing file has the same contents, so that an import that failed halfway can be repeated.
     fn is_new(&self, path: &Path, contents: &[u8]) -> Result<(), CommandError> {
         match fs::read(path) {
             Ok(found) if found == contents => Ok(()),
@@ -159,7 +160,7 @@ impl ImportOutput<'_> {
         Ok(backup)
     }
 
-    /// Makes a directory; one that is there stays as it is.
+    /// Creates a directory; an existing one stays as it is.
     fn directory(&self, path: &Path, mode: u32, is_own: bool) -> Result<(), CommandError> {
         if path.is_dir() {
             return Ok(());
@@ -190,7 +191,7 @@ impl ImportOutput<'_> {
         write().map_err(|error| CommandError::Import(path.clone(), error))
     }
 
-    /// Gives a path to the server's group, and to its user where only an owner may read it.
+    /// Gives a path to the server's group, and to its user where only the owner may read it.
     fn give(&self, path: &Path, is_own: bool) -> io::Result<()> {
         match self.user {
             Some(user) if privileges::own_user() == 0 => {

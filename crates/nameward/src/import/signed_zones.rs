@@ -1,4 +1,4 @@
-//! Zones that the other server signs: a zone file without signatures, and the keys as files of a `key_directory`.
+//! Zones that the other server signs: converted to an unsigned zone file, and the keys as files of a `key_directory`.
 //!
 //! ```text
 //! signed version   as the other server serves it: which keys sign, and the serial that secondaries have
@@ -27,16 +27,16 @@ use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
 
 use super::output::NewFile;
 
-/// Files of one directory of keys that are read.
+/// Maximum number of files read from a key directory.
 const KEY_FILES_MAX: usize = 100_000;
-/// The type by which BIND notes how far it has come with signing.
+/// The private type in which BIND records its signing progress.
 const BIND_PRIVATE: Type = Type(65534);
 
-/// Where the new files are.
+/// Locations of the new files.
 pub struct SignedPlaces<'p> {
-    /// The directory of the configuration.
+    /// The directory for the configuration.
     pub out: &'p Path,
-    /// The directory of the keys.
+    /// The directory for the keys.
     pub keys: &'p Path,
 }
 
@@ -125,7 +125,7 @@ fn convert_zone(
     Ok((serial, files))
 }
 
-/// The name of a zone's file, as a directory of zones would have it.
+/// Returns the name of a zone's file, as in a zone directory.
 fn file_name(zone: &NameBuf) -> String {
     let name = zone.to_string();
     match name.trim_end_matches('.') {
@@ -134,7 +134,7 @@ fn file_name(zone: &NameBuf) -> String {
     }
 }
 
-/// The keys that a version shows, and those that sign it.
+/// The keys that a version publishes, and those that sign it.
 struct ShownKeys {
     /// DNSKEY data.
     keys: Vec<Vec<u8>>,
@@ -176,7 +176,8 @@ impl ShownKeys {
     }
 }
 
-/// Finds the private part of the keys that a version shows. Keys of other signers have none here and stay records.
+/// Finds the private part of the keys that a version publishes. Keys of other signers have none here and remain plain
+/// records.
 fn find_keys(
     zone: &NameBuf,
     shown: &ShownKeys,
@@ -225,7 +226,7 @@ fn find_keys(
     if found.is_empty() {
         return Err("none of its keys is here".into());
     }
-    // Without a policy keys are used as their times say, later ones too.
+    // Without a policy keys are used according to their timing data, future ones too.
     if signing.policy.is_none() {
         let is_new = |file: &&KeyFile| !found.iter().any(|known| known.private == file.private);
         let is_later = |file: &&KeyFile| file.times.publish.is_some_and(|time| time > now);
@@ -240,7 +241,7 @@ fn find_keys(
     Ok(found)
 }
 
-/// Reads the pairs of a zone in a directory of BIND.
+/// Reads a zone's key pairs from a BIND key directory.
 fn read_pairs(zone: &NameBuf, directory: &Path) -> Result<Vec<KeyFile>, MoveRefusal> {
     let start = format!("K{}+", nameward_dnssec::file_owner(zone.as_name()));
     let mut found = Vec::new();
@@ -253,13 +254,13 @@ fn read_pairs(zone: &NameBuf, directory: &Path) -> Result<Vec<KeyFile>, MoveRefu
             fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
         let (public, private) = (read(&path.with_extension("key"))?, read(&path)?);
-        // A key that cannot be used is missed only if it signs the zone.
+        // An unusable key is reported missing only if it signs the zone.
         found.extend(KeyFile::read(&public, &private).ok());
     }
     Ok(found)
 }
 
-/// Reads the PEM files of Knot that are keys of a zone. They say neither algorithm nor flags: the DNSKEY records do.
+/// Reads Knot's PEM files that are keys of a zone. They contain neither algorithm nor flags: the DNSKEY records do.
 fn read_pem(
     zone: &NameBuf,
     directory: &Path,
@@ -316,7 +317,7 @@ fn list(directory: &Path, end: &str) -> Result<Vec<PathBuf>, MoveRefusal> {
     Ok(paths)
 }
 
-/// The records of a version without those that signing adds.
+/// Returns the records of a version without those that signing adds.
 fn unsigned(version: &Zone, keys: &[KeyFile], serial: Serial) -> Vec<RecordList> {
     let own: Vec<Vec<u8>> = keys
         .iter()
@@ -351,7 +352,8 @@ fn unsigned(version: &Zone, keys: &[KeyFile], serial: Serial) -> Vec<RecordList>
     vec![kept]
 }
 
-/// The text of the new zone file: that of the file which the operator edits, with the differences, or all records again.
+/// Returns the text of the new zone file: that of the operator's file with the differences, or all records written
+/// again.
 fn zone_text(name: &NameBuf, records: &[RecordList], source: Option<&Path>) -> Option<Vec<u8>> {
     let mut builder = ZoneBuilder::new(name.as_name());
     records.iter().for_each(|part| builder.add_list(part));

@@ -1,4 +1,4 @@
-//! Owns zone files as commands change them where no server runs.
+//! Zone file changes by commands while no server runs.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::config::location;
 
 /// The zone files of a configuration.
 pub struct StoredFiles {
-    /// Where they are.
+    /// The configured sources.
     pub sources: Vec<FileSource>,
-    /// The way of contents into the table.
+    /// Commits contents to the zone table.
     pub commits: Arc<Commits>,
-    /// The policies of zones.
+    /// The zone policies.
     pub policies: Arc<PolicyTable>,
     /// The configuration file.
     pub config: PathBuf,
 }
 
 impl StoredFiles {
-    /// Returns a follower that knows one zone.
+    /// Returns a follower for a single zone.
     fn follower(&self, zone: &NameBuf) -> FileFollower {
         let commits = Arc::clone(&self.commits);
         let mut files = FileFollower::unwatched(commits).judged_by(&self.policies);

@@ -1,7 +1,7 @@
-//! Owns the zones that a command finds without a server: which backend has them, and the contents of those it is about.
+//! The zones that a command finds without a server: their backends, and the contents of those it needs.
 //!
-//! Of databases nothing is read but the rows that say where a zone is. Of zone files and of zones that are at home in the state
-//! store the contents are put into a table, as a server would have them, if the request needs them.
+//! From databases only the rows with a zone's location are read. The contents of zone files and of zones stored in
+//! the state store are loaded into a table, as a server would have them, if the request needs them.
 
 use nameward_base::sync::Mutex;
 use std::{
@@ -34,45 +34,45 @@ use crate::{
     zones,
 };
 
-/// Names that are asked for one by one; after that the lists of databases are read whole.
+/// Maximum number of names looked up one by one; beyond it the zone lists of databases are read completely.
 const LOOKED_UP_MAX: usize = 200;
 
-/// The parts that zones are found with.
+/// Dependencies for finding zones.
 pub struct ZoneParts<'c> {
     /// The configuration.
     pub config: &'c Config,
-    /// The way of contents into the table.
+    /// Commits contents to the zone table.
     pub commits: Arc<Commits>,
-    /// The policies of zones.
+    /// The zone policies.
     pub policies: Arc<PolicyTable>,
     /// The databases with their ranks.
     pub databases: Vec<(u16, BackendMode, SqlBackend)>,
-    /// Drives their connections.
+    /// Drives the database connections.
     pub runtime: Handle,
 }
 
-/// The zones of the stores.
+/// The zones in the stores.
 pub struct StoredZones {
     sources: Vec<FileSource>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
     databases: Vec<(u16, BackendMode, SqlBackend)>,
     runtime: Handle,
-    /// The ranks of zones that stand in files.
+    /// The ranks of zones stored in files.
     file_ranks: OnceLock<HashMap<NameBuf, u16>>,
     found: Mutex<FoundZones>,
 }
 
-/// The ranks of zones of databases, as far as they are known.
+/// The known ranks of database zones.
 #[derive(Default)]
 struct FoundZones {
     ranks: HashMap<NameBuf, Option<u16>>,
-    /// The databases were read whole: a name that is not among the ranks is no zone.
+    /// The databases were read completely: a name without a rank is not a zone.
     is_complete: bool,
 }
 
 impl StoredZones {
-    /// Takes the parts; nothing is read yet.
+    /// Creates the zones; nothing is read yet.
     pub fn new(parts: ZoneParts<'_>) -> Self {
         StoredZones {
             sources: zones::sources(parts.config),
@@ -85,7 +85,7 @@ impl StoredZones {
         }
     }
 
-    /// Reads the contents of the zones that a request is about.
+    /// Reads the contents of the zones that a request refers to.
     pub fn read(&self, request: &OperationRequest) -> Result<(), OperationError> {
         match request.reach() {
             RequestReach::Server => Ok(()),
@@ -94,7 +94,7 @@ impl StoredZones {
                 Ok(())
             }
             RequestReach::Zones(names) => {
-                // The operation refuses a name that is none.
+                // The operation rejects invalid names.
                 let names = names.iter().filter_map(|name| zone_name(name).ok());
                 self.read_zones(&names.collect::<Vec<_>>())
             }
@@ -140,7 +140,7 @@ impl StoredZones {
         Ok(())
     }
 
-    /// Puts a stand-in for a zone of a database into the table.
+    /// Adds a stand-in for a database zone to the table.
     fn offer_row(&self, row: &ZoneRow, rank: u16, mode: BackendMode) {
         let name = row.name.as_name();
         let mut zone = match mode {
@@ -161,7 +161,7 @@ impl StoredZones {
         self.commits.table().publish(&[offer]);
     }
 
-    /// Reads a zone that is at home in the state store, if it is: one of a primary, or a catalog that is made here.
+    /// Reads a zone from the state store, if it is stored there: a transferred zone, or a catalog produced here.
     fn read_at_home(&self, name: &NameBuf) -> Result<(), OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(());
@@ -177,7 +177,7 @@ impl StoredZones {
             _ => UNCONFIGURED_RANK,
         });
         if matches!(policy.kind, ZoneKind::Native | ZoneKind::Primary) {
-            // A member of a catalog that is followed: a server knows that when it has read the catalog.
+            // A member of a followed catalog: a server knows that when it has read the catalog.
             let mut set = PolicySet::default();
             set.set_zone(
                 name.as_name(),
@@ -190,7 +190,7 @@ impl StoredZones {
         Ok(())
     }
 
-    /// Lists the zones that are at home in the state store.
+    /// Lists the zones stored in the state store.
     fn names_at_home(&self) -> Result<Vec<NameBuf>, OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(Vec::new());
@@ -201,7 +201,7 @@ impl StoredZones {
         Ok(own.map(|zone| zone.name).collect())
     }
 
-    /// Makes the catalogs known that databases have.
+    /// Loads the catalogs that databases have.
     fn read_catalog_rows(&self) -> Result<(), OperationError> {
         for (rank, _, backend) in &self.databases {
             let listed = self.runtime.block_on(backend.zones());
@@ -220,7 +220,7 @@ impl StoredZones {
         Ok(())
     }
 
-    /// Makes the keys of TSIG known that databases have. One that does not answer has none for a command.
+    /// Loads the TSIG keys that databases have. A database that does not answer has none for a command.
     fn read_tsig_keys(&self, request: &OperationRequest) {
         if !matches!(
             request,
@@ -260,7 +260,7 @@ impl StoredZones {
         ranks.into_iter().flatten().min()
     }
 
-    /// Hands over the zones that stand in files and those of the state store; databases are listed by themselves.
+    /// Passes on the zones stored in files and in the state store; databases are listed separately.
     pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
         let mut ranks = self.file_ranks().clone();
         let at_home = self.names_at_home().unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Owns the editor of `nameward zone edit`, and the questions that are asked before a change.
+//! The editor of `nameward zone edit`, and the prompts before a change.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use std::{
 
 use nameward_control::operations::OperationError;
 
-/// A file that is edited, removed when it is done with.
+/// A file being edited, removed when it is dropped.
 pub struct EditedFile {
     path: PathBuf,
 }
@@ -18,7 +18,7 @@ impl EditedFile {
     /// Writes a text for an editor into a directory of its own, which others cannot read.
     pub fn new(name: &str, text: &str) -> io::Result<Self> {
         use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        // A name that nobody can have taken before, whoever may write there.
+        // Creation fails if the directory exists, so one prepared by another user is never used.
         let directory = env::temp_dir().join(format!("nameward-edit-{}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&directory)?;
         let file = EditedFile {
@@ -34,7 +34,7 @@ impl EditedFile {
         Ok(file)
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -44,7 +44,8 @@ impl EditedFile {
         let named = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = named("VISUAL").or_else(|| named("EDITOR"));
         let editor = editor.unwrap_or_else(|| "vi".into());
-        // The variable may have arguments, as `code --wait`; the path is never part of the text that the shell reads.
+        // The variable may have arguments, as in `code --wait`; the path is never part of the text that the shell
+        // parses.
         let script = format!("{editor} \"$1\"");
         let status = Command::new("sh")
             .args(["-c", &script, "sh"])
@@ -78,7 +79,7 @@ impl Drop for EditedFile {
     }
 }
 
-/// Asks the operator; no answer, or nobody to ask, is no.
+/// Prompts the operator; no answer, or no terminal, means no.
 pub fn ask(question: &str) -> bool {
     eprint!("{question} [y/N] ");
     let _ = io::stderr().flush();
