@@ -29,6 +29,7 @@ mod start;
 mod state;
 mod strict_check;
 mod tsig;
+mod tutorial;
 mod unbound;
 mod unsecure;
 mod update;

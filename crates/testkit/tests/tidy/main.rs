@@ -4,6 +4,7 @@
 //! fails, a fault that grows fails, and an entry that is not needed any more fails until it is taken out, which
 //! `UPDATE_TIDY=1` does. Nothing is ever added by that.
 
+mod documents;
 mod exceptions;
 mod rules;
 mod sources;
