@@ -1,12 +1,13 @@
-//! Names with an ALIAS record (type 65401): questions for addresses are answered with those of the target.
+//! ALIAS records (type 65401): address queries are answered with the addresses of the target.
 //!
 //! ```text
-//! target in a zone here ── CNAME, ALIAS: on with that ──> its addresses, as they are in this snapshot
-//! target elsewhere ───── known to the caller ───────────> those ([`AliasAddresses`])
+//! target in a zone here ── CNAME, ALIAS: follow it ─────> its addresses, as they are in this snapshot
+//! target elsewhere ───── known to the caller ───────────> these ([`AliasAddresses`])
 //!                  └──── not known ─────────────────────> [`AnswerKind::Resolving`]: nothing is written
 //! ```
-//! The addresses stand under the name of the ALIAS and are signed with the keys of its zone. A record of the type that stands
-//! beside the ALIAS goes before it. ALIAS is not standardised; the number and the meaning are those of PowerDNS.
+//! The addresses are returned under the name of the ALIAS and signed with the keys of its zone. A record of the queried
+//! type at the same name takes precedence over the ALIAS. ALIAS is not standardised; number and meaning are those of
+//! PowerDNS.
 
 use std::sync::Arc;
 
@@ -20,35 +21,35 @@ use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, Scratch};
 
-/// The addresses of one type that a name has which no zone here has, as a resolver gave them.
+/// The addresses of one type for a name outside the zones served here, as returned by a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AliasAddresses {
-    /// The name.
+    /// The resolved name.
     pub target: NameBuf,
     /// A or AAAA.
     pub rtype: Type,
-    /// Their TTL.
+    /// The TTL in seconds.
     pub ttl: u32,
-    /// Their data; none if the name has no address of the type.
+    /// Address data; empty if the name has no address of this type.
     pub records: Vec<Vec<u8>>,
 }
 
-/// Room for the search of one target.
+/// Working memory for resolving one target.
 #[derive(Default)]
 pub(crate) struct AliasScratch {
     pub(crate) key: NameKey,
-    /// Addresses of a target elsewhere that the caller knows.
+    /// Addresses of an external target that the caller knows.
     pub(crate) known: Option<Arc<AliasAddresses>>,
-    /// The target that has to be resolved.
+    /// The target that must be resolved.
     pub(crate) wanted: Option<NameBuf>,
-    /// The contents of the zone of `key` are not here.
+    /// The contents of the zone for `key` are not here.
     pub(crate) is_pending: bool,
-    /// The answer has addresses of a target elsewhere.
+    /// The answer contains addresses of an external target.
     pub(crate) is_used: bool,
 }
 
 impl AliasScratch {
-    /// Forgets the question before; what the caller knows stays.
+    /// Resets the state for a new query; the addresses supplied by the caller are kept.
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.wanted = None;
@@ -58,37 +59,38 @@ impl AliasScratch {
 }
 
 impl Scratch {
-    /// After [`AnswerKind::Resolving`]: the name whose addresses are needed.
+    /// Returns the name whose addresses are needed, after [`AnswerKind::Resolving`].
     pub fn unresolved(&self) -> Option<Name<'_>> {
         self.alias.wanted.as_ref().map(NameBuf::as_name)
     }
 
-    /// Sets the addresses that a resolver gave for a target; `None` forgets them.
+    /// Sets the addresses that a resolver returned for a target; `None` clears them.
     pub fn set_addresses(&mut self, known: Option<Arc<AliasAddresses>>) {
         self.alias.known = known;
     }
 
-    /// Whether the answer has, or lacks, addresses of a name that no zone here has: it is good only as long as these are.
+    /// Checks whether the answer depends on the addresses of an external name, present or not: it is only valid as long
+    /// as they are.
     pub fn has_foreign_addresses(&self) -> bool {
         self.alias.is_used
     }
 }
 
-/// The place where the search for the addresses of a target ended.
+/// Where the search for the addresses of a target ended.
 pub enum TargetPlace<'z> {
     /// A zone here has them.
     Here(Rrset<'z>),
-    /// A zone here has the name and no address of the type, or says that there is no such name.
+    /// A zone here has the name without an address of this type, or the name does not exist.
     Nowhere,
-    /// No zone here has this name: a resolver knows it.
+    /// No zone here has this name: a resolver must be asked.
     Outside(Name<'z>),
-    /// A zone whose contents are not in memory has the name that the key was left with.
+    /// The name left in the key is in a zone whose contents are not in memory.
     Pending,
-    /// The chain goes in circles, or through contents that cannot be used.
+    /// The chain is a loop, or leads through unusable contents.
     Failed,
 }
 
-/// Searches the addresses of a target in the zones that are here; `key` is room for the names on the way.
+/// Searches for the addresses of a target in the zones served here; `key` is a buffer for the names on the way.
 pub fn find_target<'z, Z: Zones>(
     zones: &'z Z,
     (target, rtype): (Name<'z>, Type),
@@ -113,7 +115,7 @@ pub fn find_target<'z, Z: Zones>(
         let node = match found {
             Find::Exact(node) | Find::Wildcard { node, .. } => node,
             Find::Missing { .. } => return TargetPlace::Nowhere,
-            // A resolver knows what is below a delegation, and makes the name that a DNAME leads to.
+            // A resolver knows the names below a delegation, and synthesises the name that a DNAME leads to.
             Find::Cut { .. } | Find::Dname { .. } => return TargetPlace::Outside(name),
         };
         if let Some(rrset) = node.rrset(rtype) {
@@ -128,7 +130,7 @@ pub fn find_target<'z, Z: Zones>(
             None => return TargetPlace::Nowhere,
         }
     }
-    // A circle, or a chain that nobody follows.
+    // A loop, or a chain too long to follow.
     TargetPlace::Failed
 }
 
@@ -142,7 +144,7 @@ enum TargetAddresses<'z> {
     Failed,
 }
 
-/// Returns the target of the ALIAS record of a name, and the TTL of that record.
+/// Returns the target of a name's ALIAS record, and the TTL of that record.
 #[inline(never)]
 pub fn alias_of(node: Node<'_>) -> Option<(Name<'_>, u32)> {
     let alias = node.rrset(Type::ALIAS)?;
@@ -150,14 +152,14 @@ pub fn alias_of(node: Node<'_>) -> Option<(Name<'_>, u32)> {
     Some((Name::from_wire(record.rdata).ok()?, alias.ttl()))
 }
 
-/// Whether a name has addresses that no record of it shows.
+/// Checks whether a name has addresses that none of its records shows.
 pub(crate) fn is_alias(node: Node<'_>) -> bool {
     alias_of(node).is_some()
 }
 
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    /// The name has no record of the type; if it has an ALIAS and the type is that of addresses, the target has the answer.
-    /// `None` if not.
+    /// Answers from the target if the name has no record of the queried type, has an ALIAS, and the type is an address
+    /// type; otherwise returns `None`.
     #[cold]
     pub(crate) fn alias(
         &mut self,
@@ -219,8 +221,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Writes the addresses of a target elsewhere, signed like any other record where the zone is signed online. A zone
-    /// that brings its signatures along has none for them.
+    /// Writes the addresses of an external target, signed like any other record if the zone is signed online. A zone
+    /// with stored signatures has none for them.
     pub(crate) fn foreign_addresses(
         &mut self,
         owner: OwnerForm<'n>,

@@ -6,8 +6,8 @@ use nameward_wire::message::{HEADER, MessageSection, MessageWriter, OwnerForm, Q
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 
 impl Engine {
-    /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind`: octets, and whether the answer was
-    /// truncated; `None` refuses.
+    /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind`. Returns the length and whether the
+    /// answer was truncated; `None` means REFUSED.
     pub(crate) fn chaos(
         &self,
         query: &Query<'_>,
@@ -27,7 +27,7 @@ impl Engine {
         } else {
             return None;
         };
-        // One character string; the configuration keeps it below 256 octets.
+        // One character string; the configuration limits it to 255 octets.
         let text = text
             .as_bytes()
             .get(..text.len().min(255))
@@ -47,7 +47,7 @@ impl Engine {
         );
         writer.release_reserved();
         if let Some(opt) = &opt {
-            // Room was kept, so it fits.
+            // Room was reserved, so it fits.
             let _ = writer.opt(opt, Rcode::NoError);
         }
         let flags = ReplyFlags {

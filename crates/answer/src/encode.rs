@@ -1,4 +1,5 @@
-//! Writes a plan as a message: sections in their order, RRsets whole or not at all, additional data as there is room.
+//! The response encoder: writes a plan as a message, sections in order, RRsets whole or not at all, additional data as
+//! far as there is room.
 
 use crate::alias::AliasAddresses;
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
@@ -11,38 +12,39 @@ use nameward_wire::message::{
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{CompressibleNames, Node, Rrset, SigningState};
 
-/// Hosts whose addresses are added for MX, SRV and the like (CVE-2024-11187: additional data as amplifier).
+/// Maximum number of hosts whose addresses are added for MX, SRV and similar (CVE-2024-11187: additional data as
+/// amplifier).
 const MAX_TARGETS: usize = 32;
 /// Writes one answer.
 pub(crate) struct Encoder<'n, 'b> {
     pub(crate) writer: MessageWriter<'n, 'b>,
-    /// The client wants signatures.
+    /// The client requested signatures.
     pub(crate) dnssec_ok: bool,
-    /// The name that RRsets of the entry in work are signed as, where it is not the one of their node.
+    /// The name under which the RRsets of the current entry are signed, if it differs from that of their node.
     pub(crate) signed_as: Option<Name<'n>>,
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
-    /// Addresses of the target of an ALIAS that is elsewhere.
+    /// Addresses of the external target of an ALIAS.
     pub(crate) addresses: Option<&'n AliasAddresses>,
-    /// The type that was asked for and is not there.
+    /// The queried type, if it does not exist.
     pub(crate) absent: Option<Type>,
-    /// Hashes of the proofs that were made and written so far.
+    /// Hashes of the synthesised denial records written so far.
     pub(crate) proofs: ArrayVec<u64, MAX_PROOFS>,
-    /// Lists of names agree with all that the answer has to prove.
+    /// The name lists agree with everything the answer has to prove.
     pub(crate) uses_lists: bool,
-    /// Nodes whose NSEC or NSEC3 was written so far.
+    /// Nodes whose NSEC or NSEC3 has been written so far.
     pub(crate) proven: Vec<Node<'n>>,
 }
 
-/// Why a record was not written.
+/// The reason why a record was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The message does not fit.
+    /// The message is full.
     Full,
-    /// A key of the zone cannot be used.
+    /// A key of the zone is unusable.
     CannotSign,
-    /// A signature is not made yet.
+    /// A signature has not been made yet.
     NotSigned,
 }
 
@@ -58,13 +60,13 @@ pub(crate) type Fit = Result<(), Stop>;
 /// The outcome of encoding a reply.
 pub(crate) struct WrittenReply {
     pub(crate) len: usize,
-    /// Why it is not whole: cut, or of no use.
+    /// Why the reply is incomplete or unusable.
     pub(crate) stop: Option<Stop>,
     pub(crate) making: Making,
 }
 
 impl<'n, 'b> Encoder<'n, 'b> {
-    /// Starts a reply with the question of `query` copied.
+    /// Starts a reply, copying the question of `query`.
     #[inline]
     pub(crate) fn new(query: &Query<'n>, out: &'b mut [u8], limit: usize) -> Self {
         Encoder {
@@ -100,7 +102,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         let truncated = result.is_err();
         self.writer.release_reserved();
         if let Some(opt) = &opt {
-            // Room was kept, so it fits.
+            // Room was reserved, so it fits.
             let _ = self.writer.opt(opt, plan.rcode);
         }
         let flags = ReplyFlags {
@@ -158,7 +160,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         Ok(())
     }
 
-    /// Writes one planned RRset; returns how many records it had.
+    /// Writes one planned RRset; returns the number of its records.
     #[inline(always)]
     fn entry<V: ZoneView>(
         &mut self,
@@ -184,7 +186,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 let state = entry.zone.signing();
                 self.foreign_addresses(owner, (entry.node, entry.ttl), state)
             }
-            // Planned for signed zones only.
+            // Only planned for signed zones.
             Data::Proof(_) => Ok(0),
         }
     }
@@ -204,7 +206,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         })
     }
 
-    /// The octets of an owner.
+    /// Returns the octets of an owner.
     pub(crate) fn spelled(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> &'n [u8] {
         match owner {
             Owner::Question(skip) => &self.writer.question_name()[skip..],
@@ -224,7 +226,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         }
     }
 
-    /// Truncation is by whole RRsets (RFC 2181 section 9): one that does not fit leaves no trace.
+    /// Truncates by whole RRsets (RFC 2181 section 9): an RRset that does not fit leaves nothing behind.
     #[inline(always)]
     pub(crate) fn undo_if_full<T>(
         &mut self,
@@ -266,7 +268,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         })
     }
 
-    /// As [`Encoder::rrset`], away from the path of answers of one RRset, into which that is built.
+    /// Like [`Encoder::rrset`], but not inlined, to keep it off the path of answers with one RRset.
     #[inline(never)]
     pub(crate) fn further_rrset(
         &mut self,
@@ -277,8 +279,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
         self.rrset(owner, rrset, ttl)
     }
 
-    /// RFC 9471: all glue of servers at or below the delegation, or TC; addresses of other servers that the zone
-    /// knows as far as there is room.
+    /// Writes glue (RFC 9471): all glue of servers at or below the delegation, or TC; addresses of other servers in the
+    /// zone as far as there is room.
     fn glue<V: ZoneView>(&mut self, entry: &PlanEntry<'n, V>, rrset: Rrset<'n>) -> Fit {
         let cut = entry.node.name();
         let in_domain = |node: Node<'_>| node.name().is_at_or_below(cut);
@@ -299,7 +301,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
         Ok(())
     }
 
-    /// Addresses of the hosts an answer names, as far as there is room: never a reason to cut it (RFC 1034 section 3.7, RFC 9460 section 4.1).
+    /// Writes the addresses of hosts that an answer names, as far as there is room: they never cause truncation (RFC
+    /// 1034 section 3.7, RFC 9460 section 4.1).
     fn additional<V: ZoneView>(
         &mut self,
         entry: &PlanEntry<'n, V>,
@@ -310,7 +313,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         for record in rrset.records() {
             let (node, name) = match entry.zone.target(record) {
                 Some(node) => (node, OwnerForm::Name(node.name().as_wire())),
-                // RFC 9460 section 2.5.2: "." in ServiceMode is the owner itself, also where a wildcard made it.
+                // RFC 9460 section 2.5.2: "." in ServiceMode is the owner itself, even if a wildcard was expanded.
                 None if is_own_service(rrset.rtype(), record.rdata) => (entry.node, owner),
                 None => continue,
             };
@@ -327,7 +330,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 Err(Stop::NotSigned) => return Err(Stop::NotSigned),
                 Err(Stop::Full | Stop::CannotSign) => return Ok(()),
             }
-            // RFC 9460 section 4.1: the SVCB records of a target go with its addresses.
+            // RFC 9460 section 4.1: the SVCB records of a target accompany its addresses.
             if matches!(rrset.rtype(), Type::SVCB | Type::HTTPS)
                 && !node.is_same(entry.node)
                 && let Some(service) = node.rrset(rrset.rtype())
@@ -358,7 +361,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 }
 
-/// Splits uncompressed data at the end of the name it starts with.
+/// Splits uncompressed data at the end of its first name.
 pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
     match Name::split_from(data) {
         Ok((name, rest)) => (name.as_wire(), rest),
@@ -366,7 +369,7 @@ pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// RFC 9460: SVCB or HTTPS in ServiceMode (priority not 0) with target ".".
+/// Checks for SVCB or HTTPS in ServiceMode (priority not 0) with target "." (RFC 9460).
 fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
     matches!(rtype, Type::SVCB | Type::HTTPS)
         && matches!(rdata, [a, b, 0, ..] if (*a, *b) != (0, 0))

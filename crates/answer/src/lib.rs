@@ -1,8 +1,8 @@
-//! Plans and encodes one response: a pure function of a question and immutable zones.
+//! Planning and encoding of one response: a pure function of a query and immutable zones.
 //!
-//! [`Engine::respond`] takes a parsed request and writes the complete reply. It knows no sockets, clocks, caches or
-//! backends and allocates nothing, unless it has to sign. [`plan`] decides which RRsets make the answer, [`secure`] what
-//! proves it, [`encode`] writes them.
+//! [`Engine::respond`] takes a parsed request and writes the complete reply. It knows nothing about sockets, clocks,
+//! caches or backends, and does not allocate unless it has to sign. [`plan`] decides which RRsets are in the answer,
+//! [`secure`] which records prove it, and [`encode`] writes them.
 
 #![forbid(unsafe_code)]
 
@@ -26,48 +26,48 @@ use plan::Question;
 pub use scratch::Scratch;
 pub use view::{ZoneView, Zones};
 
-/// Octets every UDP client takes (RFC 1035 section 4.2.1).
+/// Size of a UDP message that every client accepts (RFC 1035 section 4.2.1).
 pub const UDP_MIN: usize = 512;
-/// Octets of a reply that a TSIG record does not take: a header, a question and an OPT record.
+/// Octets of a reply always available besides a TSIG record: a header, a question and an OPT record.
 const SIGNED_MIN: usize = 300;
 /// Octets of the largest message over TCP.
 pub const TCP_MAX: usize = 65_535;
 
-/// The way in which questions for ANY are answered (RFC 8482).
+/// How ANY queries are answered (RFC 8482).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnyPolicy {
     /// One RRset of the name.
     #[default]
     OneRrset,
-    /// TC over UDP, so that only clients with a true address get everything.
+    /// TC over UDP, so that only clients with a verified address get everything.
     TruncateOnUdp,
-    /// Everything.
+    /// All RRsets.
     All,
 }
 
 /// How far aliases are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Follow {
-    /// Into every zone we serve.
+    /// Into every zone served here.
     #[default]
     AllZones,
-    /// Only inside the zone of the question.
+    /// Only inside the zone of the query name.
     SameZone,
 }
 
-/// Choices that RFCs leave to the operator.
+/// Choices that the RFCs leave to the operator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AnswerPolicy {
-    /// Questions for ANY.
+    /// How ANY queries are answered.
     pub any: AnyPolicy,
-    /// Aliases.
+    /// How far aliases are followed.
     pub follow: Follow,
 }
 
-/// How a request reached us, as far as the answer depends on it.
+/// How a request arrived, as far as the answer depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// Datagrams: truncation.
+    /// Datagrams: answers may be truncated.
     Datagram,
     /// A stream.
     Stream,
@@ -76,7 +76,7 @@ pub enum Medium {
 /// The kind of an answer, for the counters and rings of the status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// Records of the type asked for, or an alias.
+    /// Records of the queried type, or an alias.
     Answer,
     /// The name exists, the type does not.
     NoData,
@@ -84,18 +84,19 @@ pub enum AnswerKind {
     NxDomain,
     /// A delegation.
     Referral,
-    /// No zone of ours.
+    /// The name is in no zone served here.
     NotOurs,
-    /// A zone of ours that this client may not ask.
+    /// The zone is served here, but this client may not query it.
     Denied,
-    /// Contents that the answer needs are not here; nothing was written. They belong to the question's own name if
-    /// its zone is elsewhere, otherwise to [`Scratch::pending`].
+    /// Contents needed for the answer are not here; nothing was written. They belong to the query name if its zone is
+    /// looked up, otherwise to [`Scratch::pending`].
     Pending,
-    /// The answer needs addresses of a name that no zone here has ([`Scratch::unresolved`]); nothing was written.
+    /// The answer needs addresses of a name outside the zones served here ([`Scratch::unresolved`]); nothing was
+    /// written.
     Resolving,
-    /// Signatures that the answer needs are not made yet, and this caller makes none; nothing was written.
+    /// Signatures needed for the answer do not exist yet, and this caller makes none; nothing was written.
     Unsigned,
-    /// A backend gave no contents.
+    /// A backend did not deliver the contents.
     BackendFailure,
     /// Anything else: errors, other classes, other opcodes.
     Other,
@@ -104,15 +105,15 @@ pub enum AnswerKind {
 /// A written reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// Octets written; 0 means silence.
+    /// Octets written; 0 means no reply is sent.
     pub len: usize,
     /// Response code.
     pub rcode: Rcode,
     /// The kind of the answer.
     pub outcome: AnswerKind,
-    /// Whether it was cut (TC).
+    /// Whether it was truncated (TC).
     pub truncated: bool,
-    /// Whether a zone was looked for, and found.
+    /// Whether a zone was searched, and found.
     pub zone_found: Option<bool>,
 }
 
@@ -135,7 +136,8 @@ impl Reply {
         ..Reply::PENDING
     };
 
-    /// Whether nothing was written because the answer needs contents, addresses or signatures that are not here.
+    /// Checks whether nothing was written because the answer needs contents, addresses or signatures that are not
+    /// available.
     #[inline]
     pub fn comes_later(&self) -> bool {
         matches!(
@@ -145,18 +147,18 @@ impl Reply {
     }
 }
 
-/// The answers about the server itself.
+/// The identity of this server, for queries about it.
 #[derive(Debug, Clone, Default)]
 pub struct ServerIdentity {
-    /// `version.bind`; empty refuses.
+    /// `version.bind`; empty means REFUSED.
     pub version: String,
-    /// `id.server` and `hostname.bind`; empty refuses.
+    /// `id.server` and `hostname.bind`; empty means REFUSED.
     pub id: String,
-    /// NSID (RFC 5001); empty leaves it out.
+    /// NSID (RFC 5001); empty omits it.
     pub nsid: Vec<u8>,
 }
 
-/// RFC 8914 section 4: extended error codes.
+/// Extended error codes (RFC 8914 section 4).
 mod extended_error {
     pub const OTHER: u16 = 0;
     pub const NOT_READY: u16 = 14;
@@ -172,7 +174,7 @@ mod extended_error {
 pub struct Engine {
     /// Choices of the operator.
     pub policy: AnswerPolicy,
-    /// The answers about the server itself.
+    /// The identity of this server.
     pub identity: ServerIdentity,
     /// The largest UDP message, in both directions.
     pub udp_payload: u16,
@@ -189,8 +191,8 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// Writes the reply to a question: a request of opcode QUERY and EDNS version 0 that is no transfer. `asked` is the question's name as a key and the zone that
-    /// `zones` has for it; `out` has room for 512 octets at least.
+    /// Writes the reply to a query: a request with opcode QUERY and EDNS version 0 that is not a transfer. The tuple is
+    /// the query name as a key and the zone that `zones` has for it; `out` must have room for at least 512 octets.
     #[inline]
     pub fn respond<Z: Zones>(
         &self,
@@ -216,14 +218,14 @@ impl Engine {
             };
         };
         if zone.is_elsewhere() {
-            // One test for both kinds of stand-in, so that zones in memory pay for no other.
+            // One test for both kinds of placeholder, so that zones in memory do not pay for a second one.
             return match zone.is_ready() {
                 true => Reply::PENDING,
                 false => self.respond_with_failure(query, BackendFailure::NotReady, medium, out),
             };
         }
         if query.qtype == Type::RRSIG && zone.signing().online().is_some() {
-            // A question for all signatures of a name costs much and helps nobody (RFC 8482 section 7).
+            // A query for all signatures of a name is expensive and useless to clients (RFC 8482 section 7).
             return Reply {
                 zone_found: Some(true),
                 ..self.error(
@@ -262,7 +264,7 @@ impl Engine {
         let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
         scratch.making = written.making;
         match written.stop {
-            // RFC 8945 section 5.3: a reply that the TSIG record leaves no room for is a question with TC.
+            // RFC 8945 section 5.3: if the TSIG record leaves no room for the reply, it is the question with TC.
             Some(Stop::Full) if query.reserved > 0 => return self.respond_truncated(query, out),
             None | Some(Stop::Full) => {}
             Some(Stop::NotSigned) => return Reply::UNSIGNED,
@@ -279,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// The reply that sends a client over to TCP: TC and no records.
+    /// Writes the reply that makes a client retry over TCP: TC and no records.
     #[cold]
     pub fn respond_truncated(&self, query: &Query<'_>, out: &mut [u8]) -> Reply {
         let plan = plan::Plan::<nameward_zone::Zone> {
@@ -298,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// The reply to a question for contents that a backend did not give: SERVFAIL.
+    /// Writes the reply to a query for contents that a backend did not deliver: SERVFAIL.
     #[cold]
     pub fn respond_with_failure(
         &self,
@@ -319,8 +321,8 @@ impl Engine {
         }
     }
 
-    /// The reply to a client that the access list of the question's zone does not have: REFUSED with the extended error
-    /// Prohibited (RFC 8914 section 4.19). Requests that no zone is asked for are answered as for everybody.
+    /// Writes the reply to a client that is not in the access list of the zone: REFUSED with the extended error
+    /// Prohibited (RFC 8914 section 4.19). Requests that do not involve a zone are answered as for any other client.
     #[cold]
     pub fn respond_denied(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Reply {
         if let Some(reply) = self.refuse_early(query, medium, out) {
@@ -337,7 +339,8 @@ impl Engine {
         }
     }
 
-    /// The reply to a request that is decided elsewhere: a response code and maybe an extended error (RFC 8914).
+    /// Writes the reply to a request that was decided elsewhere: a response code and optionally an extended error (RFC
+    /// 8914).
     #[cold]
     pub fn respond_with_code(
         &self,
@@ -349,7 +352,7 @@ impl Engine {
         self.error(query, rcode, error, medium, out)
     }
 
-    /// Types that no zone is asked for.
+    /// Rejects types that do not involve a zone.
     #[inline]
     fn refuse_early(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Option<Reply> {
         if !query.qtype.is_meta() || query.qtype == Type::ANY {
@@ -357,9 +360,9 @@ impl Engine {
         }
         let mut fail = |rcode, error| Some(self.error(query, rcode, error, medium, out));
         match query.qtype {
-            // RFC 6891 section 6.1.1, RFC 8945 section 5.2: these stand in the additional section only.
+            // RFC 6891 section 6.1.1, RFC 8945 section 5.2: these only appear in the additional section.
             Type::OPT | Type::TSIG | Type::TKEY => fail(Rcode::FormErr, None),
-            // RFC 9824 section 3.5: it stands in NSEC records only.
+            // RFC 9824 section 3.5: it only appears in NSEC records.
             Type::NXNAME => fail(Rcode::FormErr, Some(extended_error::INVALID_QUERY_TYPE)),
             Type::MAILA | Type::MAILB => fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED)),
             _ => None,
@@ -387,7 +390,7 @@ impl Engine {
         )
     }
 
-    /// A reply with nothing but a response code.
+    /// Writes a reply with nothing but a response code.
     fn error(
         &self,
         query: &Query<'_>,
@@ -408,7 +411,7 @@ impl Engine {
         }
     }
 
-    /// RFC 6891 section 6.1.1: an OPT in the reply if there was one in the request.
+    /// Returns the OPT record of the reply, if the request has one (RFC 6891 section 6.1.1).
     #[inline]
     pub fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptRecord<'_>> {
         let edns = query.edns?;
@@ -423,26 +426,26 @@ impl Engine {
         })
     }
 
-    /// Octets the reply may have.
+    /// Returns the maximum size of the reply, in octets.
     #[inline]
     pub fn limit(&self, query: &Query<'_>, medium: Medium) -> usize {
         let limit = match (medium, query.edns) {
             (Medium::Stream, _) => TCP_MAX,
             (Medium::Datagram, None) => UDP_MIN,
-            // RFC 6891 section 6.2.3: values below 512 are taken as 512.
+            // RFC 6891 section 6.2.3: values below 512 are treated as 512.
             (Medium::Datagram, Some(edns)) => {
                 (edns.payload.min(self.udp_payload) as usize).max(UDP_MIN)
             }
         };
         match query.reserved {
             0 => limit,
-            // However long the names of a TSIG record are: the question and an OPT record go before it. The request was
-            // as long as that too.
+            // However long the names in a TSIG record are, question and OPT record must fit. The request was at least
+            // as long.
             reserved => (limit - usize::from(reserved).min(limit)).max(SIGNED_MIN),
         }
     }
 
-    /// The reply to a packet that is not a proper request; `None` is silence.
+    /// Writes the reply to a packet that is not a proper request; `None` means no reply is sent.
     pub fn respond_to_malformed(
         &self,
         packet: &[u8],

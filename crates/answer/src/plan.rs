@@ -1,4 +1,4 @@
-//! Decides what an answer consists of: RFC 1034 section 4.3.2, one function a step.
+//! The answer planner: RFC 1034 section 4.3.2, one function per step.
 //!
 //! ```text
 //!            find(name)
@@ -9,9 +9,10 @@
 //!   Dname ── too long: YXDOMAIN ───> follow the synthesised CNAME
 //!   Missing ───────────────────────> NXDOMAIN: SOA
 //! ```
-//! Where a client wants DNSSEC and the zone is signed, what proves the answer is noted beside it ([`crate::secure`]).
+//! If a client requests DNSSEC and the zone is signed, the records that prove the answer are planned along with it
+//! ([`crate::secure`]).
 //!
-//! A plan ([`Plan`]) is a short list of references to RRsets; nothing is copied and nothing is written here.
+//! A plan ([`Plan`]) is a short list of references to RRsets; nothing is copied or written here.
 
 mod chain;
 mod parts;
@@ -27,14 +28,14 @@ use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
 
-/// Names a chain of CNAMEs and DNAMEs may have; a longer one is answered up to here.
+/// Maximum number of names in a chain of CNAMEs and DNAMEs; a longer one is answered up to here.
 pub const MAX_CHAIN: usize = 16;
-/// Where a chain has got to.
+/// The next action for a chain.
 pub(crate) enum PlanStep<'z> {
     Done,
-    /// Go on with this name.
+    /// Continue with this name.
     Follow(Name<'z>),
-    /// Go on with the name made last.
+    /// Continue with the name synthesised last.
     FollowMade,
 }
 
@@ -49,19 +50,19 @@ pub(crate) struct Planner<'z, 'p, Z: Zones> {
     pub(crate) plan: &'p mut Plan<'z, Z::View>,
 }
 
-/// A question in class IN.
+/// A query in class IN.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'q> {
     pub(crate) name: Name<'q>,
     pub(crate) key: &'q NameKey,
     pub(crate) qtype: Type,
-    /// RFC 3225: the client wants records of DNSSEC.
+    /// The client requests DNSSEC records (RFC 3225).
     pub(crate) dnssec_ok: bool,
-    /// RFC 9824 section 5.1: a compact denial may have its true response code.
+    /// A compact denial can have its real response code (RFC 9824 section 5.1).
     pub(crate) compact_ok: bool,
 }
 
-/// Plans the answer to a question into `plan`, which is new: the list is large, so it is filled where it stands.
+/// Plans the answer to a query into `plan`, which must be new: the list is large, so it is filled in place.
 #[inline]
 pub(crate) fn plan<'z, 'p, Z: Zones>(
     zones: &'z Z,
@@ -95,7 +96,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
     }
 }
 
-/// The name in work.
+/// The current name of a chain.
 #[derive(Clone, Copy)]
 pub(crate) enum Current<'z> {
     Question,
@@ -144,7 +145,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
     }
 
-    /// The name exists, or a wildcard stands for it.
+    /// Handles a name that exists, or that a wildcard matches.
     #[inline(always)]
     fn at_name(
         &mut self,
@@ -160,7 +161,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && self.qtype != Type::CNAME
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
-            // RFC 4035 section 2.5: an alias has an NSEC record of its own.
+            // RFC 4035 section 2.5: an alias has its own NSEC record.
             && (self.qtype != Type::NSEC || !has_own_nsec(zone, node, node.name()))
         {
             self.push(
@@ -246,7 +247,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         step
     }
 
-    /// RFC 8482: one RRset is enough for ANY; or TC on UDP; or everything.
+    /// Answers ANY (RFC 8482): with one RRset, with TC on UDP, or with everything.
     fn any(
         &mut self,
         zone: &'z Z::View,
@@ -260,7 +261,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         };
         match self.policy.any {
             AnyPolicy::OneRrset => {
-                // The shortest-lived guess of what a client may want: an alias, an address, else the first.
+                // A guess at what a client may need: an alias, an address, else the first RRset.
                 let wanted = [Type::CNAME, Type::A, Type::AAAA];
                 let rrset = wanted
                     .into_iter()
@@ -320,7 +321,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        // AA is about the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
+        // AA refers to the first name in the answer (RFC 1035 section 4.1.1), which may be an alias in our zone.
         if self.plan.entries.is_empty() {
             self.plan.authoritative = false;
             self.plan.outcome = AnswerKind::Referral;
@@ -341,7 +342,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         PlanStep::Done
     }
 
-    /// Whether the answer has a DNAME already, because a chain went through it.
+    /// Checks whether the answer already has a DNAME, because a chain went through it.
     #[inline]
     fn is_said(&self, rrset: Rrset<'_>, node: Node<'_>) -> bool {
         let entries = || self.plan.entries.iter();
@@ -378,7 +379,7 @@ pub(crate) fn owner(current: Current<'_>) -> Owner<'_> {
     }
 }
 
-/// The owner of an ancestor of the current name.
+/// Returns the owner for an ancestor of the current name.
 #[inline]
 fn ancestor<'z>(current: Current<'z>, key: &NameKey, labels: usize, node: Node<'z>) -> Owner<'z> {
     match current {

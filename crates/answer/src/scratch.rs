@@ -1,4 +1,4 @@
-//! Owns the room that plans of answers need, kept between questions so that nothing is allocated for one.
+//! Working memory for answers, kept between queries so that planning does not allocate.
 
 use crate::alias::AliasScratch;
 use crate::plan::MAX_CHAIN;
@@ -7,8 +7,8 @@ use nameward_dnssec::Making;
 use nameward_wire::NameBuf;
 use nameward_zone::NameKey;
 
-/// Room for names that a chain makes, kept between questions so that planning does not allocate; the time, and what
-/// was signed.
+/// Names that a chain synthesises, kept between queries so that planning does not allocate; the current time, and the
+/// count of signatures made.
 pub struct Scratch {
     pub(crate) key: NameKey,
     pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
@@ -18,8 +18,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// After [`crate::AnswerKind::Pending`]: the name at which a chain needs contents that are not here, unless it is the
-    /// question's own.
+    /// Returns the name at which a chain needs contents that are not here, unless it is the query name, after
+    /// [`crate::AnswerKind::Pending`].
     pub fn pending(&self) -> &NameKey {
         match self.alias.is_pending {
             true => &self.alias.key,
@@ -27,26 +27,26 @@ impl Scratch {
         }
     }
 
-    /// Sets the time, in seconds since 1970: signatures begin and end by it.
+    /// Sets the time, in seconds since 1970, which determines the validity of signatures.
     #[inline]
     pub fn set_now(&mut self, now: u32) {
         self.now = now;
     }
 
-    /// Returns whether signatures that are not in the cache are made. Where they are not, an answer that needs one is
+    /// Sets whether signatures that are not cached are made. If not, an answer that needs one is
     /// [`crate::AnswerKind::Unsigned`].
     #[inline]
     pub fn set_making(&mut self, making: Making) {
         self.making = making;
     }
 
-    /// How many signatures were made since the last call.
+    /// Returns the number of signatures made since the last call.
     #[inline]
     pub fn take_signatures(&mut self) -> u32 {
         self.making.take_made()
     }
 
-    /// Whether the answer has names that were made from the question's by a DNAME, letter case included.
+    /// Checks whether the answer has names that a DNAME synthesised from the query name, including its case.
     pub fn has_made_names(&self) -> bool {
         !self.made.is_empty()
     }

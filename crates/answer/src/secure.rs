@@ -1,8 +1,8 @@
-//! The records that make answers of a signed zone verifiable (RFC 4035 section 3.1).
+//! The records that make answers from a signed zone verifiable (RFC 4035 section 3.1).
 //!
-//! Here stands what an answer must prove; [`online`] proves it with records made for the one answer, [`chain`] with
-//! those of a chain over all names, which a zone brings with it or which it has because it is signed here, and [`listed`] with
-//! those of a chain over names that were listed before the answer was looked up.
+//! This module decides what an answer must prove; [`online`] proves it with records made for the one answer, [`chain`]
+//! with the records of a chain over all names, which are stored in the zone or made here, and [`listed`] with the
+//! records of a chain over names that were listed before the answer was looked up.
 //!
 //! | answer | NSEC (RFC 4035 section 3.1.3) | NSEC3 (RFC 5155 section 7.2) |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | type not at a wildcard | types of the wildcard, next closer name absent | the same, and types of the closest encloser |
 //! | delegation without DS | types of the delegation | types of the delegation |
 //!
-//! Compact denial (RFC 9824) proves the name that was asked for alone, as of one that exists; one that does not has the type
+//! Compact denial (RFC 9824) only proves the query name, as a name that exists; one that does not exist has the type
 //! NXNAME.
 
 mod chain;
@@ -29,31 +29,31 @@ use nameward_wire::message::OwnerForm;
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::{Find, NameKey, Node, Rrset, SigningState, negative_ttl};
 
-/// Something that an answer has to prove, about the node of its entry.
+/// A fact that an answer has to prove about the node of its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// It exists and has these types.
+    /// The node exists and has these types.
     Types,
-    /// It, or the owner of the entry that it stands for, exists and does not have the type that was asked for.
+    /// The node, or the owner of the entry that it matches as a wildcard, exists and lacks the queried type.
     NoType,
-    /// The owner of the entry does not exist, which a record of its own proves (RFC 9824 section 3.1).
+    /// The owner of the entry does not exist, which its own NSEC record proves (RFC 9824 section 3.1).
     NoName,
-    /// It exists, and the owner of the entry, right below it, does not.
+    /// The node exists, and the owner of the entry, directly below it, does not.
     Absent,
-    /// It exists, and no wildcard stands right below it.
+    /// The node exists, and there is no wildcard directly below it.
     NoWildcard,
 }
 
-/// TTL of NSEC and NSEC3: that of negative answers (RFC 9077).
+/// Returns the TTL of NSEC and NSEC3 records: that of negative answers (RFC 9077).
 pub(crate) fn proof_ttl(zone: &impl ZoneView) -> u32 {
     zone.apex().rrset(Type::SOA).map_or(0, negative_ttl)
 }
 
-/// Whether a name that a node stands for has an NSEC record, made when it is asked for.
+/// Checks whether a name represented by a node has an NSEC record, which is made when it is queried.
 #[cold]
 pub(crate) fn has_own_nsec(zone: &impl ZoneView, node: Node<'_>, name: Name<'_>) -> bool {
     let state = zone.signing();
-    // In a chain an empty non-terminal has none (RFC 4035 section 2.3).
+    // In a chain, an empty non-terminal has none (RFC 4035 section 2.3).
     let is_left_out = match state {
         SigningState::Chained(_) => node.is_empty(),
         SigningState::Listed(listed) => name == node.name() && listed::is_left_out(node, listed),
@@ -76,7 +76,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         });
     }
 
-    /// The type is not there.
+    /// Proves that the type does not exist at the name.
     #[cold]
     pub(crate) fn prove_no_type(
         &mut self,
@@ -86,7 +86,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     ) {
         let state = zone.signing();
         if state.is_signed() {
-            // RFC 9824 section 3.3: a name that a wildcard stands for is shown as one that exists.
+            // RFC 9824 section 3.3: a name matched by a wildcard is presented as one that exists.
             let owner = match state.is_compact() {
                 true => owner(current),
                 false => Owner::Name(node.name()),
@@ -95,14 +95,14 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
     }
 
-    /// The name is there.
+    /// Proves that the name exists.
     fn prove_types(&mut self, zone: &'z Z::View, node: Node<'z>) {
         if zone.signing().is_signed() {
             self.prove(Claim::Types, Owner::Name(node.name()), (zone, node));
         }
     }
 
-    /// The name does not exist, and no wildcard stands for it.
+    /// Proves that the name does not exist, and that no wildcard matches it.
     #[cold]
     pub(crate) fn prove_missing(
         &mut self,
@@ -120,19 +120,19 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             self.prove_types(zone, node);
         }
         self.prove_absent(zone, (key, encloser), current, node);
-        // A question for the wildcard itself has it as its next closer name.
+        // A query for the wildcard itself has it as its next closer name.
         if !key.suffix(encloser + 1).is_wildcard() {
             self.prove(Claim::NoWildcard, Owner::Name(node.name()), (zone, node));
         }
     }
 
-    /// RFC 9824 section 3.1: the name is shown as one that exists and has nothing but its NSEC record.
+    /// Presents the name as one that exists and only has an NSEC record (RFC 9824 section 3.1).
     fn prove_no_name(&mut self, zone: &'z Z::View, node: Node<'z>, current: Current<'z>) {
         if !self.compact_ok {
             self.plan.rcode = Rcode::NoError;
         }
         match self.qtype {
-            // Which is the answer to a question for it.
+            // It is the answer to a query for NSEC.
             Type::NSEC => {
                 self.plan
                     .entries
@@ -144,7 +144,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
     }
 
-    /// A wildcard stands for the name: the name itself does not exist.
+    /// Proves that a name matched by a wildcard does not exist itself.
     #[cold]
     pub(crate) fn prove_expansion(
         &mut self,
@@ -158,7 +158,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         if zone.signing().is_compact() {
             return;
         }
-        // RFC 5155 section 7.2.5: only a negative answer has to show the closest encloser.
+        // RFC 5155 section 7.2.5: only a negative answer has to prove the closest encloser.
         if zone.signing().uses_nsec3() && self.plan.outcome == AnswerKind::NoData {
             self.prove_types(zone, node);
         }
@@ -181,7 +181,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         self.prove(Claim::Absent, next_closer, (zone, node));
     }
 
-    /// RFC 4035 section 3.1.4: a delegation comes with its DS, or with the proof that it has none.
+    /// Adds the DS of a delegation, or the proof that it has none (RFC 4035 section 3.1.4).
     #[cold]
     pub(crate) fn prove_delegation(&mut self, zone: &'z Z::View, node: Node<'z>) {
         match node.rrset(Type::DS) {
@@ -200,14 +200,14 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     }
 }
 
-/// The closest encloser of a signed zone.
+/// Returns the closest encloser in a signed zone.
 fn signed_node<'z, V: ZoneView>(zone: &'z V, key: &NameKey, encloser: usize) -> Option<Node<'z>> {
     zone.node(key, encloser)
         .filter(|_| zone.signing().is_signed())
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Writes an entry of a signed zone; returns how many records it had.
+    /// Writes an entry from a signed zone; returns the number of its records.
     #[cold]
     pub(crate) fn secure_entry<V: ZoneView>(
         &mut self,
@@ -218,11 +218,12 @@ impl<'n> Encoder<'n, '_> {
         let state = entry.zone.signing();
         self.signed_as = None;
         if state.is_compact() && entry.node.name().is_wildcard() {
-            // RFC 9824 section 3.3: signed as a name of its own, so that nothing has to show that no closer one exists.
+            // RFC 9824 section 3.3: signed as a name of its own, so that nothing has to prove that no closer name
+            // exists.
             self.signed_as = Some(Name::from_valid_wire(self.spelled(entry.owner, made)));
         }
         match entry.data {
-            // RFC 4035 section 2.2: the NS of a delegation are not signed.
+            // RFC 4035 section 2.2: the NS records of a delegation are not signed.
             Data::Rrset(rrset) if entry.section == Section::Referral => {
                 self.further_rrset(owner, rrset, entry.ttl)
             }
@@ -275,7 +276,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// Every RRset of a node. RRSIG records of the zone go with what they cover.
+    /// Writes every RRset of a node. Stored RRSIG records accompany the RRsets they cover.
     fn all_signed(
         &mut self,
         owner: OwnerForm<'n>,
@@ -292,7 +293,8 @@ impl<'n> Encoder<'n, '_> {
         Ok(count)
     }
 
-    /// An RRset and its signatures, both or neither. `node` is where it stands in the zone; `ttl` is the one shown.
+    /// Writes an RRset and its signatures, both or neither. `node` is its node in the zone; `ttl` is the one in the
+    /// answer.
     fn signed(
         &mut self,
         owner: OwnerForm<'n>,
@@ -324,7 +326,7 @@ impl<'n> Encoder<'n, '_> {
         Ok(())
     }
 
-    /// How records of a host of the additional section are signed: not where they are glue.
+    /// Returns how the records of a host in the additional section are signed: glue is not.
     #[inline]
     pub(crate) fn signing_of_host<'v, V: ZoneView>(
         &self,
@@ -339,7 +341,7 @@ impl<'n> Encoder<'n, '_> {
         is_ours.then_some(state)
     }
 
-    /// An RRset of the additional section.
+    /// Writes an RRset of the additional section.
     #[inline]
     pub(crate) fn maybe_signed(
         &mut self,
@@ -356,7 +358,7 @@ impl<'n> Encoder<'n, '_> {
     }
 }
 
-/// The wildcard right below a name; `None` where `*` does not fit before it, so that it cannot exist.
+/// Returns the wildcard directly below a name; `None` if `*` does not fit in front of it, so that it cannot exist.
 fn wildcard_below(name: Name<'_>) -> Option<NameBuf> {
     NameBuf::join(b"\x01*", name).ok()
 }

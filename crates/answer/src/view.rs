@@ -5,31 +5,32 @@ use nameward_zone::{Find, NameKey, Node, RecordData, SigningState, Zone, ZoneTab
 
 /// One version of a zone, wherever its data comes from.
 pub trait ZoneView {
-    /// The apex with its RRsets.
+    /// Returns the apex node.
     fn apex(&self) -> Node<'_>;
-    /// Labels of the zone's name.
+    /// Returns the label count of the zone name.
     fn apex_labels(&self) -> usize;
     /// Searches a name at or below the apex.
     fn find(&self, key: &NameKey) -> Find<'_>;
-    /// The node of the host that a record names, if it is in the zone.
+    /// Returns the node of the host that a record names, if it is in the zone.
     fn target(&self, record: RecordData<'_>) -> Option<Node<'_>>;
-    /// The node of the suffix of `labels` labels, whatever stands above it.
+    /// Returns the node of the suffix with `labels` labels, even if it is occluded.
     fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>>;
-    /// How its answers are signed.
+    /// Returns how answers are signed.
     fn signing(&self) -> &SigningState;
-    /// Whether nothing stands at a name and below it, as far as that is known.
+    /// Checks whether nothing exists at or below a name, as far as known.
     fn is_free(&self, _name: Name<'_>) -> bool {
         false
     }
-    /// The node of a name that the zone is authoritative for, as far as that is known.
+    /// Returns the node of a name that the zone is authoritative for, as far as known.
     fn known_node(&self, _name: Name<'_>) -> Option<Node<'_>> {
         None
     }
-    /// Whether this only stands for contents that are not here.
+    /// Checks whether this is only a placeholder for contents that are not here.
     fn is_elsewhere(&self) -> bool {
         false
     }
-    /// Whether the contents that it stands for can be fetched. Asked only where they are elsewhere.
+    /// Checks whether the contents behind a placeholder can be fetched. Only called for
+    /// placeholders.
     fn is_ready(&self) -> bool {
         true
     }
@@ -39,7 +40,7 @@ pub trait ZoneView {
 pub trait Zones {
     /// The view of one zone.
     type View: ZoneView;
-    /// The zone that answers for a name and type: the longest match, for DS the parent.
+    /// Returns the zone that answers for a name and type: the longest match, for DS the parent.
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Self::View>;
 }
 
@@ -75,7 +76,7 @@ impl ZoneView for Zone {
     }
 
     fn is_free(&self, name: Name<'_>) -> bool {
-        // Ancestors of what exists exist, so nothing is below a name that does not.
+        // Ancestors of existing names exist, so nothing exists below a name that does not.
         let found = || Zone::find(self, &NameKey::new(name));
         !self.is_part() && matches!(found(), Find::Missing { .. } | Find::Wildcard { .. })
     }

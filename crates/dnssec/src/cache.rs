@@ -1,9 +1,9 @@
-//! The signature cache: RRSIGs that were made, by what they sign.
+//! The signature cache: RRSIGs made here, keyed by the data they sign.
 //!
-//! The key holds the DNSSEC key and every octet that is signed, so an entry is right for ever and nothing has to be dropped
-//! when a zone changes; what nobody asks for any more is evicted, one by one. A digest in place of the octets would be
-//! shorter, but SHA-256 takes longer than the rest of a warm answer, and a quick hash alone could be made to collide by a
-//! customer who chooses records: another's answers would be bogus.
+//! The key contains the DNSSEC key and every signed octet, so an entry never becomes wrong and nothing has to be
+//! dropped when a zone changes; entries no longer requested are evicted one by one. A digest instead of the octets
+//! would be shorter, but SHA-256 takes longer than the rest of a warm answer, and a fast hash alone could be made to
+//! collide by a customer who chooses records, which would make another customer's answers bogus.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::sync::Cache;
@@ -11,14 +11,14 @@ use quick_cache::{DefaultHashBuilder, Equivalent};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Octets of records that a key holds as they are. Of longer ones it holds the digest, which is long in comparison with no
-/// answer that large.
+/// Octets of records that a key contains verbatim. For longer ones it contains their digest, whose cost is small
+/// relative to an answer of that size.
 const RECORDS_MAX: usize = 256;
 
-/// The octets that a signature is made of.
+/// The octets that a signature is made over.
 #[derive(Clone, Copy)]
 pub(crate) struct SignedOctets<'a> {
-    /// The fingerprint of the key, and the data of the RRSIG up to the signature.
+    /// The fingerprint of the key, and the RRSIG data up to the signature.
     pub(crate) head: &'a [u8],
     /// The records in canonical form.
     pub(crate) records: &'a [u8],
@@ -62,14 +62,14 @@ impl Equivalent<SignedKey> for BorrowedSignedKey<'_> {
     }
 }
 
-/// RRSIGs that were made.
+/// A cache of RRSIGs.
 pub struct SignatureCache {
     signatures: Option<Cache<SignedKey, Arc<[u8]>, quick_cache::UnitWeighter, AsHashed>>,
     hashing: DefaultHashBuilder,
 }
 
 impl SignatureCache {
-    /// Room for this many signatures; 0 keeps none.
+    /// Creates a cache for this many signatures; 0 disables it.
     pub fn new(entries: usize) -> Self {
         let new = || {
             Cache::with(
@@ -121,17 +121,17 @@ impl SignatureCache {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.signatures.as_ref().map_or(0, Cache::len)
     }
 
-    /// Whether there is none.
+    /// Checks whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Drops all; returns how many there were.
+    /// Drops all entries; returns how many there were.
     pub fn flush(&self) -> usize {
         let count = self.len();
         if let Some(signatures) = &self.signatures {
@@ -147,7 +147,7 @@ impl std::fmt::Debug for SignatureCache {
     }
 }
 
-/// Takes the hash that a key brings with it.
+/// Uses the hash that a key carries.
 #[derive(Clone, Default)]
 struct AsHashed;
 

@@ -1,6 +1,7 @@
-//! The fuzz target of signed messages, shared by `fuzz/` (coverage-guided, nightly compiler) and a short run in the tests.
+//! The fuzz target for signed messages, shared by `fuzz/` (coverage-guided, nightly compiler) and a short run in the
+//! tests.
 //!
-//! It takes any octets and panics only when a promise of [`crate::tsig`] is broken.
+//! It accepts arbitrary octets and panics only if a guarantee of [`crate::tsig`] is violated.
 
 use crate::tsig::{TsigAlgorithm, TsigKey, TsigKeys, TsigRecord, sign_request, verify_request};
 use nameward_wire::message::{HEADER, Message};
@@ -10,7 +11,7 @@ const NOW: u64 = 1_700_000_000;
 /// Octets of the longest message.
 const LONGEST: usize = 65_535;
 
-/// Verifies octets as a signed request, and as a request that is signed well.
+/// Verifies octets as a signed request, and as a correctly signed request.
 pub fn tsig(octets: &[u8]) {
     let octets = &octets[..octets.len().min(LONGEST)];
     let name = Name::from_valid_wire(b"\x03key\x07example\0");
@@ -35,7 +36,7 @@ pub fn tsig(octets: &[u8]) {
     };
     let mut records = message.records();
     let is_unsigned = records.all(|record| record.is_ok_and(|record| record.rtype != Type::TSIG));
-    // One more record is counted in 16 bits.
+    // One more record must fit into the 16-bit count.
     if is_unsigned && octets[10..12] != [0xff, 0xff] {
         let mut request = octets.to_vec();
         let key = keys.find(name).expect("the key that was inserted");

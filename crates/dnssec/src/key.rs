@@ -1,4 +1,4 @@
-//! One key of a zone: made of its private part, shown as DNSKEY and DS, used to sign.
+//! One DNSSEC key of a zone: built from its private key, published as DNSKEY and DS, used to sign.
 
 mod der;
 mod file;
@@ -16,22 +16,23 @@ use nameward_wire::Name;
 use private::{KeyFields, Numbers};
 pub use private::{PrivateKey, algorithm_name, algorithm_number};
 
-/// RFC 4034 section 2.1.1: a key of a zone.
+/// The Zone Key flag (RFC 4034 section 2.1.1).
 const ZONE_KEY: u16 = 0x0100;
-/// RFC 4034 section 2.1.1: a secure entry point, a key-signing key by convention.
+/// The Secure Entry Point flag, by convention a key-signing key (RFC 4034 section 2.1.1).
 pub(crate) const ENTRY_POINT: u16 = 0x0001;
-/// Octets of an RSA modulus: larger keys take milliseconds for each signature, so they are no use online.
+/// Accepted sizes of an RSA modulus, in octets: larger keys take milliseconds per signature, too slow for online
+/// signing.
 const RSA_OCTETS: std::ops::RangeInclusive<usize> = 64..=512;
 
-/// The private part of a key, which makes signatures.
+/// The private key, which makes signatures.
 enum Pair {
     Rsa(RsaKey),
     Ecdsa(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
 }
 
-/// The work of a key in its zone. Each part of it is apart from the others: in a rollover a key may be shown long before it signs
-/// anything, and sign the keys before it signs the rest.
+/// The tasks of a key in its zone. They are independent: in a rollover a key can be published long before it signs
+/// anything, and sign the DNSKEY RRset before it signs the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct KeyUse {
     /// Its DNSKEY is in the zone.
@@ -40,12 +41,12 @@ pub struct KeyUse {
     pub signs_keys: bool,
     /// It signs the other RRsets.
     pub signs_zone: bool,
-    /// The parent is asked for its DS by CDS and CDNSKEY (RFC 7344), where the zone has such records.
+    /// CDS and CDNSKEY request its DS from the parent (RFC 7344), if the zone publishes such records.
     pub asks_ds: bool,
 }
 
 impl KeyUse {
-    /// Nobody sees the key.
+    /// The key is not visible anywhere.
     pub const UNUSED: KeyUse = KeyUse {
         published: false,
         signs_keys: false,
@@ -53,7 +54,7 @@ impl KeyUse {
         asks_ds: false,
     };
 
-    /// The key does everything that a key can do.
+    /// The key performs every task.
     pub const EVERYTHING: KeyUse = KeyUse {
         published: true,
         signs_keys: true,
@@ -61,8 +62,8 @@ impl KeyUse {
         asks_ds: true,
     };
 
-    /// Returns the use of a key of which nothing is known but its flags and whether it signs and is shown, as databases and
-    /// key files have it. [`crate::Keys::by_flags`] completes it.
+    /// Returns the use of a key of which only the flags are known and whether it is active and published, as in
+    /// databases and key files. [`crate::Keys::by_flags`] completes it.
     pub fn by_flags(flags: u16, is_active: bool, is_published: bool) -> Self {
         let is_entry_point = flags & ENTRY_POINT != 0;
         KeyUse {
@@ -73,68 +74,68 @@ impl KeyUse {
         }
     }
 
-    /// Returns whether the key signs anything.
+    /// Checks whether the key signs anything.
     pub fn is_active(&self) -> bool {
         self.signs_keys || self.signs_zone
     }
 }
 
-/// A key of a zone.
+/// A DNSSEC key of a zone.
 pub struct SigningKey {
     pair: Pair,
     algorithm: u8,
     flags: u16,
-    /// Record data of its DNSKEY.
+    /// DNSKEY record data.
     dnskey: Box<[u8]>,
     tag: u16,
-    /// Identifies the key in the cache of signatures, also among keys with equal tags.
+    /// Identifies the key in the signature cache, even among keys with equal tags.
     fingerprint: [u8; 32],
     pub(crate) usage: KeyUse,
 }
 
-/// Why a text is no private key that can sign. No message quotes the text.
+/// The reason why a text is not a private key that can sign. No message quotes the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is longer than any key.
     #[error("expected a private key, found {0} octets")]
     TooLong(usize),
-    /// The octets are no text.
+    /// The octets are not text.
     #[error("expected a private key, found octets that are no text")]
     NotText,
-    /// Another version of the format.
+    /// An unsupported version of the format.
     #[error("expected Private-key-format v1.2, found another one")]
     Format,
-    /// A line is not there.
+    /// A line is missing.
     #[error("expected a line {0}, found none")]
     MissingLine(&'static str),
-    /// The algorithm is no number.
+    /// The algorithm is not a number.
     #[error("expected a number behind Algorithm, found something else")]
     Algorithm,
-    /// The value of a line is no base64.
+    /// The value of a line is not base64.
     #[error("expected base64 behind {0}, found something else")]
     NotBase64(&'static str),
-    /// The value of a line has another length.
+    /// The value of a line has the wrong length.
     #[error("expected {0} of {1} octets, found another length")]
     Length(&'static str, usize),
-    /// The text is no PEM of a private key.
+    /// The text is not a PEM private key.
     #[error("expected PEM with a PRIVATE KEY, found something else")]
     NotPem,
-    /// The PEM holds a key of another kind.
+    /// The PEM contains a different kind of key.
     #[error("expected PEM with a key of algorithm {0}, found another one")]
     OtherPem(u8),
-    /// The operating system or the library gave no random numbers.
+    /// The operating system or the library did not deliver random numbers.
     #[error("no key can be made: there are no random numbers")]
     NoRandom,
-    /// The number is no private key of its curve.
+    /// The number is not a valid private key of its curve.
     #[error("PrivateKey is no key of its curve")]
     OffCurve,
     /// An RSA key is too short or too long.
     #[error("expected 512 to 4096 bits of RSA, found {0}")]
     RsaBits(usize),
-    /// The numbers do not belong together.
+    /// The numbers are not a consistent RSA key.
     #[error("the numbers are no RSA key")]
     NotRsa,
-    /// An algorithm that this server does not sign with.
+    /// This server cannot sign with the algorithm.
     #[error("cannot sign with algorithm {0}: there are 5, 7, 8, 10, 13, 14 and 15")]
     Unsupported(u8),
     /// The flags are not those of a zone key.
@@ -143,19 +144,19 @@ pub enum KeyError {
 }
 
 impl SigningKey {
-    /// Returns the number of the algorithm of a private key that this server cannot sign with; `None` for one that it can
-    /// sign with, or for a text that is no key.
+    /// Returns the algorithm number of a private key if this server cannot sign with it; `None` if it can, or if the
+    /// text is not a key.
     pub fn unsupported_algorithm(text: &[u8]) -> Option<u8> {
         let algorithm = KeyFields::read(text).ok()?.algorithm().ok()?;
         algorithm_name(algorithm).is_none().then_some(algorithm)
     }
 
-    /// Reads a private key. The error says what was expected, and never quotes the text.
+    /// Parses a private key. The error says what was expected, and never quotes the text.
     pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<SigningKey, KeyError> {
         SigningKey::new(&PrivateKey::from_text(text)?, flags, usage)
     }
 
-    /// Makes a key of its private part.
+    /// Creates a key from its private key.
     pub fn new(private: &PrivateKey, flags: u16, usage: KeyUse) -> Result<SigningKey, KeyError> {
         let algorithm = private.algorithm();
         let (pair, public) = match (&private.numbers, algorithm) {
@@ -188,32 +189,32 @@ impl SigningKey {
         })
     }
 
-    /// The algorithm's number.
+    /// Returns the algorithm number.
     pub fn algorithm(&self) -> u8 {
         self.algorithm
     }
 
-    /// Whether it is an entry point (SEP).
+    /// Checks whether the SEP flag is set.
     pub fn is_entry_point(&self) -> bool {
         self.flags & ENTRY_POINT != 0
     }
 
-    /// The key tag.
+    /// Returns the key tag.
     pub fn tag(&self) -> u16 {
         self.tag
     }
 
-    /// Its use.
+    /// Returns the tasks of the key.
     pub fn usage(&self) -> KeyUse {
         self.usage
     }
 
-    /// The flags of its DNSKEY.
+    /// Returns the DNSKEY flags.
     pub fn flags(&self) -> u16 {
         self.flags
     }
 
-    /// Record data of its DNSKEY and CDNSKEY.
+    /// Returns the record data of its DNSKEY and CDNSKEY.
     pub fn dnskey(&self) -> &[u8] {
         &self.dnskey
     }
@@ -223,12 +224,12 @@ impl SigningKey {
         &self.fingerprint
     }
 
-    /// Record data of its DS and CDS with a digest of this type; `None` for a type that we do not make.
+    /// Returns the record data of its DS and CDS with this digest type; `None` if the type is not supported.
     pub fn ds(&self, apex: Name<'_>, digest_type: u8) -> Option<Vec<u8>> {
         ds_data(apex, &self.dnskey, digest_type)
     }
 
-    /// Signs; `None` only if the library fails.
+    /// Signs a message; `None` only if the library fails.
     pub fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         match &self.pair {
             Pair::Rsa(key) => key.sign(message),
@@ -241,8 +242,8 @@ impl SigningKey {
     }
 }
 
-/// Returns the data of the DS of a key at the apex of a zone, by the data of its DNSKEY; `None` for a type of digest that we do
-/// not make.
+/// Returns DS record data for a key at the apex of a zone, given its DNSKEY data; `None` if the digest type is not
+/// supported.
 pub fn ds_data(apex: Name<'_>, dnskey: &[u8], digest_type: u8) -> Option<Vec<u8>> {
     let algorithm = match digest_type {
         1 => &SHA1_FOR_LEGACY_USE_ONLY,
@@ -250,7 +251,7 @@ pub fn ds_data(apex: Name<'_>, dnskey: &[u8], digest_type: u8) -> Option<Vec<u8>
         4 => &SHA384,
         _ => return None,
     };
-    // RFC 4034 section 5.1.4: the canonical owner, then the data of the DNSKEY.
+    // RFC 4034 section 5.1.4: the canonical owner, then the DNSKEY data.
     let mut input = apex.as_wire().to_ascii_lowercase();
     input.extend_from_slice(dnskey);
     let mut ds = key_tag(dnskey).to_be_bytes().to_vec();
@@ -259,7 +260,7 @@ pub fn ds_data(apex: Name<'_>, dnskey: &[u8], digest_type: u8) -> Option<Vec<u8>
     Some(ds)
 }
 
-/// Returns whether keys that differ have different tags or algorithms, so that an RRSIG says which of them made it.
+/// Checks whether different keys have different tags or algorithms, so that an RRSIG identifies the key that made it.
 pub fn have_distinct_tags(dnskeys: &[Vec<u8>]) -> bool {
     let id = |dnskey: &[u8]| (key_tag(dnskey), dnskey.get(3).copied());
     let differ = |one: &Vec<u8>, other: &Vec<u8>| one == other || id(one) != id(other);
@@ -269,7 +270,7 @@ pub fn have_distinct_tags(dnskeys: &[Vec<u8>]) -> bool {
         .all(|(number, one)| dnskeys[number + 1..].iter().all(|other| differ(one, other)))
 }
 
-/// RFC 4034 appendix B.
+/// Computes the key tag (RFC 4034 appendix B).
 pub fn key_tag(dnskey: &[u8]) -> u16 {
     let sum = dnskey.iter().enumerate().fold(0u32, |sum, (i, &octet)| {
         let octet = u32::from(octet);
@@ -287,7 +288,7 @@ fn ecdsa(
     let public = private::curve_public(algorithm, private).ok_or(KeyError::OffCurve)?;
     let pair = EcdsaKeyPair::from_private_key_and_public_key(signing, private, &public)
         .map_err(|_| KeyError::OffCurve)?;
-    // RFC 6605 section 4: both coordinates without the octet that says so.
+    // RFC 6605 section 4: both coordinates, without the format octet.
     let coordinates = public.get(1..).unwrap_or_default().to_vec();
     Ok((Pair::Ecdsa(pair), coordinates))
 }
@@ -308,7 +309,7 @@ fn rsa(numbers: &[Vec<u8>; 8], hash: Hash) -> Result<(Pair, Vec<u8>), KeyError> 
     Ok((Pair::Rsa(key), rsa_public(exponent, modulus)))
 }
 
-/// RFC 3110 section 2: the length of the exponent in one octet or three, the exponent, the modulus.
+/// Encodes a public key: the exponent length in one octet or three, the exponent, the modulus (RFC 3110 section 2).
 fn rsa_public(exponent: &[u8], modulus: &[u8]) -> Vec<u8> {
     let mut public = match u8::try_from(exponent.len()) {
         Ok(len @ 1..) => vec![len],

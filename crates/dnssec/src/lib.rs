@@ -1,8 +1,9 @@
-//! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
+//! DNSSEC for zones signed online: keys, signatures, proofs of nonexistence.
 //!
-//! Owns what a zone's keys and metadata mean ([`SigningKey`], [`SigningPolicy`]), what is signed and with which keys ([`CanonicalSet`],
-//! [`Signing`]), NSEC and NSEC3 records of a chain and of one answer ([`Proof`]), the cache of signatures, the life of keys
-//! ([`rollover`]), and signed messages ([`tsig`]). Plain functions over memory: the time comes in as a parameter, nothing is read from a disk or a database.
+//! Covers the meaning of a zone's keys and metadata ([`SigningKey`], [`SigningPolicy`]), what is signed and with which
+//! keys ([`CanonicalSet`], [`Signing`]), NSEC and NSEC3 records of a chain and for single answers ([`Proof`]), the
+//! signature cache, key rollovers ([`rollover`]), and signed messages ([`tsig`]). Plain functions over memory: the time
+//! is a parameter, and nothing is read from a disk or a database.
 
 #![deny(unsafe_code)]
 

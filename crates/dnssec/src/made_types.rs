@@ -1,4 +1,4 @@
-//! The record types that signing makes: one list for everything that reads, changes or transfers zones.
+//! The record types that signing makes: one list for all code that reads, changes or transfers zones.
 //!
 //! ```text
 //! zone            RRSIG, NSEC, NSEC3   DNSKEY, NSEC3PARAM   CDS, CDNSKEY at the apex      ZONEMD at the apex
@@ -6,26 +6,27 @@
 //! unsigned        refused in changes   zone data            zone data                     zone data
 //! signed before   zone data            zone data            zone data                     zone data
 //! ```
-//! "Made here" has two sides: a change (`nameward record`, DNS UPDATE) that brings such a record is refused, and a record
+//! "Made here" has two sides: a change (`nameward record`, DNS UPDATE) that adds such a record is refused, and a record
 //! that the file, the primary or the database has is not served. The exception is DNSKEY in zone files and transfers:
 //! the keys of other signers stay in the RRset (RFC 8901 section 2.1.2).
 //!
-//! CDS and CDNSKEY below the apex are zone data in every zone: they announce the keys of other zones (RFC 9615 section 4.1).
+//! CDS and CDNSKEY below the apex are zone data in every zone: they announce the keys of other zones (RFC 9615 section
+//! 4.1).
 
 use nameward_wire::Type;
 
-/// Returns whether records of a type are signatures or prove that something does not exist. Only a signer makes them, so
-/// no single change brings them into a zone, signed or not.
+/// Checks whether records of a type are signatures or prove nonexistence. Only a signer makes them, so no single change
+/// may add them to a zone, signed or not.
 pub fn is_signature_or_denial(rtype: Type) -> bool {
     matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3)
 }
 
-/// The types that this server makes for a zone that it signs.
+/// The types that this server makes for a zone it signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MadeTypes {
-    /// The CDS RRset of the apex is made here. Where it is not, it is zone data, as in PowerDNS without PUBLISH-CDS.
+    /// The CDS RRset at the apex is made here. Otherwise it is zone data, as in PowerDNS without PUBLISH-CDS.
     pub cds: bool,
-    /// The same for CDNSKEY.
+    /// The CDNSKEY RRset at the apex is made here.
     pub cdnskey: bool,
 }
 
@@ -42,7 +43,7 @@ impl MadeTypes {
         cdnskey: false,
     };
 
-    /// Returns whether records of a type are made here, at the apex or at another owner.
+    /// Checks whether records of a type are made here, at the apex or at another owner.
     pub fn contains(self, rtype: Type, is_apex: bool) -> bool {
         match rtype {
             Type::DNSKEY | Type::NSEC3PARAM => true,

@@ -1,21 +1,21 @@
-//! Names for minimally covering NSEC records (RFC 4470): right before a name and right after it.
+//! Names for minimally covering NSEC records (RFC 4470): directly before a name and directly after it.
 //!
-//! What is denied is the next closer name, whose descendants do not exist either, so the record covers the name with
-//! all that stands below it and nothing else. The owner is the very last name that can stand before it, because a sibling
-//! of the name may exist, and so may names below that; where it is known that nothing does, the sibling itself, which is
-//! shorter. Validators take the closest encloser from the labels that both ends share with the question; below a
-//! sibling these are the same as at the sibling.
+//! The denied name is the next closer name, whose descendants do not exist either, so the record covers the name with
+//! everything below it and nothing else. The owner is the very last name that can precede it, because a sibling of the
+//! name may exist, and so may names below the sibling; if nothing is known to exist there, it is the sibling itself,
+//! which is shorter. Validators derive the closest encloser from the labels that both ends share with the query name;
+//! below a sibling these are the same as at the sibling.
 
 use arrayvec::ArrayVec;
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
 
-/// A label without its length.
+/// A label without its length octet.
 type Label = ArrayVec<u8, MAX_LABEL>;
-/// Labels with their lengths.
+/// Labels with their length octets.
 type Wire = ArrayVec<u8, MAX_NAME>;
 
-/// Fills octets up to a length with the highest one.
+/// Pads octets to a length with the highest value.
 fn fill_up<const N: usize>(octets: &mut ArrayVec<u8, N>, len: usize) {
     while octets.len() < len && octets.try_push(0xff).is_ok() {}
 }
@@ -27,16 +27,16 @@ fn with_length(label: &[u8]) -> Wire {
     wire
 }
 
-/// The last possible name before `name`, which is below the apex; `None` if that is its parent, which exists. A sibling that
-/// `is_free`, with all below it, does as well.
+/// Returns the last possible name before `name`, which is below the apex; `None` if that is its parent, which exists. A
+/// sibling that `is_free`, including everything below it, is used instead.
 pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Option<NameBuf> {
     let (mut label, parent) = split(name)?;
     match label.pop()? {
         0 if label.is_empty() => return None,
-        // The sibling without the zero.
+        // The sibling without the zero octet.
         0 => {}
         last => {
-            // Upper-case letters count as lower-case ones, which stand elsewhere in the order.
+            // Upper-case letters count as lower-case ones, which sort elsewhere.
             label.push(if last == b'[' { b'@' } else { last - 1 });
             fill_up(
                 &mut label,
@@ -51,15 +51,15 @@ pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Opti
     }
 }
 
-/// The last name that can stand below a name.
+/// Returns the last name that can exist below a name.
 fn last_below(name: Name<'_>) -> NameBuf {
     let mut wire = Wire::new();
     fill(MAX_NAME - name.as_wire().len(), &mut wire);
-    // It fills what room there is.
+    // It fills the available room.
     NameBuf::join(&wire, name).unwrap_or_else(|_| name.into())
 }
 
-/// The first name after `name` and all that could stand below it; the apex if there is none.
+/// Returns the first name after `name` and everything that could exist below it; the apex if there is none.
 pub(crate) fn after(name: Name<'_>, apex: Name<'_>) -> NameBuf {
     let mut name = name;
     while name.as_wire().len() > apex.as_wire().len() {
@@ -82,17 +82,17 @@ pub(crate) fn after(name: Name<'_>, apex: Name<'_>) -> NameBuf {
     apex.into()
 }
 
-/// The first name that could stand below `name`, which is the one after it.
+/// Returns the first name that could exist below `name`, which is its successor.
 pub(crate) fn below(name: Name<'_>, apex: Name<'_>) -> NameBuf {
     NameBuf::join(b"\x01\x00", name).unwrap_or_else(|_| after(name, apex))
 }
 
 fn made(label: &[u8], parent: Name<'_>, apex: Name<'_>) -> NameBuf {
-    // Callers see to the lengths.
+    // Callers ensure that the lengths fit.
     NameBuf::join(&with_length(label), parent).unwrap_or_else(|_| apex.into())
 }
 
-/// The first label in lower case, and the rest.
+/// Splits off the first label, in lower case.
 fn split(name: Name<'_>) -> Option<(Label, Name<'_>)> {
     let parent = name.parent()?;
     let end = name.as_wire().len() - parent.as_wire().len();
@@ -102,7 +102,8 @@ fn split(name: Name<'_>) -> Option<(Label, Name<'_>)> {
     Some((label, parent))
 }
 
-/// Labels of the highest octet that fill this much room, the longer ones nearer to the root: the last of all names.
+/// Writes labels of the highest octet value that fill this much room, the longer ones closer to the root: the last of
+/// all names.
 fn fill(room: usize, out: &mut Wire) {
     let full = MAX_LABEL + 1;
     let label = |len: usize, out: &mut Wire| {
@@ -148,7 +149,7 @@ mod tests {
         Some(name)
     }
 
-    /// A label whose last octet is one more or less.
+    /// Returns a label whose last octet is increased or decreased.
     fn changed(label: &[u8], by: i8) -> Vec<u8> {
         let mut label = label.to_vec();
         if let Some(last) = label.last_mut() {
@@ -200,7 +201,7 @@ mod tests {
             if let Some(child) = name(std::slice::from_ref(&child), denied) {
                 prop_assert!(within(child.as_name()));
             }
-            // A sibling with other letters is not denied, nor what is below it, however close it stands.
+            // A sibling with other letters is not denied, nor are names below it, however close it sorts.
             let near = [sibling, changed(&denied_label, -1), changed(&denied_label, 1)];
             for other in near.into_iter().filter(|other| !other.is_empty()) {
                 let Some(other) = name(&[other], denied.parent().unwrap()) else { continue };

@@ -1,4 +1,4 @@
-//! Hashed names of NSEC3 (RFC 5155 section 5) and the records right around them (RFC 7129 appendix B).
+//! Hashed names of NSEC3 (RFC 5155 section 5) and minimally covering records (RFC 7129 appendix B).
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use data_encoding::{BASE32HEX_NOPAD, HEXLOWER_PERMISSIVE};
@@ -7,37 +7,38 @@ use nameward_wire::{Name, NameBuf};
 use quick_cache::sync::Cache;
 use std::sync::LazyLock;
 
-/// RFC 9276: more rounds help nobody and cost both sides (CVE-2023-50868).
+/// Maximum number of iterations: more are useless and expensive for both sides (RFC 9276, CVE-2023-50868).
 pub const MAX_ITERATIONS: u16 = 100;
 /// Iterations up to which hashing a name costs about as much as answering a query.
 const CHEAP_ITERATIONS: u16 = 10;
-/// Hashes that are kept of names that were hashed with more iterations.
+/// Number of cached hashes of names that take more iterations.
 const KEPT_HASHES: usize = 32_768;
-/// The one hash algorithm there is (RFC 5155 section 11).
+/// The only hash algorithm (RFC 5155 section 11).
 const SHA_1: u8 = 1;
 /// Octets of a hashed name.
 pub(crate) const HASH: usize = 20;
-/// The flag of NSEC3 that lets delegations without DS go without a record (RFC 5155 section 3.1.2.1).
+/// The NSEC3 flag that allows delegations without DS to have no record (RFC 5155 section 3.1.2.1).
 pub(crate) const OPT_OUT: u8 = 1;
 
 /// A hashed name.
 pub type Nsec3Hash = [u8; HASH];
 
-/// Hashes that took many iterations, by iterations, salt and name. A hash follows from these, so an entry is right for ever.
-/// Closest enclosers and wildcards, which most answers need, stay; names that were asked for once are evicted.
+/// Hashes that took many iterations, keyed by iterations, salt and name. A hash is determined by these, so entries
+/// never become wrong. Closest enclosers and wildcards, which most answers need, stay cached; names queried once are
+/// evicted.
 static KEPT: LazyLock<Cache<Box<[u8]>, Nsec3Hash>> = LazyLock::new(|| Cache::new(KEPT_HASHES));
 
-/// How names are hashed.
+/// The hash parameters of NSEC3.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Nsec3 {
-    /// Rounds after the first.
+    /// Iterations after the first hash.
     pub iterations: u16,
     /// The salt that is hashed with every name.
     pub salt: Vec<u8>,
 }
 
 impl Nsec3 {
-    /// Reads the data of an NSEC3PARAM record; `None` if names are hashed in a way that is not known.
+    /// Parses NSEC3PARAM record data; `None` if the hash algorithm is unknown.
     pub fn from_param(rdata: &[u8]) -> Option<Self> {
         let (&[algorithm, _, high, low, salt_len], salt) = rdata.split_first_chunk()?;
         let is_known = algorithm == SHA_1 && salt.len() == usize::from(salt_len);
@@ -47,17 +48,17 @@ impl Nsec3 {
         })
     }
 
-    /// Returns the owner of the NSEC3 record of a name: its hash below the apex; `None` if that does not fit.
+    /// Returns the owner of a name's NSEC3 record: its hash below the apex; `None` if that does not fit.
     pub fn owner(&self, name: Name<'_>, apex: Name<'_>) -> Option<NameBuf> {
         owner(&self.hash(name), apex)
     }
 
-    /// Returns the name that has a hash as its first label; `None` if it is no hash, or that does not fit.
+    /// Returns the name with a hash as its first label; `None` if it is not a hash, or does not fit.
     pub fn owner_of(hash: &[u8], apex: Name<'_>) -> Option<NameBuf> {
         owner(hash.try_into().ok()?, apex)
     }
 
-    /// Returns the hash of a name if that takes no more than a moment: few iterations, or it is kept.
+    /// Returns the hash of a name if that is cheap: few iterations, or cached.
     #[inline]
     pub fn known_hash(&self, name: Name<'_>) -> Option<Nsec3Hash> {
         if self.iterations <= CHEAP_ITERATIONS {
@@ -66,7 +67,7 @@ impl Nsec3 {
         self.with_key(name, |key| KEPT.get(key))
     }
 
-    /// Returns the hash of a name, and keeps it if it took many iterations.
+    /// Returns the hash of a name, and caches it if it took many iterations.
     pub fn kept_hash(&self, name: Name<'_>) -> Nsec3Hash {
         self.known_hash(name).unwrap_or_else(|| {
             let hash = self.hash(name);
@@ -75,7 +76,7 @@ impl Nsec3 {
         })
     }
 
-    /// Makes the key under which a hash is kept.
+    /// Builds the key under which a hash is cached.
     fn with_key<T>(&self, name: Name<'_>, run: impl FnOnce(&[u8]) -> T) -> T {
         let mut key = [0; 3 + 255 + MAX_NAME];
         let salt = &self.salt[..self.salt.len().min(255)];
@@ -111,7 +112,7 @@ impl Nsec3 {
         hash
     }
 
-    /// Record data of NSEC3PARAM. Its flags are 0 (RFC 5155 section 4.1.2).
+    /// Returns NSEC3PARAM record data. The flags are 0 (RFC 5155 section 4.1.2).
     pub(crate) fn param(&self) -> Vec<u8> {
         let mut rdata = Vec::with_capacity(5 + self.salt.len());
         self.put_parameters(0, &mut rdata);
@@ -126,7 +127,7 @@ impl Nsec3 {
     }
 }
 
-/// The name that a hash is the first label of.
+/// Returns the name with a hash as its first label.
 pub(crate) fn owner(hash: &[u8; HASH], apex: Name<'_>) -> Option<NameBuf> {
     let mut label = [0u8; 33];
     label[0] = 32;
@@ -135,7 +136,7 @@ pub(crate) fn owner(hash: &[u8; HASH], apex: Name<'_>) -> Option<NameBuf> {
     NameBuf::join(&label, apex).ok()
 }
 
-/// The hash after this one; the last is followed by the first.
+/// Returns the next hash; the last is followed by the first.
 pub(crate) fn next(hash: &[u8; HASH]) -> [u8; HASH] {
     let mut next = *hash;
     for octet in next.iter_mut().rev() {
@@ -147,7 +148,7 @@ pub(crate) fn next(hash: &[u8; HASH]) -> [u8; HASH] {
     next
 }
 
-/// The hash before this one.
+/// Returns the previous hash.
 pub(crate) fn previous(hash: &[u8; HASH]) -> [u8; HASH] {
     let mut previous = *hash;
     for octet in previous.iter_mut().rev() {
@@ -159,28 +160,28 @@ pub(crate) fn previous(hash: &[u8; HASH]) -> [u8; HASH] {
     previous
 }
 
-/// The metadata NSEC3PARAM, as `pdnsutil set-nsec3` writes it.
+/// The NSEC3PARAM metadata, as written by `pdnsutil set-nsec3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nsec3Param {
-    /// How names are hashed.
+    /// The hash parameters.
     pub hashing: Nsec3,
-    /// Whether delegations without DS have no NSEC3 of their own.
+    /// Whether delegations without DS have no NSEC3.
     pub opt_out: bool,
 }
 
-/// Why the metadata NSEC3PARAM cannot be used.
+/// The reason why the NSEC3PARAM metadata is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nsec3ParamError {
-    /// The text has another form.
+    /// The text has the wrong format.
     #[error("expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else")]
     Form,
-    /// Another algorithm than that of RFC 5155.
+    /// An algorithm other than that of RFC 5155.
     #[error("expected NSEC3 algorithm 1 (SHA-1), found another one")]
     Algorithm,
 }
 
 impl Nsec3Param {
-    /// Reads `1 0 0 -`: algorithm, flags, iterations, salt. The error says what was expected.
+    /// Parses `1 0 0 -`: algorithm, flags, iterations, salt. The error says what was expected.
     pub fn read(content: &str) -> Result<Self, Nsec3ParamError> {
         let words: Vec<&str> = content.split_ascii_whitespace().collect();
         let expected = || Nsec3ParamError::Form;
@@ -203,7 +204,7 @@ impl Nsec3Param {
         }
         Ok(Nsec3Param {
             hashing: Nsec3 {
-                // As PowerDNS does: the zone stays in service, with the most that validators accept.
+                // As in PowerDNS: the zone stays in service, with the maximum that validators accept.
                 iterations: iterations.min(MAX_ITERATIONS),
                 salt,
             },

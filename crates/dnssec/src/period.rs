@@ -1,9 +1,9 @@
-//! When signatures begin and end.
+//! Validity periods of signatures.
 //!
-//! As with PowerDNS a signature is good for three weeks and made anew every week, on Thursdays at 0:00 UTC, so that all
-//! servers of a zone give the same times and a cached signature serves for a week. Here each zone does so a little
-//! earlier, by up to a day that follows from its name: a server of many zones does not sign them all at one moment,
-//! and the serial of SOA-EDIT, which moves on Thursday, still comes after the new signatures.
+//! As in PowerDNS, a signature is valid for three weeks and renewed every week, on Thursdays at 0:00 UTC, so that all
+//! servers of a zone use the same times and a cached signature can be used for a week. Here each zone does so slightly
+//! earlier, by up to a day derived from its name: a server with many zones does not sign them all at once, and the
+//! SOA-EDIT serial, which changes on Thursday, still follows the new signatures.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use nameward_wire::Name;
@@ -11,12 +11,12 @@ use nameward_wire::Name;
 pub(crate) const DAY: u32 = 86_400;
 pub(crate) const WEEK: u32 = 7 * DAY;
 
-/// The start of the week of a time: Thursday, as 1 January 1970 was.
+/// Returns the start of the week: Thursday, like 1 January 1970.
 pub(crate) fn week_of(now: u32) -> u32 {
     now - now % WEEK
 }
 
-/// When signatures made at `now` begin and end, for a zone that is `early` by so many seconds.
+/// Returns inception and expiration of signatures made at `now`, for a zone that is `early` by this many seconds.
 pub(crate) fn validity(now: u32, early: u32) -> (u32, u32) {
     let (now, early, week) = (u64::from(now), u64::from(early), u64::from(WEEK));
     let start = (now + early) / week * week;
@@ -25,16 +25,16 @@ pub(crate) fn validity(now: u32, early: u32) -> (u32, u32) {
     (at(start.saturating_sub(week)), at(start + 2 * week))
 }
 
-/// A week of signatures of a zone without a policy.
+/// A signature week of a zone without a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureWeek {
-    /// Its number.
+    /// The week number.
     pub number: u64,
     /// When it ends, and all signatures are renewed.
     pub ends_at: u64,
 }
 
-/// Returns the week of signatures that a zone is in.
+/// Returns the current signature week of a zone.
 pub fn signature_week(apex: Name<'_>, now: u64) -> SignatureWeek {
     let (early, week) = (u64::from(early_of(apex)), u64::from(WEEK));
     let number = (now + early) / week;
@@ -44,27 +44,27 @@ pub fn signature_week(apex: Name<'_>, now: u64) -> SignatureWeek {
     }
 }
 
-/// The seconds by which the signatures of a zone are renewed before others.
+/// Returns the seconds by which the signatures of a zone are renewed early.
 pub(crate) fn early_of(apex: Name<'_>) -> u32 {
     let hash = digest(&SHA256, &apex.as_wire().to_ascii_lowercase());
     let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
     u32::from_be_bytes(first) % DAY
 }
 
-/// When the signatures of a zone with a policy begin, end and are renewed, in seconds.
+/// Validity and renewal of signatures in a zone with a policy, in seconds.
 ///
-/// Time is cut into periods of equal length, the same for all servers of a zone. Each RRset has its signature renewed a
-/// little before a period begins, by up to `jitter`, which follows from the RRset: not all are signed at one moment, none
-/// end at one moment, and when a period begins (and the serial moves) all are new.
+/// Time is divided into periods of equal length, the same on all servers of a zone. The signature of each RRset is
+/// renewed slightly before a period starts, by up to `jitter`, derived from the RRset: not all are signed at once, not
+/// all expire at once, and when a period starts (and the serial changes) all are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SignatureTimes {
-    /// The time from the renewal to the end of a signature.
+    /// Time from the renewal to the expiration of a signature.
     pub validity: u32,
-    /// The least time that a signature which is given out has left.
+    /// Minimum remaining validity of a signature in an answer.
     pub refresh: u32,
-    /// The time by which a signature begins before it is made, for validators whose clocks are behind.
+    /// How far the inception is before the renewal, for validators whose clocks are slow.
     pub inception_offset: u32,
-    /// The time by which signatures are renewed before the period begins, at the most.
+    /// Maximum time by which signatures are renewed before the period starts.
     pub jitter: u32,
 }
 
@@ -74,24 +74,25 @@ impl SignatureTimes {
         u64::from(self.validity.saturating_sub(self.refresh).max(1))
     }
 
-    /// Returns the number of the period of a time.
+    /// Returns the number of the period that contains a time.
     pub fn period(&self, now: u64) -> u64 {
         now / self.interval()
     }
 
-    /// Returns the time at which the next period begins.
+    /// Returns the time at which the next period starts.
     pub fn next_period_at(&self, now: u64) -> u64 {
         (self.period(now) + 1).saturating_mul(self.interval())
     }
 
-    /// Returns the time at which the first signature ends that is given out now.
+    /// Returns the time at which the first of the signatures served now expires.
     pub fn earliest_end(&self, now: u64) -> u64 {
         let early = u64::from(self.jitter).min(self.next_period_at(now) - now);
         let begun = self.period(now) * self.interval();
         (begun + u64::from(self.validity)).saturating_sub(early)
     }
 
-    /// Returns when a signature made at `now` begins and ends, for an RRset that is `early` by so many seconds.
+    /// Returns inception and expiration of a signature made at `now`, for an RRset that is `early` by this many
+    /// seconds.
     pub(crate) fn bounds(&self, now: u32, early: u32) -> (u32, u32) {
         let (now, early, interval) = (u64::from(now), u64::from(early), self.interval());
         let renewed = ((now + early) / interval * interval).saturating_sub(early);
@@ -100,9 +101,9 @@ impl SignatureTimes {
         (begins, (renewed + u64::from(self.validity)) as u32)
     }
 
-    /// Returns the time by which an RRset in canonical form is renewed before the period begins.
+    /// Returns the time by which an RRset in canonical form is renewed before the period starts.
     pub(crate) fn early(&self, canonical: &[u8]) -> u32 {
-        // FNV-1a over the owner and what follows it: it has to spread, nothing more.
+        // FNV-1a over the owner and the data after it: it only has to distribute well.
         const OCTETS: usize = 64;
         let head = canonical.get(..OCTETS).unwrap_or(canonical);
         let hash = head
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn without_an_offset_the_times_are_those_of_powerdns() {
-        // Seen on 15 November 2026: 20261105000000 to 20261126000000.
+        // Observed on 15 November 2026: 20261105000000 to 20261126000000.
         assert_eq!(validity(1_794_722_400, 0), (1_793_836_800, 1_795_651_200));
     }
 
@@ -145,7 +146,8 @@ mod tests {
             let (begins, ends) = times.bounds(now, early);
             prop_assert!(begins <= now - 3600 && ends - now >= refresh);
             prop_assert!(u64::from(ends) >= times.earliest_end(now.into()));
-            // A secondary that fetches all when a period begins has good signatures until the next one does.
+            // A secondary that transfers everything when a period starts has valid signatures until the next one
+            // starts.
             let period = times.next_period_at(now.into()) as u32;
             let (_, ends) = times.bounds(period, early);
             prop_assert!(u64::from(ends - period) > times.interval());

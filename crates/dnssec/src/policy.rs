@@ -1,34 +1,34 @@
-//! How a zone is signed, as its metadata says.
+//! The signing policy of a zone, from its metadata.
 
 use crate::made_types::MadeTypes;
 use crate::nsec3::{Nsec3, Nsec3Param, Nsec3ParamError};
 use crate::period::SignatureTimes;
 use crate::soa_edit::SoaEdit;
 
-/// The records that prove that something does not exist.
+/// The records that prove nonexistence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Denial {
     /// NSEC.
     #[default]
     Nsec,
-    /// NSEC3, and how names are hashed.
+    /// NSEC3, with its hash parameters.
     Nsec3(Nsec3),
 }
 
-/// How much the records of denial in an answer show of other names.
+/// How much the denial records in an answer reveal about other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DenialStyle {
-    /// They are those of the chain over all names: each is signed once, whoever asks for what. A zone that is looked up has
-    /// it where signing is slow or its metadata asks for it, and white lies otherwise ([`crate::Signing::lists_live_names`]).
+    /// Records of the chain over all names: each is signed once, whatever is queried. A looked-up zone uses it if
+    /// signing is slow or its metadata requests it, and white lies otherwise ([`crate::Signing::lists_live_names`]).
     #[default]
     Chain,
-    /// They are made for the one answer and cover nothing but what it is about (RFC 4470, RFC 7129 appendix B).
+    /// Records made for the one answer, which only cover the names it is about (RFC 4470, RFC 7129 appendix B).
     WhiteLies,
     /// One NSEC for each negative answer (RFC 9824).
     Compact,
 }
 
-/// How a zone denies names, as one word of an operator says.
+/// The denial settings of a zone, which an operator selects with one keyword.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DenialTerms {
     /// NSEC or NSEC3.
@@ -40,22 +40,22 @@ pub struct DenialTerms {
 }
 
 impl DenialTerms {
-    /// The words that are understood, the first being the one where nothing is said.
+    /// The keywords, the default first.
     pub const WORDS: [&str; 5] = ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"];
 
-    /// The kinds of metadata that say it in a database.
+    /// The metadata kinds that hold these settings in a database.
     pub const METADATA: [&str; 3] = ["NSEC3NARROW", "NSEC3PARAM", "X-NAMEWARD-DENIAL"];
 
-    /// Returns the metadata of a zone in a database that says it, as PowerDNS has it; none for a kind is its removal.
+    /// Returns the zone metadata for these settings, as in PowerDNS; `None` removes a kind.
     pub fn metadata(&self) -> [(&'static str, Option<&'static str>); 3] {
         let param = match (&self.denial, self.is_opt_out) {
             (Denial::Nsec, _) => None,
-            // RFC 9276 section 3.1: no salt, no further rounds.
+            // RFC 9276 section 3.1: no salt, no additional iterations.
             (Denial::Nsec3(_), false) => Some("1 0 0 -"),
             (Denial::Nsec3(_), true) => Some("1 1 0 -"),
         };
         let style = match self.style {
-            // Zones that are looked up have white lies if they say nothing.
+            // By default, looked-up zones use white lies.
             DenialStyle::Chain => "chain",
             DenialStyle::WhiteLies => "white-lies",
             DenialStyle::Compact => "compact",
@@ -64,7 +64,7 @@ impl DenialTerms {
         [(narrow, None), (nsec3, param), (own, Some(style))]
     }
 
-    /// Reads a word. NSEC3 has no salt and no further rounds (RFC 9276).
+    /// Parses a keyword. NSEC3 has no salt and no additional iterations (RFC 9276).
     pub fn read(word: &str) -> Option<Self> {
         let nsec3 = |is_opt_out| DenialTerms {
             denial: Denial::Nsec3(Nsec3::default()),
@@ -85,7 +85,7 @@ impl DenialTerms {
         }
     }
 
-    /// The word for it.
+    /// Returns the keyword.
     pub fn word(&self) -> &'static str {
         match (&self.denial, self.style) {
             (Denial::Nsec3(_), _) if self.is_opt_out => "nsec3-opt-out",
@@ -100,10 +100,10 @@ impl DenialTerms {
 /// The records that publish keys for the parent (RFC 7344, RFC 8078).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Publish<T> {
-    /// None.
+    /// No record.
     #[default]
     Nothing,
-    /// One that asks for the removal of all.
+    /// A record that requests the removal of all DS records.
     Removal,
     /// The keys of the entry points.
     Keys(T),
@@ -116,41 +116,41 @@ pub struct SigningPolicy {
     pub denial: Denial,
     /// The chain, or records made for each answer.
     pub style: DenialStyle,
-    /// The style was asked for.
+    /// The style was set explicitly.
     pub is_style_asked: bool,
     /// Delegations without DS have no NSEC3 in the chain (RFC 5155 section 6).
     pub is_opt_out: bool,
-    /// NSEC3 records are made for answers alone: there is no chain to transfer.
+    /// NSEC3 records are only made for answers: there is no chain to transfer.
     pub is_narrow: bool,
-    /// CDS, by types of digests.
+    /// CDS, by digest types.
     pub cds: Publish<Vec<u8>>,
-    /// CDNSKEY.
+    /// Whether CDNSKEY is published.
     pub cdnskey: Publish<()>,
-    /// The serial shown.
+    /// How the served serial is derived.
     pub soa_edit: SoaEdit,
-    /// Signatures are part of the zone's data.
+    /// Signatures are part of the zone data.
     pub is_presigned: bool,
-    /// When signatures begin, end and are renewed; every week if nothing is said.
+    /// Validity and renewal of signatures; weekly by default.
     pub signatures: Option<SignatureTimes>,
-    /// The TTL of DNSKEY, CDS and CDNSKEY; that of the SOA if nothing is said.
+    /// The TTL of DNSKEY, CDS and CDNSKEY; by default that of the SOA.
     pub dnskey_ttl: Option<u32>,
-    /// The number that is added to the serial: one for each change of keys and signatures.
+    /// The number added to the serial: one for each change of keys and signatures.
     pub serial_offset: u32,
 }
 
-/// The trouble with an item of metadata; the text says what was expected.
+/// A problem with a metadata item; the text says what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyItemError {
-    /// The item is passed over, in whole or in part, and the zone is served: nothing that validators need depends on it.
+    /// The item is ignored, in whole or in part, and the zone is served: validators do not depend on it.
     #[error("{0}")]
     PassedOver(&'static str),
-    /// Signing without the item would be signing in a way that nobody asked for.
+    /// Signing without the item would be signing in a way that was not requested.
     #[error("{0}")]
     Unusable(#[from] Nsec3ParamError),
 }
 
 impl DenialStyle {
-    /// Reads the word for it.
+    /// Parses the keyword.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "chain" => Some(DenialStyle::Chain),
@@ -162,7 +162,7 @@ impl DenialStyle {
 }
 
 impl SigningPolicy {
-    /// The types that are made for a zone with this policy.
+    /// Returns the types that are made for a zone with this policy.
     pub fn made_types(&self) -> MadeTypes {
         MadeTypes {
             cds: self.cds != Publish::Nothing,
@@ -170,7 +170,7 @@ impl SigningPolicy {
         }
     }
 
-    /// Takes one item of metadata; others than those about signing are passed over.
+    /// Applies one metadata item; kinds unrelated to signing are ignored.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
         use PolicyItemError::PassedOver;
         let content = content.trim();
@@ -190,7 +190,7 @@ impl SigningPolicy {
                     ));
                 }
             }
-            // PowerDNS takes any text but 0 as "publish".
+            // PowerDNS interprets any text except 0 as "publish".
             "PUBLISH-CDNSKEY" => {
                 self.cdnskey = match content {
                     "" => Publish::Nothing,
@@ -198,8 +198,8 @@ impl SigningPolicy {
                     _ => Publish::Keys(()),
                 };
             }
-            // PowerDNS shows the serial as it is where the word says nothing to it, as those of its old versions do.
-            // An item without a word leaves the default of the server.
+            // PowerDNS serves the serial unchanged if it does not know the keyword, such as those of its old versions.
+            // An item without a keyword leaves the server's default in place.
             "SOA-EDIT" if content.is_empty() => {}
             "SOA-EDIT" => {
                 self.soa_edit = SoaEdit::None;
@@ -208,7 +208,7 @@ impl SigningPolicy {
                      EPOCH or NONE, found something else: the serial is shown as it is",
                 ))?;
             }
-            // Ours: PowerDNS leaves names with X- to others.
+            // Nameward's own: PowerDNS reserves kinds with X- for others.
             "X-NAMEWARD-DENIAL" => {
                 self.style = DenialStyle::read(content).ok_or(PassedOver(
                     "expected X-NAMEWARD-DENIAL chain, white-lies or compact, found something else",
@@ -222,7 +222,7 @@ impl SigningPolicy {
     }
 }
 
-/// Reads `2,4`: digest types; `0` asks for removal. False beside it if a part could not be read.
+/// Parses `2,4`: digest types; `0` requests removal. The second value is false if a part could not be read.
 fn read_cds(content: &str) -> (Publish<Vec<u8>>, bool) {
     let words = content.split([',', ' ']).filter(|word| !word.is_empty());
     let numbers = words.map(|word| word.parse().ok().filter(|n| matches!(n, 0 | 1 | 2 | 4)));

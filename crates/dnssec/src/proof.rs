@@ -1,4 +1,4 @@
-//! NSEC and NSEC3 records: those of a chain over all names, and those that are made for one answer.
+//! NSEC and NSEC3 records, for a chain over all names and for single answers.
 
 use crate::nsec;
 use crate::nsec3::{self, Nsec3, Nsec3Hash};
@@ -8,14 +8,14 @@ use crate::signing::Signing;
 use nameward_wire::rdata::BitmapBuilder;
 use nameward_wire::{Name, NameBuf, Type};
 
-/// A record that proves what exists and what does not.
+/// A record that proves which names and types exist.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Its owner.
+    /// The owner.
     pub owner: NameBuf,
     /// NSEC or NSEC3.
     pub rtype: Type,
-    /// Its data.
+    /// The record data.
     pub rdata: ReusedBytes,
 }
 
@@ -34,8 +34,8 @@ impl Signing {
         }
     }
 
-    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` says whether
-    /// nothing stands at a sibling and below, as far as is known, and `types_at` which types an owner has that exists.
+    /// Proves that a name does not exist. `parent` has the types of its parent, which exists; `is_free` tells whether
+    /// nothing is known to exist at or below a sibling, and `types_at` returns the types of an owner that exists.
     pub fn covering<T: Iterator<Item = Type>>(
         &self,
         name: Name<'_>,
@@ -48,10 +48,10 @@ impl Signing {
                 let next = nsec::after(name, self.apex.as_name());
                 Some(match nsec::before(name, is_free) {
                     Some(owner) => match types_at(owner.as_name()) {
-                        // Where labels leave no room for a name in between, the owner is one of the zone.
+                        // If labels leave no room for a name in between, the owner is a name of the zone.
                         Some(types) => self.nsec_of_chain(owner.as_name(), next, types),
-                        // It may still exist, or have types that a wildcard, a DNAME or a zone below gives it. RFC 6840
-                        // section 4.1: a record with NS and without SOA denies no type there but DS.
+                        // It may still exist, or get types from a wildcard, a DNAME or a child zone. RFC 6840 section
+                        // 4.1: a record with NS and without SOA denies no type there except DS.
                         None => {
                             let types = [Type::NS, Type::DS].into_iter();
                             self.nsec_of_chain(owner.as_name(), next, types)
@@ -68,7 +68,7 @@ impl Signing {
         }
     }
 
-    /// Makes the NSEC record of a name that has these types, in a chain over all names.
+    /// Makes the NSEC record of a name with these types, in a chain over all names.
     pub fn nsec_of_chain(
         &self,
         owner: Name<'_>,
@@ -78,7 +78,7 @@ impl Signing {
         let mut rdata = ReusedBytes::take();
         rdata.extend_from_slice(next.as_name().as_wire());
         let mut bitmap = BitmapBuilder::default();
-        // RFC 4034 section 4.1.2: the record itself and its signature are there too.
+        // RFC 4034 section 4.1.2: the record itself and its signature exist too.
         types
             .chain([Type::NSEC, Type::RRSIG])
             .for_each(|rtype| bitmap.add(rtype));
@@ -90,15 +90,15 @@ impl Signing {
         }
     }
 
-    /// Makes the NSEC3 record of a name that has these types, in a chain over all hashes; `None` if a hash does not fit
-    /// before the name of the zone.
+    /// Makes the NSEC3 record of a name with these types, in a chain over all hashes; `None` if a hash does not fit in
+    /// front of the zone name.
     pub fn nsec3_of_chain(
         &self,
         params: &Nsec3,
         links: (&Nsec3Hash, &Nsec3Hash),
         types: impl Iterator<Item = Type>,
     ) -> Option<Proof> {
-        // RFC 5155 section 6: every record of the chain may have it, whether or not a delegation stands in its span.
+        // RFC 5155 section 6: every record in the chain may have it, whether or not its span contains a delegation.
         let flags = match self.is_opt_out() {
             true => nsec3::OPT_OUT,
             false => 0,
@@ -119,7 +119,7 @@ impl Signing {
         let mut bitmap = BitmapBuilder::default();
         let mut has_signed = false;
         for rtype in types {
-            // RFC 5155 section 7.1: RRSIG only where something is signed; the NS of a delegation alone is not.
+            // RFC 5155 section 7.1: RRSIG only if something is signed; the NS of a delegation alone is not.
             has_signed |= rtype != Type::NS;
             bitmap.add(rtype);
         }

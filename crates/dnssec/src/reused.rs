@@ -1,10 +1,10 @@
-//! Buffers that a thread uses again: an answer with signatures from the cache needs some for a moment, and a warmed worker
-//! allocates nothing.
+//! Per-thread reusable buffers: an answer with signatures from the cache needs some temporarily, and a warmed-up worker
+//! must not allocate.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// Buffers that a thread keeps.
+/// Maximum number of buffers that a thread keeps.
 const KEPT: usize = 16;
 /// Octets of the largest buffer that is kept: more than the records of a message have.
 const OCTETS_MAX: usize = 128 << 10;
@@ -13,14 +13,14 @@ thread_local! {
     static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer of octets that goes back to the thread which drops it.
+/// A buffer that returns to the pool of the thread that drops it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReusedBytes(Vec<u8>);
 
 impl ReusedBytes {
     /// Takes an empty buffer.
     pub fn take() -> Self {
-        // A thread that ends has none.
+        // A terminating thread has none.
         let free = FREE.try_with(|free| free.borrow_mut().pop());
         ReusedBytes(free.ok().flatten().unwrap_or_default())
     }

@@ -1,29 +1,30 @@
-//! The life of a zone's keys as a pure function: policy, keys with their states, and the time give steps and the time of
-//! the next look.
+//! Key rollovers as a pure function: policy, keys with their states, and the time yield steps and the time of the next
+//! check.
 //!
 //! ```text
-//!             step: shown                    delay is over
+//!             step: published                delay is over
 //!   Hidden ----------------> Rumoured -----------------------> Omnipresent
 //!     ^                      some caches have it               every cache that has the RRset has it
 //!     |   delay is over                                             |
 //!     +------------------- Unretentive <----------------------------+
-//!                          some caches have it still        step: taken away
+//!                          some caches still have it       step: withdrawn
 //! ```
 //! Each key has three records with such a state: its DNSKEY (with the signature over the DNSKEY RRset, if it makes one:
-//! they are one RRset and reach caches together), its signatures over the rest of the zone, and its DS. The times at
-//! which states began tell which versions of each RRset caches may have. A step is taken only if
-//! every combination of those versions validates ([`versions`]), so no order of steps has to be
-//! trusted. [`moves`] says which steps are wanted; they come out as:
+//! they form one RRset and reach caches together), its signatures over the rest of the zone, and its DS. The times at
+//! which states started determine which versions of each RRset caches may have. A step is only taken if every
+//! combination of those versions validates ([`versions`]), so correctness does not depend on the order of steps.
+//! [`steps`] proposes the steps, which amount to:
 //!
 //! - zone-signing key: pre-publication (RFC 6781 section 4.1.1.1, RFC 7583 section 3.2.1)
 //! - key-signing key: double-signature (RFC 6781 section 4.1.2, double-KSK in RFC 7583 section 3.3.1), one visit to the
 //!   parent; or double-DS (section 3.3.2), two visits and a smaller DNSKEY RRset
 //! - combined key: both at once
-//! - algorithm: signatures, then keys, then DS; away in the opposite order (RFC 6781 section 4.1.4, the conservative way)
-//! - insecure: DS away first (RFC 8078 section 4 asks the parent), then everything else
+//! - algorithm: signatures, then keys, then DS; removed in the opposite order (RFC 6781 section 4.1.4, the conservative
+//!   approach)
+//! - insecure: DS removed first (RFC 8078 section 4 notifies the parent), then everything else
 //!
 //! Delays (RFC 7583 section 3.1): Ipub and Iret are propagation, TTL and a margin; DS waits until it is seen at the
-//! parent (Dreg is nothing that can be known before).
+//! parent (Dreg cannot be known in advance).
 
 mod key_state;
 mod steps;
@@ -32,28 +33,28 @@ mod versions;
 pub use key_state::{DsSight, KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
 use steps::KeyRing;
 
-/// Keys that a zone may have at a time, those on their way out included. A policy that changes faster than the parent acts
-/// waits at this bound.
+/// Maximum number of keys a zone has at a time, including retiring ones. A policy that changes faster than the parent
+/// acts waits at this limit.
 pub const MAX_KEYS: usize = 16;
 
-/// A key that a policy asks for.
+/// A key required by a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyKey {
     /// The records it signs.
     pub role: KeyRole,
-    /// Its algorithm's number.
+    /// The algorithm number.
     pub algorithm: u8,
-    /// Seconds until the next one takes its place; `None` for a key that stays.
+    /// Seconds until it is replaced; `None` for a key that is never replaced.
     pub lifetime: Option<u64>,
 }
 
-/// Delays in seconds. A TTL is the longest that caches may have of the RRset: one that was lowered counts until the
-/// longer one has run out.
+/// Delays in seconds. A TTL is the longest that caches may have for the RRset: a TTL that was lowered counts until the
+/// longer one has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RolloverTimes {
     /// TTL of the DNSKEY RRset (TTLkey).
     pub dnskey_ttl: u64,
-    /// Longest TTL of the zone (TTLsig).
+    /// Longest TTL in the zone (TTLsig).
     pub zone_ttl: u64,
     /// TTL of negative answers.
     pub negative_ttl: u64,
@@ -63,16 +64,16 @@ pub struct RolloverTimes {
     pub ds_ttl: u64,
     /// Time until every server of the parent has a new version (DprpP).
     pub parent_propagation: u64,
-    /// Time that the parent is expected to take for a new DS (Dreg); a rollover begins earlier by it.
+    /// Time the parent is expected to take for a new DS (Dreg); a rollover starts earlier by it.
     pub parent_registration: u64,
-    /// Margin on top of each delay.
+    /// Margin added to each delay.
     pub safety: u64,
-    /// Time for which a key that is out of use is kept.
+    /// How long a key is kept after it is no longer used.
     pub purge_after: u64,
 }
 
-/// How a key-signing key takes the place of another one of its algorithm (RFC 6781 section 4.1.2). A combined key and a new
-/// algorithm have the first way in any case: signatures that caches have need the old DNSKEY beside the new one.
+/// How a key-signing key is replaced by another one of its algorithm (RFC 6781 section 4.1.2). A combined key and a new
+/// algorithm always use the first method: signatures in caches need the old DNSKEY next to the new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KskRollover {
     /// Both keys are published and sign the DNSKEY RRset, then the DS is replaced.
@@ -82,10 +83,10 @@ pub enum KskRollover {
     DoubleDs,
 }
 
-/// How the keys of a zone live. Without keys the zone goes insecure.
+/// The rollover policy of a zone. Without keys the zone becomes insecure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloverPolicy {
-    /// The keys, at most one of a role and an algorithm.
+    /// The keys, at most one per role and algorithm.
     pub keys: Vec<PolicyKey>,
     /// How key-signing keys are replaced.
     pub ksk_rollover: KskRollover,
@@ -94,7 +95,7 @@ pub struct RolloverPolicy {
 }
 
 impl RolloverTimes {
-    /// No delay at all, to be raised to what a zone has.
+    /// No delays; a base for computing the maximum over a zone.
     pub const NONE: RolloverTimes = RolloverTimes {
         dnskey_ttl: 0,
         zone_ttl: 0,
@@ -107,7 +108,7 @@ impl RolloverTimes {
         purge_after: 0,
     };
 
-    /// The time after which no cache has another version of the DNSKEY RRset, or none of it.
+    /// Returns the time after which no cache has another version of the DNSKEY RRset, or its absence.
     fn dnskey_delay(&self) -> u64 {
         self.zone_propagation + self.dnskey_ttl.max(self.negative_ttl) + self.safety
     }
@@ -121,20 +122,20 @@ impl RolloverTimes {
         self.parent_propagation + self.ds_ttl + self.safety
     }
 
-    /// Returns the time after which no cache has anything of the zone that was not in it then.
+    /// Returns the time after which no cache has any zone data from before.
     pub fn settled_after(&self) -> u64 {
         self.dnskey_delay().max(self.zone_rrsig_delay())
     }
 }
 
 impl RolloverPolicy {
-    /// The time by which a successor comes before it is needed.
+    /// Returns how long before it is needed a successor is generated.
     fn lead(&self, role: KeyRole) -> u64 {
         let times = &self.times;
         let parent = times.parent_registration + times.ds_delay();
         match (role, self.ksk_rollover) {
             (KeyRole::ZoneSigning, _) => times.dnskey_delay(),
-            // RFC 7583 section 3.3.2: the DS alone has to be known before.
+            // RFC 7583 section 3.3.2: only the DS must be known in advance.
             (KeyRole::KeySigning, KskRollover::DoubleDs) => parent,
             _ => times.dnskey_delay() + parent,
         }
@@ -146,51 +147,51 @@ impl PolicyKey {
         key.role == self.role && key.algorithm == self.algorithm
     }
 
-    /// The time at which the successor of a key has to be made.
+    /// Returns the time at which the successor of a key must be generated.
     fn successor_at(&self, key: &KeyLife, policy: &RolloverPolicy) -> Option<u64> {
         let lifetime = self.lifetime?;
-        // A lifetime that leaves no room for the lead would have a rollover at all times.
+        // A lifetime shorter than the lead would cause permanent rollovers.
         let lead = policy.lead(self.role).min(lifetime / 2);
         Some(key.in_use_since()?.saturating_add(lifetime - lead))
     }
 }
 
-/// One step that was taken, in words for the log and for whoever has to act.
+/// A step that was taken, for the log and for the code that acts on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloverStep {
-    /// The DNSKEY is in the zone from now on.
+    /// The DNSKEY is published in the zone.
     Publish(u32),
-    /// The DNSKEY is no longer in the zone.
+    /// The DNSKEY is removed from the zone.
     Unpublish(u32),
-    /// The key signs the zone from now on.
+    /// The key starts signing the zone.
     Activate(u32),
-    /// The key no longer signs the zone.
+    /// The key stops signing the zone.
     Deactivate(u32),
-    /// The parent is asked for the DS.
+    /// The DS is requested from the parent.
     SubmitDs(u32),
-    /// The parent is asked to remove the DS.
+    /// The parent is requested to remove the DS.
     WithdrawDs(u32),
-    /// The key can be forgotten.
+    /// The key can be deleted.
     Remove(u32),
 }
 
-/// Everything that follows from policy, keys and time.
+/// The result of policy, keys and time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rollover {
-    /// Keys that have to be made. The caller adds them to the keys and asks again; no step is taken before.
+    /// Keys that must be generated. The caller adds them to the keys and calls again; no step is taken before.
     pub missing: Vec<PolicyKey>,
-    /// The keys as they are now.
+    /// The current state of the keys.
     pub keys: Vec<KeyLife>,
-    /// The steps that led there.
+    /// The steps that were taken.
     pub steps: Vec<RolloverStep>,
-    /// When to ask again; `None` if nothing happens until the policy changes or a DS is seen.
+    /// When to call again; `None` if nothing happens until the policy changes or a DS is seen.
     pub next_at: Option<u64>,
 }
 
-/// Records that ask the parent for a DS RRset (RFC 7344, RFC 8078).
+/// The DS RRset that the zone requests from its parent (RFC 7344, RFC 8078).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParentWish {
-    /// None: the parent is to leave things as they are.
+    /// No request: the parent leaves the DS RRset unchanged.
     Nothing,
     /// The DS of these keys.
     Keys(Vec<u32>),
@@ -198,7 +199,7 @@ pub enum ParentWish {
     Removal,
 }
 
-/// Takes all steps that are wanted and safe now. Calling it late, or not for a year, delays steps and breaks nothing.
+/// Takes all steps that are due and safe now. Calling it late, even by a year, delays steps but breaks nothing.
 pub fn advance(policy: &RolloverPolicy, keys: &[KeyLife], now: u64) -> Rollover {
     let mut ring = KeyRing::new(policy, keys, now);
     let mut steps = Vec::new();
@@ -221,8 +222,8 @@ pub fn advance(policy: &RolloverPolicy, keys: &[KeyLife], now: u64) -> Rollover 
     }
 }
 
-/// Notes that the parent's servers were seen with the DS of a key, or without it. Returns whether that was waited for.
-/// A sight of the opposite takes back one that was noted before.
+/// Records that the parent's servers were seen with or without the DS of a key. Returns whether that was awaited. A
+/// contrary observation cancels an earlier one.
 pub fn note_ds(
     keys: &mut [KeyLife],
     id: u32,
@@ -241,7 +242,7 @@ pub fn note_ds(
         key.ds.settles_at = None;
         return false;
     }
-    // A parent may act on CDS records that it read before they changed, and bring back a DS that was seen to be gone.
+    // A parent may act on CDS records that it read before they changed, and restore a DS that was seen to be removed.
     let acts_until = key.ds.since + times.zone_propagation + times.parent_registration;
     let is_early = sight == DsSight::Gone && now < acts_until;
     if is_early || key.ds.settles_at.is_some() {
@@ -251,7 +252,7 @@ pub fn note_ds(
     true
 }
 
-/// Returns the records that the zone shows to its parent.
+/// Returns the DS RRset that the zone requests from its parent.
 pub fn parent_wish(policy: &RolloverPolicy, keys: &[KeyLife]) -> ParentWish {
     let wanted = keys.iter().filter(|key| key.ds.is_shown());
     let wanted: Vec<u32> = wanted.map(|key| key.id).collect();

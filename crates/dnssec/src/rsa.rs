@@ -1,7 +1,7 @@
-//! RSA signatures (RFC 3110, RFC 5702): the one place that calls the cryptographic library past its safe interface.
+//! RSA signatures (RFC 3110, RFC 5702): the only code that bypasses the safe interface of the cryptographic library.
 //!
-//! The safe interface takes keys from 2048 bits and makes no SHA-1 signatures. Zones that were secured years ago have
-//! keys of 1024 bits and algorithm 5 or 7; they would go bogus under a server that cannot sign with them.
+//! The safe interface accepts keys from 2048 bits and makes no SHA-1 signatures. Zones that were signed years ago have
+//! keys of 1024 bits and algorithm 5 or 7; they would become bogus on a server that cannot sign with them.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use aws_lc_sys::{
 };
 use std::ptr::NonNull;
 
-/// The digest under the signature.
+/// The digest in the signature.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hash {
     Sha1,
@@ -29,22 +29,22 @@ impl Hash {
     }
 }
 
-/// A private key that belongs to us alone.
+/// A private key owned exclusively by this value.
 pub(crate) struct RsaKey {
     key: NonNull<RSA>,
     hash: Hash,
 }
 
-// SAFETY: the library allows the use of one key by several threads at once as long as nobody changes it, and
-// nothing here does; what it keeps in the key for its own use it guards by a lock.
+// SAFETY: the library allows several threads to use one key at once as long as it is not modified, and nothing here
+// modifies it; internal state that it caches in the key is protected by a lock.
 unsafe impl Send for RsaKey {}
 // SAFETY: as above.
 unsafe impl Sync for RsaKey {}
 
 impl RsaKey {
-    /// Takes the numbers of a key in DER (RSAPrivateKey of RFC 8017); the library checks that they fit together.
+    /// Reads the numbers of a key in DER (RSAPrivateKey of RFC 8017); the library checks that they are consistent.
     pub(crate) fn from_der(der: &[u8], hash: Hash) -> Option<Self> {
-        // SAFETY: pointer and length are those of a slice, which is only read. The result is null or ours.
+        // SAFETY: pointer and length are those of a slice, which is only read. The result is null or owned by us.
         let key = unsafe { RSA_private_key_from_bytes(der.as_ptr(), der.len()) };
         Some(RsaKey {
             key: NonNull::new(key)?,
@@ -52,7 +52,7 @@ impl RsaKey {
         })
     }
 
-    /// PKCS #1 v1.5.
+    /// Signs with PKCS #1 v1.5.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let (algorithm, nid) = self.hash.algorithm();
         let digest = digest(algorithm, message);
@@ -61,8 +61,8 @@ impl RsaKey {
         let size = unsafe { RSA_size(self.key.as_ptr()) };
         let mut signature = vec![0; size as usize];
         let mut len = 0;
-        // SAFETY: the buffer has the `RSA_size` octets that the library writes at the most; the digest is read only;
-        // signing does not change the key in a way that others could see.
+        // SAFETY: the buffer has `RSA_size` octets, the most that the library writes; the digest is only read; signing
+        // does not modify the key in a way visible to others.
         let done = unsafe {
             RSA_sign(
                 nid,
@@ -79,7 +79,7 @@ impl RsaKey {
 
 impl Drop for RsaKey {
     fn drop(&mut self) {
-        // SAFETY: the key is ours and nobody uses it any more.
+        // SAFETY: the key is owned by us and no longer used.
         unsafe { RSA_free(self.key.as_ptr()) }
     }
 }

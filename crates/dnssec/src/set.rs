@@ -8,7 +8,7 @@ use nameward_wire::{Class, Name, Type};
 /// Octets of an RRSIG before the signer's name.
 pub(crate) const RRSIG_FIXED: usize = 18;
 
-/// Records of an RRset that is put in order without an allocation.
+/// Maximum number of records that are sorted without an allocation.
 const FEW: usize = 32;
 
 /// An RRset in canonical form.
@@ -22,14 +22,14 @@ pub struct CanonicalSet {
 
 impl PartialEq for CanonicalSet {
     fn eq(&self, other: &Self) -> bool {
-        // The octets have owner, type and TTL of each record.
+        // The octets include owner, type and TTL of each record.
         self.records[..] == other.records[..]
     }
 }
 
 impl CanonicalSet {
-    /// Puts records into canonical form. `owner` is as it stands in the zone, the wildcard where one was expanded; `ttl` is
-    /// the one of the zone, whatever the answer shows.
+    /// Converts records to canonical form. `owner` is the name in the zone, that is the wildcard if one was expanded;
+    /// `ttl` is the one in the zone, whatever the answer contains.
     pub fn new<'a>(
         owner: Name<'_>,
         rtype: Type,
@@ -40,7 +40,7 @@ impl CanonicalSet {
         let mut out = ReusedBytes::take();
         let first = records.next();
         match (first, records.next()) {
-            // One record needs no order.
+            // A single record needs no sorting.
             (Some(rdata), None) => {
                 push_record(&mut out, (owner, rtype, ttl), rdata, IsCanonical::No)
             }
@@ -60,7 +60,7 @@ impl CanonicalSet {
     }
 }
 
-/// Whether the names in the data of a record are in lower case where they have to be.
+/// Whether the names in record data are already in lower case where required.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IsCanonical {
     Yes,
@@ -111,7 +111,7 @@ fn push_in_order<'a>(
         true => &mut few[..],
         false => &mut many[..],
     };
-    // RFC 4034 section 6.3: by data, and no record twice.
+    // RFC 4034 section 6.3: sorted by data, without duplicates.
     let rdata_at = |&(start, end): &(usize, usize)| &data[start..end];
     places.sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
     let mut last = None;

@@ -1,4 +1,4 @@
-//! A zone that is signed while it is served: its keys, its policy, and what they make of RRsets and of names.
+//! Online signing of a zone: its keys, its policy, and the records made with them.
 
 use crate::cache::{SignatureCache, SignedOctets};
 use crate::key::{KeyUse, SigningKey};
@@ -21,7 +21,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys in any order, each of which does what its use says.
+    /// Creates a list of keys in any order, each with its own tasks.
     pub fn new(list: Vec<SigningKey>) -> Self {
         Keys {
             list,
@@ -29,9 +29,9 @@ impl Keys {
         }
     }
 
-    /// Keys whose use follows from their flags, in any order. RFC 4035 section 2.2: an algorithm that signs has to sign
-    /// everything, so where it has keys of one kind alone they do the work of the other kind, too. A zone without an entry
-    /// point has all keys for one (SEP is a hint, RFC 4034 section 2.1.1).
+    /// Creates a list of keys, in any order, whose tasks follow from their flags. RFC 4035 section 2.2: an algorithm
+    /// that signs must sign everything, so if it only has keys of one kind, they also do the work of the other kind. In
+    /// a zone without an entry point, every key counts as one (SEP is a hint, RFC 4034 section 2.1.1).
     pub fn by_flags(mut list: Vec<SigningKey>) -> Self {
         let mut algorithms: Vec<u8> = list.iter().map(SigningKey::algorithm).collect();
         algorithms.sort_unstable();
@@ -59,8 +59,8 @@ impl Keys {
         Keys::new(list)
     }
 
-    /// Keys of which at least one cannot be used. Signing with the others could leave RRsets without a signature of an
-    /// algorithm that the parent promises, so nothing is signed at all.
+    /// Returns a key list in which at least one key is unusable. Signing with the others could leave RRsets without a
+    /// signature of an algorithm that the parent announces, so nothing is signed at all.
     pub fn broken() -> Self {
         Keys {
             list: Vec::new(),
@@ -68,28 +68,28 @@ impl Keys {
         }
     }
 
-    /// Whether there is no key.
+    /// Checks whether there is no key.
     pub fn is_empty(&self) -> bool {
         !self.is_broken && self.list.is_empty()
     }
 
-    /// Whether there is a key that signs, or should.
+    /// Checks whether there is a key that signs, or should.
     pub fn has_active(&self) -> bool {
         self.is_broken || self.list.iter().any(|key| key.usage.is_active())
     }
 
-    /// Whether a key cannot be used.
+    /// Checks whether a key is unusable.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// The keys.
+    /// Returns the usable keys.
     pub fn list(&self) -> &[SigningKey] {
         &self.list
     }
 
-    /// The keys that sign RRsets of a type. CDS and CDNSKEY are signed by all (RFC 7344 section 4.1 wants a key that the
-    /// parent's DS names).
+    /// Returns the keys that sign RRsets of a type. CDS and CDNSKEY are signed by all (RFC 7344 section 4.1 requires a
+    /// key in the parent's DS RRset).
     fn signers(&self, rtype: Type) -> impl Iterator<Item = &SigningKey> {
         self.list.iter().filter(move |key| match rtype {
             Type::CDS | Type::CDNSKEY => key.usage.is_active(),
@@ -99,40 +99,40 @@ impl Keys {
     }
 }
 
-/// Signatures that one RRset may have: more keys than a zone has.
+/// Maximum number of signatures per RRset: more than a zone has keys.
 const RRSIGS_MAX: usize = 64;
 
 /// The data of the RRSIGs of an RRset.
 pub type Rrsigs = ArrayVec<Arc<[u8]>, RRSIGS_MAX>;
 
-/// Why an RRset has no signature.
+/// The reason why an RRset has no signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSignature {
-    /// A key cannot be used, or the library failed.
+    /// A key is unusable, or the library failed.
     #[error("the zone cannot be signed")]
     CannotSign,
-    /// It is not in the cache, and the caller makes none.
+    /// The signature is not cached, and the caller makes none.
     #[error("the signature has to be made")]
     NotMade,
 }
 
-/// Whether the caller makes signatures that are not in the cache: that takes up to a millisecond of CPU each.
+/// Whether the caller makes signatures that are not cached: that takes up to a millisecond of CPU time each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Making {
-    /// It does; `made` counts them.
+    /// Signatures are made; `made` counts them.
     Now {
-        /// Signatures made.
+        /// Number of signatures made.
         made: u32,
     },
-    /// It leaves that to others.
+    /// Signatures are left to other threads.
     Never,
 }
 
 impl Making {
-    /// Signatures are made; none was yet.
+    /// Signatures are made; none so far.
     pub const NOW: Making = Making::Now { made: 0 };
 
-    /// How many were made since the last call.
+    /// Returns the number made since the last call.
     #[inline]
     pub fn take_made(&mut self) -> u32 {
         match self {
@@ -142,13 +142,13 @@ impl Making {
     }
 }
 
-/// How a zone is signed.
+/// The signing state of a zone.
 pub struct Signing {
     pub(crate) apex: NameBuf,
     keys: Arc<Keys>,
     policy: Arc<SigningPolicy>,
     cache: Arc<SignatureCache>,
-    /// Seconds by which its signatures are renewed before others.
+    /// Seconds by which its signatures are renewed early.
     early: u32,
 }
 
@@ -158,7 +158,7 @@ impl std::fmt::Debug for Signing {
     }
 }
 
-/// Of everything that answers depend on, except the time.
+/// Covers everything that answers depend on, except the time.
 impl Hash for Signing {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.policy.hash(state);
@@ -171,7 +171,7 @@ impl Hash for Signing {
 }
 
 impl Signing {
-    /// A zone with keys.
+    /// Creates the signing state of a zone with keys.
     pub fn new(
         apex: Name<'_>,
         keys: Arc<Keys>,
@@ -189,13 +189,13 @@ impl Signing {
         }
     }
 
-    /// NSEC or NSEC3.
+    /// Returns NSEC or NSEC3.
     #[inline]
     pub fn denial(&self) -> &Denial {
         &self.policy.denial
     }
 
-    /// How much the records of denial show of other names. There is no compact denial with NSEC3 here.
+    /// Returns how much the denial records reveal about other names. Compact denial with NSEC3 is not supported.
     #[inline]
     pub fn style(&self) -> DenialStyle {
         match (self.policy.style, self.denial()) {
@@ -205,8 +205,8 @@ impl Signing {
         }
     }
 
-    /// Whether the names of the zone are listed for a chain also where its contents are looked up. Reading all names takes
-    /// time and memory that white lies do not need; a signature of RSA for each name of a flood takes more.
+    /// Checks whether the zone's names are listed for a chain even if its contents are looked up. Reading all names
+    /// takes time and memory that white lies do not need; an RSA signature for each name in a flood takes more.
     pub fn lists_live_names(&self) -> bool {
         let is_slow = |key: &SigningKey| is_rsa(key.algorithm());
         self.style() == DenialStyle::Chain
@@ -215,33 +215,33 @@ impl Signing {
             && (self.policy.is_style_asked || self.keys.signers(Type::NSEC).any(is_slow))
     }
 
-    /// Whether delegations without DS have no NSEC3 in the chain.
+    /// Checks whether delegations without DS have no NSEC3 in the chain.
     pub fn is_opt_out(&self) -> bool {
         self.policy.is_opt_out && matches!(self.denial(), Denial::Nsec3(_))
     }
 
-    /// Returns whether the zone's NSEC3 records are made for answers alone, by its metadata.
+    /// Checks whether the zone's metadata restricts NSEC3 records to answers.
     pub fn is_narrow(&self) -> bool {
         self.policy.is_narrow && matches!(self.denial(), Denial::Nsec3(_))
     }
 
-    /// The serial shown.
+    /// Returns how the served serial is derived.
     #[inline]
     pub fn soa_edit(&self) -> SoaEdit {
         self.policy.soa_edit
     }
 
-    /// The TTL of the records about keys, if the zone's policy says one.
+    /// Returns the TTL of DNSKEY, CDS and CDNSKEY, if the zone's policy sets one.
     pub fn dnskey_ttl(&self) -> Option<u32> {
         self.policy.dnskey_ttl
     }
 
-    /// The number that is added to the serial of the zone.
+    /// Returns the number added to the zone's serial.
     pub fn serial_offset(&self) -> u32 {
         self.policy.serial_offset
     }
 
-    /// Returns the time at which the first of the signatures ends that are given out now.
+    /// Returns the time at which the first of the signatures served now expires.
     pub fn earliest_end(&self, now: u64) -> u64 {
         match &self.policy.signatures {
             Some(times) => times.earliest_end(now),
@@ -249,22 +249,22 @@ impl Signing {
         }
     }
 
-    /// Whether there is a key that signs. Without one the keys are shown, and nothing is signed or proven.
+    /// Checks whether there is a key that signs. Otherwise the keys are published, but nothing is signed or proven.
     pub fn signs(&self) -> bool {
         self.keys.has_active()
     }
 
-    /// Whether a key cannot be used: nothing can be signed.
+    /// Checks whether a key is unusable, so that nothing can be signed.
     pub fn is_broken(&self) -> bool {
         self.keys.is_broken
     }
 
-    /// The types that are made here: records of them that the zone brings are not served.
+    /// Returns the types that are made here: such records in the zone data are not served.
     pub fn made_types(&self) -> MadeTypes {
         self.policy.made_types()
     }
 
-    /// Records that stand at the apex because the zone is signed.
+    /// Returns the records that signing adds at the apex.
     pub fn apex_records(&self) -> Vec<(Type, Vec<u8>)> {
         let mut records = Vec::new();
         let published = || self.keys.list.iter().filter(|key| key.usage.published);
@@ -294,7 +294,7 @@ impl Signing {
         records
     }
 
-    /// The types of [`Signing::apex_records`].
+    /// Returns the types of [`Signing::apex_records`].
     pub fn apex_types(&self) -> ArrayVec<Type, 4> {
         let mut types = ArrayVec::new();
         if self.keys.list.iter().any(|key| key.usage.published) {
@@ -315,7 +315,7 @@ impl Signing {
         types
     }
 
-    /// The data of the RRSIGs of an RRset, from the cache where they are there; others are made as `making` has it.
+    /// Returns the RRSIG data for an RRset, from the cache if possible; others are made as `making` allows.
     pub fn signatures(
         &self,
         set: &CanonicalSet,
@@ -325,8 +325,8 @@ impl Signing {
         self.signatures_or_known(set, now, making, |_| None)
     }
 
-    /// As [`Signing::signatures`]. `known` is asked first: it is given the data of the RRSIG up to the
-    /// signature, and returns all of it if it has one over the same records.
+    /// Like [`Signing::signatures`], but `known` is tried first: it gets the RRSIG data up to the signature, and
+    /// returns the complete data if it has one over the same records.
     pub fn signatures_or_known<'k>(
         &self,
         set: &CanonicalSet,
@@ -367,7 +367,7 @@ impl Signing {
         Ok(all)
     }
 
-    /// The fingerprint of the key, and RFC 4034 section 3.1: the data of an RRSIG up to the signature.
+    /// Returns the fingerprint of the key, followed by the RRSIG data up to the signature (RFC 4034 section 3.1).
     fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusedBytes {
         let (begins, ends) = match &self.policy.signatures {
             Some(times) => times.bounds(now, times.early(&set.records)),
@@ -388,7 +388,7 @@ impl Signing {
     }
 }
 
-/// Whether an algorithm is one of RSA, with which signing takes ten times as long as with others.
+/// Checks for an RSA algorithm, with which signing takes ten times as long as with others.
 fn is_rsa(algorithm: u8) -> bool {
     matches!(algorithm, 5 | 7 | 8 | 10)
 }

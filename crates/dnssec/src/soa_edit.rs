@@ -1,22 +1,22 @@
-//! Serials that move with the signatures, so that secondaries fetch new ones (the metadata SOA-EDIT of PowerDNS).
+//! Serials that change with the signatures, so that secondaries transfer new ones (the SOA-EDIT metadata of PowerDNS).
 
 use nameward_base::calendar::UtcTime;
 
 use crate::period::{DAY, WEEK, week_of};
 
-/// How the serial of a signed zone is shown.
+/// How the serial of a signed zone is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SoaEdit {
-    /// As it is.
+    /// Unchanged.
     #[default]
     None,
     /// Plus the weeks since 1970.
     IncrementWeeks,
-    /// The start of the week, if that is more.
+    /// The start of the week, if that is larger.
     InceptionEpoch,
-    /// The date of the start of the week as YYYYMMDD01; or one more, if the serial is of its first days.
+    /// The date of the start of the week as YYYYMMDD01; or one more, if the serial is from the first days of the week.
     InceptionIncrement,
-    /// The time.
+    /// The current time.
     Epoch,
 }
 
@@ -30,7 +30,7 @@ impl SoaEdit {
         SoaEdit::Epoch,
     ];
 
-    /// Reads the word of the metadata; `None` if it is not known.
+    /// Parses the metadata keyword; `None` if it is unknown.
     pub fn read(word: &str) -> Option<SoaEdit> {
         Some(match word.trim().to_ascii_uppercase().as_str() {
             "" | "NONE" => SoaEdit::None,
@@ -42,7 +42,7 @@ impl SoaEdit {
         })
     }
 
-    /// Its word in the metadata.
+    /// Returns the metadata keyword.
     pub fn word(self) -> &'static str {
         match self {
             SoaEdit::None => "NONE",
@@ -53,7 +53,7 @@ impl SoaEdit {
         }
     }
 
-    /// The serial to show at a time, in seconds since 1970.
+    /// Returns the serial to serve at a time, in seconds since 1970.
     pub fn serial(self, serial: u32, now: u32) -> u32 {
         let start = week_of(now);
         match self {
@@ -76,9 +76,9 @@ impl SoaEdit {
     }
 }
 
-/// YYYYMMDD of a time.
+/// Returns a time as YYYYMMDD.
 fn date(seconds: u32) -> u32 {
-    // Until 2106: it fits.
+    // Fits until 2106.
     UtcTime::from_unix(u64::from(seconds)).date_number() as u32
 }
 
@@ -86,7 +86,7 @@ fn date(seconds: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Sunday, 15 November 2026, 06:00; the week began on Thursday, the 12th.
+    /// Sunday, 15 November 2026, 06:00; the week started on Thursday, the 12th.
     const NOW: u32 = 1_794_722_400;
 
     #[test]

@@ -1,8 +1,8 @@
-//! TSIG: messages that are signed with a secret which both ends know (RFC 8945).
+//! TSIG: messages signed with a shared secret (RFC 8945).
 //!
-//! Owns keys and their algorithms ([`TsigKey`], [`TsigKeys`]), the record in the message ([`record`]) and who may say
-//! what after whom: [`verify_request`] and [`ReplySigner`] for a server, [`sign_request`] and [`ReplyVerifier`] for a
-//! client. A MAC is compared in constant time. The time comes in as seconds since 1970.
+//! Covers keys and their algorithms ([`TsigKey`], [`TsigKeys`]), the record in the message ([`record`]) and both ends
+//! of an exchange: [`verify_request`] and [`ReplySigner`] for a server, [`sign_request`] and [`ReplyVerifier`] for a
+//! client. MACs are compared in constant time. The time is passed in as seconds since 1970.
 
 mod exchange;
 mod mac;
@@ -20,10 +20,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The hash under a MAC (RFC 8945 section 6).
+/// The hash of a MAC (RFC 8945 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TsigAlgorithm {
-    /// Broken as a hash; for peers that have nothing else.
+    /// HMAC-MD5. Broken as a hash; for peers that support nothing else.
     HmacMd5,
     /// HMAC-SHA-1.
     HmacSha1,
@@ -38,7 +38,7 @@ pub enum TsigAlgorithm {
 }
 
 impl TsigAlgorithm {
-    /// Lists every algorithm.
+    /// Every algorithm.
     pub const ALL: [TsigAlgorithm; 6] = [
         TsigAlgorithm::HmacMd5,
         TsigAlgorithm::HmacSha1,
@@ -48,7 +48,7 @@ impl TsigAlgorithm {
         TsigAlgorithm::HmacSha512,
     ];
 
-    /// Returns the name as configurations spell it.
+    /// Returns the name as used in configurations.
     pub fn word(self) -> &'static str {
         match self {
             TsigAlgorithm::HmacMd5 => "hmac-md5",
@@ -60,7 +60,7 @@ impl TsigAlgorithm {
         }
     }
 
-    /// Reads the name as configurations spell it: any letter case, a final dot, the long name of HMAC-MD5.
+    /// Parses the name as used in configurations: any case, optional final dot, including the long name of HMAC-MD5.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = word.strip_suffix('.').unwrap_or(word).to_ascii_lowercase();
         let short = word.strip_suffix(".sig-alg.reg.int");
@@ -70,7 +70,7 @@ impl TsigAlgorithm {
         })
     }
 
-    /// Returns the name that stands in the record, in lower case.
+    /// Returns the name used in the record, in lower case.
     pub fn wire_name(self) -> Name<'static> {
         Name::from_valid_wire(match self {
             TsigAlgorithm::HmacMd5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0",
@@ -89,7 +89,7 @@ impl TsigAlgorithm {
             .find(|algorithm| algorithm.wire_name() == name)
     }
 
-    /// Returns the octets of a whole MAC.
+    /// Returns the octets of a full MAC.
     pub fn mac_len(self) -> usize {
         match self {
             TsigAlgorithm::HmacMd5 => 16,
@@ -101,8 +101,8 @@ impl TsigAlgorithm {
         }
     }
 
-    /// Returns the octets of the shortest MAC that may be taken: half of the whole one, ten at the least
-    /// (RFC 8945 section 5.2.2.1).
+    /// Returns the octets of the shortest acceptable MAC: half of the full one, but at least ten (RFC 8945 section
+    /// 5.2.2.1).
     pub fn shortest_mac(self) -> usize {
         (self.mac_len() / 2).max(10)
     }
@@ -114,7 +114,7 @@ impl fmt::Display for TsigAlgorithm {
     }
 }
 
-/// A secret that two servers share, and its name.
+/// A named secret that two servers share.
 pub struct TsigKey {
     name: NameBuf,
     algorithm: TsigAlgorithm,
@@ -122,7 +122,7 @@ pub struct TsigKey {
 }
 
 impl TsigKey {
-    /// Takes a secret. The letter case of the name does not matter (RFC 8945 section 4.2).
+    /// Creates a key from a secret. The case of the name does not matter (RFC 8945 section 4.2).
     pub fn new(name: Name<'_>, algorithm: TsigAlgorithm, secret: &[u8]) -> Self {
         let mut lower = NameBuf::from(name);
         lower.make_lowercase();
@@ -133,43 +133,43 @@ impl TsigKey {
         }
     }
 
-    /// Returns the key's name in lower case.
+    /// Returns the key name in lower case.
     pub fn name(&self) -> Name<'_> {
         self.name.as_name()
     }
 
-    /// Returns the key's algorithm.
+    /// Returns the key algorithm.
     pub fn algorithm(&self) -> TsigAlgorithm {
         self.algorithm
     }
 }
 
 impl fmt::Debug for TsigKey {
-    /// Shows everything but the secret.
+    /// Shows everything except the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TsigKey({} {})", self.name(), self.algorithm)
     }
 }
 
-/// The keys of a server, by name.
+/// The TSIG keys of a server, by name.
 #[derive(Debug, Clone, Default)]
 pub struct TsigKeys {
     by_name: HashMap<Box<[u8]>, Arc<TsigKey>>,
 }
 
 impl TsigKeys {
-    /// Adds a key and returns the one of that name which it replaces.
+    /// Adds a key and returns the one of the same name that it replaces.
     pub fn insert(&mut self, key: TsigKey) -> Option<Arc<TsigKey>> {
         self.by_name
             .insert(key.name().as_wire().into(), Arc::new(key))
     }
 
-    /// Adds a key that others have, too.
+    /// Adds a key that is shared with other owners.
     pub fn insert_shared(&mut self, key: Arc<TsigKey>) {
         self.by_name.insert(key.name().as_wire().into(), key);
     }
 
-    /// Finds a key by its name.
+    /// Finds a key by name.
     pub fn find(&self, name: Name<'_>) -> Option<&Arc<TsigKey>> {
         let mut lower = NameBuf::from(name);
         lower.make_lowercase();
@@ -181,7 +181,7 @@ impl TsigKeys {
         self.by_name.len()
     }
 
-    /// Returns whether there is no key.
+    /// Checks whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

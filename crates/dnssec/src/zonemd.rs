@@ -1,26 +1,27 @@
-//! The record of a digest over a whole zone (ZONEMD, RFC 8976), and the hashes that it may have.
+//! The ZONEMD record (RFC 8976), and its hash algorithms.
 //!
-//! Which records of a zone are hashed, and in which order, is the zone's concern; here are the fields and the algorithms.
+//! Which records of a zone are hashed, and in which order, is up to the zone; this module has the fields and
+//! algorithms.
 
 use aws_lc_rs::digest::{Context, SHA384, SHA512};
 
-/// The only scheme there is (RFC 8976 section 2.2.2): all records in canonical order through one hash.
+/// The only scheme (RFC 8976 section 2.2.2): all records in canonical order through one hash.
 pub const ZONEMD_SIMPLE: u8 = 1;
 
 /// Octets before the digest: serial, scheme, hash algorithm.
 const ZONEMD_FIXED: usize = 6;
 
-/// A hash algorithm of ZONEMD (RFC 8976 section 2.2.3).
+/// A ZONEMD hash algorithm (RFC 8976 section 2.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZonemdHash {
-    /// SHA-384, which everybody has to know.
+    /// SHA-384, which is mandatory to implement.
     Sha384,
     /// SHA-512.
     Sha512,
 }
 
 impl ZonemdHash {
-    /// Finds the algorithm of a number; `None` for one that is not known here.
+    /// Returns the algorithm with a number; `None` if it is unknown.
     pub fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(ZonemdHash::Sha384),
@@ -29,7 +30,7 @@ impl ZonemdHash {
         }
     }
 
-    /// Returns its number.
+    /// Returns the algorithm number.
     pub fn number(self) -> u8 {
         match self {
             ZonemdHash::Sha384 => 1,
@@ -37,7 +38,7 @@ impl ZonemdHash {
         }
     }
 
-    /// Begins a digest.
+    /// Starts a digest.
     pub fn begin(self) -> Context {
         Context::new(match self {
             ZonemdHash::Sha384 => &SHA384,
@@ -51,16 +52,16 @@ impl ZonemdHash {
 pub struct Zonemd<'a> {
     /// The serial of the version that was hashed.
     pub serial: u32,
-    /// The scheme.
+    /// The scheme number.
     pub scheme: u8,
-    /// The number of the hash algorithm.
+    /// The hash algorithm number.
     pub hash: u8,
-    /// The digest.
+    /// The digest octets.
     pub digest: &'a [u8],
 }
 
 impl<'a> Zonemd<'a> {
-    /// Reads record data; `None` if it is too short for one.
+    /// Parses record data; `None` if it is too short.
     pub fn read(rdata: &'a [u8]) -> Option<Self> {
         let (fixed, digest) = rdata.split_first_chunk::<ZONEMD_FIXED>()?;
         let [a, b, c, d, scheme, hash] = *fixed;
@@ -72,13 +73,13 @@ impl<'a> Zonemd<'a> {
         })
     }
 
-    /// Returns the algorithm, if the scheme and the algorithm are known here.
+    /// Returns the algorithm, if scheme and algorithm are supported.
     pub fn known_hash(&self) -> Option<ZonemdHash> {
         ZonemdHash::from_number(self.hash).filter(|_| self.scheme == ZONEMD_SIMPLE)
     }
 }
 
-/// Returns the record data of a digest that was made of a version.
+/// Returns the record data for the digest of a version.
 pub fn zonemd_rdata(serial: u32, hash: ZonemdHash, digest: &[u8]) -> Vec<u8> {
     let mut rdata = serial.to_be_bytes().to_vec();
     rdata.extend([ZONEMD_SIMPLE, hash.number()]);

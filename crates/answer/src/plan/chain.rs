@@ -1,4 +1,4 @@
-//! Chains of aliases: from CNAME to CNAME and through DNAMEs, also into other zones that we serve.
+//! Alias chains: from CNAME to CNAME and through DNAMEs, including into other zones served here.
 
 use super::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, ancestor, owner};
 use crate::view::{ZoneView, Zones};
@@ -8,7 +8,7 @@ use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::{NameKey, Node};
 
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    /// Goes from alias to alias, also into other zones that we serve, until the end, a loop or the bound.
+    /// Follows aliases, including into other zones served here, until the end, a loop or the limit.
     pub(super) fn follow_chain(
         &mut self,
         first_zone: &'z Z::View,
@@ -42,8 +42,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 return;
             };
             if next.is_elsewhere() {
-                // A zone that is not ready ends the chain as one of others does: the alias is true and complete in
-                // itself, and whoever asks goes on with its target, maybe at a server that has the zone.
+                // A zone that is not ready ends the chain like an external one: the alias is correct and complete in
+                // itself, and the client continues with its target, possibly at a server that has the zone.
                 if next.is_ready() {
                     self.plan.outcome = AnswerKind::Pending;
                 }
@@ -57,12 +57,12 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     fn may_enter(&self, from: &Z::View, to: &Z::View) -> bool {
         match self.policy.follow {
             Follow::AllZones => true,
-            // Two parts of one zone are the same zone.
+            // Two fragments of one zone are the same zone.
             Follow::SameZone => core::ptr::eq(from, to) || from.apex().name() == to.apex().name(),
         }
     }
 
-    /// A step after the first, away from the path of questions without an alias, into which that is built.
+    /// Takes a step after the first; not inlined, to keep it off the path of queries without an alias.
     #[inline(never)]
     fn further_step(
         &mut self,
@@ -74,7 +74,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         self.step(zone, key, current, made)
     }
 
-    /// RFC 6672 section 3.2: the DNAME, a CNAME made from it, and on with the new name.
+    /// Adds the DNAME and the CNAME synthesised from it, and continues with the new name (RFC 6672 section 3.2).
     pub(super) fn dname(
         &mut self,
         zone: &'z Z::View,
@@ -86,7 +86,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(dname) = node.rrset(Type::DNAME) else {
             return PlanStep::Done;
         };
-        // A DNAME above its own target is met again and again.
+        // A DNAME above its own target is visited repeatedly.
         if !self.is_said(dname, node) {
             let dname_owner = ancestor(current, key, labels, node);
             self.push(
@@ -104,7 +104,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         else {
             return PlanStep::Done;
         };
-        // The labels in front are taken as the client or the alias wrote them.
+        // The labels in front keep the case that the client or the alias used.
         let written = match current {
             Current::Question => self.qname.as_wire(),
             Current::Name(name) => name.as_wire(),

@@ -1,4 +1,5 @@
-//! A plan: the RRsets of an answer with their sections, owners and proofs, before they are written.
+//! The data structure of a plan: the RRsets of an answer with their sections, owners and proofs,
+//! before they are written.
 
 use super::MAX_CHAIN;
 use crate::AnswerKind;
@@ -7,29 +8,30 @@ use arrayvec::ArrayVec;
 use nameward_wire::{Name, Rcode};
 use nameward_zone::{Node, Rrset};
 
-/// Each name of a chain adds two entries at the most; the end adds one more answer and one authority.
+/// Each name in a chain adds at most two entries; the end adds one more answer and one authority
+/// entry.
 const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
-/// Each wildcard of a chain needs one proof; the end of it needs three.
+/// Each wildcard in a chain needs one proof; its end needs three.
 pub(crate) const MAX_PROOFS: usize = MAX_CHAIN + 4;
 
-/// Where an RRset goes.
+/// The section an RRset belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Answer,
     /// SOA of a negative answer.
     Authority,
-    /// NS of a delegation: its glue is needed to use it (RFC 9471).
+    /// NS of a delegation, which is unusable without its glue (RFC 9471).
     Referral,
 }
 
 /// The owner of a planned RRset.
 #[derive(Clone, Copy)]
 pub(crate) enum Owner<'z> {
-    /// The question's name without its first octets: written as a pointer.
+    /// The query name without its first octets: written as a pointer.
     Question(usize),
-    /// A name of a zone.
+    /// A name in a zone.
     Name(Name<'z>),
-    /// A name made by a DNAME, without its first octets.
+    /// A name synthesised from a DNAME, without its first octets.
     Made(usize, usize),
 }
 
@@ -39,11 +41,12 @@ pub(crate) enum Data<'z> {
     Rrset(Rrset<'z>),
     /// Every RRset of a node (ANY, if so configured).
     All(Node<'z>),
-    /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
+    /// The CNAME synthesised from a DNAME: the index of its target among the synthesised names, and
+    /// its TTL.
     MadeCname(usize, u32),
-    /// Addresses of the target of an ALIAS that is elsewhere.
+    /// Addresses of the external target of an ALIAS.
     Addresses,
-    /// The NSEC or NSEC3 records that prove something about the node.
+    /// The NSEC or NSEC3 records that prove a claim about the node.
     Proof(Claim),
 }
 
@@ -52,25 +55,25 @@ pub(crate) struct PlanEntry<'z, V> {
     pub(crate) owner: Owner<'z>,
     pub(crate) data: Data<'z>,
     pub(crate) ttl: u32,
-    /// Where the RRset comes from, for its additional data.
+    /// The zone of the RRset, for its additional data.
     pub(crate) zone: &'z V,
     pub(crate) node: Node<'z>,
 }
 
-/// The parts of an answer.
+/// The contents of an answer.
 pub(crate) struct Plan<'z, V> {
     pub(crate) entries: ArrayVec<PlanEntry<'z, V>, MAX_ENTRIES>,
-    /// Records of the authority section that prove the answer; they follow the entries.
+    /// Records in the authority section that prove the answer; they follow the entries.
     pub(crate) proofs: ArrayVec<PlanEntry<'z, V>, MAX_PROOFS>,
     pub(crate) rcode: Rcode,
     pub(crate) authoritative: bool,
-    /// TC asked for by policy, whatever the size.
+    /// TC requested by policy, whatever the size.
     pub(crate) truncate: bool,
     pub(crate) outcome: AnswerKind,
 }
 
 impl<V> Plan<'_, V> {
-    /// An authoritative answer without records yet.
+    /// Returns an authoritative answer without records so far.
     #[inline]
     pub(crate) fn new() -> Self {
         Plan {
@@ -83,7 +86,7 @@ impl<V> Plan<'_, V> {
         }
     }
 
-    /// A reply without records.
+    /// Returns a reply without records.
     pub(crate) fn empty(rcode: Rcode) -> Self {
         Plan {
             entries: ArrayVec::new(),

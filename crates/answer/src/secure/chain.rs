@@ -1,12 +1,12 @@
-//! Proofs by the records of a chain over all names of a zone.
+//! Proofs from the records of a chain over all names of a zone.
 //!
-//! NSEC: the record of the name, or else the one before it in canonical order, matches or covers (RFC 4035 section 3.1.3); an
-//! empty non-terminal has none of its own and is shown by the one before it. NSEC3: the same with the hash of the name
-//! (RFC 5155 section 7.2); where Opt-Out has left a name without a record, its closest provable encloser stands
-//! for it (section 7.2.4).
+//! NSEC: the record of the name, or else the one before it in canonical order, matches or covers (RFC 4035 section
+//! 3.1.3); an empty non-terminal has none of its own and is proven by the one before it. NSEC3: the same with the hash
+//! of the name (RFC 5155 section 7.2); if Opt-Out has left a name without a record, its closest provable encloser is
+//! used instead (section 7.2.4).
 //!
-//! A zone that brings its signatures with it has these records. Of one that is signed here they are made, always the same, so
-//! that their signatures come from the cache whoever asks for whatever name.
+//! A zone with stored signatures contains these records. For a zone signed here they are made, always identically, so
+//! that their signatures come from the cache whatever name is queried.
 
 use super::online::types;
 use super::{Claim, wildcard_below};
@@ -18,12 +18,12 @@ use nameward_wire::message::OwnerForm;
 use nameward_wire::{Name, Type};
 use nameward_zone::{ChainedSigning, DenialChain, DenialIndex, NameKey, Node, Rrset};
 
-/// A chain of NSEC or NSEC3.
+/// An NSEC or NSEC3 chain.
 #[derive(Clone, Copy)]
 pub(super) enum ProofChain<'c> {
-    /// Records of the zone.
+    /// Records stored in the zone.
     Stored(&'c DenialIndex),
-    /// Records that are made and signed here.
+    /// Records made and signed here.
     Made(&'c DenialChain, &'c Signing),
 }
 
@@ -43,7 +43,7 @@ impl<'c> ProofChain<'c> {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Hashes a name. Where that takes many iterations it is left to threads that sign, as signatures are.
+    /// Hashes a name. If that takes many iterations, it is left to the signing threads, like signatures.
     pub(super) fn hashed(&self, hashing: &Nsec3, name: Name<'_>) -> Result<Nsec3Hash, Stop> {
         match (hashing.known_hash(name), self.making) {
             (Some(hash), _) => Ok(hash),
@@ -78,7 +78,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// The NSEC that matches or covers a name.
+    /// Writes the NSEC that matches or covers a name.
     fn nsec_for<V: ZoneView>(
         &mut self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -99,7 +99,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// The NSEC3 that matches a name, or those that prove its closest provable encloser.
+    /// Writes the NSEC3 that matches a name, or the ones that prove its closest provable encloser.
     fn nsec3_of<V: ZoneView>(
         &mut self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -138,7 +138,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// The NSEC3 that matches or covers a hash.
+    /// Writes the NSEC3 that matches or covers a hash.
     fn nsec3_for<V: ZoneView>(
         &mut self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -163,7 +163,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// The type that the answer denies of a node.
+    /// Returns the type that the answer denies at a node.
     fn absent_at<V: ZoneView>(
         &self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -173,7 +173,7 @@ impl<'n> Encoder<'n, '_> {
         self.absent.filter(|_| is_asked)
     }
 
-    /// One record of the chain with its signatures, unless the answer has it already.
+    /// Writes one record of the chain with its signatures, unless the answer already has it.
     fn chain_record<V: ZoneView>(
         &mut self,
         zone: &'n V,
@@ -193,7 +193,7 @@ impl<'n> Encoder<'n, '_> {
         Ok(count)
     }
 
-    /// An RRset and the signatures beside it, both or neither.
+    /// Writes an RRset and the signatures stored with it, both or neither.
     pub(super) fn with_stored_signatures(
         &mut self,
         owner: OwnerForm<'n>,
@@ -212,7 +212,7 @@ impl<'n> Encoder<'n, '_> {
     }
 }
 
-/// The node of a member of the chain, which exists in every version that the chain is of.
+/// Returns the node of a chain member, which exists in every version the chain belongs to.
 fn node_of<'z, V: ZoneView>(zone: &'z V, name: Name<'_>) -> Result<Node<'z>, Stop> {
     let key = NameKey::new(name);
     zone.node(&key, key.labels()).ok_or(Stop::CannotSign)

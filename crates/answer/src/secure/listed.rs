@@ -1,8 +1,8 @@
-//! Proofs by the records of a chain over names that were listed before the answer was looked up.
+//! Proofs from the records of a chain over names that were listed before the answer was looked up.
 //!
-//! The list may be older than what the answer is made of. It is used where both agree about all names that an answer has to
-//! prove, so that each answer proves what it says; otherwise all records of denial are made for the answer, which needs no
-//! list.
+//! The list can be older than the data of the answer. It is used if both agree on all names that the answer has to
+//! prove, so that each answer is consistent with its proof; otherwise all denial records are made for the answer, which
+//! needs no list.
 
 use super::online::types;
 use super::{Claim, wildcard_below};
@@ -14,7 +14,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{ListedChain, ListedTypes, Node, NsecLink, SigningState, SigningWithList};
 
-/// Returns the name that a claim is about: one that exists, or one that does not. `None` if there is nothing to prove.
+/// Returns the name that a claim is about, existing or not. `None` if there is nothing to prove.
 fn name_of_claim<'a>(
     claim: Claim,
     node: Node<'a>,
@@ -28,8 +28,8 @@ fn name_of_claim<'a>(
     }
 }
 
-/// Whether a list has a record that proves a claim about a node and a name. Without the hash of the name it is taken to have
-/// one: the answer stops where it needs the hash.
+/// Checks whether a list has a record that proves a claim about a node and a name. Without the hash of the name it is
+/// assumed to have one: the answer stops where it needs the hash.
 fn is_proven(
     claim: Claim,
     node: Node<'_>,
@@ -53,7 +53,7 @@ fn is_proven(
     }
 }
 
-/// Whether an NSEC record of the list, with the types that the list has for its owner, proves a claim.
+/// Checks whether an NSEC record of the list, with the types listed for its owner, proves a claim.
 fn nsec_agrees(
     (claim, name): (Claim, Name<'_>),
     node: Node<'_>,
@@ -62,13 +62,13 @@ fn nsec_agrees(
     let (owner, next) = (link.name.as_name(), link.next.as_name());
     match claim {
         Claim::Types | Claim::NoType if owner == name => true,
-        // RFC 4592 section 2.2.2: an empty non-terminal is shown by the next name, which is below it.
+        // RFC 4592 section 2.2.2: an empty non-terminal is proven by the next name, which is below it.
         Claim::Types | Claim::NoType => {
             node.is_empty() && !node.has(flags::BROKEN) && next.is_at_or_below(name)
         }
         Claim::Absent | Claim::NoWildcard => {
             let encloser = node.name();
-            // A validator takes the closest encloser from the two ends (RFC 4035 section 5.4).
+            // A validator derives the closest encloser from both ends (RFC 4035 section 5.4).
             let shows_encloser = owner.is_at_or_below(encloser) || next.is_at_or_below(encloser);
             let is_hidden = types.hides_below() && name.is_at_or_below(owner);
             owner != name && !next.is_at_or_below(name) && shows_encloser && !is_hidden
@@ -77,13 +77,13 @@ fn nsec_agrees(
     }
 }
 
-/// Whether a name has an NSEC record in a list.
+/// Checks whether a name has an NSEC record in a list.
 pub(super) fn has(chain: &ListedChain, name: Name<'_>) -> bool {
     let found = chain.nsec_at_or_before(name);
     found.is_some_and(|(link, _)| link.name.as_name() == name)
 }
 
-/// Whether a list of names for NSEC shows a node as an empty non-terminal, which has no record.
+/// Checks whether a list of NSEC names shows a node as an empty non-terminal, which has no record.
 pub(super) fn is_left_out(node: Node<'_>, listed: &SigningWithList) -> bool {
     let shows_empty = |chain: &ListedChain| {
         let claimed = (chain, &*listed.signing);
@@ -94,7 +94,7 @@ pub(super) fn is_left_out(node: Node<'_>, listed: &SigningWithList) -> bool {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Whether the lists of zones that have one agree with all that the answer has to prove about them.
+    /// Checks whether the name lists agree with everything the answer has to prove about their zones.
     pub(crate) fn agrees_with_lists<V: ZoneView>(
         &self,
         plan: &Plan<'n, V>,
@@ -120,7 +120,7 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
-    /// Writes the records that prove a claim: those of the list, or else such as are made for the answer.
+    /// Writes the records that prove a claim: those of the list, or else records made for the answer.
     pub(super) fn proof_with_list<V: ZoneView>(
         &mut self,
         entry: &PlanEntry<'n, V>,
@@ -129,7 +129,7 @@ impl<'n> Encoder<'n, '_> {
     ) -> Result<u16, Stop> {
         let signing = &*listed.signing;
         let Some(chain) = listed.chain().filter(|_| self.uses_lists) else {
-            // The list has gone since it was found to show that there is no NSEC: the record that is made would be one.
+            // The list was dropped after it had shown that there is no NSEC: the record made here would be one.
             let is_nsec = self.absent == Some(Type::NSEC) && *signing.denial() == Denial::Nsec;
             if is_nsec && claim == Claim::NoType {
                 return Err(Stop::CannotSign);
@@ -149,7 +149,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    /// The NSEC that matches or covers a name.
+    /// Writes the NSEC that matches or covers a name.
     pub(super) fn listed_nsec<V: ZoneView>(
         &mut self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -159,7 +159,7 @@ impl<'n> Encoder<'n, '_> {
         let found = chain.nsec_at_or_before(name);
         let (link, listed) = found.ok_or(Stop::CannotSign)?;
         let owner = link.name.as_name();
-        // What was looked up is newer than the list.
+        // The data looked up is newer than the list.
         let proof = match owner == entry.node.name() {
             true => {
                 let absent = self.absent.filter(|_| claim == Claim::NoType);
@@ -170,7 +170,7 @@ impl<'n> Encoder<'n, '_> {
         self.proof(Some(proof), entry.ttl, signing)
     }
 
-    /// The NSEC3 that matches or covers the hash of a name.
+    /// Writes the NSEC3 that matches or covers the hash of a name.
     fn listed_nsec3<V: ZoneView>(
         &mut self,
         (entry, claim): (&PlanEntry<'n, V>, Claim),
@@ -193,7 +193,8 @@ impl<'n> Encoder<'n, '_> {
         self.proof(proof, entry.ttl, signing)
     }
 
-    /// The NSEC3s of a delegation that has none: they prove its closest provable encloser (RFC 5155 section 7.2.4).
+    /// Writes the NSEC3s for a delegation that has none: they prove its closest provable encloser (RFC 5155 section
+    /// 7.2.4).
     fn opted_out_nsec3s<V: ZoneView>(
         &mut self,
         entry: &PlanEntry<'n, V>,
@@ -223,7 +224,7 @@ impl<'n> Encoder<'n, '_> {
     }
 }
 
-/// Whether Opt-Out leaves a name without a record of its own.
+/// Checks whether Opt-Out leaves a name without a record of its own.
 fn is_opted_out(node: Node<'_>, signing: &Signing) -> bool {
     let is_cut = node.has(flags::CUT) && !node.has(flags::BROKEN);
     signing.is_opt_out() && is_cut && node.rrset(Type::DS).is_none()

@@ -1,7 +1,7 @@
-//! Proofs and signatures that are made for one answer.
+//! Proofs and signatures made for a single answer.
 //!
-//! Proofs cover nothing but the names they are about (RFC 4470, RFC 7129 appendix B), so no order of names is needed and
-//! nobody can walk the zone.
+//! Proofs only cover the names they are about (RFC 4470, RFC 7129 appendix B), so the names need not be sorted and the
+//! zone cannot be walked.
 
 use super::{Claim, wildcard_below};
 use crate::alias::is_alias;
@@ -17,8 +17,8 @@ use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The types that a proof names. A name with an ALIAS may have addresses at any time, so none is denied but the type that
-/// was asked for and is `absent` (RFC 8198: a resolver answers other questions from the proof).
+/// Returns the types that a proof lists. A name with an ALIAS can have addresses at any time, so no address type is
+/// denied except the queried type if it is `absent` (RFC 8198: a resolver answers other queries from the proof).
 pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
     let is_cut = node.has(flags::CUT);
     let of_alias = [Type::A, Type::AAAA]
@@ -29,7 +29,8 @@ pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item 
     of_node.chain(of_alias)
 }
 
-/// Returns a hash that identifies a proof within an answer. Two that hash alike would be a bogus answer for one question, once in 2^64.
+/// Returns a hash that identifies a proof within an answer. A collision would make the answer to one query bogus, with
+/// a probability of 2^-64.
 fn hash_of(proof: &Proof) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(proof.owner.as_name().as_wire());
@@ -39,7 +40,7 @@ fn hash_of(proof: &Proof) -> u64 {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Makes the record that proves a claim, and writes it.
+    /// Makes and writes the record that proves a claim.
     pub(super) fn made_proof<V: ZoneView>(
         &mut self,
         entry: &PlanEntry<'n, V>,
@@ -47,7 +48,7 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let node = entry.node;
-        // Only the name that was asked for is known to lack the type.
+        // Only the queried name is known to lack the type.
         let absent = self.absent.filter(|_| claim == Claim::NoType);
         let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
         if let Denial::Nsec3(hashing) = signing.denial() {
@@ -57,13 +58,13 @@ impl<'n> Encoder<'n, '_> {
                 Claim::NoType | Claim::NoName | Claim::Absent => Some(next_closer),
                 Claim::NoWildcard => wildcard.as_ref().map(NameBuf::as_name),
             };
-            // From here on it is known.
+            // From here on the hash is known.
             name.map(|name| self.hashed(hashing, name)).transpose()?;
         }
         let types_at = |owner: Name<'_>| Some(types(entry.zone.known_node(owner)?, None));
         let proof = match claim {
             Claim::Types => signing.matching(node.name(), types(node, absent)),
-            // The name of the node, or in compact denial one that it stands for.
+            // The name of the node, or in compact denial the name it matches as a wildcard.
             Claim::NoType => signing.matching(next_closer, types(node, absent)),
             Claim::NoName => signing.matching(next_closer, std::iter::once(Type::NXNAME)),
             Claim::Absent => {
@@ -93,7 +94,7 @@ impl<'n> Encoder<'n, '_> {
             })
     }
 
-    /// An RRset and its signatures, both or neither. `node` is where it stands in the zone.
+    /// Writes an RRset and its signatures, both or neither. `node` is its node in the zone.
     pub(super) fn signed_online(
         &mut self,
         owner: OwnerForm<'n>,
@@ -121,7 +122,7 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
-    /// The SOA, its serial as the zone's policy has it.
+    /// Writes the SOA, with the serial according to the zone's policy.
     fn edited_soa(
         &mut self,
         owner: OwnerForm<'n>,
@@ -164,8 +165,9 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
-    /// The NSEC of a name that was asked for itself, and its signatures. A name that a wildcard stands for has one of its own
-    /// (RFC 4592 section 4.8 allows the one of the wildcard, but that would seem to deny other names, RFC 8198 section 5.3).
+    /// Writes the NSEC of a name for which NSEC was queried, and its signatures. A name matched by a wildcard has its
+    /// own (RFC 4592 section 4.8 allows the one of the wildcard, but that would seem to deny other names, RFC 8198
+    /// section 5.3).
     pub(super) fn asked_nsec<V: ZoneView>(
         &mut self,
         (owner, name): (OwnerForm<'n>, Name<'_>),
@@ -194,16 +196,16 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
-    /// A proof and its signatures. Its name was made for it and is pointed at by nothing else.
+    /// Writes a proof and its signatures. Its owner was made for it and is not used in other compression pointers.
     pub(super) fn proof(
         &mut self,
         proof: Option<Proof>,
         ttl: u32,
         signing: &Signing,
     ) -> Result<u16, Stop> {
-        // A hash does not fit before the name of the zone: it cannot use NSEC3.
+        // The hash does not fit in front of the zone name: the zone cannot use NSEC3.
         let proof = proof.ok_or(Stop::CannotSign)?;
-        // Two names of a chain may need the same: both below one name that does not exist.
+        // Two names in a chain may need the same proof, if both are below one name that does not exist.
         let hash = hash_of(&proof);
         if self.proofs.contains(&hash) {
             return Ok(0);
@@ -236,7 +238,7 @@ impl<'n> Encoder<'n, '_> {
             }
             Ok(1 + rrsigs.len() as u16)
         })?;
-        // Without room for it an equal one may be written twice, which is no fault.
+        // If there is no room in the list, an identical record may be written twice, which is harmless.
         let _ = self.proofs.try_push(hash);
         Ok(count)
     }

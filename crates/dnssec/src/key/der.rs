@@ -1,6 +1,6 @@
-//! The few parts of DER (X.690) that private keys are made of.
+//! The subset of DER (X.690) used by private keys.
 
-/// An element that stands for a number that is not negative.
+/// A non-negative number.
 pub(super) const INTEGER: u8 = 0x02;
 /// A bit string.
 pub(super) const BIT_STRING: u8 = 0x03;
@@ -13,27 +13,27 @@ pub(super) const OID: u8 = 0x06;
 /// A sequence.
 pub(super) const SEQUENCE: u8 = 0x30;
 
-/// Returns an element of a tag and its contents.
+/// Encodes an element with a tag and contents.
 pub(super) fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     match contents.len() {
         len @ 0..0x80 => out.push(len as u8),
         len @ 0x80..0x100 => out.extend_from_slice(&[0x81, len as u8]),
-        // No key has more octets than two can count.
+        // No key is longer than two octets can express.
         len => out.extend_from_slice(&[0x82, (len >> 8) as u8, len as u8]),
     }
     out.extend_from_slice(contents);
     out
 }
 
-/// Returns a number that is not negative.
+/// Encodes a non-negative number.
 pub(super) fn integer(number: &[u8]) -> Vec<u8> {
     let has_sign = number.first().is_none_or(|&octet| octet >= 0x80);
     let sign: &[u8] = if has_sign { &[0] } else { &[] };
     element(INTEGER, &[sign, number].concat())
 }
 
-/// Reads elements one after another.
+/// Reads consecutive elements.
 pub(super) struct DerReader<'d>(pub(super) &'d [u8]);
 
 impl<'d> DerReader<'d> {
@@ -57,13 +57,13 @@ impl<'d> DerReader<'d> {
         Some(contents)
     }
 
-    /// Returns the next number without zeros in front.
+    /// Returns the next number without leading zeros.
     pub(super) fn integer(&mut self) -> Option<Vec<u8>> {
         Some(trimmed(self.element(INTEGER)?).to_vec())
     }
 }
 
-/// Takes the zeros off the front of a number.
+/// Strips leading zeros from a number.
 pub(super) fn trimmed(number: &[u8]) -> &[u8] {
     let start = number.iter().position(|&octet| octet != 0);
     &number[start.unwrap_or(number.len())..]

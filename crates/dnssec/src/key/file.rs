@@ -1,7 +1,7 @@
-//! A key as BIND keeps it: `Kexample.org.+013+58482.key` with the DNSKEY, `.private` beside it with the private part and the
-//! times of its life.
+//! The BIND key file format: `Kexample.org.+013+58482.key` with the DNSKEY, and `.private` with the private key and its
+//! timing metadata.
 //!
-//! Text in, text out: whoever reads and writes the files sees to their places and their mode.
+//! Text in, text out: the caller is responsible for paths and file modes.
 
 use super::private::KeyFields;
 use super::{KeyError, KeyUse, PrivateKey, SigningKey};
@@ -9,31 +9,31 @@ use data_encoding::BASE64;
 use nameward_base::calendar::UtcTime;
 use nameward_wire::{Name, NameBuf, NameError};
 
-/// More than any DNSKEY has.
+/// More than any DNSKEY needs.
 const MAX_PUBLIC_TEXT: usize = 16 * 1024;
 
-/// The times of a key's life, in seconds since 1970.
+/// The timing metadata of a key, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyTimes {
-    /// When it was made.
+    /// When it was generated.
     pub created: Option<u64>,
-    /// When it is in the zone.
+    /// When it is published in the zone.
     pub publish: Option<u64>,
-    /// When it begins to sign.
+    /// When it starts signing.
     pub activate: Option<u64>,
-    /// When it ends to sign.
+    /// When it stops signing.
     pub inactive: Option<u64>,
-    /// When it leaves the zone.
+    /// When it is removed from the zone.
     pub delete: Option<u64>,
-    /// When CDS and CDNSKEY ask the parent for its DS.
+    /// When CDS and CDNSKEY for it are published.
     pub sync_publish: Option<u64>,
-    /// When they do no more.
+    /// When CDS and CDNSKEY for it are removed.
     pub sync_delete: Option<u64>,
 }
 
 impl KeyTimes {
-    /// Returns what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once; one that
-    /// says no more than when it was made is for later, as BIND has it.
+    /// Returns the tasks of a key with these flags at a time. A key without timing metadata, as from `ldns-keygen`, is
+    /// used at once; one that only has a creation time is for later, as in BIND.
     pub fn usage(&self, flags: u16, now: u64) -> KeyUse {
         let is_timed = *self != KeyTimes::default();
         let is_within = |begin: Option<u64>, end: Option<u64>| {
@@ -49,7 +49,7 @@ impl KeyTimes {
         }
     }
 
-    /// Sets the times so that a key with these flags does from now on what it is asked to.
+    /// Sets the times so that a key with these flags performs the given tasks from now on.
     pub fn set_usage(&mut self, flags: u16, wanted: KeyUse, now: u64) {
         let before = self.usage(flags, now);
         if *self == KeyTimes::default() {
@@ -73,7 +73,7 @@ impl KeyTimes {
         }
     }
 
-    /// Returns the next time at which the key does something else.
+    /// Returns the next time at which the tasks of the key change.
     pub fn next_after(&self, now: u64) -> Option<u64> {
         self.lines()
             .map(|(_, time)| time)
@@ -117,7 +117,7 @@ impl KeyTimes {
     }
 }
 
-/// Reads `YYYYMMDDHHMMSS`; more words may follow.
+/// Parses `YYYYMMDDHHMMSS`; more words may follow.
 fn parse_time(text: &str) -> Option<u64> {
     let text = text.split_ascii_whitespace().next()?;
     UtcTime::from_digits(text.as_bytes())?.to_unix()
@@ -127,29 +127,29 @@ fn time_text(seconds: u64) -> String {
     UtcTime::from_unix(seconds).digits().to_string()
 }
 
-/// Why two texts are no key of a zone. No message quotes the private one.
+/// The reason why two texts are not a key of a zone. No message quotes the private one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
-    /// The private part cannot be used.
+    /// The private key is unusable.
     #[error("{0}")]
     Key(#[from] KeyError),
-    /// A time is none.
+    /// A time is invalid.
     #[error("expected YYYYMMDDHHMMSS behind {0}, found something else")]
     Time(&'static str),
     /// The public text has no DNSKEY.
     #[error("expected a line with a DNSKEY record, found none")]
     NoRecord,
-    /// The owner is no name.
+    /// The owner is not a valid name.
     #[error("expected the name of a zone, found {0:?}: {1}")]
     Owner(String, NameError),
-    /// The two texts are not of one key.
+    /// The two texts are from different keys.
     #[error(
         "the public and the private text are of different keys: key tags {public} and {private}"
     )]
     Mismatch {
-        /// The key tag that the DNSKEY says.
+        /// Key tag of the DNSKEY.
         public: u16,
-        /// The key tag of the private part with these flags.
+        /// Key tag of the private key with these flags.
         private: u16,
     },
 }
@@ -157,18 +157,18 @@ pub enum KeyFileError {
 /// A key of a zone as two texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFile {
-    /// The zone.
+    /// The zone name.
     pub owner: NameBuf,
-    /// The flags of its DNSKEY.
+    /// The DNSKEY flags.
     pub flags: u16,
-    /// The private part.
+    /// The private key.
     pub private: PrivateKey,
-    /// The times of its life.
+    /// The timing metadata.
     pub times: KeyTimes,
 }
 
 impl KeyFile {
-    /// Reads a `.key` text and a `.private` text, which must be of one key.
+    /// Parses a `.key` text and a `.private` text, which must be from the same key.
     pub fn read(public: &[u8], private: &[u8]) -> Result<Self, KeyFileError> {
         let (owner, dnskey) = read_public(public)?;
         let flags = u16::from_be_bytes([dnskey[0], dnskey[1]]);
@@ -188,12 +188,12 @@ impl KeyFile {
         }
     }
 
-    /// Makes the key for a use.
+    /// Creates the key with the given tasks.
     pub fn key(&self, usage: KeyUse) -> Result<SigningKey, KeyError> {
         SigningKey::new(&self.private, self.flags, usage)
     }
 
-    /// The name of both files without their ends.
+    /// Returns the name of both files without extension.
     pub fn stem(&self) -> Result<String, KeyError> {
         let key = self.key(KeyUse::UNUSED)?;
         let owner = file_owner(self.owner.as_name());
@@ -201,7 +201,7 @@ impl KeyFile {
         Ok(format!("K{owner}+{algorithm:03}+{tag:05}"))
     }
 
-    /// Writes the `.key` text.
+    /// Returns the `.key` text.
     pub fn public_text(&self) -> Result<String, KeyError> {
         let key = self.key(KeyUse::UNUSED)?;
         let kind = match key.is_entry_point() {
@@ -221,7 +221,7 @@ impl KeyFile {
         Ok(text)
     }
 
-    /// Writes the `.private` text.
+    /// Returns the `.private` text.
     pub fn private_text(&self) -> String {
         let mut text = self.private.to_text();
         for (name, time) in self.times.lines() {
@@ -231,8 +231,8 @@ impl KeyFile {
     }
 }
 
-/// Writes the name of a zone as the names of key files have it: in lower case, with its dot at the end, octets that are no
-/// letter, digit, hyphen or underscore as `%2F`.
+/// Returns the zone name as used in key file names: in lower case, with the final dot, and with octets other than
+/// letters, digits, hyphens and underscores as `%2F`.
 pub fn file_owner(zone: Name<'_>) -> String {
     let mut text = String::new();
     let mut rest = zone.as_wire();
@@ -252,7 +252,7 @@ pub fn file_owner(zone: Name<'_>) -> String {
     text
 }
 
-/// The name with its dot at the end.
+/// Returns the name with the final dot.
 fn absolute(name: Name<'_>) -> String {
     let text = name.to_string();
     match text.ends_with('.') {
@@ -261,7 +261,7 @@ fn absolute(name: Name<'_>) -> String {
     }
 }
 
-/// Reads the owner and the data of the DNSKEY in a `.key` text.
+/// Reads the owner and the DNSKEY data from a `.key` text.
 fn read_public(text: &[u8]) -> Result<(NameBuf, Vec<u8>), KeyFileError> {
     if text.len() > MAX_PUBLIC_TEXT {
         return Err(KeyError::TooLong(text.len()).into());
@@ -273,7 +273,7 @@ fn read_public(text: &[u8]) -> Result<(NameBuf, Vec<u8>), KeyFileError> {
     let mut records = lines.filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let owner = words.next()?;
-        // TTL and class may stand before the type.
+        // TTL and class may precede the type.
         words.find(|word| word.eq_ignore_ascii_case("DNSKEY"))?;
         let number = words.next()?.parse::<u16>().ok()?;
         let (protocol, algorithm) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -1,9 +1,10 @@
-//! The private numbers of a key, and the texts they are kept in: the format of BIND's `.private` files, which PowerDNS keeps
-//! in `cryptokeys.content` too, and PEM.
+//! Private keys and their text formats: BIND `.private` files, which PowerDNS also stores in `cryptokeys.content`, and
+//! PEM.
 //!
-//! The first has lines of a name, a colon and a value; numbers are in base64, most significant octet first. PEM is
-//! PKCS #8 (RFC 5958, RFC 8410 for Ed25519), read as PKCS #1 and SEC 1 (RFC 5915), too. PEM does not name the
-//! algorithm of DNSSEC for RSA, so the caller says which; with the flags that makes the same key tag.
+//! The former has lines of a name, a colon and a value; numbers are in base64, most significant octet first. PEM is
+//! written as PKCS #8 (RFC 5958, RFC 8410 for Ed25519); PKCS #1 and SEC 1 (RFC 5915) are read as well. PEM does not
+//! specify the DNSSEC algorithm for RSA, so the caller supplies it; together with the flags that yields the same key
+//! tag.
 
 use super::KeyError;
 use super::der::{self, DerReader};
@@ -14,9 +15,9 @@ use aws_lc_rs::rsa::{KeyPair as RsaPair, KeySize};
 use data_encoding::BASE64;
 use std::fmt;
 
-/// More than any private key has.
+/// More than any private key needs.
 const MAX_TEXT: usize = 16 * 1024;
-/// The names of RSA numbers in the order of RFC 8017 appendix A.1.2.
+/// The names of the RSA numbers in the order of RFC 8017 appendix A.1.2.
 const RSA_NAMES: [&str; 8] = [
     "Modulus",
     "PublicExponent",
@@ -38,14 +39,14 @@ const OID_P384: &[u8] = b"\x2b\x81\x04\x00\x22";
 /// 1.3.101.112.
 const OID_ED25519: &[u8] = b"\x2b\x65\x70";
 
-/// The numbers of a key, each without zeros in front but for those of a curve, which have their full length.
+/// The numbers of a key, without leading zeros, except for those of a curve, which have their full length.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Numbers {
     Rsa([Vec<u8>; 8]),
     Curve(Vec<u8>),
 }
 
-/// The private part of a key.
+/// A private key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     algorithm: u8,
@@ -53,13 +54,13 @@ pub struct PrivateKey {
 }
 
 impl fmt::Debug for PrivateKey {
-    /// Shows everything but the numbers.
+    /// Shows everything except the numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PrivateKey({})", self.algorithm)
     }
 }
 
-/// Returns the name of an algorithm that this server can sign with (the mnemonics of IANA).
+/// Returns the name (IANA mnemonic) of an algorithm that this server can sign with.
 pub fn algorithm_name(algorithm: u8) -> Option<&'static str> {
     Some(match algorithm {
         5 => "RSASHA1",
@@ -73,7 +74,7 @@ pub fn algorithm_name(algorithm: u8) -> Option<&'static str> {
     })
 }
 
-/// Reads the number or the name of an algorithm that this server can sign with.
+/// Parses the number or the name of an algorithm that this server can sign with.
 pub fn algorithm_number(word: &str) -> Option<u8> {
     let is_meant = |number: &u8| {
         let name = algorithm_name(*number);
@@ -83,7 +84,7 @@ pub fn algorithm_number(word: &str) -> Option<u8> {
     [5, 7, 8, 10, 13, 14, 15].into_iter().find(is_meant)
 }
 
-/// Octets of the private number of a curve; `None` for RSA and for what we do not know.
+/// Returns the octets of a curve's private number; `None` for RSA and for unknown algorithms.
 fn curve_octets(algorithm: u8) -> Option<usize> {
     match algorithm {
         13 | 15 => Some(32),
@@ -93,12 +94,12 @@ fn curve_octets(algorithm: u8) -> Option<usize> {
 }
 
 impl PrivateKey {
-    /// The algorithm's number.
+    /// Returns the algorithm number.
     pub fn algorithm(&self) -> u8 {
         self.algorithm
     }
 
-    /// Makes a key of random numbers; `rsa_bits` counts for RSA alone.
+    /// Generates a random key; `rsa_bits` only applies to RSA.
     pub fn generate(algorithm: u8, rsa_bits: usize) -> Result<Self, KeyError> {
         match (algorithm, curve_octets(algorithm)) {
             (_, Some(octets)) => generate_curve(algorithm, octets),
@@ -107,12 +108,12 @@ impl PrivateKey {
         }
     }
 
-    /// Reads the text of a `.private` file. The error says what was expected, and never quotes the text.
+    /// Parses the text of a `.private` file. The error says what was expected, and never quotes the text.
     pub fn from_text(text: &[u8]) -> Result<Self, KeyError> {
         let fields = KeyFields::read(text)?;
         let algorithm = fields.algorithm()?;
         let numbers = match (algorithm, curve_octets(algorithm)) {
-            // RFC 8032 section 5.1.5: octets, not a number. What is shorter was cut off.
+            // RFC 8032 section 5.1.5: octets, not a number. A shorter value has been truncated.
             (15, Some(_)) => Numbers::Curve(fields.octets("PrivateKey")?),
             (_, Some(octets)) => Numbers::Curve(padded(fields.octets("PrivateKey")?, octets)?),
             (5 | 7 | 8 | 10, None) => {
@@ -127,7 +128,7 @@ impl PrivateKey {
         Ok(PrivateKey { algorithm, numbers })
     }
 
-    /// Writes the text of a `.private` file, without times.
+    /// Returns the text of a `.private` file, without timing metadata.
     pub fn to_text(&self) -> String {
         let (number, name) = (self.algorithm, algorithm_name(self.algorithm));
         let name = name.unwrap_or_default();
@@ -146,7 +147,7 @@ impl PrivateKey {
         text
     }
 
-    /// Writes the text as PowerDNS keeps it in `cryptokeys.content`.
+    /// Returns the text as PowerDNS stores it in `cryptokeys.content`.
     pub fn to_stored_text(&self) -> String {
         let text = self.to_text().replacen("v1.3", "v1.2", 1);
         match self.algorithm {
@@ -155,7 +156,7 @@ impl PrivateKey {
         }
     }
 
-    /// Bits of the key, as tools name its size.
+    /// Returns the key size in bits, as tools report it.
     pub fn bits(&self) -> usize {
         match &self.numbers {
             Numbers::Curve(number) => number.len() * 8,
@@ -166,7 +167,7 @@ impl PrivateKey {
         }
     }
 
-    /// Reads PEM, for a key of this algorithm.
+    /// Parses PEM, for a key of this algorithm.
     pub fn from_pem(text: &[u8], algorithm: u8) -> Result<Self, KeyError> {
         if algorithm_name(algorithm).is_none() {
             return Err(KeyError::Unsupported(algorithm));
@@ -182,7 +183,7 @@ impl PrivateKey {
         Ok(PrivateKey { algorithm, numbers })
     }
 
-    /// Writes PEM (PKCS #8).
+    /// Returns PEM (PKCS #8).
     pub fn to_pem(&self) -> String {
         let body = BASE64.encode(&self.to_pkcs8());
         let mut text = String::from("-----BEGIN PRIVATE KEY-----\n");
@@ -226,7 +227,7 @@ impl PrivateKey {
     }
 }
 
-/// RSAPrivateKey of RFC 8017 appendix A.1.2: version 0, then the numbers.
+/// Encodes an RSAPrivateKey of RFC 8017 appendix A.1.2: version 0, then the numbers.
 pub(super) fn rsa_der(numbers: &[Vec<u8>; 8]) -> Vec<u8> {
     let numbers = numbers.iter().map(|number| der::integer(number));
     let parts: Vec<u8> = std::iter::once(der::integer(&[0]))
@@ -236,7 +237,7 @@ pub(super) fn rsa_der(numbers: &[Vec<u8>; 8]) -> Vec<u8> {
     der::element(der::SEQUENCE, &parts)
 }
 
-/// The point that belongs to a private number, uncompressed.
+/// Returns the public point of a private number, uncompressed.
 pub(super) fn curve_public(algorithm: u8, number: &[u8]) -> Option<Vec<u8>> {
     let curve = match algorithm {
         13 => &ECDH_P256,
@@ -248,7 +249,7 @@ pub(super) fn curve_public(algorithm: u8, number: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn generate_curve(algorithm: u8, octets: usize) -> Result<PrivateKey, KeyError> {
-    // A number that is no key of the curve comes once in 2^32 tries at the most.
+    // A random number is not a valid key of the curve at most once in 2^32 tries.
     for _ in 0..8 {
         let mut number = vec![0; octets];
         let filled = SystemRandom::new().fill(&mut number);
@@ -274,13 +275,13 @@ fn generate_rsa(algorithm: u8, bits: usize) -> Result<PrivateKey, KeyError> {
     Ok(PrivateKey { algorithm, numbers })
 }
 
-/// Splits PEM into its label and what it holds.
+/// Splits PEM into its label and contents.
 fn pem_body(text: &[u8]) -> Result<(&str, Vec<u8>), KeyError> {
     if text.len() > MAX_TEXT {
         return Err(KeyError::TooLong(text.len()));
     }
     let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
-    // A file may begin with parameters of a curve, which the key names itself.
+    // A file may start with curve parameters, which the key itself specifies.
     let mut rest = text;
     loop {
         let (_, begun) = rest.split_once("-----BEGIN ").ok_or(KeyError::NotPem)?;
@@ -315,7 +316,7 @@ fn from_pkcs8(der: &[u8], algorithm: u8) -> Option<Numbers> {
     };
     let is_ours = kind.element(der::OID)? == OID_EC && kind.element(der::OID)? == curve;
     let mut numbers = is_ours.then(|| sec1_number(key)).flatten()?;
-    // GnuTLS, and so Knot, writes the number with a sign octet, or without the zeros in front. The curve is known.
+    // GnuTLS, and thus Knot, writes the number with a sign octet, or without leading zeros. The curve is known.
     numbers = padded(numbers, curve_octets(algorithm)?).ok()?;
     Some(Numbers::Curve(numbers))
 }
@@ -332,19 +333,19 @@ fn from_pkcs1(der: &[u8]) -> Option<Numbers> {
 
 fn from_sec1(der: &[u8], algorithm: u8) -> Option<Numbers> {
     let number = sec1_number(der)?;
-    // RFC 5915 section 3: it has the length of its curve, so a key of another curve is refused.
+    // RFC 5915 section 3: it has the length of its curve, so a key of another curve is rejected.
     let is_ours = curve_octets(algorithm) == Some(number.len());
     is_ours.then_some(Numbers::Curve(number))
 }
 
-/// ECPrivateKey of RFC 5915: version 1, then the number.
+/// Reads an ECPrivateKey of RFC 5915: version 1, then the number.
 fn sec1_number(der: &[u8]) -> Option<Vec<u8>> {
     let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
     parts.integer()?;
     Some(parts.element(der::OCTET_STRING)?.to_vec())
 }
 
-/// A number of exactly so many octets, zeros in front.
+/// Returns a number padded with leading zeros to exactly this many octets.
 fn padded(octets: Vec<u8>, len: usize) -> Result<Vec<u8>, KeyError> {
     let number = der::trimmed(&octets);
     if number.len() > len {

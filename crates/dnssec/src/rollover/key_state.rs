@@ -1,4 +1,4 @@
-//! One key with the states of its records.
+//! The state of one key and its records.
 
 /// The records that a key signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,44 +12,44 @@ pub enum KeyRole {
 }
 
 impl KeyRole {
-    /// Returns whether the key signs the DNSKEY RRset and has a DS.
+    /// Checks whether the key signs the DNSKEY RRset and has a DS.
     pub fn signs_keys(self) -> bool {
         self != KeyRole::ZoneSigning
     }
 
-    /// Returns whether the key signs the RRsets that are not DNSKEY.
+    /// Checks whether the key signs RRsets other than DNSKEY.
     pub fn signs_zone(self) -> bool {
         self != KeyRole::KeySigning
     }
 }
 
-/// How far a record, or its absence, has come.
+/// How far a record, or its absence, has propagated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RecordPhase {
     /// No cache has it.
     #[default]
     Hidden,
-    /// It is shown; caches may have the RRset without it.
+    /// It is published; caches may have the RRset without it.
     Rumoured,
-    /// It is shown, and every cache that has the RRset has it.
+    /// It is published, and every cache that has the RRset has it.
     Omnipresent,
-    /// It is not shown; caches may have it.
+    /// It is withdrawn; caches may still have it.
     Unretentive,
 }
 
 /// The state of one record of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordLife {
-    /// How far it has come.
+    /// How far it has propagated.
     pub phase: RecordPhase,
-    /// When it was last shown or taken away.
+    /// When it was last published or withdrawn.
     pub since: u64,
-    /// When the caches have followed; `None` if that is so already, or if nobody knows (a DS that was not seen yet).
+    /// When caches have caught up; `None` if they already have, or if it is unknown (a DS that has not been seen yet).
     pub settles_at: Option<u64>,
 }
 
 impl RecordLife {
-    /// A record that all caches have.
+    /// Returns the state of a record that all caches have.
     pub fn omnipresent(since: u64) -> Self {
         RecordLife {
             phase: RecordPhase::Omnipresent,
@@ -58,17 +58,17 @@ impl RecordLife {
         }
     }
 
-    /// Returns whether the record is in the zone, or is asked of the parent.
+    /// Checks whether the record is in the zone, or requested from the parent.
     pub fn is_shown(&self) -> bool {
         matches!(self.phase, RecordPhase::Rumoured | RecordPhase::Omnipresent)
     }
 
-    /// Returns whether caches may differ about it.
+    /// Checks whether caches may disagree about it.
     pub(super) fn is_in_transit(&self) -> bool {
         matches!(self.phase, RecordPhase::Rumoured | RecordPhase::Unretentive)
     }
 
-    /// Ends the transit if its time has come.
+    /// Ends the transition if its time has come.
     pub(super) fn settle(&mut self, now: u64) {
         if self.settles_at.is_none_or(|at| at > now) {
             return;
@@ -81,38 +81,38 @@ impl RecordLife {
     }
 }
 
-/// Whether a key is to be used or to go.
+/// Whether a key should be in use or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyGoal {
-    /// All its records are to be everywhere.
+    /// All its records should be present everywhere.
     Present,
-    /// None of its records is to be anywhere.
+    /// All its records should be absent everywhere.
     Gone,
 }
 
-/// A look at the parent's servers.
+/// The result of checking the parent's servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DsSight {
     /// All have the DS.
     Seen,
-    /// None has it.
+    /// None has the DS.
     Gone,
 }
 
-/// A key and how far its records have come.
+/// A key and how far its records have propagated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyLife {
-    /// Tells the keys of a zone apart.
+    /// Identifies the key within its zone.
     pub id: u32,
     /// The records it signs.
     pub role: KeyRole,
-    /// Its algorithm's number.
+    /// The algorithm number.
     pub algorithm: u8,
-    /// Whether it is to be used or to go.
+    /// Whether it should be in use or removed.
     pub goal: KeyGoal,
-    /// When it was made.
+    /// When it was generated.
     pub created_at: u64,
-    /// An operator asked for its successor.
+    /// An operator requested its successor.
     pub is_rolled_by_hand: bool,
     /// Its DNSKEY, and its signature over the DNSKEY RRset if it makes one.
     pub dnskey: RecordLife,
@@ -123,7 +123,7 @@ pub struct KeyLife {
 }
 
 impl KeyLife {
-    /// A key that nobody has seen yet.
+    /// Returns a key that has not been published yet.
     pub fn new(id: u32, (role, algorithm): (KeyRole, u8), now: u64) -> Self {
         KeyLife {
             id,
@@ -138,7 +138,7 @@ impl KeyLife {
         }
     }
 
-    /// A key that has been in use for long, with a DS at the parent if it is to have one.
+    /// Returns a key that has been in use for a long time, with a DS at the parent if its role requires one.
     pub fn in_use(id: u32, (role, algorithm): (KeyRole, u8), since: u64) -> Self {
         let shown = |is_had: bool| match is_had {
             true => RecordLife::omnipresent(since),
@@ -160,7 +160,7 @@ impl KeyLife {
         [&mut self.dnskey, &mut self.zone_rrsig, &mut self.ds]
     }
 
-    /// The records that put the key to its use, in either order.
+    /// Returns the records that put the key to use, in either order.
     fn use_records(&self) -> [&RecordLife; 2] {
         match self.role.signs_keys() {
             true => [&self.dnskey, &self.ds],
@@ -168,7 +168,7 @@ impl KeyLife {
         }
     }
 
-    /// The time since which it is in use; `None` if it is not.
+    /// Returns the time since which it is in use; `None` if it is not.
     pub fn in_use_since(&self) -> Option<u64> {
         let records = self.use_records();
         let is_used = records.iter().all(|record| record.is_shown());
@@ -176,27 +176,27 @@ impl KeyLife {
         since.filter(|_| is_used)
     }
 
-    /// Returns whether it has come all the way, and is to stay.
+    /// Checks whether it is fully propagated, and should stay in use.
     pub(super) fn is_established(&self) -> bool {
         let mut records = self.use_records().into_iter();
         self.goal == KeyGoal::Present
             && records.all(|record| record.phase == RecordPhase::Omnipresent)
     }
 
-    /// Returns whether no cache has anything of it.
+    /// Checks whether no cache has any of its records.
     pub fn is_hidden(&self) -> bool {
         let mut records = self.records().into_iter();
         records.all(|record| record.phase == RecordPhase::Hidden)
     }
 
-    /// The time of its last step.
+    /// Returns the time of its last step.
     pub(super) fn changed_at(&self) -> u64 {
         let records = self.records().into_iter().map(|record| record.since);
         records.max().unwrap_or_default().max(self.created_at)
     }
 
-    /// Has steps that are in the future count from now: the clock was ahead when they were taken, and was set back. Waiting
-    /// until it gets there again would stop a rollover for years; the delay of each step begins again.
+    /// Moves steps that lie in the future to now: the clock was ahead when they were taken, and has been set back.
+    /// Waiting until that time is reached again would block a rollover for years; the delay of each step restarts.
     pub(super) fn end_future(&mut self, now: u64) {
         self.created_at = self.created_at.min(now);
         for record in self.records_mut() {

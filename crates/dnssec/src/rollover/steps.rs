@@ -1,4 +1,4 @@
-//! The steps that are wanted, tried in order; each is taken if it is safe.
+//! Candidate steps, tried in order; each is taken if it is safe.
 
 use super::key_state::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
 use super::versions::every_combination_validates;
@@ -19,7 +19,7 @@ enum KeyRecord {
     Ds,
 }
 
-/// Records that change together: a key's place, its record, and whether it is shown.
+/// Records that change together: index of the key, its record, and whether it is published.
 type Move = Vec<(usize, KeyRecord, bool)>;
 
 impl KeyRecord {
@@ -58,25 +58,25 @@ impl<'p> KeyRing<'p> {
         KeyRing { policy, keys, now }
     }
 
-    /// Ends the transits whose time has come.
+    /// Ends the transitions whose time has come.
     pub(super) fn settle(&mut self) {
         for record in self.keys.iter_mut().flat_map(KeyLife::records_mut) {
             record.settle(self.now);
         }
     }
 
-    /// The key that does now what the policy asks a key for: the last one made.
+    /// Returns the key that currently fulfils a policy key: the last one generated.
     fn current(&self, wanted: &PolicyKey) -> Option<&KeyLife> {
         let mut newest_first = self.keys.iter().rev();
         newest_first.find(|key| key.goal == KeyGoal::Present && wanted.asks_for(key))
     }
 
-    /// Returns whether a rollover of the key would be one on top of another. A DS that the parent does not take over must
-    /// not make keys pile up.
+    /// Checks whether the key is already being rolled over. A DS that the parent does not pick up must not make keys
+    /// pile up.
     fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
-        // A key that an operator wants replaced need not have come all the way: its DS may never be requested. With
-        // double-DS the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
+        // A key that an operator wants replaced need not be fully propagated: its DS may never be requested. With
+        // double-DS, the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
         let is_given_up =
             current.is_rolled_by_hand && self.policy.ksk_rollover != KskRollover::DoubleDs;
         let is_new = !current.is_established() && !is_given_up;
@@ -90,7 +90,7 @@ impl<'p> KeyRing<'p> {
             })
     }
 
-    /// The keys that the policy asks for and that are not there, or are due for a successor.
+    /// Returns the policy keys that do not exist yet, or whose successor is due.
     pub(super) fn missing_keys(&self) -> Vec<PolicyKey> {
         let room = MAX_KEYS.saturating_sub(self.keys.len());
         let is_missing = |wanted: &&PolicyKey| match self.current(wanted) {
@@ -105,7 +105,7 @@ impl<'p> KeyRing<'p> {
         missing.take(room).copied().collect()
     }
 
-    /// Gives up the keys that have a successor and those that the policy does not ask for.
+    /// Retires keys that have a successor or that the policy does not include.
     pub(super) fn set_goals(&mut self) {
         let wanted = self.policy.keys.iter();
         let stay: Vec<u32> = wanted
@@ -116,9 +116,9 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    /// Takes steps until none is wanted or safe.
+    /// Takes steps until none is due or safe.
     pub(super) fn take_steps(&mut self, steps: &mut Vec<RolloverStep>) {
-        // Each of the three records of a key takes two steps at the most.
+        // Each of the three records of a key takes at most two steps.
         for _ in 0..MAX_KEYS * 6 {
             let Some(taken) = self.wanted_moves().into_iter().find(|wanted| {
                 let mut keys = self.keys.clone();
@@ -143,10 +143,11 @@ impl<'p> KeyRing<'p> {
             let delay = match record {
                 KeyRecord::Dnskey => Some(times.dnskey_delay()),
                 KeyRecord::ZoneRrsig => Some(times.zone_rrsig_delay()),
-                // It begins when the DS is seen, or seen to be gone.
+                // It starts when the DS is seen, or seen to be removed.
                 KeyRecord::Ds => None,
             };
-            // Versions leave caches in the order in which they came, also when delays were made shorter meanwhile.
+            // Versions leave caches in the order in which they appeared, even if delays have been shortened in the
+            // meantime.
             let others = keys.iter().filter_map(|key| record.of(key).settles_at);
             let latest = others.max().unwrap_or_default();
             *record.of_mut(&mut keys[place]) = RecordLife {
@@ -160,7 +161,7 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    /// The steps that are wanted, the most urgent first.
+    /// Returns the candidate steps, the most urgent first.
     fn wanted_moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
         for (place, key) in self.keys.iter().enumerate() {
@@ -184,21 +185,21 @@ impl<'p> KeyRing<'p> {
             let mut others = self.keys.iter();
             let is_first = !others
                 .any(|other| other.algorithm == key.algorithm && other.zone_rrsig.is_shown());
-            // Two keys of one algorithm need not sign both: the new one takes over when all know it.
+            // Two keys of one algorithm need not both sign: the new one takes over when it is known everywhere.
             if is_first || is_known {
                 moves.push(self.take_over(place));
             }
         }
         let is_ds_wanted = key.role.signs_keys() && key.ds.phase == RecordPhase::Hidden;
-        // A DS that nothing is signed for would make the zone bogus, which the check tells; without any DS it has
-        // nothing to compare with, so the key has to be known.
+        // A DS without matching signatures would make the zone bogus, which the check detects; without any DS the check
+        // has nothing to compare with, so the key must be known.
         if is_ds_wanted && (is_known || comes_by_ds) {
             moves.push(vec![(place, KeyRecord::Ds, true)]);
         }
     }
 
-    /// Returns whether the parent has the DS of a key before the zone has its DNSKEY. Double-DS does so for a key-signing key
-    /// whose algorithm has another one everywhere: that one is what validators find meanwhile.
+    /// Checks whether the DS of a key is at the parent before its DNSKEY is in the zone. Double-DS does so for a
+    /// key-signing key whose algorithm already has another key everywhere, which validators use in the meantime.
     fn comes_by_ds(&self, key: &KeyLife) -> bool {
         self.policy.ksk_rollover == KskRollover::DoubleDs
             && (key.role, key.goal) == (KeyRole::KeySigning, KeyGoal::Present)
@@ -209,7 +210,7 @@ impl<'p> KeyRing<'p> {
             })
     }
 
-    /// The key-signing keys of a key's algorithm that go.
+    /// Returns the retiring key-signing keys of a key's algorithm.
     fn predecessors(&self, key: &KeyLife) -> impl Iterator<Item = (usize, &KeyLife)> {
         let (role, algorithm) = (KeyRole::KeySigning, key.algorithm);
         self.keys.iter().enumerate().filter(move |(_, other)| {
@@ -217,7 +218,7 @@ impl<'p> KeyRing<'p> {
         })
     }
 
-    /// The DNSKEY of one key instead of those of the keys that go.
+    /// Replaces the DNSKEYs of retiring keys with that of one key.
     fn replace_dnskeys(&self, place: usize) -> Move {
         let others = self.predecessors(&self.keys[place]);
         let others = others.filter(|(_, other)| other.dnskey.phase == RecordPhase::Omnipresent);
@@ -227,7 +228,7 @@ impl<'p> KeyRing<'p> {
             .collect()
     }
 
-    /// Signatures of one key instead of those of the keys that go.
+    /// Replaces the signatures of retiring keys with those of one key.
     fn take_over(&self, place: usize) -> Move {
         let algorithm = self.keys[place].algorithm;
         let others = self.keys.iter().enumerate().filter(|(_, other)| {
@@ -245,7 +246,7 @@ impl<'p> KeyRing<'p> {
         if key.ds.is_shown() && self.may_lose_ds(place) {
             moves.push(vec![(place, KeyRecord::Ds, false)]);
         }
-        // What was shown a moment ago has to be everywhere first: three versions would be too many to tell apart.
+        // A record just published must be everywhere first: three versions would be too many to distinguish.
         if key.dnskey.phase == RecordPhase::Omnipresent {
             self.alone_and_with_its_algorithm((place, KeyRecord::Dnskey, false), moves);
         }
@@ -254,7 +255,7 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    /// A DS goes when another takes its place, or when the zone is to be insecure.
+    /// Checks whether a DS can be removed: another one replaces it, or the zone is becoming insecure.
     fn may_lose_ds(&self, place: usize) -> bool {
         let mut others = self.keys.iter().enumerate();
         self.policy.keys.is_empty()
@@ -263,8 +264,8 @@ impl<'p> KeyRing<'p> {
             })
     }
 
-    /// A step of one key, and the same step of all keys of its algorithm that want it: a key-signing and a zone-signing
-    /// key of a new algorithm are good for nothing without each other.
+    /// Adds a step for one key, and the same step for all keys of its algorithm that need it: a key-signing and a
+    /// zone-signing key of a new algorithm are useless without each other.
     fn alone_and_with_its_algorithm(
         &self,
         (place, record, is_shown): (usize, KeyRecord, bool),
@@ -284,7 +285,7 @@ impl<'p> KeyRing<'p> {
         moves.push(vec![(place, record, is_shown)]);
     }
 
-    /// Forgets keys that are out of use for long; the bound on keys makes that shorter.
+    /// Removes keys that have been out of use long enough; the limit on keys shortens that time.
     pub(super) fn remove_hidden(&mut self, steps: &mut Vec<RolloverStep>) {
         let purge_after = match self.keys.len() < MAX_KEYS {
             true => self.policy.times.purge_after,
@@ -301,7 +302,7 @@ impl<'p> KeyRing<'p> {
         });
     }
 
-    /// The next time at which something happens without anybody's doing.
+    /// Returns the next time at which something happens without outside action.
     pub(super) fn next_at(&self) -> Option<u64> {
         let times = &self.policy.times;
         let records = self.keys.iter().flat_map(KeyLife::records);

@@ -1,13 +1,13 @@
-//! The versions of RRsets that caches may have, and whether every combination of them validates.
+//! The RRset versions that caches may have, and whether every combination of them validates.
 //!
-//! A cache has each RRset as a whole, as it was at one moment. The DNSKEY RRset and the signatures of the zone change
-//! when this server says so: the times at which states began put their versions in order. The parent changes
-//! the DS RRset when it likes, in one go or piece by piece, so a DS that is in transit may be there or not, whatever the
-//! others do.
+//! A cache has each RRset as a whole, as it was at one point in time. The DNSKEY RRset and the signatures of the zone
+//! change when this server decides: the times at which states started put their versions in order. The parent changes
+//! the DS RRset at any time, at once or piece by piece, so a DS in transition may or may not be present, independently
+//! of the others.
 
 use super::key_state::{KeyLife, RecordLife, RecordPhase};
 
-/// A set of keys, by their places in the ring: `MAX_KEYS` fit.
+/// A set of keys, by their index in the ring: `MAX_KEYS` fit.
 type KeyBits = u32;
 
 fn bits(keys: &[KeyLife], is_in: impl Fn(&KeyLife) -> bool) -> KeyBits {
@@ -15,7 +15,7 @@ fn bits(keys: &[KeyLife], is_in: impl Fn(&KeyLife) -> bool) -> KeyBits {
     places.fold(0, |set, (place, _)| set | 1 << place)
 }
 
-/// Returns whether the version that came at `time` (`None`: the one before all) has the record.
+/// Checks whether the version created at `time` (`None`: the one before all) has the record.
 fn is_in_version(record: &RecordLife, time: Option<u64>) -> bool {
     let has_begun = time.is_some_and(|time| time >= record.since);
     match record.phase {
@@ -26,7 +26,7 @@ fn is_in_version(record: &RecordLife, time: Option<u64>) -> bool {
     }
 }
 
-/// The versions of an RRset that changes when this server says so.
+/// Returns the versions of an RRset that changes when this server decides.
 fn own_versions(keys: &[KeyLife], record: impl Fn(&KeyLife) -> &RecordLife) -> Vec<KeyBits> {
     let in_transit = keys.iter().map(&record).filter(|life| life.is_in_transit());
     let times = in_transit.map(|life| Some(life.since));
@@ -37,9 +37,9 @@ fn own_versions(keys: &[KeyLife], record: impl Fn(&KeyLife) -> &RecordLife) -> V
     versions
 }
 
-/// Versions of the DS RRset that stand for all: the DS that are there for certain, alone and with one of those in transit.
-/// A set that fails does so because an algorithm has only DS without a key; one of these DS, with those that are
-/// certain, fails for the same reason.
+/// Returns representative versions of the DS RRset: the DS that are certainly present, alone and with each one in
+/// transition. A set fails because an algorithm only has DS without a key; one of these DS, together with the certain
+/// ones, fails for the same reason.
 fn parent_versions(keys: &[KeyLife]) -> Vec<KeyBits> {
     let certain = bits(keys, |key| key.ds.phase == RecordPhase::Omnipresent);
     let in_transit = keys.iter().enumerate();
@@ -48,12 +48,12 @@ fn parent_versions(keys: &[KeyLife]) -> Vec<KeyBits> {
     std::iter::once(certain).chain(with_one).collect()
 }
 
-/// Returns whether every combination of versions validates.
+/// Checks whether every combination of versions validates.
 pub(super) fn every_combination_validates(keys: &[KeyLife]) -> bool {
     let dnskeys = own_versions(keys, |key| &key.dnskey);
     let rrsigs = own_versions(keys, |key| &key.zone_rrsig);
     let parents = parent_versions(keys);
-    // Without a DS the zone is insecure, and anything goes.
+    // Without a DS the zone is insecure, and anything is allowed.
     let mut parents = parents.into_iter().filter(|&ds| ds != 0);
     parents.all(|ds| {
         dnskeys.iter().all(|&dnskey| {
@@ -63,23 +63,24 @@ pub(super) fn every_combination_validates(keys: &[KeyLife]) -> bool {
     })
 }
 
-/// RFC 4035 section 2.2: each algorithm of the DS RRset has a key that signs the DNSKEY RRset. A validator may do with one
-/// of them (RFC 6840 section 5.11), and some do not.
+/// Checks that each algorithm in the DS RRset has a key that signs the DNSKEY RRset (RFC 4035 section 2.2). A validator
+/// may accept one of them (RFC 6840 section 5.11), but some do not.
 fn has_entry(keys: &[KeyLife], ds: KeyBits, dnskey: KeyBits) -> bool {
     let entries = bits(keys, |key| key.role.signs_keys()) & ds & dnskey;
     algorithms(keys, ds) & !algorithms(keys, entries) == 0
 }
 
-/// RFC 4035 section 2.2: each algorithm of the DNSKEY RRset signs it and everything else.
+/// Checks that each algorithm in the DNSKEY RRset signs it and everything else (RFC 4035 section 2.2).
 fn is_signed(keys: &[KeyLife], dnskey: KeyBits, rrsig: KeyBits) -> bool {
     let all = algorithms(keys, dnskey);
     let signs_keys = bits(keys, |key| key.role.signs_keys()) & dnskey;
     all & !algorithms(keys, signs_keys) == 0 && all & !algorithms(keys, dnskey & rrsig) == 0
 }
 
-/// A bit for each algorithm of a set of keys.
+/// Returns one bit for each algorithm in a set of keys.
 fn algorithms(keys: &[KeyLife], set: KeyBits) -> u128 {
     let members = keys.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
-    // Numbers from 123 on are reserved (RFC 4034 appendix A.1, RFC 6014) but for private use, which share a bit each.
+    // Numbers from 123 on are reserved (RFC 4034 appendix A.1, RFC 6014) except for private use, which share one bit
+    // each.
     members.fold(0, |all, (_, key)| all | 1 << (key.algorithm % 128))
 }

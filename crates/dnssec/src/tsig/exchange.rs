@@ -1,12 +1,12 @@
-//! One exchange of signed messages, seen from either end.
+//! One exchange of signed messages, from the perspective of either end.
 //!
 //! ```text
 //! client   sign_request  -> request ->  verify_request              server
 //!          ReplyVerifier <- replies <-  ReplySigner
 //! ```
-//! Each MAC covers the one before it, so messages can be neither left out nor exchanged (RFC 8945 section 5.3.1). Every
-//! reply is signed here, since some peers refuse a stream that leaves messages unsigned; as a client, up to 99 messages
-//! in a row without a signature are taken.
+//! Each MAC covers the previous one, so messages can be neither dropped nor swapped (RFC 8945 section 5.3.1). Every
+//! reply is signed here, because some peers reject a stream with unsigned messages; as a client, up to 99 consecutive
+//! unsigned messages are accepted.
 
 use super::mac::{MacContext, MacOctets};
 use super::record::{
@@ -18,27 +18,27 @@ use nameward_wire::{NameBuf, rcode_name};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Seconds that the clocks may differ by (RFC 8945 section 10 recommends 300).
+/// Allowed clock difference in seconds (RFC 8945 section 10 recommends 300).
 const FUDGE: u16 = 300;
-/// Messages of a stream without a TSIG record that may follow each other (RFC 8945 section 5.3.1).
+/// Maximum number of consecutive messages in a stream without a TSIG record (RFC 8945 section 5.3.1).
 pub const UNSIGNED_IN_A_ROW: u8 = 99;
 
-/// Why a signed message is not taken.
+/// The reason why a signed message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TsigFailure {
-    /// The record is not as it must be: FORMERR.
+    /// The record is malformed: FORMERR.
     #[error("the TSIG record is malformed")]
     Malformed,
-    /// The key is not known, or is known with another algorithm.
+    /// The key is unknown, or known with another algorithm.
     #[error("the TSIG key is not known here (BADKEY)")]
     BadKey,
-    /// The MAC does not fit.
+    /// The MAC does not match.
     #[error("the TSIG signature does not verify (BADSIG)")]
     BadSignature,
-    /// The clocks differ by more than they may.
+    /// The clocks differ by more than allowed.
     #[error("the TSIG time is too far from this server's clock (BADTIME)")]
     BadTime,
-    /// The peer refused our own record with this error.
+    /// The peer rejected our record with this error.
     #[error("the peer refused the TSIG record with {}", error_name(*.0))]
     RefusedByPeer(u16),
     /// A reply, or the end of a stream of replies, is not signed.
@@ -47,7 +47,7 @@ pub enum TsigFailure {
 }
 
 impl TsigFailure {
-    /// Returns the error that stands in the TSIG record of the reply (RFC 8945 section 3), 0 for none.
+    /// Returns the error code for the TSIG record of the reply (RFC 8945 section 3), 0 for none.
     pub fn code(self) -> u16 {
         match self {
             TsigFailure::Malformed | TsigFailure::RefusedByPeer(_) | TsigFailure::Unsigned => 0,
@@ -58,7 +58,7 @@ impl TsigFailure {
     }
 }
 
-/// Returns the name of the error in a TSIG record (RFC 8945 section 3). 16 is BADSIG there, and BADVERS elsewhere.
+/// Returns the name of the error in a TSIG record (RFC 8945 section 3). There 16 is BADSIG, elsewhere BADVERS.
 pub fn error_name(error: u16) -> Cow<'static, str> {
     match (error, u8::try_from(error)) {
         (16, _) => "BADSIG".into(),
@@ -73,25 +73,25 @@ impl From<MalformedTsig> for TsigFailure {
     }
 }
 
-/// A request whose signature verifies.
+/// A request with a valid signature.
 pub struct SignedRequest {
-    /// The key that it is signed with.
+    /// The key that signed it.
     pub key: Arc<TsigKey>,
-    /// Octets of the message in front of the TSIG record.
+    /// Octets of the message before the TSIG record.
     pub unsigned_len: usize,
     /// Signs the replies.
     pub signer: ReplySigner,
 }
 
-/// A request whose signature was not taken.
+/// A request whose signature was rejected.
 pub struct RefusedRequest {
     /// The reason.
     pub failure: TsigFailure,
-    /// Adds to the reply (FORMERR or NOTAUTH) the TSIG record that it must have, if it must have one.
+    /// Adds the required TSIG record to the reply (FORMERR or NOTAUTH), if one is required.
     pub signer: Option<ReplySigner>,
 }
 
-/// Verifies a request as a server does, in the order of RFC 8945 section 5.2. `None`: the request is not signed.
+/// Verifies a request as a server, in the order of RFC 8945 section 5.2. `None`: the request is not signed.
 pub fn verify_request(
     message: &[u8],
     keys: &TsigKeys,
@@ -131,8 +131,8 @@ pub fn verify_request(
     }))
 }
 
-/// RFC 8945 section 5.2.2.1: a MAC longer than the algorithm makes, or shorter than may be taken, is FORMERR. Whatever is
-/// left is taken, so BADTRUNC (a stricter policy of one's own) is never answered.
+/// Checks the length of a MAC: longer than the algorithm's output or shorter than acceptable is FORMERR (RFC 8945
+/// section 5.2.2.1). Everything else is accepted, so BADTRUNC (for stricter local policies) is never returned.
 fn check_mac_len(record: &TsigRecord<'_>, key: &TsigKey) -> Result<(), TsigFailure> {
     let algorithm = key.algorithm();
     let allowed = algorithm.shortest_mac()..=algorithm.mac_len();
@@ -154,7 +154,7 @@ fn add_received(context: &mut MacContext, message: &[u8], record: &TsigRecord<'_
     }
 }
 
-/// Adds the MAC before this one, behind its length (RFC 8945 section 4.3.1).
+/// Adds the previous MAC, preceded by its length (RFC 8945 section 4.3.1).
 fn add_prior(context: &mut MacContext, prior: &MacOctets) {
     context.update(&(prior.as_slice().len() as u16).to_be_bytes());
     context.update(prior.as_slice());
@@ -166,7 +166,7 @@ fn add_variables(context: &mut MacContext, key: &TsigKey, fields: &TsigFields<'_
     });
 }
 
-/// Signs the replies to one request, one after the other.
+/// Signs the replies to one request, one after another.
 #[derive(Clone)]
 pub struct ReplySigner {
     proof: ReplyProof,
@@ -175,14 +175,14 @@ pub struct ReplySigner {
 
 #[derive(Clone)]
 enum ReplyProof {
-    /// With a MAC over each reply and the MAC before it.
+    /// A MAC over each reply and the previous MAC.
     Keyed {
         key: Arc<TsigKey>,
         prior: MacOctets,
         is_first: bool,
         request_time: u64,
     },
-    /// RFC 8945 section 5.3.2: with an empty MAC, since there is no key to make one with.
+    /// An empty MAC, because there is no key to make one with (RFC 8945 section 5.3.2).
     Unkeyed {
         names: Box<(NameBuf, NameBuf)>,
         time_signed: u64,
@@ -215,7 +215,7 @@ impl ReplySigner {
     /// Returns the octets that a reply must leave free for the TSIG record.
     pub fn reserved(&self) -> usize {
         match &self.proof {
-            // Six for the clock of a BADTIME.
+            // Six for the server time of a BADTIME.
             ReplyProof::Keyed { key, .. } => key.record_len() + 6,
             ReplyProof::Unkeyed { names, .. } => {
                 let (key_name, algorithm) = (names.0.as_name(), names.1.as_name());
@@ -224,7 +224,7 @@ impl ReplySigner {
         }
     }
 
-    /// Returns the key that the request was signed with, if it is one of ours.
+    /// Returns the key that the request was signed with, if it is known here.
     pub fn key(&self) -> Option<&Arc<TsigKey>> {
         match &self.proof {
             ReplyProof::Keyed { key, .. } => Some(key),
@@ -232,8 +232,8 @@ impl ReplySigner {
         }
     }
 
-    /// Appends the TSIG record to the next reply, which stands in the first `len` octets of a buffer; returns its new
-    /// length, or `None` if the buffer has less room than [`ReplySigner::reserved`] says.
+    /// Appends the TSIG record to the next reply, which is in the first `len` octets of a buffer; returns its new
+    /// length, or `None` if the buffer has less room than [`ReplySigner::reserved`].
     pub fn sign_in_place(&mut self, buffer: &mut [u8], len: usize, now: u64) -> Option<usize> {
         let (reply, room) = buffer.split_at_mut_checked(len)?;
         let mut record = Vec::with_capacity(self.reserved());
@@ -243,7 +243,7 @@ impl ReplySigner {
         Some(len + record.len())
     }
 
-    /// Appends the TSIG record to the next reply. The reply is complete but for it.
+    /// Appends the TSIG record to the next reply, which must otherwise be complete.
     pub fn sign(&mut self, reply: &mut Vec<u8>, now: u64) {
         let mut record = Vec::with_capacity(self.reserved());
         self.make_record(reply, &mut record, now);
@@ -251,7 +251,7 @@ impl ReplySigner {
         add_to_additional_count(reply, 1);
     }
 
-    /// Makes the TSIG record of a reply that is complete but for it.
+    /// Makes the TSIG record of a reply that is otherwise complete.
     fn make_record(&mut self, reply: &[u8], record: &mut Vec<u8>, now: u64) {
         let id = reply.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
         let clock = now.to_be_bytes();
@@ -274,7 +274,7 @@ impl ReplySigner {
                 request_time,
             } => {
                 if self.error == TsigFailure::BadTime.code() {
-                    // RFC 8945 section 5.2.3: the client's own time, and beside it the server's.
+                    // RFC 8945 section 5.2.3: the client's own time, and in addition the server's.
                     fields.time_signed = *request_time;
                     fields.other = &clock[2..];
                 }
@@ -293,7 +293,7 @@ impl ReplySigner {
     }
 }
 
-/// Signs a request as a client does, and returns the verifier of the replies to it.
+/// Signs a request as a client, and returns the verifier for its replies.
 pub fn sign_request(key: &Arc<TsigKey>, request: &mut Vec<u8>, now: u64) -> ReplyVerifier {
     let fields = TsigFields {
         time_signed: now,
@@ -325,7 +325,7 @@ fn begin_reply(key: &TsigKey, prior: &MacOctets) -> MacContext {
     context
 }
 
-/// Verifies the replies to one signed request, one after the other.
+/// Verifies the replies to one signed request, one after another.
 pub struct ReplyVerifier {
     key: Arc<TsigKey>,
     /// The digest of everything since the last MAC.
@@ -337,7 +337,7 @@ pub struct ReplyVerifier {
 impl ReplyVerifier {
     /// Verifies the next reply and returns its length without the TSIG record.
     ///
-    /// A reply without one is taken for the moment if it is not the first; only a later MAC vouches for it.
+    /// A reply without one is accepted provisionally if it is not the first; only a later MAC authenticates it.
     pub fn verify(&mut self, reply: &[u8], now: u64) -> Result<usize, TsigFailure> {
         let Some(record) = TsigRecord::find(reply)? else {
             if self.is_first || self.unsigned == UNSIGNED_IN_A_ROW {
@@ -354,7 +354,7 @@ impl ReplyVerifier {
             return Err(TsigFailure::BadKey);
         }
         if record.mac.is_empty() && record.error != 0 {
-            // RFC 8945 section 5.3.2: it proves nothing, but it says what went wrong.
+            // RFC 8945 section 5.3.2: it proves nothing, but it tells what went wrong.
             return Err(TsigFailure::RefusedByPeer(record.error));
         }
         check_mac_len(&record, key)?;
@@ -379,7 +379,7 @@ impl ReplyVerifier {
         Ok(record.start)
     }
 
-    /// Returns whether every reply so far is vouched for by a MAC: the last of a stream must be signed.
+    /// Checks whether every reply so far is authenticated by a MAC: the last one in a stream must be signed.
     pub fn is_complete(&self) -> bool {
         !self.is_first && self.unsigned == 0
     }

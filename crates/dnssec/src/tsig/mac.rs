@@ -1,25 +1,25 @@
-//! The MAC of a message, taken in over several pieces.
+//! The MAC of a message, computed incrementally.
 
 use super::TsigAlgorithm;
 use aws_lc_rs::{constant_time, hmac as lc};
 use hmac::{Hmac, KeyInit, Mac as _};
 use md5::Md5;
 
-/// A secret, ready to make MACs.
+/// A secret, prepared for computing MACs.
 pub(super) enum Mac {
-    /// The family of SHA.
+    /// The SHA family.
     Sha(Box<lc::Key>),
-    /// MD5, which the library of the others does not make.
+    /// MD5, which the library used for the others does not support.
     Md5(Hmac<Md5>),
 }
 
-/// A MAC in the making.
+/// A MAC being computed.
 pub(super) enum MacContext {
     Sha(Box<lc::Context>),
     Md5(Box<Hmac<Md5>>),
 }
 
-/// A finished MAC: never longer than 64 octets.
+/// A finished MAC: at most 64 octets.
 #[derive(Clone, Copy)]
 pub(super) struct MacOctets {
     octets: [u8; 64],
@@ -67,7 +67,7 @@ impl MacContext {
 }
 
 impl MacOctets {
-    /// Takes at most 64 octets, which is the longest MAC there is.
+    /// Copies at most 64 octets, the length of the longest MAC.
     pub(super) fn from_slice(slice: &[u8]) -> Self {
         let mut octets = [0; 64];
         let len = slice.len().min(octets.len());
@@ -82,7 +82,7 @@ impl MacOctets {
         &self.octets[..usize::from(self.len)]
     }
 
-    /// Compares with a MAC that may be cut (RFC 8945 section 5.2.2.1), in constant time.
+    /// Compares with a possibly truncated MAC (RFC 8945 section 5.2.2.1), in constant time.
     pub(super) fn begins_with(&self, cut: &[u8]) -> bool {
         let whole = self.as_slice();
         cut.len() <= whole.len()

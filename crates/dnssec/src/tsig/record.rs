@@ -1,4 +1,4 @@
-//! The TSIG record: reading it at the end of a message, and writing it there (RFC 8945 section 4.2).
+//! The TSIG record: reading and writing it at the end of a message (RFC 8945 section 4.2).
 
 use super::TsigKey;
 use nameward_wire::message::{HEADER, Message, MessageSection};
@@ -7,34 +7,34 @@ use nameward_wire::{Class, Name, NameBuf, Type};
 /// A TSIG record as received.
 #[derive(Debug, Clone)]
 pub struct TsigRecord<'m> {
-    /// Where the record begins, which is where the signed message ends.
+    /// Start of the record, which is the end of the signed message.
     pub start: usize,
-    /// The name of the key, case as sent.
+    /// The key name, case as sent.
     pub key_name: NameBuf,
-    /// The name of the algorithm, case as sent.
+    /// The algorithm name, case as sent.
     pub algorithm: NameBuf,
     /// Seconds since 1970.
     pub time_signed: u64,
-    /// Seconds that the clocks may differ by.
+    /// Allowed clock difference in seconds.
     pub fudge: u16,
-    /// The MAC, maybe cut.
+    /// The MAC, possibly truncated.
     pub mac: &'m [u8],
-    /// The id of the message before a forwarder changed it.
+    /// The message ID before a forwarder changed it.
     pub original_id: u16,
     /// The error that the signer reports.
     pub error: u16,
-    /// The signer's clock, if it complains of BADTIME.
+    /// The signer's time, if it reports BADTIME.
     pub other: &'m [u8],
 }
 
-/// A TSIG record, or something in its place, that is not as it must be: FORMERR.
+/// A TSIG record, or data in its place, that is malformed: FORMERR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MalformedTsig;
 
 impl<'m> TsigRecord<'m> {
     /// Finds the TSIG record of a message.
     ///
-    /// RFC 8945 section 5.1: it is the last record of the additional section and there is but one.
+    /// RFC 8945 section 5.1: it is the last record in the additional section, and there is only one.
     pub fn find(octets: &'m [u8]) -> Result<Option<Self>, MalformedTsig> {
         let message = Message::parse(octets).map_err(|_| MalformedTsig)?;
         let mut found = None;
@@ -57,7 +57,7 @@ impl<'m> TsigRecord<'m> {
     }
 
     fn read(key_name: NameBuf, start: usize, data: &'m [u8]) -> Option<Self> {
-        // RFC 8945 section 4.2: the name of the algorithm is not compressed.
+        // RFC 8945 section 4.2: the algorithm name is not compressed.
         let (algorithm, rest) = Name::split_from(data).ok()?;
         let (time, rest) = rest.split_first_chunk::<6>()?;
         let (fudge, rest) = rest.split_first_chunk::<2>()?;
@@ -95,7 +95,7 @@ impl<'m> TsigRecord<'m> {
     }
 }
 
-/// Splits off octets that stand behind their number.
+/// Splits off octets preceded by their length.
 fn split_counted(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = rest.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
@@ -106,7 +106,7 @@ fn read_time(time: &[u8; 6]) -> u64 {
         .fold(0, |sum, octet| sum << 8 | u64::from(*octet))
 }
 
-/// The fields of a record to be written that are not the key's.
+/// The fields of a record to be written, except those of the key.
 #[derive(Clone, Copy)]
 pub(super) struct TsigFields<'f> {
     pub(super) time_signed: u64,
@@ -123,7 +123,7 @@ impl TsigFields<'_> {
         time
     }
 
-    /// Passes the variables of the digest on, in their order (RFC 8945 section 4.3.3).
+    /// Passes the digest variables to `update`, in order (RFC 8945 section 4.3.3).
     pub(super) fn digest_variables(
         &self,
         key_name: Name<'_>,
@@ -140,13 +140,13 @@ impl TsigFields<'_> {
         update(self.other);
     }
 
-    /// Passes on the timers alone, for all messages of a stream but the first (RFC 8945 section 5.3.1).
+    /// Passes only the timers to `update`, for all messages in a stream except the first (RFC 8945 section 5.3.1).
     pub(super) fn digest_timers(&self, mut update: impl FnMut(&[u8])) {
         update(&self.time_octets());
         update(&self.fudge.to_be_bytes());
     }
 
-    /// Appends the record; whoever has the message counts it.
+    /// Appends the record; the caller updates the record count.
     pub(super) fn encode(
         &self,
         (key_name, algorithm): (Name<'_>, Name<'_>),
@@ -180,14 +180,14 @@ pub(super) fn add_to_additional_count(message: &mut [u8], by: i16) {
 }
 
 impl TsigKey {
-    /// Returns the octets that a record of this key adds to a message.
+    /// Returns the octets that a record with this key adds to a message.
     pub fn record_len(&self) -> usize {
         let names = self.name().as_wire().len() + self.algorithm().wire_name().as_wire().len();
         names + 10 + 16 + self.algorithm().mac_len()
     }
 }
 
-/// Returns the header as the signer had it: its own id, the TSIG record not counted.
+/// Returns the header as the signer had it: the original ID, without counting the TSIG record.
 pub(super) fn signed_header(message: &[u8], original_id: u16) -> Option<[u8; HEADER]> {
     let mut header = *message.first_chunk::<HEADER>()?;
     header[..2].copy_from_slice(&original_id.to_be_bytes());
