@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward zone` and `nameward record`, and the requests they become.
+//! The command line of `nameward zone` and `nameward record`, and its conversion to requests.
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
@@ -259,7 +259,7 @@ pub struct RecordArguments {
     remote: ChangeArguments,
 }
 
-/// The request of `nameward zone`, and the server it is for.
+/// Returns the request of `nameward zone`, and the server it is for.
 pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
         ZoneCommand::Work(command) => return zone_commands::request(command),
@@ -333,7 +333,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
     })
 }
 
-/// The request of `nameward record`, and the server it is for.
+/// Returns the request of `nameward record`, and the server it is for.
 pub fn record(
     command: RecordCommand,
 ) -> Result<(OperationRequest, RemoteArguments), OperationError> {

@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward apply`.
+//! The command line of `nameward apply`.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use nameward_control::operations::{OperationError, OperationRequest};
 use super::{ChangeArguments, RemoteArguments, print::OutputForm};
 use crate::batch_text;
 
-/// Octets of the largest batch.
+/// Maximum size of a batch in octets.
 const BATCH_MAX: u64 = 12 << 20;
 
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub struct ApplyArguments {
     remote: ChangeArguments,
 }
 
-/// The request of `nameward apply`, and the server it is for.
+/// Returns the request of `nameward apply`, and the server it is for.
 pub fn request(
     arguments: ApplyArguments,
     form: OutputForm,
@@ -39,7 +39,7 @@ pub fn request(
     Ok((OperationRequest::Apply(batches), arguments.remote.into()))
 }
 
-/// The name of a file in messages.
+/// Returns the name of a file in messages.
 pub fn shown(file: &Path) -> String {
     match file.as_os_str() == "-" {
         true => "stdin".into(),
@@ -47,7 +47,7 @@ pub fn shown(file: &Path) -> String {
     }
 }
 
-/// Reads a text of bounded size from a file, or from stdin if it is called `-`.
+/// Reads a text of limited size from a file, or from stdin if it is called `-`.
 pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
     let failed =
         |error: io::Error| OperationError::invalid(format!("cannot read {}: {error}", shown(file)));

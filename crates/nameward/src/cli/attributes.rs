@@ -1,4 +1,5 @@
-//! Owns the command line of what databases keep besides served records: metadata, terms of zones, comments, disabled records.
+//! The command line for what databases keep besides served records: metadata, zone settings, comments, disabled
+//! records.
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
@@ -183,7 +184,7 @@ impl MetadataArguments {
     }
 }
 
-/// The request of `nameward metadata`, and the server it is for.
+/// Returns the request of `nameward metadata`, and the server it is for.
 pub fn metadata(command: MetadataCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         MetadataCommand::List { zone, remote } => {
@@ -212,7 +213,7 @@ pub fn metadata(command: MetadataCommand) -> (OperationRequest, RemoteArguments)
     }
 }
 
-/// The request of `nameward zone set`, and the server it is for.
+/// Returns the request of `nameward zone set`, and the server it is for.
 pub fn terms(
     arguments: SetArguments,
 ) -> Result<(OperationRequest, RemoteArguments), OperationError> {
@@ -235,7 +236,7 @@ pub fn terms(
     Ok((OperationRequest::ZoneSet(terms), arguments.remote))
 }
 
-/// The request of `nameward record enable` and the like, and the server it is for.
+/// Returns the request of `nameward record enable` and similar commands, and the server it is for.
 pub fn record(command: RecordAttributeCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         RecordAttributeCommand::Enable(arguments) => arguments.split(true),

@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward catalog` and `nameward autoprimary`, and the requests they become.
+//! The command line of `nameward catalog` and `nameward autoprimary`, and its conversion to requests.
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{AutoprimaryTemplate, OperationRequest};
@@ -72,7 +72,7 @@ impl ServerArguments {
     }
 }
 
-/// The request of `nameward catalog`, and the server it is for.
+/// Returns the request of `nameward catalog`, and the server it is for.
 pub fn catalog(command: CatalogCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         CatalogCommand::List { remote } => (OperationRequest::CatalogList, remote),
@@ -82,7 +82,7 @@ pub fn catalog(command: CatalogCommand) -> (OperationRequest, RemoteArguments) {
     }
 }
 
-/// The request of `nameward autoprimary`, and the server it is for.
+/// Returns the request of `nameward autoprimary`, and the server it is for.
 pub fn autoprimary(command: AutoprimaryCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         AutoprimaryCommand::List { remote } => (OperationRequest::AutoprimaryList, remote),

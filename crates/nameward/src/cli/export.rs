@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward export`.
+//! The command line of `nameward export`.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub struct ExportArguments {
 }
 
 impl ExportCommand {
-    /// The order that it gives, and the server that it is for.
+    /// Returns the requested export, and the server it is for.
     pub fn order(self) -> (ExportOrder, RemoteArguments) {
         let (target, arguments) = match self {
             Self::Pdns(arguments) => (TargetServer::PowerDns, arguments),

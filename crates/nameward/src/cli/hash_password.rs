@@ -1,4 +1,4 @@
-//! Owns `nameward hash-password`.
+//! The command `nameward hash-password`.
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::command_error::CommandError;
 
-/// Reads a password from stdin, a terminal without showing it, and prints its hash.
+/// Reads a password from stdin, on a terminal without echo, and prints its hash.
 pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
     let is_terminal = io::stdin().is_terminal();
     if is_terminal {
@@ -38,10 +38,10 @@ pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
     ended(Printer::new(form).object(&object, &hash))
 }
 
-/// Has the terminal show what is typed, or not.
+/// Turns the echo of the terminal on or off.
 fn show_typing(is_shown: bool) {
     let word = if is_shown { "echo" } else { "-echo" };
-    // A terminal that cannot hide it is used as it is.
+    // A terminal that cannot turn it off is used as it is.
     let _ = Command::new("stty")
         .arg(word)
         .stdin(Stdio::inherit())

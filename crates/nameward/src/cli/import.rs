@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward import`.
+//! The command line of `nameward import`.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub struct ImportArguments {
 }
 
 impl ImportCommand {
-    /// The order that it gives.
+    /// Returns the requested import.
     pub fn order(self) -> ImportOrder {
         let (server, arguments) = match self {
             Self::Pdns(arguments) => (OtherServer::PowerDns, arguments),

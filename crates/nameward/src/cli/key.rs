@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward key`, and the requests it becomes.
+//! The command line of `nameward key`, and its conversion to requests.
 
 use std::{
     fs::File,
@@ -14,7 +14,7 @@ use nameward_control::operations::{
 use super::RemoteArguments;
 use crate::command_error::CommandError;
 
-/// More is no key.
+/// Maximum size of a key file.
 const KEY_MAX: u64 = 64 << 10;
 
 #[derive(Subcommand)]
@@ -138,7 +138,7 @@ impl TemplateArguments {
     }
 }
 
-/// The request of `nameward key`, and the server it is for.
+/// Returns the request of `nameward key`, and the server it is for.
 pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments), CommandError> {
     let change = |key: KeyArguments, change| {
         let request = OperationRequest::KeyChange {

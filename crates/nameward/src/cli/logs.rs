@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward query-log` and `nameward log-level`, and the requests they become.
+//! The command line of `nameward query-log` and `nameward log-level`, and its conversion to requests.
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{OperationRequest, QueryLogStatus, QueryLogTemplate};
@@ -37,7 +37,7 @@ pub struct LogLevelArguments {
     remote: RemoteArguments,
 }
 
-/// The request of `nameward query-log`.
+/// Returns the request of `nameward query-log`.
 pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         QueryLogCommand::On {
@@ -58,13 +58,13 @@ pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments
     }
 }
 
-/// The request of `nameward log-level`.
+/// Returns the request of `nameward log-level`.
 pub fn log_level(arguments: LogLevelArguments) -> (OperationRequest, RemoteArguments) {
     let level = arguments.level;
     (OperationRequest::LogLevel { level }, arguments.remote)
 }
 
-/// The state of the query log as text.
+/// Formats the state of the query log.
 pub fn query_log_text(status: &QueryLogStatus) -> String {
     let QueryLogStatus {
         output,

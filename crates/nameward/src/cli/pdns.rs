@@ -1,7 +1,7 @@
-//! Owns `nameward pdnsutil` and `nameward pdns_control`: the commands of PowerDNS, done by the commands and operations of ours.
+//! `nameward pdnsutil` and `nameward pdns_control`: PowerDNS commands, mapped to our commands and operations.
 //!
-//! Scripts keep working, with both spellings of pdnsutil: verbs as in 4.x (`add-record`), nouns as in 5.x (`rrset add`). A
-//! command that cannot be done says so and ends with a code that is not 0.
+//! Scripts keep working, with both spellings of pdnsutil: verbs as in 4.x (`add-record`), nouns as in 5.x (`rrset
+//! add`). A command that is not supported says so and exits with a non-zero code.
 
 mod control;
 mod keys;
@@ -50,7 +50,7 @@ pub enum PdnsCommand {
     },
 }
 
-/// Runs a command of PowerDNS.
+/// Runs a PowerDNS command.
 pub fn run(command: PdnsCommand) -> Result<ExitCode, CommandError> {
     let (words, plan): (_, fn(&[String]) -> _) = match command {
         PdnsCommand::Pdnsutil { words } => (words, util::plan),
@@ -60,10 +60,10 @@ pub fn run(command: PdnsCommand) -> Result<ExitCode, CommandError> {
     take(plan(&words.words)?, &words)
 }
 
-/// A part of a command of PowerDNS.
+/// A step of a PowerDNS command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PdnsStep {
-    /// A command of ours, in its words.
+    /// Runs one of our commands.
     Run(Vec<String>),
     /// Prints the records of a zone as `pdnsutil list-zone` does.
     ListZone(String),
@@ -75,13 +75,13 @@ enum PdnsStep {
     ListAutoprimaries,
     /// Prints metadata as `pdnsutil get-meta` does.
     ListMetadata(String, Vec<String>),
-    /// Raises the serial of a zone.
+    /// Increments the serial of a zone.
     IncreaseSerial(String),
-    /// Signs all zones that are not signed.
+    /// Signs all unsigned zones.
     SecureAll(SerialRaise),
     /// Prints counters as `pdns_control show` does.
     ShowCounters(String),
-    /// Drops entries of the caches, and prints how many.
+    /// Flushes cache entries, and prints how many.
     Purge(Vec<String>),
     /// Prints a fact about the running server.
     Print(ServerFact),
@@ -146,7 +146,7 @@ impl PdnsWords {
             match name.as_str() {
                 "--config" => read.config = value(),
                 "--control" => read.control = value(),
-                // They say where PowerDNS is.
+                // Options for the location of PowerDNS.
                 "--config-dir" | "--config-name" | "--socket-dir" | "--chroot"
                 | "--remote-address" | "--remote-port" | "--secret" => drop(value()),
                 "-v" | "--verbose" | "-f" | "--force" | "-q" | "--quiet" => {}
@@ -156,7 +156,7 @@ impl PdnsWords {
         read
     }
 
-    /// The flags that say which server of ours is meant.
+    /// Returns the flags that select our server.
     fn remote_flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         for (name, value) in [("--config", &self.config), ("--control", &self.control)] {
@@ -177,7 +177,8 @@ impl PdnsWords {
     }
 }
 
-/// Returns the arguments of this process, spelled out where a link called `pdnsutil` or `pdns_control` leads here.
+/// Returns the arguments of this process, with the command inserted if it was called through a link named `pdnsutil`
+/// or `pdns_control`.
 pub fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let called = arguments.first().map(PathBuf::from);
     let name = called.as_ref().and_then(|path| path.file_name());
@@ -188,22 +189,22 @@ pub fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Says that a command cannot be done, and what to do instead.
+/// Creates the error for an unsupported command, with an alternative.
 fn impossible(verb: &str, instead: &str) -> OperationError {
     OperationError::refused(format!("{verb} is not done here: {instead}"))
 }
 
-/// Says which arguments a command needs.
+/// Creates the error for wrong arguments.
 fn wrong(usage: &str) -> OperationError {
     OperationError::invalid(format!("usage: {usage}"))
 }
 
-/// Takes the steps of a command; the first that fails ends it.
+/// Performs the steps of a command; stops at the first failure.
 fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandError> {
     for step in steps {
         let code = match step {
             PdnsStep::Run(mut own) => {
-                // Behind the command, in front of data that may begin with a minus.
+                // After the command, before data that may start with a minus.
                 let at = own.len().min(2);
                 if own[0] != "hash-password" {
                     own.splice(at..at, words.remote_flags());
@@ -292,7 +293,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
     }
 }
 
-/// A name as PowerDNS prints it: without its final dot.
+/// Returns a name as PowerDNS prints it: without its final dot.
 fn bare(name: &str) -> &str {
     super::print::zone_text(name)
 }

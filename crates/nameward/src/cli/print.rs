@@ -1,4 +1,4 @@
-//! Owns the output of commands: lines for people, or one JSON object a line for programs.
+//! The output of commands: lines for people, or one JSON object per line for programs.
 
 mod change;
 mod server_status;
@@ -22,24 +22,24 @@ use table::Table;
 use super::logs::query_log_text;
 use crate::{serve::counted, terminal};
 
-/// The form of the output.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OutputForm {
     /// Lines for people.
     Text,
-    /// JSON objects, one a line.
+    /// JSON objects, one per line.
     Json,
 }
 
-/// The form that the command line asks for; notes that come from below keep to it.
+/// The format from the command line; notes from lower layers use it as well.
 static FORM: OnceLock<OutputForm> = OnceLock::new();
 
-/// Sets the form of notes. Only the first call counts.
+/// Sets the format of notes. Only the first call counts.
 pub fn set_form(form: OutputForm) {
     let _ = FORM.set(form);
 }
 
-/// Prints a note for the operator on stderr, where it does not mix with data.
+/// Prints a note for the operator on stderr, separate from data.
 pub fn note(text: &str) {
     match FORM.get() {
         Some(OutputForm::Json) => eprintln!("{}", serde_json::json!({ "note": text })),
@@ -47,11 +47,11 @@ pub fn note(text: &str) {
     }
 }
 
-/// An output that may be closed by its reader (`| head`), which is no error.
+/// An output that its reader may close (`| head`), which is not an error.
 pub struct Printer {
     out: BufWriter<io::StdoutLock<'static>>,
     form: OutputForm,
-    /// Tables have headers there.
+    /// On a terminal, tables have headers.
     is_terminal: bool,
     table: Table,
 }
@@ -129,7 +129,7 @@ impl Printer {
     pub fn result(&mut self, result: &OperationResult) -> io::Result<()> {
         self.table.print(&mut self.out)?;
         match (self.form, result) {
-            // The items were it.
+            // Already printed as items.
             (_, OperationResult::Listed { .. }) => {}
             (OutputForm::Json, result) => self.json(result)?,
             (OutputForm::Text, result) => {
@@ -140,7 +140,7 @@ impl Printer {
         self.out.flush()
     }
 
-    /// Ends the output.
+    /// Finishes the output.
     pub fn end(&mut self) -> io::Result<()> {
         self.table.print(&mut self.out)?;
         self.out.flush()
@@ -155,7 +155,7 @@ impl Printer {
         self.out.flush()
     }
 
-    /// Prints warnings to stderr, behind what was printed so far.
+    /// Prints warnings to stderr, after the output so far.
     fn warn(&mut self, warnings: &[String]) -> io::Result<()> {
         if !warnings.is_empty() {
             self.out.flush()?;
@@ -191,7 +191,7 @@ pub fn error(form: OutputForm, error: &OperationError) {
     }
 }
 
-/// The name of a zone in a sentence: without its final dot, unless it is the root.
+/// Returns the name of a zone for a sentence: without its final dot, unless it is the root.
 pub fn zone_text(name: &str) -> &str {
     match name.strip_suffix('.') {
         None | Some("") => name,
@@ -199,7 +199,7 @@ pub fn zone_text(name: &str) -> &str {
     }
 }
 
-/// The warnings that come with a result.
+/// Returns the warnings of a result.
 fn warnings_of(result: &OperationResult) -> &[String] {
     match result {
         OperationResult::Reloaded(report) => &report.warnings,
@@ -212,7 +212,7 @@ fn warnings_of(result: &OperationResult) -> &[String] {
     }
 }
 
-/// A record as a line of a zone file; one that is not served is a comment.
+/// Formats a record as a zone file line; one that is not served is a comment.
 fn record_line(record: &ListedRecord) -> String {
     let ListedRecord {
         id,
@@ -232,7 +232,7 @@ fn record_line(record: &ListedRecord) -> String {
     }
 }
 
-/// A result in the words that operators of BIND and PowerDNS know.
+/// Formats a result in the terms that operators of BIND and PowerDNS know.
 fn text(result: &OperationResult) -> String {
     match result {
         OperationResult::Status(status) => server_status::text(status),
@@ -360,7 +360,7 @@ fn backend_text(changed: &ZoneChanged) -> String {
     }
 }
 
-/// "2d 3h 4m 5s", without units that are zero in front.
+/// Formats a duration as "2d 3h 4m 5s", without leading zero units.
 fn duration_text(seconds: u64) -> String {
     let parts = [
         (seconds / 86_400, "d"),

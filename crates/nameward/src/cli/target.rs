@@ -1,4 +1,4 @@
-//! Owns the arguments that say which server a command is for, and why a change is made.
+//! The arguments that select the server of a command, and give the reason for a change.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct RemoteArguments {
     /// Path of the server's control socket
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Of commands that take one.
+    /// Set by commands that take a reason.
     #[arg(skip)]
     pub message: Option<String>,
 }
@@ -39,7 +39,7 @@ impl From<ChangeArguments> for RemoteArguments {
 }
 
 impl RemoteArguments {
-    /// The settings that the arguments stand for.
+    /// Returns the settings that the arguments represent.
     pub fn overrides(self) -> Overrides {
         Overrides {
             file: self.config.or_else(location::named),

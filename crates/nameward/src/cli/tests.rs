@@ -1,4 +1,4 @@
-//! The command line as it is defined, and the commands that the documents show.
+//! Tests of the command line definition, and of the commands shown in the documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn a_zone_argument_needs_a_name_and_a_file() {
     }
 }
 
-/// The documents for users, by their names. The change log is about commands of older versions too.
+/// Returns the user documents by name. The change log also has commands of older versions, so it is left out.
 fn documents() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![root.join("README.md")];
@@ -39,7 +39,7 @@ fn documents() -> Vec<(String, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// The words of a line for a shell, without its comment, and without what it hands to other programs.
+/// Splits a shell line into words, without its comment and without what it pipes to other programs.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
     for c in format!("{line} ").chars() {
@@ -63,7 +63,7 @@ fn words(line: &str) -> Vec<String> {
 fn commands_in_blocks_of_the_documents_can_be_given() {
     let mut count = 0;
     for (name, text) in documents() {
-        // Blocks are every second part between the fences.
+        // Code blocks are every second part between the fences.
         let lines = text.split("```").skip(1).step_by(2).flat_map(str::lines);
         for line in lines {
             let line = line.trim_start_matches("$ ");
@@ -113,7 +113,7 @@ fn fault_of_short_form(form: &str) -> Option<String> {
             }
             continue;
         }
-        // `on|off`: each is a command, and what follows is about all of them.
+        // `on|off`: each is a command, and what follows applies to all of them.
         let mut commands = word.split(['|', '\\']).filter(|name| !name.is_empty());
         let found = commands.clone().find_map(|name| own.find_subcommand(name));
         match found {

@@ -1,4 +1,4 @@
-//! Owns the command line of `nameward tsig`, and the requests it becomes.
+//! The command line of `nameward tsig`, and its conversion to requests.
 
 use std::io::{self, Read};
 
@@ -8,7 +8,7 @@ use nameward_control::operations::{OperationError, OperationRequest, SecretText}
 use super::RemoteArguments;
 use crate::command_error::CommandError;
 
-/// More is no secret.
+/// Maximum size of a secret.
 const SECRET_MAX: u64 = 4096;
 
 /// Where a key is stored.
@@ -71,7 +71,7 @@ pub enum TsigCommand {
     },
 }
 
-/// The request of `nameward tsig`, and the server it is for.
+/// Returns the request of `nameward tsig`, and the server it is for.
 pub fn request(command: TsigCommand) -> Result<(OperationRequest, RemoteArguments), CommandError> {
     Ok(match command {
         TsigCommand::Generate {

@@ -1,4 +1,4 @@
-//! Owns the command line of work on whole zones: export, compare, import, edit, history, rollback, check.
+//! The command line for whole zones: export, compare, import, edit, history, rollback, check.
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -127,7 +127,7 @@ pub enum ZoneWorkCommand {
     },
 }
 
-/// The request of a command that needs no more than one.
+/// Returns the request of a command that needs only one.
 pub fn request(
     command: ZoneWorkCommand,
 ) -> Result<(OperationRequest, RemoteArguments), OperationError> {
@@ -273,7 +273,7 @@ fn export(
     ended(written)
 }
 
-/// Prints a difference; ends with 1 if there is one, as diff(1) does.
+/// Prints a difference; exits with 1 if there is one, like diff(1).
 fn print_difference(
     records: &[ListedDifference],
     form: OutputForm,
@@ -297,7 +297,7 @@ fn no_change(zone: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
     ended(Printer::new(form).result(&result))
 }
 
-/// Sends a request and prints what comes.
+/// Sends a request and prints the result.
 fn send(
     request: OperationRequest,
     overrides: &Overrides,
@@ -341,7 +341,7 @@ fn import(
     }
 }
 
-/// Makes a difference of a zone that was fetched, unless there is none.
+/// Applies a difference to a fetched zone, unless it is empty.
 fn apply(
     fetched: &FetchedZone,
     difference: &Difference,

@@ -1,9 +1,9 @@
-//! Owns the words of backends in the configuration: their kinds, and how their zones are served.
+//! Keywords for backends in the configuration: their types, and how their zones are served.
 
 use super::read::words;
 
 words! {
-    /// The kind of a backend.
+    /// The type of a backend.
     BackendType {
         /// Zone files, held in memory.
         File = "file",
@@ -19,7 +19,7 @@ words! {
 words! {
     /// How the zones of a database are served.
     BackendMode {
-        /// Looked up when they are asked for.
+        /// Looked up at query time.
         Live = "live",
         /// Loaded into memory, following changes.
         Resident = "resident",

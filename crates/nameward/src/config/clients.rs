@@ -1,4 +1,4 @@
-//! Owns the form of lists of clients: addresses, networks and keys, of which the first that matches decides.
+//! Client lists: addresses, networks and keys, of which the first match decides.
 
 use std::{net::IpAddr, path::Path};
 
@@ -43,12 +43,12 @@ impl Read for Option<Clients> {
     }
 }
 
-/// Whether entries of a list may name keys.
+/// Whether list entries may name keys.
 #[derive(Clone, Copy)]
 pub enum KeyTerms {
-    /// They do.
+    /// Keys are allowed.
     Count,
-    /// Keys of requests make no difference here.
+    /// Keys have no effect in this list.
     DoNotCount,
 }
 
@@ -77,7 +77,7 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wr
     };
     let key = match (key, keys) {
         (Some(_), KeyTerms::DoNotCount) => {
-            // A list that is read in part would let in others than it says.
+            // A partially read list would allow other clients than intended.
             return Err(Wrong {
                 span: value.span(),
                 message: format!("{text:?}: keys do not count in this list"),

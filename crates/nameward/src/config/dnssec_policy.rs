@@ -1,4 +1,4 @@
-//! Owns the settings of policies of DNSSEC, and the way from them to policies.
+//! The settings of DNSSEC policies, and their conversion to policies.
 
 use std::{path::Path, sync::Arc};
 
@@ -99,7 +99,7 @@ section! {
     }
 }
 
-/// An algorithm that this server makes keys of.
+/// An algorithm that this server creates keys for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SigningAlgorithm(pub u8);
 
@@ -114,7 +114,7 @@ impl Read for SigningAlgorithm {
             DeValue::Integer(number) => algorithm_number(number.as_str()),
             _ => None,
         };
-        // RFC 8624 section 3.1: not to be used for new signatures.
+        // RFC 8624 section 3.1: must not be used for new signatures.
         let number = number.filter(|number| !matches!(number, 5 | 7));
         number
             .map(Self)
@@ -122,7 +122,7 @@ impl Read for SigningAlgorithm {
     }
 }
 
-/// The way in which names are denied.
+/// The denial of existence method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenialSetting(pub DenialTerms);
 
@@ -160,7 +160,7 @@ impl Read for RsaBits {
 }
 
 impl DnssecPolicySettings {
-    /// Returns what does not go together.
+    /// Returns a setting that contradicts others, and why.
     pub fn contradiction(&self) -> Option<(&'static str, String)> {
         let (validity, refresh) = (self.signature_validity.get(), self.signature_refresh.get());
         let (jitter, delay) = (self.signature_jitter.get(), self.propagation_delay.get());
@@ -225,7 +225,7 @@ impl DnssecPolicySettings {
             times: RolloverTimes {
                 dnskey_ttl: long(self.dnskey_ttl.get()),
                 zone_ttl: long(self.zone_ttl_max.get()),
-                // The zone says it.
+                // Taken from the zone.
                 negative_ttl: 0,
                 zone_propagation: long(self.propagation_delay.get()),
                 ds_ttl: long(self.parent_ds_ttl.get()),
@@ -242,7 +242,7 @@ impl DnssecPolicySettings {
     }
 }
 
-/// The policies that the configuration has.
+/// Returns the configured policies.
 pub fn policies(config: &Config) -> DnssecPolicies {
     let settings = config.dnssec_policies.iter();
     let named = settings.map(|settings| (settings.name.clone(), Arc::new(settings.policy())));

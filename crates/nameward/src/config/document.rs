@@ -1,4 +1,4 @@
-//! Owns the printed forms of the settings tables: a commented TOML file, Markdown and JSON.
+//! Printed forms of the settings tables: a commented TOML file, Markdown, JSON and a manual page.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::{
     tables,
 };
 
-/// Documentation lines as one paragraph.
+/// Joins documentation lines to one paragraph.
 fn sentence(lines: &[&str]) -> String {
     lines
         .iter()
@@ -19,7 +19,7 @@ fn sentence(lines: &[&str]) -> String {
         .join(" ")
 }
 
-/// Whether a table may be given several times.
+/// Checks whether a table may be given several times.
 fn is_repeated(table: &str) -> bool {
     let repeated = [
         AutoprimarySettings::NAME,
@@ -40,7 +40,7 @@ fn heading(table: &str) -> String {
     }
 }
 
-/// The manual page nameward.toml(5).
+/// Returns the manual page nameward.toml(5).
 pub fn as_roff() -> String {
     let escaped = |text: &str| text.replace('\\', "\\\\").replace('-', "\\-");
     let mut out = String::from(
@@ -59,7 +59,7 @@ pub fn as_roff() -> String {
     out
 }
 
-/// A configuration file with every key commented out at its default.
+/// Returns a configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
     let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");
     for TableListing {
@@ -80,7 +80,7 @@ pub fn as_toml() -> String {
     out
 }
 
-/// Every setting as a JSON object.
+/// Returns every setting as a JSON object.
 pub fn as_json() -> serde_json::Value {
     let settings = tables().into_iter().flat_map(|table| table.settings);
     let objects = settings.map(|setting| {
@@ -92,7 +92,7 @@ pub fn as_json() -> serde_json::Value {
     objects.collect()
 }
 
-/// docs/configuration.md.
+/// Returns docs/configuration.md.
 pub fn as_markdown() -> String {
     let mut out = String::from(
         "# Configuration\n\n\

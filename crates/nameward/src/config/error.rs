@@ -1,4 +1,4 @@
-//! Owns the messages about a configuration that cannot be used: each is one line with its place.
+//! Messages about an invalid configuration: each is one line with its position.
 
 use std::{
     fmt, io,
@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// More problems of one file than this are not listed.
+/// Maximum number of problems listed per file.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// One thing that is wrong, with its place in the file.
+/// A problem, with its position in the file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Problem {
     line: usize,
@@ -18,7 +18,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem at a span of the file's text.
+    /// Creates a problem at a span of the file's text.
     pub fn new(text: &str, span: Range<usize>, message: String) -> Self {
         let before = &text[..text.floor_char_boundary(span.start.min(text.len()))];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -29,7 +29,7 @@ impl Problem {
         }
     }
 
-    /// Line and column, to put problems in the order of the file.
+    /// Returns line and column, to sort problems in file order.
     pub fn place(&self) -> (usize, usize) {
         (self.line, self.column)
     }
@@ -40,11 +40,11 @@ impl Problem {
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// The file says something that cannot be used.
+    /// The file contains invalid settings.
     Wrong(PathBuf, Vec<Problem>),
-    /// A running server has backends and the file has none any more.
+    /// A running server has backends and the file no longer has any.
     NoBackend(PathBuf),
-    /// The settings do not go together, or an argument is wrong.
+    /// The settings contradict each other, or an argument is invalid.
     Contradiction(String),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The text of an I/O error without the number that means nothing to an operator.
+/// Returns the text of an I/O error without the number that means nothing to an operator.
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -92,7 +92,7 @@ pub fn plain(error: &io::Error) -> String {
     }
 }
 
-/// The known word nearest to `word`, if one is near enough to have been meant.
+/// Returns the known word nearest to `word`, if it is close enough to have been meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = word.len().min(12) / 3 + 1;
     known
@@ -103,9 +103,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, substitutions and swaps of neighbours from one word to the other.
+/// Counts the insertions, deletions, substitutions and swaps of neighbours between two words.
 fn distance(from: &str, to: &str) -> usize {
-    // A word longer than any key is no misspelling; the bound keeps the cost small.
+    // A word longer than any key is not a misspelling; the limit keeps the cost small.
     let from: Vec<u8> = from.bytes().map(fold).take(64).collect();
     let to: Vec<u8> = to.bytes().map(fold).take(64).collect();
     let width = to.len() + 1;
@@ -133,7 +133,7 @@ fn distance(from: &str, to: &str) -> usize {
     costs[costs.len() - 1]
 }
 
-/// Letters of either case, and `-` and `_`, are the same to an operator who types from memory.
+/// Folds letter case, and `-` and `_`, which operators confuse when they type from memory.
 fn fold(byte: u8) -> u8 {
     match byte {
         b'-' => b'_',
@@ -141,7 +141,7 @@ fn fold(byte: u8) -> u8 {
     }
 }
 
-/// The directory that relative paths of a file start from.
+/// Returns the directory that relative paths in a file start from.
 pub fn base_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) => parent,

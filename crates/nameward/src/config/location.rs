@@ -1,4 +1,4 @@
-//! Owns where the configuration is when no flag says it, and what commands for a running server need of it.
+//! The location of the configuration without a flag, and what commands for a running server need from it.
 
 use std::{
     env, fs,
@@ -17,31 +17,31 @@ use super::{
     settings::{Backend, Server, ZoneSettings},
 };
 
-/// The file that counts where nothing else is said.
+/// The default file.
 const DEFAULT: &str = "/etc/nameward/nameward.toml";
 /// The variable that names another one.
 const VARIABLE: &str = "NAMEWARD_CONFIG";
 
-/// The file that the environment names.
+/// Returns the file that the environment names.
 pub fn named() -> Option<PathBuf> {
     env::var_os(VARIABLE)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
 }
 
-/// The default file, if it is there.
+/// Returns the default file, if it exists.
 pub fn default_file() -> Option<PathBuf> {
     let path = Path::new(DEFAULT);
     path.exists().then(|| path.to_path_buf())
 }
 
-/// The file that counts without a flag.
+/// Returns the file that is used without a flag.
 pub fn of_this_machine() -> Option<PathBuf> {
     named().or_else(default_file)
 }
 
-/// The control socket that a file names. Whatever else is wrong with the file is of no matter: a command for a running
-/// server has to work while an operator edits it.
+/// Returns the control socket that a file names. Other errors in the file are ignored: a command for a running server
+/// has to work while an operator edits it.
 pub fn control_socket(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|error| ConfigError::Unreadable(path.to_path_buf(), error))?;
@@ -54,7 +54,7 @@ pub fn control_socket(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
     Ok(socket.map(|socket| base_of(path).join(socket)))
 }
 
-/// Returns the file and line of the configuration that declare a zone: a `[[zone]]` table, or the list of a backend.
+/// Returns the file and line of the configuration that declare a zone: a `[[zone]]` table, or a backend's zone list.
 pub fn zone_declaration(path: &Path, zone: Name<'_>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let (table, _) = DeTable::parse_recoverable(&text);

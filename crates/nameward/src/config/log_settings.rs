@@ -1,4 +1,4 @@
-//! Owns the settings of what is written down: the log, the query log, dnstap.
+//! Settings for the log, the query log and dnstap.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ impl Plural for ZoneName {
 }
 
 words! {
-    /// The form of the log.
+    /// The format of the log.
     LogFormat {
         /// Lines for people.
         Text = "text",
-        /// A JSON object a line.
+        /// One JSON object per line.
         Json = "json",
-        /// Lines with the level before them, as sd-daemon(3) has it.
+        /// Lines with the level prefix of sd-daemon(3).
         Journald = "journald",
     }
 }

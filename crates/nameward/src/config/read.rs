@@ -1,5 +1,5 @@
-//! Owns the way from a TOML value to a typed setting, with errors that say what was expected
-//! and what was found.
+//! Conversion of TOML values to typed settings, with errors that say what was expected and what was
+//! found.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -13,17 +13,17 @@ use ipnet::IpNet;
 use nameward_control::operations::FaultKind;
 use toml::{Spanned, de::DeValue};
 
-/// A value that cannot be used, and where it stands in the text.
+/// An invalid value, and its position in the text.
 #[derive(Debug)]
 pub struct Wrong {
-    /// Bytes of the file.
+    /// Byte range in the file.
     pub span: Range<usize>,
-    /// The fault, in one line.
+    /// The problem, in one line.
     pub message: String,
 }
 
 impl Wrong {
-    /// "expected X, found Y".
+    /// Creates the error "expected X, found Y".
     pub fn expected(expected: &str, value: &Spanned<DeValue<'_>>) -> Self {
         let found = describe(value.get_ref());
         Self {
@@ -33,7 +33,7 @@ impl Wrong {
     }
 }
 
-/// Names what stands in the file, with its text when that helps.
+/// Describes a value of the file, with its text where that helps.
 fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) if text.chars().count() <= 60 => format!("{text:?}"),
@@ -68,7 +68,7 @@ impl Read for String {
     }
 }
 
-/// Names that few of a hundred thousand tables have take their room where they are.
+/// Boxed: few of a hundred thousand tables set such a value, and the others save the space.
 impl<T: Read> Read for Box<T> {
     fn expected() -> String {
         T::expected()
@@ -90,27 +90,27 @@ impl Read for bool {
     }
 }
 
-/// A whole number within bounds that are part of the setting's type.
+/// A whole number whose limits are part of the setting's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
-    /// The number, when it is within the bounds.
+    /// Returns the number, if it is within the limits.
     pub fn new(number: u64) -> Option<Self> {
         (MIN..=MAX).contains(&number).then_some(Self(number))
     }
 
-    /// The number, for sizes.
+    /// Returns the number, for sizes.
     pub fn get(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
-    /// The number of seconds.
+    /// Returns the number as seconds.
     pub fn seconds(self) -> Duration {
         Duration::from_secs(self.0)
     }
 
-    /// The number of milliseconds, for settings whose names end in `_ms`.
+    /// Returns the number as milliseconds, for settings whose names end in `_ms`.
     pub fn millis(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -130,7 +130,7 @@ impl<const MIN: u64, const MAX: u64> Read for Count<MIN, MAX> {
     }
 }
 
-/// Reads a string by its type's own parser.
+/// Reads a string with the parser of its type.
 fn parse<T: FromStr>(value: &Spanned<DeValue<'_>>, expected: &str) -> Result<T, Wrong> {
     let text = value.get_ref().as_str();
     text.and_then(|text| text.parse().ok())
@@ -193,9 +193,9 @@ impl Read for IpNet {
     }
 }
 
-/// Types that may stand in lists, with the words for many of them.
+/// Types that may appear in lists, with the words for several of them.
 pub trait Plural: Read {
-    /// The description of a list of them, to follow the word "expected".
+    /// Describes a list of them, to follow the word "expected".
     const LIST: &'static str;
 }
 
@@ -242,7 +242,7 @@ impl<T: Plural> Read for Vec<T> {
     }
 }
 
-/// A path; relative ones start at the directory of the configuration file.
+/// Reads a path; relative ones start at the directory of the configuration file.
 impl Read for Option<PathBuf> {
     fn expected() -> String {
         "a path, or \"\" for none".into()
@@ -257,12 +257,12 @@ impl Read for Option<PathBuf> {
     }
 }
 
-/// A string that is not to be seen in logs and listings.
+/// A string that must not appear in logs and listings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret itself; empty when it is not set.
+    /// Returns the secret itself; empty if it is not set.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -291,7 +291,7 @@ impl Read for Secret {
     }
 }
 
-/// Declares an enum whose values are words in the file.
+/// Declares an enum whose values are keywords in the file.
 macro_rules! words {
     ($(#[doc = $about:literal])+ $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+ }) => {
         $(#[doc = $about])+

@@ -1,13 +1,13 @@
-//! Owns the words of `[server]` in the configuration: how questions are answered, and what is logged.
+//! Keywords of `[server]` in the configuration: how queries are answered, and what is logged.
 
 use super::read::words;
 
 words! {
-    /// The answer to a question for type ANY (RFC 8482).
+    /// The response to a query for type ANY (RFC 8482).
     AnyPolicy {
         /// One RRset of the name.
         One = "one",
-        /// TC over UDP, so that only clients with a true address get every RRset.
+        /// TC over UDP, so that only clients with a genuine address get every RRset.
         Truncate = "truncate",
         /// Every RRset of the name.
         All = "all",
@@ -19,19 +19,19 @@ words! {
     CnamePolicy {
         /// Into every zone this server has.
         Served = "served",
-        /// To the edge of the zone.
+        /// Only within the zone.
         Zone = "zone",
     }
 }
 
 words! {
-    /// The least important message that is logged.
+    /// The least severe level that is logged.
     LogLevel {
         /// Faults that stop something from working.
         Error = "error",
-        /// Events that an operator should look at.
+        /// Events that need an operator's attention.
         Warn = "warn",
-        /// Start, reload, end.
+        /// Start, reload, stop.
         Info = "info",
         /// Details for developers.
         Debug = "debug",

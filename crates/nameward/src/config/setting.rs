@@ -1,5 +1,5 @@
-//! Owns the form of the settings table: one entry gives a setting's field, key, type, default
-//! and documentation, so that none of these can disagree with another.
+//! The settings table: one entry defines a setting's field, key, type, default and documentation,
+//! so that none of these can disagree with another.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ pub struct Setting<S: 'static> {
     pub key: &'static str,
     /// The default, as it would be written in the file.
     pub default: &'static str,
-    /// The documentation, a line each.
+    /// The documentation, line by line.
     pub doc: &'static [&'static str],
     /// Describes a value of this setting, for error messages and the documentation.
     pub expected: fn() -> String,
-    /// Whether two sections agree on it.
+    /// Compares the setting of two sections.
     pub same: fn(&S, &S) -> bool,
     /// Reads a value into the section.
     pub set: fn(&mut S, &Spanned<DeValue<'_>>, &Path) -> Result<(), Wrong>,
@@ -27,30 +27,30 @@ pub struct Setting<S: 'static> {
 pub trait ConfigTable: Clone + 'static {
     /// The table's name.
     const NAME: &'static str;
-    /// The lines that say what the table is about.
+    /// The table's description, line by line.
     const ABOUT: &'static [&'static str];
-    /// Its keys, in the order of the documentation.
+    /// Its keys, in documentation order.
     const SETTINGS: &'static [Setting<Self>];
 
-    /// The section with every key at its default.
+    /// Returns the section with every key at its default.
     fn defaults() -> Self;
 }
 
 /// A [`Setting`] without its section type: what documentation and suggestions need.
 pub struct Listed {
-    /// The table it stands in.
+    /// The table it belongs to.
     pub section: &'static str,
     /// The key as written in the file.
     pub key: &'static str,
     /// The default, as it would be written in the file.
     pub default: &'static str,
-    /// The description of a value.
+    /// Describes a value.
     pub expected: String,
-    /// The documentation, a line each.
+    /// The documentation, line by line.
     pub doc: &'static [&'static str],
 }
 
-/// The keys of one section.
+/// Lists the keys of one section.
 pub fn list<S: ConfigTable>() -> impl Iterator<Item = Listed> {
     S::SETTINGS.iter().map(|setting| Listed {
         section: S::NAME,
@@ -61,7 +61,7 @@ pub fn list<S: ConfigTable>() -> impl Iterator<Item = Listed> {
     })
 }
 
-/// The keys on which two sections differ, as `section.key`.
+/// Lists the keys on which two sections differ, as `section.key`.
 pub fn differences<S: ConfigTable>(one: &S, other: &S) -> impl Iterator<Item = String> {
     S::SETTINGS
         .iter()
@@ -72,7 +72,7 @@ pub fn differences<S: ConfigTable>(one: &S, other: &S) -> impl Iterator<Item = S
 /// Reads the text of a default, which is part of this program.
 ///
 /// # Panics
-/// When the text is not a value of its type; a test builds every section.
+/// If the text is not a value of its type; a test builds every section.
 pub fn read_default<T: Read>(text: &'static str) -> T {
     let value = DeValue::parse(text).expect("a default is a TOML value");
     T::read(&value, Path::new("")).expect("a default has its setting's type")

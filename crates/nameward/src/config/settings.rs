@@ -1,4 +1,4 @@
-//! Owns every setting there is: its key, type, default and documentation, each once.
+//! All settings: key, type, default and documentation, each defined once.
 //!
 //! `nameward config` and docs/configuration.md are printed from these tables.
 
@@ -191,7 +191,7 @@ section! {
     }
 }
 
-/// Declares a section with the terms that zones, templates and defaults share.
+/// Declares a section with the settings that zones, templates and defaults share.
 macro_rules! zone_section {
     ($(#[doc = $about:literal])+ $name:ident = $table:literal { $($own:tt)* }) => {
         section! {
@@ -252,7 +252,7 @@ macro_rules! zone_section {
         }
 
         impl $name {
-            /// The terms that zones, templates and defaults share.
+            /// Returns the settings that zones, templates and defaults share.
             pub fn shared_terms(&self) -> PolicyPart {
                 let list = |peers: &InheritedTerm<Peers>| peers.0.as_ref().map(|peers| peers.0.clone());
                 PolicyPart {

@@ -1,4 +1,4 @@
-//! Owns the settings of what the state store keeps: journals, and copies of deleted zones.
+//! Settings for the state store: journals, and copies of deleted zones.
 
 use nameward_store::state::{CopyBounds, JournalBounds};
 
@@ -30,7 +30,7 @@ section! {
 }
 
 impl Journal {
-    /// The bounds of journals.
+    /// Returns the limits of journals.
     pub fn bounds(&self) -> JournalBounds {
         JournalBounds {
             octets: (self.size_max_mb.get() as u64) << 20,
@@ -38,12 +38,12 @@ impl Journal {
         }
     }
 
-    /// Octets of all copies of zone files.
+    /// Returns the limit in octets for all copies of zone files.
     pub fn file_copy_octets(&self) -> u64 {
         (self.file_copies_max_mb.get() as u64) << 20
     }
 
-    /// The bounds of copies of deleted zones.
+    /// Returns the limits for copies of deleted zones.
     pub fn copy_bounds(&self) -> CopyBounds {
         CopyBounds {
             octets: (self.deleted_max_mb.get() as u64) << 20,

@@ -1,4 +1,4 @@
-//! Owns the reading of the tables of a configuration file into their sections, and the list of what is wrong with them.
+//! Reads the tables of a configuration file into their sections, and collects their problems.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,11 +13,11 @@ use super::{
     tables,
 };
 
-/// Goes through one file and collects what is wrong with it.
+/// Reads one file and collects its problems.
 pub(super) struct ConfigReader<'a> {
     pub(super) text: &'a str,
     pub(super) base: &'a Path,
-    /// Lists that stand at some places of the text as empty ones.
+    /// Lists that appear as empty ones at some positions of the text.
     pub(super) lists: &'a [(usize, Arc<FileList>)],
     pub(super) problems: Vec<Problem>,
 }
@@ -132,7 +132,7 @@ fn incomplete(backend: &Backend) -> Option<&'static str> {
     }
 }
 
-/// Where a key that is wrong here would be right.
+/// Returns where a misplaced key would be valid.
 fn elsewhere(word: &str, here: &str) -> String {
     let mut places = all_settings()
         .into_iter()

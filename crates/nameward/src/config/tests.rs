@@ -1,8 +1,9 @@
-//! The configuration as an operator meets it: defaults, values, and every kind of mistake.
+//! Tests of the configuration from the operator's view: defaults, values, and every kind of
+//! mistake.
 
 use super::*;
 
-/// The messages about a text, as lines of `test.toml`.
+/// Returns the messages about a text, as lines of `test.toml`.
 fn mistakes(text: &str) -> String {
     match Config::parse(text, Path::new("/etc/nameward")) {
         Ok(_) => String::from("no mistake"),

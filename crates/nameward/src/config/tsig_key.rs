@@ -1,4 +1,4 @@
-//! Owns the forms of TSIG keys in the configuration: algorithms, secrets, files that hold a secret.
+//! TSIG keys in the configuration: algorithms, secrets, and secret files.
 
 use std::{
     fmt,
@@ -17,21 +17,21 @@ use super::{
     settings::KeySettings,
 };
 
-/// A larger file holds no secret.
+/// Maximum size of a secret file.
 const FILE_MAX: u64 = 4096;
 
-/// The octets of a secret, which are not to be seen in logs and listings.
+/// The octets of a secret, which must not appear in logs and listings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TsigSecret(Vec<u8>);
 
 impl TsigSecret {
-    /// Reads base64, with or without white space around it.
+    /// Reads base64, ignoring white space.
     pub fn from_base64(text: &str) -> Option<Self> {
         let text: String = text.split_whitespace().collect();
         BASE64.decode(text.as_bytes()).ok().map(Self)
     }
 
-    /// The octets; none when the secret is not set.
+    /// Returns the octets; empty if the secret is not set.
     pub fn reveal(&self) -> &[u8] {
         &self.0
     }
@@ -50,7 +50,7 @@ impl Read for TsigSecret {
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
         let text = value.get_ref().as_str();
-        // A secret with a typing error is nearly the secret: it is not printed.
+        // A mistyped secret is nearly the secret: it is not printed.
         text.and_then(Self::from_base64).ok_or_else(|| Wrong {
             span: value.span(),
             message: "expected base64".into(),
@@ -99,13 +99,13 @@ pub enum KeyFault {
         /// Its mode.
         mode: u32,
     },
-    /// The file holds something else.
+    /// The file does not contain base64.
     #[error("{}: expected base64", .0.display())]
     NotBase64(PathBuf),
 }
 
 impl KeySettings {
-    /// Fetches the secret from its file.
+    /// Reads the secret from its file.
     pub fn complete(&mut self) -> Result<(), KeyFault> {
         let has_secret = !self.secret.reveal().is_empty();
         match &self.secret_file {
@@ -119,7 +119,7 @@ impl KeySettings {
         }
     }
 
-    /// The key for TSIG.
+    /// Returns the TSIG key.
     pub fn key(&self) -> TsigKey {
         let name = self.name.0.as_name();
         TsigKey::new(name, self.algorithm, self.secret.reveal())

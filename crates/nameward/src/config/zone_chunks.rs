@@ -1,8 +1,8 @@
-//! Owns the reading of `[[zone]]` tables a piece of the text at a time: there may be a hundred thousand.
+//! Reads `[[zone]]` tables in chunks of the text: there may be a hundred thousand.
 //!
-//! A tree of TOML values takes sixty times the memory of its text. So the tables are taken out of the text and read in
-//! pieces, by all processors, and no tree is kept. Whatever is not plain, or wrong, is left to the reading of the text as a
-//! whole: there is one place that says what is wrong, and where.
+//! A tree of TOML values takes sixty times the memory of its text. So the tables are cut out of the text and read in
+//! chunks, by all processors, and no tree is kept. Anything that is not plain, or invalid, is left to the parser of
+//! the whole text: there is a single source of error messages and positions.
 
 use nameward_base::sync::Mutex;
 use std::{
@@ -19,30 +19,30 @@ use super::{
     Config, ConfigReader, setting::ConfigTable, settings::ZoneSettings, zone_tables::distinct_name,
 };
 
-/// Octets of a piece, but for the end of its last table.
+/// Size of a chunk in octets, not counting the end of its last table.
 const PIECE: usize = 64 << 10;
-/// Threads that read, at most: each has a tree of its own.
+/// Maximum number of reading threads: each has its own tree.
 const THREADS_MAX: usize = 8;
-/// The line that begins a table of a zone.
+/// The line that starts a zone table.
 const HEADER: &str = "[[zone]]";
 
-/// A configuration without its tables of zones.
+/// A configuration without its zone tables.
 pub(super) struct ZonePieces<'t> {
     /// The text without them.
     pub(super) rest: String,
-    /// The tables, some together.
+    /// The tables, several per chunk.
     pub(super) pieces: Vec<&'t str>,
 }
 
 impl<'t> ZonePieces<'t> {
-    /// Takes the tables of zones out of a text. `None` where there are few of them, or where lines alone do not show where
-    /// they begin.
+    /// Cuts the zone tables out of a text. `None` if there are few of them, or if lines alone do not show where they
+    /// start.
     ///
-    /// Without strings over several lines, a line with `[[zone]]` begins a table wherever the text is valid: brackets with a
-    /// bare word in them are no value. A piece that ends within a value is no valid text, and a table that belongs to a zone
-    /// (`[zone.x]`) leaves its key in the rest.
+    /// Without multi-line strings, a line with `[[zone]]` starts a table wherever the text is valid: brackets with a
+    /// bare word in them are not a value. A chunk that ends within a value is not valid text, and a table that
+    /// belongs to a zone (`[zone.x]`) leaves its key in the rest.
     pub(super) fn of(text: &'t str) -> Option<Self> {
-        // A long text may as well be a list of files, in which nothing of this is to be found.
+        // A long text may also be a list of files, without any of this.
         let has = |what: &str| memmem::find(text.as_bytes(), what.as_bytes()).is_some();
         if text.len() < 2 * PIECE || !has(HEADER) || has("\"\"\"") || has("'''") {
             return None;
@@ -51,7 +51,7 @@ impl<'t> ZonePieces<'t> {
             rest: String::new(),
             pieces: Vec::new(),
         };
-        // The beginning of the piece, or of that which is none.
+        // The start of the current chunk, or of the text between chunks.
         let (mut start, mut at, mut is_piece) = (0, 0, false);
         for line in text.split_inclusive('\n') {
             let word = line.trim_start_matches([' ', '\t']);
@@ -76,7 +76,7 @@ impl<'t> ZonePieces<'t> {
     }
 }
 
-/// Reads tables of zones, after everything that zones refer to. `None` if anything is wrong with them.
+/// Reads zone tables, after everything that zones refer to. `None` if any of them is invalid.
 pub(super) fn read_zones(
     config: &Config,
     base: &Path,
@@ -91,7 +91,7 @@ pub(super) fn read_zones(
                 return;
             };
             let Some(zones) = read_piece(config, base, piece) else {
-                // The others need not go on.
+                // The other threads need not continue.
                 return next.store(pieces.len(), Ordering::Relaxed);
             };
             let mut read = read.lock();
@@ -102,7 +102,7 @@ pub(super) fn read_zones(
     let helpers = processors.min(THREADS_MAX).min(pieces.len()) - 1;
     thread::scope(|scope| {
         for _ in 0..helpers {
-            // Without one more thread this one reads all.
+            // Without another thread this one reads everything.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -148,7 +148,7 @@ mod tests {
 
     const BASE: &str = "/etc/nameward";
 
-    /// A text with many tables of zones, and others before, among and behind them.
+    /// Builds a text with many zone tables, and others before, among and after them.
     fn many(among: &str) -> String {
         let mut text = String::from("[server]\nstate_directory = \"state\"\n\n");
         for number in 0..6000 {
@@ -163,7 +163,7 @@ mod tests {
         text + "[web]\nlisten = \"127.0.0.1:1\"\n"
     }
 
-    /// Reads a text in pieces and as a whole; returns whether the pieces were good enough.
+    /// Reads a text in chunks and as a whole; returns whether the chunks could be used.
     fn same(text: &str) -> bool {
         let base = Path::new(BASE);
         let whole = Config::parse_tree(text, base, &[], &[]);

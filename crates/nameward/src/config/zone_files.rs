@@ -1,9 +1,9 @@
-//! Owns the lists of zones with their files (`zones = [{ name = ..., file = ... }]`), which may be a hundred thousand
-//! lines long.
+//! Lists of zones with their files (`zones = [{ name = ..., file = ... }]`), which may be a hundred thousand lines
+//! long.
 //!
-//! A tree of TOML values takes ten times the memory of such a list, and longer to make than all the zones take to load.
-//! So lists of the plain form are cut out of the text and read directly; the rest is read as TOML. Whatever is not
-//! plain, or wrong, is left to the TOML parser: there is one place that says what is wrong with a list.
+//! A tree of TOML values takes ten times the memory of such a list, and longer to build than all the zones take to
+//! load. So lists of the plain form are cut out of the text and read directly; the rest is read as TOML. Anything
+//! that is not plain, or invalid, is left to the TOML parser: there is a single source of error messages.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,10 +20,10 @@ use super::read::{Read, Wrong};
 const LIST: &str = "a list of zones";
 const ENTRY: &str = r#"a zone such as { name = "example.org", file = "example.org.zone" }"#;
 
-/// One zone of a file backend that is named on the command line.
+/// A zone file given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneFile {
-    /// The zone's name in presentation form.
+    /// The zone's name in presentation format.
     pub name: String,
     /// Its file.
     pub file: PathBuf,
@@ -74,7 +74,7 @@ pub fn read_name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, W
     })
 }
 
-/// A text that is no zone name.
+/// An invalid zone name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no zone name: {error}")]
 pub struct ZoneNameError {
@@ -84,7 +84,7 @@ pub struct ZoneNameError {
     pub error: NameError,
 }
 
-/// Reads the name of a zone from its text.
+/// Parses the name of a zone.
 pub fn parse_name(text: &str) -> Result<NameBuf, ZoneNameError> {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| ZoneNameError {
         text: text.to_owned(),
@@ -96,12 +96,12 @@ pub fn parse_name(text: &str) -> Result<NameBuf, ZoneNameError> {
 pub struct Shortened {
     /// The text, with empty lists.
     pub text: String,
-    /// The lists, each with the place of the empty one in the text.
+    /// The lists, each with the position of the empty one in the text.
     pub lists: Vec<(usize, Arc<FileList>)>,
 }
 
 impl Shortened {
-    /// Cuts all plain lists of zones out of a text; `None` where there are none.
+    /// Cuts all plain zone lists out of a text; `None` if there are none.
     pub fn of(text: &str, base: &Path) -> Option<Self> {
         let mut short = Self {
             text: String::new(),
@@ -125,13 +125,13 @@ impl Shortened {
             };
         }
         short.text.push_str(rest);
-        // Within a string of several lines nothing is what it seems. None begins or ends within a plain list.
+        // Inside a multi-line string the text could be misread. None starts or ends within a plain list.
         let has_long_strings = short.text.contains("\"\"\"") || short.text.contains("'''");
         (!short.lists.is_empty() && !has_long_strings).then_some(short)
     }
 }
 
-/// Splits a text before the bracket of the first line that begins with `zones = [`.
+/// Splits a text before the bracket of the first line that starts with `zones = [`.
 fn split_at_list(text: &str) -> Option<(&str, &str)> {
     const KEY: &str = "zones";
     for (at, _) in text.match_indices(KEY) {
@@ -153,7 +153,7 @@ fn split_at_list(text: &str) -> Option<(&str, &str)> {
 struct Plain<'t> {
     rest: &'t str,
     base: &'t Path,
-    /// The path of the last file; a buffer that is used again.
+    /// The path of the last file; a reused buffer.
     path: PathBuf,
 }
 
@@ -184,7 +184,7 @@ impl<'t> Plain<'t> {
         Some(list)
     }
 
-    /// Reads the name of a zone, and its file into the buffer of paths.
+    /// Reads the name of a zone, and its file into the path buffer.
     fn entry(&mut self) -> Option<NameBuf> {
         self.expect("{")?;
         let (key, first) = self.pair()?;
@@ -220,8 +220,8 @@ impl<'t> Plain<'t> {
             .filter(|quote| ['"', '\''].contains(quote))?;
         let end = memchr(quote as u8, &self.rest.as_bytes()[1..])?;
         let (value, rest) = (&self.rest[1..=end], &self.rest[end + 2..]);
-        // An escape, the end of the line, or a character that is not allowed; looked for without an early end, which
-        // is many octets at a time.
+        // An escape, the end of the line, or an invalid character; searched without an early exit, so that it is
+        // vectorized.
         let is_plain = |octet: u8| octet != b'\\' && !octet.is_ascii_control();
         if !value.bytes().fold(true, |all, octet| all & is_plain(octet)) {
             return None;
@@ -240,7 +240,7 @@ impl<'t> Plain<'t> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
     }
 
-    /// Skips blanks, ends of lines and comments.
+    /// Skips blanks, newlines and comments.
     fn skip_lines(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start_matches([' ', '\t', '\n']);

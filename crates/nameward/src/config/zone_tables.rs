@@ -1,5 +1,4 @@
-//! Owns the reading of the tables that may be given several times about zones and keys, and the checks that need more
-//! than one of them.
+//! Reads the repeatable tables about zones and keys, and performs the checks that need more than one of them.
 
 use std::collections::HashSet;
 
@@ -77,7 +76,7 @@ impl ConfigReader<'_> {
         });
     }
 
-    /// Checks that the policies of DNSSEC which zones, templates and defaults name exist.
+    /// Checks that the DNSSEC policies named by zones, templates and defaults exist.
     pub(super) fn known_policies(&mut self, config: &Config, table: &DeTable<'_>) {
         for (key, value) in table {
             if key.get_ref() == DnssecPolicySettings::NAME {
@@ -170,7 +169,7 @@ impl ConfigReader<'_> {
             let message = format!("{name} may be given several times: write [[{name}]]");
             return self.problem(value.span(), message);
         };
-        // Defaults are read from their text: once, and not for each of a hundred thousand tables.
+        // Defaults are parsed from their text: once, and not for each of a hundred thousand tables.
         let defaults = S::defaults();
         for entry in list.iter() {
             let mut section = defaults.clone();
@@ -188,7 +187,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// Checks that the terms of a zone go together.
+    /// Checks that the settings of a zone do not contradict each other.
     fn zone(&mut self, config: &Config, zone: &ZoneSettings, entry: &Spanned<DeValue<'_>>) {
         let table = entry.get_ref().as_table();
         let span_of = |key: &str| {
@@ -222,7 +221,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// Checks that the keys of TSIG which are named exist, where they can exist nowhere but in the configuration.
+    /// Checks that the named TSIG keys exist, if they could only be defined in the configuration.
     pub(super) fn known_keys(&mut self, config: &Config, table: &DeTable<'_>) {
         let has_database = |config: &Config| {
             let mut backends = config.backends.iter();
@@ -256,12 +255,12 @@ impl ConfigReader<'_> {
     }
 }
 
-/// Returns the name of a zone in the form that no other zone may have.
+/// Returns the name of a zone in a form that is unique among zones.
 pub(super) fn distinct_name(zone: &ZoneSettings) -> Vec<u8> {
     zone.name.0.as_name().as_wire().to_ascii_lowercase()
 }
 
-/// The names of keys in a table of terms, with their places.
+/// Collects the key names in a settings table, with their positions.
 fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::Range<usize>)>) {
     let table = value.get_ref().as_table();
     let lists = table
@@ -283,16 +282,16 @@ fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::R
     }
 }
 
-/// Octets of a label (RFC 1035 section 2.3.4).
+/// Maximum length of a label in octets (RFC 1035 section 2.3.4).
 const LABEL_MAX: usize = 63;
 
-/// Terms of a zone that do not go together: the key to blame, and why.
+/// Returns contradicting settings of a zone: the key to blame, and why.
 fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static str, String)> {
     let has_primaries = terms
         .primaries
         .as_ref()
         .is_some_and(|list| !list.is_empty());
-    // A zone of which nothing is said but its file is served from it.
+    // A zone that has only a file is served from it.
     let kind = terms.kind.or(zone.file.as_ref().map(|_| ZoneKind::Native));
     match kind? {
         kind if kind.is_transferred() => {

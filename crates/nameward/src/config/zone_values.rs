@@ -1,4 +1,4 @@
-//! Owns the forms of the terms of zones: kinds, other servers, lists of peers, rules for updates.
+//! Value types of zone settings: kinds, other servers, peer lists, update rules.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,10 +20,10 @@ use super::{
     read::{Plural, Read, Wrong},
 };
 
-/// The port of a server that is named without one.
+/// The default port of a server.
 const PORT: u16 = 53;
 
-/// A term that may be left to the template or the defaults.
+/// A setting that may be left to the template or the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InheritedTerm<T>(pub Option<T>);
 
@@ -70,7 +70,7 @@ impl Read for Peers {
     }
 }
 
-/// Writes the words that a setting may have.
+/// Formats the keywords that a setting may have.
 fn one_of<const N: usize>(words: [&str; N]) -> String {
     let words = words.map(|word| format!("{word:?}"));
     let (last, first) = words.split_last().expect("there are words");
@@ -221,7 +221,7 @@ impl Read for Type {
     }
 }
 
-/// Reads a name of the DNS.
+/// Reads a domain name.
 pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| Wrong {
@@ -230,7 +230,7 @@ pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong>
     })
 }
 
-/// Reads a table in a list, which has no other keys than these.
+/// Reads an inline table of a list, with no other keys than these.
 fn inline_table<'v, 'i>(
     value: &'v Spanned<DeValue<'i>>,
     expected: &str,

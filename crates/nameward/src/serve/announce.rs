@@ -1,4 +1,4 @@
-//! Owns the lines on stdout that show a person (and a test) where the server is.
+//! The lines on stdout that show a person (and a test) where the server listens.
 
 use std::{
     fmt::Write as _,
@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// Where it listens.
+/// Prints the listen addresses.
 pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
     for address in addresses {
@@ -18,7 +18,7 @@ pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>) {
     print(&text);
 }
 
-/// The zones are loaded; `question` is worth asking.
+/// Prints that the zones are loaded; `question` is a query worth trying.
 pub fn ready(zones: usize, addresses: &[SocketAddr], question: Option<&str>) {
     let mut text = format!("ready: {}\n", counted(zones, "zone"));
     if let (Some(address), Some(question)) = (addresses.first(), question) {
@@ -27,7 +27,7 @@ pub fn ready(zones: usize, addresses: &[SocketAddr], question: Option<&str>) {
     print(&text);
 }
 
-/// A command line that asks this server.
+/// Returns a command line that queries this server.
 fn dig(address: SocketAddr, question: &str) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -40,13 +40,13 @@ fn dig(address: SocketAddr, question: &str) -> String {
     }
 }
 
-/// "1 zone", "2 zones".
+/// Formats a number with its noun: "1 zone", "2 zones".
 pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Nobody has to read it: a closed stdout is no reason to end.
+/// Prints to stdout, ignoring errors: a closed stdout is not a reason to stop.
 fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes());

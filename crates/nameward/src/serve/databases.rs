@@ -1,4 +1,4 @@
-//! Owns the way from settings to the terms of databases, caches and overload.
+//! Converts settings for databases, caches and overload.
 
 use std::{path::PathBuf, sync::Arc, thread};
 
@@ -16,7 +16,7 @@ use crate::{
     zones,
 };
 
-/// The settings of caches and overload.
+/// Returns the settings for caches and overload.
 pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveSettings {
     let (cache, overload) = (&config.cache, &config.overload);
     LiveSettings {
@@ -44,8 +44,8 @@ fn or_cores(number: usize) -> usize {
     }
 }
 
-/// Where to keep what is to survive a restart, if anywhere. No place is made up: one that the operator or the service
-/// manager did not name may not be ours, not last, or not be writable after the change of user.
+/// Returns the directory for state that survives a restart, if any. There is no default: a location that neither the
+/// operator nor the service manager named may not be ours, not persistent, or not writable after the change of user.
 pub fn state_directory(config: &Config) -> Option<PathBuf> {
     let of_service = || {
         let directories = std::env::var_os("STATE_DIRECTORY")?;
@@ -56,7 +56,7 @@ pub fn state_directory(config: &Config) -> Option<PathBuf> {
     config.server.state_directory.clone().or_else(of_service)
 }
 
-/// The cache of signatures, which all databases share.
+/// Returns the signature cache, which all databases share.
 pub fn signatures(config: &Config) -> Arc<SignatureCache> {
     Arc::new(SignatureCache::new(config.cache.signature_entries.get()))
 }
@@ -78,7 +78,7 @@ fn security(config: &Config, is_read: bool, signatures: &Arc<SignatureCache>) ->
     }
 }
 
-/// The databases of a configuration, each with its rank. Nothing is connected yet.
+/// Returns the configured databases, each with its rank. Nothing is connected yet.
 pub fn prepare(
     config: &Config,
     signatures: &Arc<SignatureCache>,

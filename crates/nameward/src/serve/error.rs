@@ -1,4 +1,4 @@
-//! Owns the errors with which a server does not start, or ends.
+//! The errors with which a server fails to start, or stops.
 
 use std::io;
 
@@ -10,22 +10,22 @@ use nameward_wire::{NameError, zonefile::Diagnostic};
 use super::ports::PortError;
 use crate::{config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError};
 
-/// Why a server does not start, or ended by a fault.
+/// Why a server does not start, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// The address of a database is wrong.
+    /// The address of a database is invalid.
     #[error("{0}")]
     Database(#[from] SqlError),
-    /// A user or group cannot be taken.
+    /// A user or group cannot be switched to.
     #[error("{0}")]
     Identity(#[from] IdentityError),
     /// A port cannot be bound.
     #[error("{0}")]
     Port(#[from] PortError),
-    /// The process id cannot be written.
+    /// The process ID file cannot be written.
     #[error("{0}")]
     PidFile(#[from] PidFileError),
     /// A file or directory with zones cannot be read.
@@ -36,7 +36,7 @@ pub enum StartError {
         "{0}; not started, because zones whose keys may be in this store would be served unsigned"
     )]
     State(#[source] StateError),
-    /// A command works on the state store, and does not end.
+    /// A command uses the state store, and does not end.
     #[error("{0}; not started: try again when it has ended")]
     StoreInUse(#[source] StateError),
     /// The keys of zones cannot be read.
@@ -44,7 +44,7 @@ pub enum StartError {
         "keys of zones: {0}; not started, because zones whose keys are in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
-    /// The password or API key of the status page cannot be used.
+    /// The password or API key of the status page is unusable.
     #[error("{0}: {1}")]
     Secret(&'static str, #[source] BadHash),
     /// A resolver is this server itself.
@@ -52,19 +52,19 @@ pub enum StartError {
         "recursor.address: {0} is an address that this server answers on itself; questions would go in circles"
     )]
     OwnRecursor(std::net::SocketAddr),
-    /// The name of the security poll cannot be made.
+    /// The name for the security poll is invalid.
     #[error("security_poll.suffix: {0:?} makes no name: {1}")]
     PollSuffix(String, NameError),
-    /// The built-in example is no zone, which is our mistake.
+    /// The built-in example is not a valid zone, which is our mistake.
     #[error("the built-in example has errors: {0:?}")]
     Example(Vec<Diagnostic>),
-    /// Threads or signals could not be had.
+    /// Threads or signals could not be set up.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// Zones are named, and none of them can be served.
+    /// Zones are configured, and none of them can be served.
     #[error("no zone can be served: {0}")]
     NoZone(String),
-    /// A zone comes from primaries, and there is no place where its contents are kept.
+    /// A zone is transferred from primaries, and there is no storage for its contents.
     #[error(
         "zone {0} comes from primaries: set server.state_directory, where its contents are kept"
     )]

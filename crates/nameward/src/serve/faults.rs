@@ -1,6 +1,7 @@
-//! Owns the fault list: each fault says what is wrong, since when, what it costs, and what to do.
+//! The fault list: each fault says what is wrong, since when, what it costs, and what to do.
 //!
-//! A fault whose source knows when it began has that time; of the others [`FirstSeen`] remembers when they were first found.
+//! A fault whose source knows when it started has that time; for the others [`FirstSeen`] remembers when they were
+//! first found.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +21,7 @@ use nameward_zone::ZoneSums;
 use super::counted;
 use crate::cli::print::zone_text;
 
-/// The parts of the server that faults are found in.
+/// The sources that faults are derived from.
 pub struct FaultSources<'a> {
     pub status: &'a ServerStatus,
     /// Names of listeners that no longer receive, for the message.
@@ -31,23 +32,23 @@ pub struct FaultSources<'a> {
     pub file_sources: &'a [String],
     /// Zones that are served although their files are missing.
     pub missing_files: &'a [MissingZones],
-    /// The state store, if it takes no changes.
+    /// The state store, if it does not accept changes.
     pub store: Option<&'a StoreFault>,
     pub signatures: &'a SignatureSums,
     /// Secondary zones that were never transferred.
     pub never_transferred: &'a UntransferredZones,
     pub databases: &'a DatabaseZoneFaults,
     pub secondaries: &'a SecondariesSummary,
-    /// Whether a zone is transferred from a primary.
+    /// Checks whether a zone is transferred from a primary.
     pub is_transferred: &'a dyn Fn(Name<'_>) -> bool,
 }
 
-/// When faults that do not know it themselves were first found.
+/// When faults without their own time were first found.
 #[derive(Default)]
 pub struct FirstSeen(HashMap<FaultKind, u64>);
 
 impl FirstSeen {
-    /// Dates the faults of a state, and forgets the kinds that are over.
+    /// Dates the current faults, and forgets the kinds that have ended.
     pub fn date(&mut self, faults: &mut [ServerFault], now: u64) {
         self.0
             .retain(|kind, _| faults.iter().any(|fault| fault.kind == *kind));
@@ -60,7 +61,7 @@ impl FirstSeen {
     }
 }
 
-/// The one fault of a server whose zones are not loaded yet.
+/// Returns the single fault of a server whose zones are not loaded yet.
 pub fn of_start() -> Vec<ServerFault> {
     vec![fault(
         FaultKind::Starting,
@@ -114,7 +115,7 @@ impl FaultSources<'_> {
         ))
     }
 
-    /// Zones without data, other than secondary zones, which have faults of their own.
+    /// Returns the fault for zones without data, other than secondary zones, which have their own faults.
     fn empty_zones(&self) -> Option<ServerFault> {
         let status = self.status;
         let secondary = status.zones_expired + status.zones_never_transferred;

@@ -1,4 +1,4 @@
-//! Owns `nameward cache flush`: entries of live zones and targets of ALIAS records, dropped by name.
+//! `nameward cache flush`: drops entries of live zones and ALIAS targets by name.
 
 use nameward_control::operations::OperationError;
 use nameward_serve::pipeline::ServingState;

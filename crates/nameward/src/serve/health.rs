@@ -1,6 +1,7 @@
-//! Owns the reading of the server's state: one structure for the command line, the page, metrics and probes.
+//! Collects the server's state: one structure for the command line, the page, metrics and probes.
 //!
-//! The page and the probes get the state of at most a second ago, which is read aside: they wait for nothing.
+//! The page and the probes get the state of at most a second ago, which is read in the background: they never
+//! wait.
 
 use nameward_base::sync::Mutex;
 use std::{
@@ -35,29 +36,29 @@ use super::{
     secondaries::SecondaryZones,
 };
 
-/// The state is read again after so long.
+/// Interval at which the state is read.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The parts of the state that the maintenance thread knows.
+/// State that the maintenance thread reports.
 #[derive(Default)]
 pub struct MaintenanceNotes {
     /// The faults of zone files.
     pub files: Arc<FileFaults>,
-    /// Zones whose own signatures need an operator.
+    /// Zones whose stored signatures need an operator.
     pub signatures: Arc<SignatureSums>,
     last_reload: Mutex<Option<ReloadStatus>>,
-    /// Rank and place of each source of zone files.
+    /// Rank and location of each source of zone files.
     sources: Mutex<Vec<(u16, String)>>,
 }
 
 impl MaintenanceNotes {
-    /// Takes note of the sources of zone files that are used from now on.
+    /// Sets the sources of zone files that are used from now on.
     pub fn set_sources(&self, sources: &[FileSource]) {
         let places = sources.iter().map(|source| (source.rank, place_of(source)));
         *self.sources.lock() = places.collect();
     }
 
-    /// Takes note of the end of a reload.
+    /// Records the result of a reload.
     pub fn set_reload(&self, is_ok: bool, text: &str) {
         *self.last_reload.lock() = Some(ReloadStatus {
             at: seconds_of(SystemTime::now()),
@@ -67,7 +68,7 @@ impl MaintenanceNotes {
     }
 }
 
-/// Says where the files of a source stand.
+/// Describes the location of a source's files.
 fn place_of(source: &FileSource) -> String {
     let directory = source.directory.iter();
     let places = directory.chain(&source.named_conf);
@@ -98,17 +99,17 @@ impl ListenerWatch {
     }
 }
 
-/// The parts that the state is read from.
+/// The components that the state is read from.
 pub struct HealthParts {
-    /// The start of the server.
+    /// When the server started.
     pub started: Instant,
-    /// The configuration file, without links; none for the built-in example.
+    /// The configuration file, with symbolic links resolved; none for the built-in example.
     pub config: Option<PathBuf>,
-    /// The addresses that are answered on.
+    /// The DNS listen addresses.
     pub listeners: Vec<SocketAddr>,
     /// The address of the status page.
     pub web: Option<SocketAddr>,
-    /// Threads that answer UDP.
+    /// Number of UDP threads.
     pub workers: usize,
     /// Zones and counters.
     pub shared: Arc<ServingState>,
@@ -116,7 +117,7 @@ pub struct HealthParts {
     pub databases: Databases,
     /// Reloads and zone files.
     pub maintenance: Arc<MaintenanceNotes>,
-    /// Zones of primaries.
+    /// The secondary zones.
     pub secondaries: SecondaryZones,
     /// Transfers to secondaries.
     pub zone_requests: Arc<ZoneRequestHandler>,
@@ -126,9 +127,9 @@ pub struct HealthParts {
     pub store: Option<StateStore>,
 }
 
-/// Reads the state of the server, and keeps the last that was read.
+/// Reads the state of the server, and keeps the last result.
 pub struct ServerHealth {
-    /// None until the server has its parts.
+    /// None until the server has its components.
     parts: Mutex<Option<HealthParts>>,
     is_started: AtomicBool,
     sums: Mutex<TableSums>,
@@ -154,31 +155,31 @@ impl Default for ServerHealth {
 }
 
 impl ServerHealth {
-    /// Reads the state of these parts from now on.
+    /// Sets the components to read the state from.
     pub fn set_parts(&self, parts: HealthParts) {
         *self.parts.lock() = Some(parts);
         self.refresh();
     }
 
-    /// Watches the listeners from now on.
+    /// Sets the listeners to watch.
     pub fn set_listeners(&self, listeners: ListenerWatch) {
         *self.listeners.lock() = Some(listeners);
     }
 
-    /// All zones were loaded, and each database was asked once.
+    /// Records that all zones were loaded, and each database was queried once.
     pub fn set_started(&self) {
         self.is_started.store(true, Ordering::Relaxed);
         self.refresh();
     }
 
-    /// Returns the state as it was last read. Waits for nobody.
+    /// Returns the state as it was last read. Never blocks.
     pub fn last(&self) -> Arc<ServerStatus> {
         self.last.load_full()
     }
 
     /// Reads the state, and keeps it.
     pub fn refresh(&self) -> Arc<ServerStatus> {
-        // Until it is stored, so that no older state takes the place of a newer one.
+        // Held until the result is stored, so that an older state cannot replace a newer one.
         let parts = self.parts.lock();
         let mut status = self.read(parts.as_ref());
         let now = seconds_of(SystemTime::now());
@@ -269,7 +270,7 @@ impl ServerHealth {
     }
 }
 
-/// The state of each source of zones, in the order of the configuration.
+/// Returns the state of each source of zones, in configuration order.
 fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
     let started = SystemTime::now() - parts.started.elapsed();
     let files = parts.maintenance.sources.lock().clone().into_iter();
@@ -284,7 +285,7 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
         last_error_at: None,
         unseen_changes: None,
         zones: sums.of_rank(rank),
-        // Zones that `[[zone]]` declares have no backend that could be lost.
+        // Zones declared in `[[zone]]` have no backend that could be lost.
         is_lost: rank > 0 && sums.is_rank_lost(rank),
     });
     let database = |database: &FollowedDatabase| {
@@ -330,13 +331,13 @@ fn seconds_of(time: SystemTime) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The name of this host, as the kernel has it.
+/// Returns the host name, as the kernel has it.
 pub fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname");
     name.unwrap_or_default().trim().to_string()
 }
 
-/// Reads the state again and again until the server ends.
+/// Reads the state periodically until the server stops.
 pub async fn keep_fresh(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -346,7 +347,7 @@ pub async fn keep_fresh(health: Arc<ServerHealth>, mut stopping: watch::Receiver
             _ = stopping.wait_for(|stop| *stop) => return,
         }
         let health = Arc::clone(&health);
-        // Aside: a large table takes its time after many changes.
+        // On a blocking thread: a large table takes time after many changes.
         let _ = tokio::task::spawn_blocking(move || health.refresh()).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Owns the part of the configuration that a reload changes under running workers, and says of the
-//! rest that it needs a restart.
+//! The settings that a reload changes under running workers; all others are reported as needing a
+//! restart.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::config::{
     settings::{AnyPolicy as AnySetting, Backend, BackendType, CnamePolicy, Server},
 };
 
-/// Settings that take effect by a reload, besides zones, rings, `[recursor]` and `[security_poll]`.
+/// Settings that take effect on reload, besides zones, rings, `[recursor]` and `[security_poll]`.
 const LIVE: [&str; 11] = [
     "query_log.clients",
     "query_log.enabled",
@@ -27,11 +27,11 @@ const LIVE: [&str; 11] = [
     "server.version",
 ];
 
-/// Takes a new configuration; returns a line for each setting that waits for a restart.
+/// Applies a new configuration; returns a line for each setting that needs a restart.
 pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
     if old.server != new.server {
         shared.engine.store(Arc::new(engine(&new.server)));
-        // Answers that were kept may be others now.
+        // Cached answers may differ now.
         shared.live.flush(&|_| true);
     }
     let mut databases = Vec::new();
@@ -54,7 +54,7 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         .collect()
 }
 
-/// The databases, each with its place.
+/// Returns the databases, each with its index.
 fn of_databases(config: &Config) -> Vec<(usize, &Backend)> {
     let numbered = config.backends.iter().enumerate();
     numbered
@@ -62,7 +62,7 @@ fn of_databases(config: &Config) -> Vec<(usize, &Backend)> {
         .collect()
 }
 
-/// The engine for a configuration.
+/// Returns the engine for a configuration.
 pub fn engine(server: &Server) -> Engine {
     let policy = AnswerPolicy {
         any: match server.any {

@@ -1,4 +1,4 @@
-//! Owns what is written down of the traffic: the query log and dnstap, from their settings and by command.
+//! The traffic logs: the query log and dnstap, controlled by settings and by command.
 
 use std::io;
 
@@ -23,12 +23,12 @@ pub struct TrafficLogs {
     query_log: QueryLog,
     output: String,
     dnstap: Option<Dnstap>,
-    /// The socket of the collector, as the configuration has it.
+    /// The collector's socket, as configured.
     collector: String,
 }
 
 impl TrafficLogs {
-    /// Starts what the configuration asks for. Files and sockets are opened as the user that the server runs as.
+    /// Starts the configured logs. Files and sockets are opened as the user that the server runs as.
     pub fn start(shared: &ServingState, config: &Config) -> io::Result<Self> {
         let form = match config.log.format {
             LogFormat::Text => QueryLogForm::Text,
@@ -80,7 +80,7 @@ impl TrafficLogs {
         Ok(logs)
     }
 
-    /// Turns the query log on or off as settings say.
+    /// Turns the query log on or off according to the settings.
     pub fn apply(&self, settings: &QueryLogSettings) {
         match settings.enabled {
             false => self.query_log.turn_off(),
@@ -150,7 +150,7 @@ impl TrafficLogs {
         })
     }
 
-    /// Returns the state of dnstap, where it is on.
+    /// Returns the state of dnstap, if it is on.
     pub fn dnstap(&self) -> Option<DnstapStatus> {
         let (dnstap, socket) = (self.dnstap.as_ref()?, self.collector.clone());
         let state = dnstap.state();
@@ -162,7 +162,7 @@ impl TrafficLogs {
         })
     }
 
-    /// Ends what must take leave of others. May wait for a collector, not for long.
+    /// Shuts down logs with a closing handshake. May wait briefly for a collector.
     pub fn end(&self) {
         if let Some(dnstap) = &self.dnstap {
             dnstap.end();
@@ -170,7 +170,7 @@ impl TrafficLogs {
     }
 }
 
-/// The name of this server for collectors.
+/// Returns this server's identity for collectors.
 fn identity(config: &Config) -> String {
     let names = [&config.dnstap.identity, &config.server.nsid];
     let named = names.into_iter().find(|name| !name.is_empty());

@@ -1,9 +1,9 @@
-//! Owns the thread that reads the configuration and has zone files followed: the first load, every reload, and every
-//! look at files that were seen to change.
+//! The maintenance thread: reads the configuration and follows zone files, for the first load, every reload, and
+//! every check of files that were seen to change.
 //!
-//! Requests wait in a short queue. A reload that nobody waits for (SIGHUP) is a flag beside it, so that a full queue does
-//! not lose it; one reload covers every request that comes before it begins. Changed files are offered again by the
-//! watcher.
+//! Requests wait in a short queue. A reload without a waiting client (SIGHUP) is a separate flag, so that a full
+//! queue does not lose it; one reload covers every request received before it starts. The watcher reports changed
+//! files again if the queue is full.
 
 use std::{
     path::PathBuf,
@@ -45,10 +45,10 @@ use crate::{
 
 /// The thread's work, in the message about a bug.
 const LOOKING_AFTER: &str = "zone files were looked after";
-/// Reloads that may wait.
+/// Maximum number of queued requests.
 const WAITING: usize = 4;
 
-/// The outcome of a reload, for the operator who asked.
+/// The outcome of a reload, for the operator who requested it.
 type ReloadOutcome = Result<ReloadReport, OperationError>;
 
 /// A request to the thread.
@@ -56,43 +56,43 @@ enum MaintenanceRequest {
     /// A reload that an operator waits for.
     Reload(Withdrawal, SyncSender<ReloadOutcome>),
     Look(Look),
-    /// A zone file that is to be written, with the operator who waits for it.
+    /// Writes a zone file; an operator waits for the result.
     Sync(
         Box<NameBuf>,
         SyncMode,
         SyncSender<Result<SyncOutcome, SyncError>>,
     ),
-    /// A zone whose file is to be looked at. The sender gets the errors and warnings, for the operator.
+    /// Checks a zone's file. The errors and warnings are sent to the operator.
     LookAtZone(Box<NameBuf>, SyncSender<Vec<String>>),
     /// Work on the zone files that a command waits for.
     OnFiles(FileWork),
-    /// Nothing but to see whether a reload is wanted.
+    /// Only wakes the thread to check for a requested reload.
     Wake,
 }
 
-/// Work on zone files, with the sources of the configuration in use.
+/// Work on zone files, with the sources of the current configuration.
 type FileWork = Box<dyn FnOnce(&mut FileFollower, &[FileSource]) + Send>;
 
-/// Asks the maintenance thread.
+/// Sends requests to the maintenance thread.
 #[derive(Clone)]
 pub struct Maintenance {
     requests: Arc<SyncSender<MaintenanceRequest>>,
-    /// Set until the reload begins that SIGHUP asked for.
+    /// Set from SIGHUP until the reload starts.
     is_reload_wanted: Arc<AtomicBool>,
 }
 
 impl Maintenance {
-    /// Reloads some time soon (SIGHUP).
+    /// Requests a reload without waiting for it (SIGHUP).
     pub fn request_reload(&self) {
         self.is_reload_wanted.store(true, Ordering::Release);
-        // A thread that has a full queue looks at the flag after each of its requests.
+        // If the queue is full, the thread checks the flag after each of its requests.
         let woken = self.requests.try_send(MaintenanceRequest::Wake);
         if let Err(TrySendError::Disconnected(_)) = woken {
             tracing::error!("cannot reload: the maintenance thread has ended");
         }
     }
 
-    /// Reloads and waits for it.
+    /// Reloads and waits for the result.
     pub fn reload(&self, withdrawal: Withdrawal) -> ReloadOutcome {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
@@ -102,14 +102,14 @@ impl Maintenance {
     }
 }
 
-/// The error of a request that got no reply: the server stops, or met a bug.
+/// Returns the error of a request without a reply: the server is stopping, or hit a bug.
 fn ended() -> OperationError {
     let text = "the work on zone files ended before it was done: the log of the server says why";
     OperationError::new(ErrorKind::Internal, text)
 }
 
 impl Maintenance {
-    /// Loads the file of one zone if it changed, and waits for that. Returns what is wrong with it.
+    /// Loads the file of one zone if it changed, and waits for that. Returns its errors and warnings.
     pub fn look_at_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
@@ -118,7 +118,7 @@ impl Maintenance {
         replied.recv().map_err(|_| ended())
     }
 
-    /// Has the thread do some work on the zone files, and waits for its result.
+    /// Runs work on the zone files in the thread, and waits for its result.
     pub fn on_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut FileFollower, &[FileSource]) -> T + Send + 'static,
@@ -142,7 +142,7 @@ impl Maintenance {
         })
     }
 
-    /// As [`Maintenance::sync`], with the reason why a file was not written.
+    /// Like [`Maintenance::sync`], with the reason why a file was not written.
     pub fn try_sync(
         &self,
         zone: NameBuf,
@@ -156,39 +156,39 @@ impl Maintenance {
     }
 }
 
-/// The things that the thread works on.
+/// The components that the thread works on.
 pub struct MaintenanceParts {
-    /// The command line, which wins over the file again at each reload.
+    /// The command line, which takes precedence over the file again at each reload.
     pub overrides: Overrides,
-    /// The configuration file, without links.
+    /// The configuration file, with symbolic links resolved.
     pub config_file: Option<PathBuf>,
-    /// The configuration in use, without the tables of zones: these are in force as policies, access lists and files.
+    /// The current configuration, without the zone tables: these are in effect as policies, access lists and files.
     pub config: Config,
-    /// The sources of zones that stand in files.
+    /// The sources of zones stored in files.
     pub sources: Vec<FileSource>,
     /// The state that all workers read.
     pub shared: Arc<ServingState>,
-    /// The way of new versions of zones.
+    /// Commits new versions of zones.
     pub commits: Arc<Commits>,
-    /// The policies of zones.
+    /// The zone policies.
     pub policies: Arc<PolicyTable>,
-    /// The policies that the state store keeps.
+    /// The policies kept in the state store.
     pub kept: Arc<KeptPolicies>,
-    /// The one who looks after keys by policies, and the way to wake it.
+    /// The key keeper for DNSSEC policies, and the handle that wakes it.
     pub keepers: KeyKeepers,
     /// The follower of catalog zones.
     pub catalogs: CatalogHandle,
-    /// The level of the log can change.
+    /// Changes the log level.
     pub log: LogControl,
-    /// How long copies of deleted zones are kept.
+    /// The limits for copies of deleted zones.
     pub copies: Arc<CopyBoundsInForce>,
-    /// Asked for their zones again by a reload.
+    /// Their zone lists are read again on reload.
     pub databases: Databases,
     /// The clients of resolvers, once they are started.
     pub recursion: Option<Recursion>,
-    /// The state of files and reloads, for whoever shows it.
+    /// The state of files and reloads, for status displays.
     pub notes: Arc<MaintenanceNotes>,
-    /// The query log can be turned on and off.
+    /// Turns the query log on and off.
     pub logs: Arc<TrafficLogs>,
 }
 
@@ -199,7 +199,7 @@ pub fn start(
 ) -> std::io::Result<Maintenance> {
     let (requests, queue) = mpsc::sync_channel(WAITING);
     let requests = Arc::new(requests);
-    // The watcher must not keep a queue open that nobody else has.
+    // The watcher must not keep the queue open by itself.
     let weak = Arc::downgrade(&requests);
     let look = move |look: &Look| match weak.upgrade() {
         Some(requests) => requests
@@ -226,7 +226,7 @@ pub fn start(
     })
 }
 
-/// The thread's end of the requests.
+/// The thread's side of the requests.
 struct RequestedWork {
     queue: Receiver<MaintenanceRequest>,
     is_reload_wanted: Arc<AtomicBool>,
@@ -247,7 +247,7 @@ impl RequestedWork {
         }
     }
 
-    /// Notes that a reload begins, which covers all that was asked for until now; false if SIGHUP did not ask for one.
+    /// Marks the start of a reload, which covers all earlier requests; false if SIGHUP did not request one.
     fn begin_reload(&self) -> bool {
         self.is_reload_wanted.swap(false, Ordering::AcqRel)
     }
@@ -295,7 +295,7 @@ fn run(
 }
 
 fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &mut FileFollower) {
-    // Those who asked may have gone.
+    // The requesting command may have disconnected.
     match request {
         MaintenanceRequest::Reload(withdrawal, reply) => {
             let _ = reply.try_send(announced_reload(parts, files, withdrawal));
@@ -323,7 +323,7 @@ fn reload_by_signal(parts: &mut MaintenanceParts, files: &mut FileFollower) {
     }
 }
 
-/// Reloads, and notifies the service manager when that begins and ends.
+/// Reloads, and notifies the service manager of start and end.
 fn announced_reload(
     parts: &mut MaintenanceParts,
     files: &mut FileFollower,
@@ -339,7 +339,7 @@ fn announced_reload(
     outcome
 }
 
-/// At start, a server that has zones and can serve none of them is of no use.
+/// Loads all zones at start. A server that has zones and can serve none of them is useless.
 fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), StartError> {
     let LoadOutcome { summary, errors } = files.load(sources, Withdrawal::AtOnce);
     match errors.first() {
@@ -388,7 +388,7 @@ fn reload(
     let access = zones::access(&config);
     let table = Arc::clone(parts.commits.table());
     let before = Arc::clone(table.load().access(AccessSource::Configured));
-    // A zone that this reload is about to remove keeps its list until it is gone.
+    // A zone that this reload is about to remove keeps its list until it is removed.
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
     let set = policies::set(&config);
@@ -415,7 +415,7 @@ fn reload(
         _ => {
             let mut lines = vec![report.summary];
             let findings = outcome.errors.into_iter().chain(report.warnings);
-            // A name of a file may hold a line end.
+            // A file name may contain a newline.
             lines.extend(findings.map(|line| terminal::line(line).to_string()));
             Err(OperationError::invalid(lines.join("\n")))
         }

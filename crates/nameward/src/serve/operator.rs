@@ -1,4 +1,4 @@
-//! Owns the operations that can be asked for over the control socket.
+//! The operations available over the control socket.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ use super::{
     zone_files::FollowedFiles,
 };
 
-/// Answers the requests of `nameward reload` and the like.
+/// Executes the requests of `nameward reload` and similar commands.
 pub struct Operator {
     /// For reloads.
     pub maintenance: Maintenance,
@@ -56,19 +56,19 @@ pub struct Operator {
     pub secondaries: SecondaryZones,
     /// For freezing zones.
     pub updates: Arc<Updates>,
-    /// Ends the server.
+    /// Stops the server.
     pub stop: watch::Sender<bool>,
-    /// The configuration file, without links; none for the built-in example.
+    /// The configuration file, with symbolic links resolved; none for the built-in example.
     pub config: Option<PathBuf>,
     /// For the state of the server.
     pub health: Arc<ServerHealth>,
     /// For the query log.
     pub logs: Arc<TrafficLogs>,
-    /// For the level of the log.
+    /// For the log level.
     pub log: LogControl,
 }
 
-/// Makes the operations on zones, on the databases of this server.
+/// Creates the operations on zones and on the databases of this server.
 pub fn operations(
     shared: &Arc<ServingState>,
     databases: &Databases,
@@ -147,7 +147,7 @@ fn listed_secondaries(serials: Vec<SecondarySerial>) -> Vec<ListedSecondary> {
     listed.collect()
 }
 
-/// The path of a configuration file as two processes can compare it.
+/// Returns the path of a configuration file in a form that two processes can compare.
 pub fn resolved(path: &Path) -> PathBuf {
     fs::canonicalize(path)
         .or_else(|_| std::path::absolute(path))
@@ -237,8 +237,8 @@ fn with_state(item: ListedItem, states: &TroubledStates) -> ListedItem {
 }
 
 impl Operator {
-    /// Adds to the status of a zone how it is signed. A database is asked for the one zone that was named: a list may have
-    /// a million.
+    /// Adds the signing status to the status of a zone. Databases are queried only for a single zone named in the
+    /// request: a list may have a million.
     fn with_signing(&self, item: ListedItem, is_named: bool) -> ListedItem {
         match item {
             ListedItem::Status(mut status) => {
@@ -257,8 +257,8 @@ impl Operator {
         }
     }
 
-    /// Waits until a zone that a command declared or deleted is there or gone, so that the next command finds it so. A
-    /// deleted zone does not stay frozen.
+    /// Waits until a zone that a command declared or deleted has appeared or disappeared, so that the next command
+    /// sees it. A deleted zone does not stay frozen.
     fn settle(&self, request: &OperationRequest) -> Result<(), OperationError> {
         let (zone, is_deleted) = match request {
             OperationRequest::ZoneCreate(template) => (&template.zone, false),
@@ -294,8 +294,8 @@ impl Operator {
         })
     }
 
-    /// Refuses updates of a zone; its file then has all of it. A zone whose file cannot be written is not frozen: whoever
-    /// edits a file that lacks changes would undo them.
+    /// Suspends updates of a zone; its file is then complete. A zone whose file cannot be written is not frozen: an
+    /// operator who edits a file that lacks changes would undo them.
     fn freeze(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
         let frozen = self.updates.freeze(zone.as_name());
@@ -304,7 +304,7 @@ impl Operator {
         let rank = (self.operations.rank_of)(zone.as_name());
         if !rank.is_some_and(is_in_database) {
             match self.maintenance.try_sync(zone, SyncMode::KeepLayout)? {
-                // A zone that is transferred has no file to edit.
+                // A transferred zone has no file to edit.
                 Ok(_) | Err(SyncError::NoFile(_)) => {}
                 Err(error) => {
                     if is_new {
@@ -321,7 +321,7 @@ impl Operator {
         Ok(OperationResult::ZoneFrozen { zone })
     }
 
-    /// Loads what was edited in the zone's file and takes updates again. A file that cannot be served keeps the zone frozen.
+    /// Loads the edited zone file and resumes updates. If the file cannot be served, the zone stays frozen.
     fn thaw(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
         let errors = self.maintenance.look_at_zone(zone)?;
@@ -342,7 +342,7 @@ impl Operator {
         }
     }
 
-    /// The name of a zone that is served.
+    /// Returns the name of a served zone.
     fn served(&self, zone: &str) -> Result<NameBuf, OperationError> {
         let name = zone_name(zone)?;
         match (self.operations.rank_of)(name.as_name()) {
@@ -353,10 +353,10 @@ impl Operator {
         }
     }
 
-    /// A command for another configuration is not for this server, even where its socket has the default path.
+    /// Rejects a command for another configuration, even if its socket has the default path.
     fn check_config(&self, wanted: &ConfigFile) -> Result<(), OperationError> {
         let is_ours = |ours: &PathBuf| {
-            // As the paths are now: editors replace files.
+            // Compare the current files: editors replace files.
             *ours == wanted.path
                 || fs::metadata(ours).is_ok_and(|file| (file.dev(), file.ino()) == wanted.identity)
         };
@@ -377,7 +377,7 @@ impl Operator {
         ))
     }
 
-    /// Changes the level of the log, if one is given, and returns it.
+    /// Changes the log level, if one is given, and returns it.
     fn log_level(&self, word: Option<&str>) -> Result<OperationResult, OperationError> {
         if let Some(word) = word {
             let known = LEVELS.iter().find(|(known, _)| *known == word);
@@ -385,7 +385,7 @@ impl Operator {
                 let words = LEVELS.map(|(known, _)| known).join(", ");
                 OperationError::invalid(format!("{word:?} is no level: {words}"))
             })?;
-            // At the more talkative of both levels, so that the log says when it changed.
+            // Logged at the more verbose of both levels, so that the log shows when it changed.
             tracing::info!("log level {word}: asked for over the control socket");
             self.log.set_level(*level);
             tracing::info!("log level is {word}");

@@ -1,4 +1,4 @@
-//! Owns the zones as the status page shows them: one page of the list, and all about one zone.
+//! The zones as the status page shows them: one page of the list, and the details of one zone.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -15,14 +15,14 @@ use super::secondaries::SecondaryZones;
 pub struct PageZones {
     /// For secondary zones.
     pub secondaries: SecondaryZones,
-    /// For what databases and keys say of zones.
+    /// For zone data from databases and keys.
     pub operations: Arc<Operations>,
     /// For the zone table.
     pub shared: Arc<ServingState>,
 }
 
 impl PageZones {
-    /// The row of a zone, without a question to a database.
+    /// Returns the row of a zone, without querying a database.
     fn row(&self, zone: &Zone) -> ListedZone {
         let policies = self.operations.policies.load();
         let name = zone.apex_name();
@@ -68,7 +68,7 @@ impl ShownZones for PageZones {
                 return false;
             }
             name.clear();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(name, "{}", zone.apex_name());
             name.make_ascii_lowercase();
             name.contains(&query.search)

@@ -1,5 +1,5 @@
-//! Owns everything that is bound before privileges are given up: DNS ports, the web page's port,
-//! the control socket.
+//! Everything that is bound before privileges are dropped: DNS ports, the status page's port, the
+//! control socket.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -14,7 +14,7 @@ use crate::{
     remote::DefaultPlace,
 };
 
-/// A port or socket that cannot be bound; one line that says which and why.
+/// A port or socket that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// A DNS port.
@@ -25,7 +25,7 @@ pub enum PortError {
     Web {
         /// Its address.
         address: SocketAddr,
-        /// The answer of the system.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The control socket.
@@ -33,7 +33,7 @@ pub enum PortError {
     Control(#[from] SocketError),
 }
 
-/// Ports that are bound and not yet served.
+/// Bound ports that are not yet served.
 pub struct Ports {
     /// UDP and TCP.
     pub dns: Bound,
@@ -44,7 +44,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Binds the ports that the configuration names.
+    /// Binds the configured ports.
     pub fn bind(config: &Config) -> Result<Self, PortError> {
         Ok(Self {
             dns: bind_dns(config)?,
@@ -53,7 +53,7 @@ impl Ports {
         })
     }
 
-    /// The address of the status page.
+    /// Returns the address of the status page.
     pub fn web_address(&self) -> Option<SocketAddr> {
         self.web.as_ref().and_then(|web| web.local_addr().ok())
     }
@@ -69,7 +69,7 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
         Err(ListenError::Refused {
             address, source, ..
         }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
-            // A new user on a machine without IPv6 should see the example work.
+            // The example should work for a new user on a machine without IPv6.
             tracing::warn!("not listening on {address}: this machine has no IPv6");
             let addresses: Vec<_> = addresses
                 .iter()
@@ -98,8 +98,8 @@ fn bind_web(address: SocketAddr) -> Result<TcpListener, PortError> {
     bind().map_err(|source| PortError::Web { address, source })
 }
 
-/// A control socket that was asked for must be there; the default one is a convenience that several
-/// servers on one machine, or a user without a directory for it, can do without.
+/// Binds the control socket. A configured one is mandatory; the default one is a convenience that
+/// several servers on one machine, or a user without a directory for it, can do without.
 fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
     if let Some(path) = &config.server.control_socket {
         return ControlSocket::bind(path).map(Some);

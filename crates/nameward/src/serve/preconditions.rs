@@ -1,12 +1,12 @@
-//! Owns the checks of a configuration that go beyond single settings. `serve` makes them before it starts anything, `check`
-//! lists all that fail: what one of them accepts the other does, too.
+//! Checks of a configuration beyond single settings. `serve` runs them before it starts anything, `check` lists all
+//! that fail, so that both accept the same configurations.
 
 use nameward_control::web::check_password;
 
 use super::{StartError, databases, recursion};
 use crate::{config::Config, privileges, zones};
 
-/// Returns every reason for which a server with this configuration would not start.
+/// Returns every reason why a server with this configuration would not start.
 pub fn failures(config: &Config) -> Vec<StartError> {
     let signatures = databases::signatures(config);
     let web = &config.web;

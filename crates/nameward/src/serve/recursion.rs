@@ -1,4 +1,4 @@
-//! Owns the start of what asks resolvers: the hand-off of questions to a recursor, ALIAS records, and the security poll.
+//! Starts the clients of resolvers: the hand-off of queries to a recursor, ALIAS records, and the security poll.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -19,17 +19,17 @@ use tokio::{
 use super::StartError;
 use crate::config::{Config, settings};
 
-/// One descriptor of so many may belong to a question under way, and its further tries take three more.
+/// One in this many descriptors may belong to a query in flight, whose further attempts use three more.
 const DESCRIPTOR_SHARE: u64 = 16;
-/// Descriptors of a process whose limit is not known.
+/// Assumed number of descriptors if the limit is unknown.
 const FEW_DESCRIPTORS: u64 = 1024;
 
-/// One client may have one of so many places of the recursor, where no setting says otherwise.
+/// By default one client may have one in this many of the recursor's slots.
 const SHARE_OF_CLIENT: usize = 4;
-/// Pollers that may wait to take over: one a reload.
+/// Maximum number of pollers waiting to take over: one per reload.
 const POLLERS_WAITING: usize = 4;
 
-/// The clients of resolvers, as the configuration has them now.
+/// The clients of resolvers, as currently configured.
 pub struct Recursion {
     shared: Arc<ServingState>,
     /// The addresses that this server answers on.
@@ -40,8 +40,8 @@ pub struct Recursion {
 }
 
 impl Recursion {
-    /// Starts the hand-off if there is a recursor, and makes the poller if there is something to poll: [`poll`] runs what
-    /// is received. Call within the runtime.
+    /// Starts the hand-off if there is a recursor, and creates the poller if polling is on: [`poll`] runs what is
+    /// received. Call within the runtime.
     pub fn start(
         config: &Config,
         shared: &Arc<ServingState>,
@@ -62,7 +62,7 @@ impl Recursion {
         Ok((recursion, received))
     }
 
-    /// Takes a new configuration; returns a line for each table that cannot be taken, and so stays as it was.
+    /// Applies a new configuration; returns a line for each invalid table, which stays as it was.
     pub fn reload(&mut self, old: &Config, new: &Config) -> Vec<String> {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), StartError>| {
@@ -118,13 +118,13 @@ impl Recursion {
     }
 }
 
-/// Returns what a start would refuse of the settings about resolvers.
+/// Returns the errors in the resolver settings that would prevent a start.
 pub fn failures(config: &Config) -> Vec<StartError> {
     let own = resolvers(&config.recursor, &config.server.listen).err();
     own.into_iter().chain(poll_settings(config).err()).collect()
 }
 
-/// The settings of the security poll; none if nothing is polled.
+/// Returns the settings for the security poll; none if it is off.
 fn poll_settings(config: &Config) -> Result<Option<PollSettings>, StartError> {
     let poll = &config.security_poll;
     if poll.suffix.is_empty() {
@@ -141,7 +141,8 @@ fn poll_settings(config: &Config) -> Result<Option<PollSettings>, StartError> {
     }
 }
 
-/// Questions that may be under way: each takes up to four sockets, and most of the descriptors are for TCP clients.
+/// Returns the maximum number of queries in flight: each takes up to four sockets, and most of the descriptors are
+/// for TCP clients.
 fn in_flight_max(recursor: &settings::Recursor) -> usize {
     let wanted = recursor.in_flight_max.get();
     let descriptors = nameward_serve::raise_descriptor_limit(0).unwrap_or(FEW_DESCRIPTORS);
@@ -154,7 +155,7 @@ fn in_flight_max(recursor: &settings::Recursor) -> usize {
     wanted.min(most)
 }
 
-/// Runs the poller that was received last, until `stopping` says true.
+/// Runs the poller received last, until `stopping` is true.
 pub async fn poll(
     mut pollers: mpsc::Receiver<Option<SecurityPoller>>,
     mut stopping: watch::Receiver<bool>,
@@ -174,7 +175,7 @@ pub async fn poll(
             _ = stopping.wait_for(|stop| *stop) => return,
         };
         let Some(mut next) = next else {
-            // Nobody is left who could send another one.
+            // All senders are dropped.
             is_open = false;
             continue;
         };
@@ -205,7 +206,7 @@ fn resolvers(
     }))))
 }
 
-/// Whether this server answers on an address.
+/// Checks whether this server answers on an address.
 fn is_ours(address: SocketAddr, ours: &[SocketAddr]) -> bool {
     let mut same_port = ours.iter().filter(|own| own.port() == address.port());
     let ip = address.ip().to_canonical();
@@ -215,7 +216,7 @@ fn is_ours(address: SocketAddr, ours: &[SocketAddr]) -> bool {
     })
 }
 
-/// Whether an address is one of this machine: no other can be bound.
+/// Checks whether an address belongs to this machine: no other can be bound.
 fn is_local(ip: IpAddr) -> bool {
     ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }

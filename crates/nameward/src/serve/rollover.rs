@@ -1,4 +1,4 @@
-//! Owns the wiring of what looks after keys by policies: who asks parents, who is notified of changes, and the gauges.
+//! Wiring of key management by DNSSEC policies: parent queries, policy changes, and the gauges.
 
 use std::{io, sync::Arc};
 
@@ -18,13 +18,13 @@ use tokio::runtime::Handle;
 
 use super::running::OutgoingParts;
 
-/// Zones of one change of policies that are looked at one by one.
+/// Maximum number of zones in a policy change that are checked one by one.
 const MANY_ZONES: usize = 64;
 
-/// The one who looks after keys by policies, and the way to wake it.
+/// The key keeper for DNSSEC policies, and the handle that wakes it.
 pub type KeyKeepers = (Arc<KeyKeeper>, KeyDriverHandle);
 
-/// Hands the databases whose zones have their keys there to the one who looks after keys.
+/// Passes the databases that store the keys of their zones to the key keeper.
 pub fn set_databases(keeper: &KeyKeeper, databases: &Databases, runtime: &Handle) {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -38,7 +38,7 @@ pub fn set_databases(keeper: &KeyKeeper, databases: &Databases, runtime: &Handle
     keeper.set_databases(all, runtime.clone());
 }
 
-/// Wakes the one who looks after keys when policies of zones change.
+/// Wakes the key keeper when zone policies change.
 pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
     let handle = handle.clone();
     policies.on_change(move |change| match change.zones {
@@ -51,7 +51,7 @@ pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
     });
 }
 
-/// Starts the thread that looks after keys.
+/// Starts the key management thread.
 pub fn start(
     keeper: Arc<KeyKeeper>,
     handle: &KeyDriverHandle,

@@ -1,4 +1,4 @@
-//! Owns a running server: its threads and tasks, the signals it hears, and its end.
+//! A running server: its threads and tasks, its signals, and its shutdown.
 
 use std::{
     collections::HashMap,
@@ -55,9 +55,9 @@ use crate::{
     signals, state,
 };
 
-/// Threads for TCP, the web page and the control socket. UDP has its own.
+/// Threads for TCP, the status page and the control socket. UDP has its own.
 pub const RUNTIME_THREADS: usize = 2;
-/// How long the parts on the runtime may take to end.
+/// Time limit for the shutdown of components on the runtime.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running server.
@@ -71,13 +71,13 @@ pub struct RunningServer {
     signals: Signals,
     shared: Arc<ServingState>,
     example: bool,
-    /// Keys that the configuration names and does not have.
+    /// Keys that the configuration refers to but does not define.
     unknown_keys: Vec<UnknownKey>,
     policy_table: Arc<PolicyTable>,
     addresses: Vec<SocketAddr>,
     health: Arc<ServerHealth>,
     logs: Arc<TrafficLogs>,
-    /// Databases that were not asked for their zones yet.
+    /// Databases that were not queried for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
     secondaries: SecondaryZones,
@@ -85,17 +85,17 @@ pub struct RunningServer {
     _looking_up: Running,
 }
 
-/// The parts that outgoing questions and NOTIFY run with, made before the server.
+/// Components for outgoing queries and NOTIFY, created before the server.
 pub struct OutgoingParts {
-    /// Hears of every commit.
+    /// Is notified of every commit.
     pub notifier: Notifier,
-    /// Notes the serials in databases that others were notified of.
+    /// Stores notified serials in databases.
     pub notified: NotifiedSerials,
-    /// Where primaries are asked and secondaries notified.
+    /// The runtime for queries to primaries and for NOTIFY.
     pub runtime: Handle,
 }
 
-/// The signals that mean something here.
+/// The signals that are handled.
 struct Signals {
     hangup: Signal,
     terminate: Signal,
@@ -113,7 +113,7 @@ impl Signals {
 }
 
 impl RunningServer {
-    /// Starts every part. Call within the runtime.
+    /// Starts every component. Call within the runtime.
     pub fn start(
         mut parts: MaintenanceParts,
         ports: Ports,
@@ -126,7 +126,7 @@ impl RunningServer {
         let heard = Signals::new()?;
         signals::release_hangup();
         let unknown_keys = policies::unknown_keys(&parts.config);
-        // Their terms are in force: as policies, access lists and sources of files.
+        // The zone settings are in effect as policies, access lists and file sources.
         parts.config.zones = Vec::new();
         let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
         let web_address = ports.web_address();
@@ -357,7 +357,8 @@ impl RunningServer {
         tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
     }
 
-    /// Ends every part: workers answer what they have, connections get what is theirs.
+    /// Shuts down every component: workers answer pending queries, connections get their pending
+    /// answers.
     pub async fn end(mut self) {
         notify::stopping();
         self.stop_workers.store(true, Ordering::Relaxed);
@@ -380,7 +381,7 @@ impl RunningServer {
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
             tracing::warn!("the collector of dnstap did not take leave in time");
         }
-        // Nobody reads or writes zones any more.
+        // Zones are no longer read or written.
         let databases = self.databases;
         let closed = tokio::task::spawn_blocking(move || databases.close());
         if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
@@ -389,7 +390,7 @@ impl RunningServer {
     }
 }
 
-/// Makes the homes of catalogs that databases have. Call within the runtime of their connections.
+/// Creates the storage for catalogs in databases. Call within the runtime of their connections.
 fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn CatalogHome>>> {
     let home = |database: &FollowedDatabase| {
         let home = StoredCatalogs::start(database, &Handle::current())?;
@@ -398,7 +399,7 @@ fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn 
     databases.all().iter().map(home).collect()
 }
 
-/// Makes a database a source of look-ups that is followed.
+/// Makes a database a followed source of look-ups.
 fn followed(
     shared: &ServingState,
     (rank, mode, backend): (u16, BackendMode, SqlBackend),
@@ -415,7 +416,7 @@ fn followed(
     }
 }
 
-/// Waits until each database was asked for its zones, whether it answered or not.
+/// Waits until each database was queried for its zones, whether it answered or not.
 async fn first_asked(asked: &mut Vec<oneshot::Receiver<()>>) {
     while let Some(next) = asked.last_mut() {
         let _ = next.await;
@@ -423,7 +424,7 @@ async fn first_asked(asked: &mut Vec<oneshot::Receiver<()>>) {
     }
 }
 
-/// Once a second the rates are taken.
+/// Computes the rates once a second.
 async fn tick(shared: Arc<ServingState>, mut stopping: watch::Receiver<bool>) {
     tokio::select! {
         () = web::tick_every_second(Arc::clone(&shared.stats)) => {}

@@ -1,5 +1,4 @@
-//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who notifies secondaries, and what operators see
-//! of both.
+//! Wiring of secondary zones and NOTIFY: queries to primaries, NOTIFY to secondaries, and what operators see of both.
 
 use std::{
     collections::HashMap,
@@ -42,10 +41,10 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::config::settings;
 
-/// Threads that ask primaries and notify secondaries. Packing a large zone takes one of them for a second.
+/// Threads that query primaries and notify secondaries. Packing a large zone occupies one of them for a second.
 const THREADS: usize = 2;
 
-/// Makes the runtime of outgoing questions: clients of this server never wait for a primary.
+/// Creates the runtime for outgoing queries: clients of this server never wait for a primary.
 pub fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -54,25 +53,25 @@ pub fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// The parts that secondary zones are made of.
+/// The components that secondary zones need.
 pub struct SecondaryParts {
-    /// The snapshots that all workers read.
+    /// The state that all workers read.
     pub shared: Arc<ServingState>,
-    /// The way of new versions of zones.
+    /// Commits new versions of zones.
     pub commits: Arc<Commits>,
-    /// The policies of zones.
+    /// The zone policies.
     pub policies: Arc<PolicyTable>,
-    /// Hears of every commit.
+    /// Is notified of every commit.
     pub notifier: Notifier,
-    /// Notes the serials in databases that others were notified of.
+    /// Stores notified serials in databases.
     pub notified: NotifiedSerials,
-    /// The addresses that this server listens on.
+    /// The listen addresses of this server.
     pub listens: Vec<SocketAddr>,
-    /// The policies that the state store keeps, for zones of autoprimaries.
+    /// The policies kept in the state store, for zones of autoprimaries.
     pub kept: Arc<KeptPolicies>,
-    /// The databases, whose secondary zones are at home in them.
+    /// The databases, which store their secondary zones.
     pub databases: Databases,
-    /// Where primaries are asked and secondaries notified.
+    /// The runtime for queries to primaries and for NOTIFY.
     pub runtime: Handle,
 }
 
@@ -105,7 +104,7 @@ impl TroubledStates {
 }
 
 impl SecondaryZones {
-    /// Starts them; `loaded` is called when the zones that the state store has are served.
+    /// Starts them; `loaded` is called when the zones in the state store are served.
     pub fn start(
         parts: SecondaryParts,
         server: &settings::Server,
@@ -161,7 +160,7 @@ impl SecondaryZones {
         Ok(zones)
     }
 
-    /// Returns the one who takes NOTIFY messages. Call within the runtime of the databases' connections.
+    /// Returns the receiver of NOTIFY messages. Call within the runtime of the database connections.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
         let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
         let parts = AutoprimaryParts {
@@ -175,18 +174,18 @@ impl SecondaryZones {
         Arc::new(AutoprimarySink::new(secondaries, parts))
     }
 
-    /// Returns the one who knows when secondary zones expire (RFC 7314).
+    /// Returns the source of secondary zones' expiry times (RFC 7314).
     pub fn expiry(&self) -> Box<ExpiryOf> {
         let life = self.life.clone();
         Box::new(move |zone| life.seconds_to_expiry(zone))
     }
 
-    /// Has secondaries notified of zones that changed while the server was down. May wait for the disk.
+    /// Notifies secondaries of zones that changed while the server was down. May wait for the disk.
     pub fn notify_of_changes_before_start(&self) {
         self.notifier.notify_of_changes_before_start();
     }
 
-    /// Ends them: what is under way is given up.
+    /// Stops them: work in progress is abandoned.
     pub fn end(&self) {
         self.life.end();
         self.notifier.end();
@@ -218,7 +217,7 @@ impl SecondaryZones {
         stats.gauge_from(Gauge::NotifySent, move || notifier.sent());
     }
 
-    /// Returns the sums over all zones of primaries.
+    /// Returns the totals over all transferred zones.
     pub fn summary(&self) -> SecondariesSummary {
         self.life.summary()
     }
@@ -228,12 +227,12 @@ impl SecondaryZones {
         self.life.never_transferred()
     }
 
-    /// Returns how many transfers from primaries run.
+    /// Returns how many transfers from primaries are running.
     pub fn running_transfers(&self) -> usize {
         self.outgoing.transfers().running()
     }
 
-    /// Returns the state of a served zone for its page, without how it is signed.
+    /// Returns the state of a served zone for its page, without its signing status.
     pub fn facts(&self, served: &Zone) -> Option<ZoneFacts> {
         let zone: NameBuf = served.apex_name().into();
         let status = match self.life.status(Some(zone)).pop() {
@@ -306,7 +305,7 @@ impl SecondaryZones {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Returns whether a zone is transferred from a primary.
+    /// Checks whether a zone is transferred from a primary.
     pub fn is_transferred(&self, zone: Name<'_>) -> bool {
         self.policies.load().of(zone).kind.is_transferred()
     }
@@ -349,7 +348,7 @@ impl SecondaryZones {
         }
     }
 
-    /// The status of a zone that is no secondary.
+    /// Returns the status of a zone that is not a secondary.
     fn of_other(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
         let table = self.shared.zones.load();
         let served = table.exact(zone.as_name()).ok_or_else(|| {
@@ -372,13 +371,13 @@ impl SecondaryZones {
         })
     }
 
-    /// Waits until a change of a zone's policy is followed.
+    /// Waits until a change of a zone's policy has been applied.
     pub fn settle(&self, zone: NameBuf) {
-        // Questions are answered behind the changes that came before them.
+        // Status requests are answered after earlier changes.
         self.life.status(Some(zone));
     }
 
-    /// Has a secondary zone checked at once, and transferred if its primary has a newer version, or in any case.
+    /// Refreshes a secondary zone at once: transfers it if its primary has a newer version, or unconditionally.
     pub fn retrieve(&self, zone: &str, force: bool) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         let (retrieval, what) = match force {
@@ -395,7 +394,7 @@ impl SecondaryZones {
         Ok(OperationResult::ZoneRetrieving { zone })
     }
 
-    /// Has the servers notified that are to be notified of changes of a zone.
+    /// Notifies the servers that are configured for a zone.
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.of_other(name)?;
@@ -406,7 +405,7 @@ impl SecondaryZones {
     }
 }
 
-/// The state of a secondary zone that is not current.
+/// Returns the state of a secondary zone that is not current.
 fn troubled_state(status: &SecondaryStatus) -> Option<&'static str> {
     match status.state {
         ZoneState::Empty => Some("empty"),
@@ -416,7 +415,7 @@ fn troubled_state(status: &SecondaryStatus) -> Option<&'static str> {
     }
 }
 
-/// Makes the homes of zones that databases have. Call within the runtime of their connections.
+/// Creates the storage for secondary zones in databases. Call within the runtime of their connections.
 fn homes(
     databases: &Databases,
     commits: &Arc<Commits>,
@@ -438,7 +437,7 @@ fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
     }
 }
 
-/// A number of chance: the keys of a hasher are random.
+/// Returns a random number: the keys of a hasher are random.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()

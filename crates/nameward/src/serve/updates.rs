@@ -1,4 +1,4 @@
-//! Owns the way of updates (RFC 2136) into the databases of this server.
+//! Wiring of updates (RFC 2136) to the databases of this server.
 
 use std::{io, sync::Arc};
 
@@ -14,7 +14,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
 use tokio::runtime::Handle;
 
-/// Lets updates in, as the policies of their zones say. Call within the runtime.
+/// Starts accepting updates according to zone policies. Call within the runtime.
 pub fn start(
     shared: &Arc<ServingState>,
     commits: &Arc<Commits>,
@@ -62,7 +62,7 @@ impl DatabaseUpdates for UpdatedDatabase {
             .followed
             .follow_all(&self.commits, &self.runtime, &changed);
         for (committed, followed) in changed.iter().zip(followed) {
-            // It is in the database, so the client gets NOERROR; answers of this server follow.
+            // It is in the database, so the client gets NOERROR; this server's answers follow.
             if let Err(error) = followed {
                 tracing::error!(
                     "zone {}: updated in the database, but not in the answers of this server: {error}",

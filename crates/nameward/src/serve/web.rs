@@ -1,4 +1,4 @@
-//! Owns the start of the status page: settings to the terms of the web server.
+//! Starts the status page: converts settings for the web server.
 
 use std::{net::TcpListener, sync::Arc};
 
@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use super::health::ServerHealth;
 use crate::config::settings;
 
-/// The web server for these settings, which shows the state that `health` has. Fails for a password hash that cannot be
-/// used.
+/// Creates the web server for these settings, which shows the state from `health`. Fails for an unusable password
+/// hash.
 pub fn prepare(
     settings: &settings::Web,
     stats: &Arc<Stats>,
@@ -33,7 +33,7 @@ pub fn prepare(
     Web::with_status(Arc::clone(stats), settings, move || health.last())
 }
 
-/// Serves the status page until `stopping` says true.
+/// Serves the status page until `stopping` is true.
 pub async fn serve(web: Web, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;

@@ -1,4 +1,4 @@
-//! Owns zone files as commands to the running server change them: on the thread that follows them.
+//! Zone file changes by commands to the running server, performed on the maintenance thread.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Owns the wiring of requests that are no questions for records: transfers and NOTIFY.
+//! Wiring of requests that are not queries for records: transfers and NOTIFY.
 
 use std::{io, sync::Arc};
 
@@ -12,8 +12,8 @@ use nameward_store::state::StateStore;
 
 use crate::config::settings;
 
-/// Lets a server take such requests, by its policies; who takes NOTIFY and UPDATE is set in what it returns. Call within
-/// the runtime.
+/// Lets a server accept such requests according to its policies; the NOTIFY and UPDATE handlers are set on the
+/// result. Call within the runtime.
 pub fn start(
     shared: &Arc<ServingState>,
     (policies, table): (&Arc<PolicyTable>, &Arc<TableWriter>),

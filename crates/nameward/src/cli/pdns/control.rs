@@ -1,4 +1,4 @@
-//! Owns the commands of pdns_control.
+//! The commands of pdns_control.
 
 use nameward_control::operations::{
     FaultKind, ListedItem, OperationError, OperationRequest, OperationResult,
@@ -22,7 +22,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
             Ok(steps.collect())
         }
     };
-    // pdns_control takes its commands in either case.
+    // pdns_control commands are case-insensitive.
     let verb = verb.to_ascii_lowercase();
     Ok(match verb.as_str() {
         "ping" | "rping" => vec![PdnsStep::Print(ServerFact::IsThere)],
@@ -112,7 +112,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     })
 }
 
-/// The commands that are understood.
+/// The supported commands.
 pub(super) const HELP: &str = "\
 bind-add-zone ZONE FILE             create a zone from a file
 bind-domain-extended-status [ZONE]  the status of zones
@@ -137,7 +137,7 @@ version                             the version of the server
 xfr-queue                           the status of zones that are transferred
 ";
 
-/// Sends NOTIFY for all zones that have somebody to notify.
+/// Sends NOTIFY for all zones that have servers to notify.
 pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> {
     let mut zones = Vec::new();
     remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
@@ -153,7 +153,7 @@ pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> 
     Ok(format!("Added {} zones to queue\n", zones.len()))
 }
 
-/// Lists the faults of zone files, one a line.
+/// Lists the faults of zone files, one per line.
 pub(super) fn list_rejects(overrides: &Overrides) -> Result<String, CommandError> {
     let OperationResult::Status(status) =
         remote::ask(OperationRequest::Status, overrides, &mut drop)?
@@ -171,7 +171,7 @@ pub(super) fn list_rejects(overrides: &Overrides) -> Result<String, CommandError
     Ok(rejected.map(|fault| format!("{}\n", fault.text)).collect())
 }
 
-/// Prints the entries of both caches as PowerDNS does.
+/// Prints the numbers of entries in both caches as PowerDNS does.
 pub(super) fn cache_counts(overrides: &Overrides) -> Result<String, CommandError> {
     let request = OperationRequest::Stats {
         names: vec!["query-cache-size".into(), "packetcache-size".into()],

@@ -1,4 +1,5 @@
-//! Owns what the commands of pdnsutil about keys print: numbers of new keys, DNSKEY and DS, tables, as scripts read them.
+//! The output of pdnsutil's key commands: numbers of new keys, DNSKEY and DS, tables, in the format that scripts
+//! parse.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,24 +19,24 @@ use super::bare;
 use crate::cli::key::read_key;
 use crate::{command_error::CommandError, config::Overrides, remote};
 
-/// The head of the table of keys.
+/// The header of the key table.
 const HEAD: &str =
     "Zone                          Type Act Pub Size    Algorithm       ID   Location    Keytag";
 
-/// A command about keys whose output is that of pdnsutil.
+/// A key command with pdnsutil's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PdnsKeyStep {
-    /// The table of keys, of one zone or all.
+    /// Prints the key table of one zone or all.
     List(Option<String>),
-    /// A zone with its metadata and keys.
+    /// Prints a zone with its metadata and keys.
     Show(String),
-    /// The DNSKEY of one key.
+    /// Prints the DNSKEY of one key.
     Dnskey(String, u32),
-    /// The DS records of all entry points.
+    /// Prints the DS records of all secure entry points.
     Ds(String),
-    /// A new key; its number is printed.
+    /// Generates a key and prints its number.
     Add(KeyTemplate),
-    /// A key from a file; its number is printed.
+    /// Imports a key from a file and prints its number.
     Import(PathBuf, KeyTemplate),
 }
 
@@ -65,8 +66,8 @@ pub(super) fn answer(step: PdnsKeyStep, overrides: &Overrides) -> Result<String,
     }
 }
 
-/// Reads the words of `add-zone-key` and `import-zone-key` behind the zone, in any order, over what a command does without
-/// them.
+/// Applies the arguments of `add-zone-key` and `import-zone-key` after the zone, in any order, to a command's
+/// defaults.
 pub(super) fn template(mut template: KeyTemplate, words: &[&str]) -> KeyTemplate {
     for word in words {
         match *word {
@@ -79,7 +80,7 @@ pub(super) fn template(mut template: KeyTemplate, words: &[&str]) -> KeyTemplate
             "ecdsa384" => template.algorithm = Some("ECDSAP384SHA384".into()),
             "rsasha1-nsec3-sha1" => template.algorithm = Some("NSEC3RSASHA1".into()),
             word => match word.parse::<u32>() {
-                // Smaller numbers are those of algorithms.
+                // Smaller numbers are algorithms.
                 Ok(bits) if bits >= 256 => template.bits = Some(bits),
                 _ => template.algorithm = Some(word.into()),
             },
@@ -103,7 +104,7 @@ fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandErro
     }
 }
 
-/// The keys of a zone that is there; none if it has none.
+/// Returns the keys of an existing zone, possibly none.
 fn keys_of(zone: &str, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
     details(zone, overrides)?;
     keys(Some(zone.into()), overrides)
@@ -124,8 +125,8 @@ fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey
     Ok(keys)
 }
 
-/// The keys of one zone with the words of PowerDNS for their part: an algorithm that signs with keys of one kind alone has CSKs.
-/// Those with that kind's word come last.
+/// Returns the keys of one zone with PowerDNS' names for their roles: an algorithm that signs with keys of one kind
+/// alone has CSKs. Keys with that kind's own name come last.
 fn of_type(keys: &[ListedZoneKey]) -> impl Iterator<Item = (&'static str, &ListedZoneKey)> {
     let is_entry = |key: &ListedZoneKey| key.flags & 1 == 1;
     let active = |entry: bool| -> BTreeSet<u8> {
@@ -261,14 +262,14 @@ fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, 
         }
     });
     match listed {
-        // Zones of files have none.
+        // File zones have none.
         Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::Refused => {}
         listed => drop(listed?),
     }
     Ok(items)
 }
 
-/// The word of PowerDNS for a kind of zone.
+/// Returns PowerDNS' name for a zone kind.
 fn kind_word(kind: ListedKind) -> &'static str {
     match kind.name() {
         "primary" => "Master",
@@ -279,7 +280,7 @@ fn kind_word(kind: ListedKind) -> &'static str {
     }
 }
 
-/// The data of the DNSKEY in one piece.
+/// Returns the DNSKEY data without spaces in the key.
 fn joined(key: &ListedZoneKey) -> String {
     let words: Vec<&str> = key.dnskey.split(' ').collect();
     match words.get(..3) {
@@ -288,7 +289,7 @@ fn joined(key: &ListedZoneKey) -> String {
     }
 }
 
-/// A line for the DS of each digest.
+/// Returns a line for the DS of each digest type.
 fn ds_lines(key: &ListedZoneKey, prefix: &str) -> String {
     let mut rdata = Vec::new();
     let mut fields = Fields::new(key.dnskey.as_bytes());

@@ -1,4 +1,4 @@
-//! Owns `pdnsutil secure-all-zones`: a line for each zone as it is signed, and the sums.
+//! `pdnsutil secure-all-zones`: a line for each zone as it is signed, and the totals.
 
 use std::{io::Write, process::ExitCode};
 
@@ -7,14 +7,14 @@ use nameward_control::operations::{ListedItem, OperationRequest};
 use super::{bare, increase_serial};
 use crate::{command_error::CommandError, config::Overrides, remote, terminal};
 
-/// Whether the serials of zones are raised when they are signed.
+/// Whether the serials of zones are incremented when they are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SerialRaise {
     Raised,
     Kept,
 }
 
-/// Signs all zones, and prints what becomes of each at once. Ends with 1 if one was not signed.
+/// Signs all zones, and prints each result at once. Exits with 1 if one was not signed.
 pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, CommandError> {
     let (mut secured, mut failed) = (Vec::new(), 0);
     remote::ask(OperationRequest::ZoneSecureAll, overrides, &mut |item| {
@@ -49,7 +49,7 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
     })
 }
 
-/// Prints a line at once; a reader that went away does not end the work.
+/// Prints a line at once; a reader that closed the pipe does not stop the work.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", terminal::line(line)).and_then(|()| out.flush());

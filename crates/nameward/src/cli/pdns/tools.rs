@@ -1,4 +1,4 @@
-//! Owns commands of pdnsutil about single keys, hashes and records, most of which need no server.
+//! pdnsutil commands for single keys, hashes and records, most of which need no server.
 
 use std::path::PathBuf;
 
@@ -18,27 +18,27 @@ use super::bare;
 use super::keys::template;
 use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
 
-/// The algorithms that this server signs with.
+/// The algorithms that this server can sign with.
 const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
-/// Bits of an RSA key where the command has none.
+/// Default size of an RSA key in bits.
 const DEFAULT_BITS: u32 = 2048;
-/// The algorithm of a key where the command has none.
+/// Default algorithm of a key.
 const DEFAULT_ALGORITHM: u8 = 13;
 
-/// A command of pdnsutil.
+/// A pdnsutil command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ToolStep {
-    /// Prints a new key, which is not stored: its flags, and the words about algorithm and size.
+    /// Prints a new key without storing it; has its flags, and the arguments for algorithm and size.
     GenerateKey(u16, Vec<String>),
     /// Prints the NSEC3 hash of a name in a zone.
     HashRecord(String, String),
     /// Lists the algorithms that zones can be signed with.
     ListAlgorithms,
-    /// Prints the data of a record as a string of Lua.
+    /// Prints the data of a record as a Lua string.
     LuaString(String, String),
-    /// Compares the ZONEMD record of a zone file with its contents.
+    /// Verifies the ZONEMD record of a zone file.
     VerifyZonemd(String, PathBuf),
-    /// Deletes all records of a zone but its SOA and name servers.
+    /// Deletes all records of a zone except its SOA and NS.
     ClearZone(String),
 }
 
@@ -82,7 +82,7 @@ fn list_algorithms() -> String {
     format!("DNSKEY algorithms supported by this installation of Nameward:\n{lines}")
 }
 
-/// Writes octets as pdnsutil does: letters as they are, everything else by number.
+/// Formats octets as pdnsutil does: letters as they are, everything else by number.
 fn lua_string(rtype: &str, content: &str) -> Result<String, OperationError> {
     let known = Type::from_text(rtype.as_bytes())
         .ok_or_else(|| OperationError::invalid(format!("unknown record type {rtype:?}")))?;
@@ -116,7 +116,8 @@ fn verify_zonemd(zone: &str, file: &std::path::Path) -> Result<String, Operation
     }
 }
 
-/// The way in which a zone hashes names: as its metadata says, or as this server signs a zone that has none.
+/// Returns a zone's NSEC3 parameters: from its metadata, or those this server uses for a zone without
+/// metadata.
 fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, CommandError> {
     let (mut param, mut is_narrow) = (None, false);
     let request = OperationRequest::MetadataList {

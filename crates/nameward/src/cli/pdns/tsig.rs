@@ -1,4 +1,4 @@
-//! Owns commands of pdnsutil about TSIG keys, with its output: scripts read secrets from it.
+//! pdnsutil commands for TSIG keys, with its output: scripts parse secrets from it.
 
 use nameward_control::operations::{
     ListedItem, ListedTsigKey, MetadataChange, MetadataRequest, OperationRequest, OperationResult,
@@ -8,10 +8,10 @@ use nameward_control::operations::{
 use super::bare;
 use crate::{command_error::CommandError, config::Overrides, remote};
 
-/// A command about TSIG keys.
+/// A TSIG key command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TsigStep {
-    /// Makes a key: its name and algorithm.
+    /// Generates a key, by name and algorithm.
     Generate(String, String),
     /// Stores a key that another server made.
     Import(String, String, SecretText),
@@ -19,15 +19,15 @@ pub(super) enum TsigStep {
     List,
     /// Removes a key.
     Delete(String),
-    /// Lets a zone be transferred with a key, or no longer.
+    /// Allows transfers of a zone with a key, or no longer.
     Use {
         /// The zone.
         zone: String,
         /// The key.
         key: String,
-        /// The metadata that binds them.
+        /// The metadata kind that binds them.
         kind: &'static str,
-        /// Whether it is bound from now on.
+        /// Whether the key is bound or released.
         is_enabled: bool,
     },
 }
@@ -40,7 +40,7 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
                 name,
                 algorithm: Some(algorithm),
                 backend: None,
-                // As with PowerDNS the key takes the place of one of that name.
+                // As in PowerDNS, the key replaces one of the same name.
                 replace: true,
             };
             let key = key_of(request, overrides)?;
@@ -106,7 +106,7 @@ fn key_of(request: OperationRequest, overrides: &Overrides) -> Result<ListedTsig
     }
 }
 
-/// Keys whose secret is not given out, those of the configuration, have an empty one.
+/// Lists the keys. Those of the configuration, whose secrets are not revealed, have an empty one.
 fn list(overrides: &Overrides) -> Result<String, CommandError> {
     let mut lines = String::new();
     let request = OperationRequest::TsigList { secrets: true };

@@ -1,4 +1,4 @@
-//! Owns the commands of pdnsutil.
+//! The commands of pdnsutil.
 
 use nameward_control::operations::{KeyTemplate, OperationError, SecretText, ZoneTerms};
 use nameward_wire::rdata::{parse_text, write_text};
@@ -12,7 +12,7 @@ use super::tsig::TsigStep;
 use super::verbs::{IMPOSSIBLE, NOUNS, OLD};
 use super::{PdnsStep, ZoneCount, impossible, wrong};
 
-/// The TTL of records without one: `default-ttl` of PowerDNS.
+/// Default TTL: `default-ttl` of PowerDNS.
 const DEFAULT_TTL: &str = "3600";
 
 /// Returns the verb of 4.x and its arguments.
@@ -65,18 +65,18 @@ fn own(words: &[&str]) -> PdnsStep {
     PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// A command of ours with further words.
+/// Returns one of our commands with further words.
 fn own_with(words: &[&str], more: &[&str]) -> Vec<PdnsStep> {
     vec![own(&[words, more].concat())]
 }
 
-/// A command of ours with a flag before each of further words.
+/// Returns one of our commands with a flag before each of further words.
 fn own_flagged(words: &[&str], flag: &str, values: &[&str]) -> Vec<PdnsStep> {
     let flagged = values.iter().flat_map(|value| [flag, value]);
     own_with(words, &flagged.collect::<Vec<_>>())
 }
 
-/// Commands about whole zones; `None` if it is none of them, or the arguments are wrong.
+/// Maps commands for whole zones; `None` if it is not one of them, or the arguments are wrong.
 fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     Some(match (verb, arguments) {
         ("list-zone", [zone]) => vec![PdnsStep::ListZone((*zone).into())],
@@ -160,7 +160,7 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     })
 }
 
-/// Commands about records.
+/// Maps record commands.
 fn of_records(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let change = match verb {
         "add-record" => "add",
@@ -188,12 +188,12 @@ fn of_records(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     }
     let contents: Vec<String> = contents.iter().map(|text| absolute(rtype, text)).collect();
     let contents: Vec<&str> = contents.iter().map(String::as_str).collect();
-    // Data may begin with a minus.
+    // Data may start with a minus.
     let words = ["record", change, "--", zone, name, rtype, ttl];
     Some(own_with(&words, &contents))
 }
 
-/// Data with names in full: PowerDNS takes them without a final dot.
+/// Returns data with absolute names: PowerDNS accepts them without a final dot.
 fn absolute(rtype: &str, text: &str) -> String {
     let Some(rtype) = Type::from_text(rtype.as_bytes()) else {
         return text.into();
@@ -208,7 +208,7 @@ fn absolute(rtype: &str, text: &str) -> String {
     }
 }
 
-/// Commands about keys of zones and of TSIG.
+/// Maps commands for DNSSEC keys and TSIG keys.
 fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let key = |change: &str| match arguments {
         [zone, key] => Some(own_with(&["key", change, zone, key], &[])),
@@ -219,7 +219,7 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             .iter()
             .map(|zone| own(&["zone", "secure", zone]))
             .collect(),
-        // pdnsutil does not ask the parent.
+        // pdnsutil does not query the parent.
         ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &["--force"]),
         ("list-keys", []) => key_step(PdnsKeyStep::List(None)),
         ("list-keys", [zone]) => key_step(PdnsKeyStep::List(Some((*zone).into()))),
@@ -228,7 +228,7 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             key_step(PdnsKeyStep::Dnskey((*zone).into(), key.parse().ok()?))
         }
         ("set-nsec3", [zone, rest @ ..]) if rest.len() < 3 => set_nsec3(zone, rest)?,
-        // In this order: a zone with the second alone is as one with neither.
+        // In this order: NSEC3NARROW alone has no effect.
         ("unset-nsec3", [zone]) => vec![
             own(&["metadata", "remove", zone, "NSEC3PARAM"]),
             own(&["metadata", "remove", zone, "NSEC3NARROW"]),
@@ -243,7 +243,7 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("export-zone-key", _) => return key("export"),
         ("export-zone-key-pem", [zone, key]) => own_with(&["key", "export", zone, key], &["--pem"]),
         ("add-zone-key", [zone, options @ ..]) if !options.is_empty() => {
-            // pdnsutil makes a key that does not sign yet.
+            // pdnsutil creates a key that does not sign yet.
             let zsk = KeyTemplate {
                 inactive: true,
                 force: true,
@@ -284,7 +284,7 @@ fn tsig_step(step: TsigStep) -> Vec<PdnsStep> {
     vec![PdnsStep::Tsig(step)]
 }
 
-/// Commands about single keys, hashes, records and the options of catalogs.
+/// Maps commands for single keys, hashes, records and catalog options.
 fn of_tools(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let step = match (verb, arguments) {
         ("generate-zone-key", [role, words @ ..]) => {
@@ -322,7 +322,7 @@ fn of_tools(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     Some(vec![PdnsStep::Tool(step)])
 }
 
-/// The change of one option as a JSON merge patch (RFC 7396); an empty value removes it.
+/// Returns the change of one option as a JSON merge patch (RFC 7396); an empty value removes it.
 fn options_patch(role: &str, name: &str, values: &[&str]) -> Option<String> {
     if !matches!(role, "producer" | "consumer") {
         return None;
@@ -337,7 +337,7 @@ fn options_patch(role: &str, name: &str, values: &[&str]) -> Option<String> {
     Some(serde_json::json!({ role: { name: value } }).to_string())
 }
 
-/// The kind of metadata that binds a key of TSIG to a zone.
+/// Returns the metadata kind that binds a TSIG key to a zone.
 fn tsig_kind(role: &str) -> Option<&'static str> {
     match role {
         "primary" | "master" | "producer" => Some("TSIG-ALLOW-AXFR"),
@@ -346,7 +346,7 @@ fn tsig_kind(role: &str) -> Option<&'static str> {
     }
 }
 
-/// A key of a zone with a role.
+/// Returns the template of a key with a role.
 fn of_role(zone: &str, role: &str) -> KeyTemplate {
     KeyTemplate {
         zone: zone.into(),
@@ -359,7 +359,8 @@ fn key_step(step: PdnsKeyStep) -> Vec<PdnsStep> {
     vec![PdnsStep::Key(step)]
 }
 
-/// The metadata of NSEC3, in an order that leaves a zone with sense between two steps.
+/// Returns the NSEC3 metadata changes, in an order that keeps the zone consistent between two
+/// steps.
 fn set_nsec3(zone: &str, rest: &[&str]) -> Option<Vec<PdnsStep>> {
     let param = rest.first().unwrap_or(&"1 0 0 -");
     let param = own(&["metadata", "set", zone, "NSEC3PARAM", param]);

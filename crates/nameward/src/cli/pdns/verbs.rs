@@ -1,6 +1,6 @@
-//! Owns the tables of pdnsutil's commands: their two spellings, and those that are not done here.
+//! The tables of pdnsutil's commands: their two spellings, and those that are not supported.
 
-/// Spellings of 5.x with those of 4.x that mean the same.
+/// Spellings of 5.x with their equivalents of 4.x.
 pub(super) const NOUNS: &[(&str, &str, &str)] = &[
     ("autoprimary", "add", "add-autoprimary"),
     ("autoprimary", "list", "list-autoprimaries"),
@@ -67,14 +67,14 @@ pub(super) const NOUNS: &[(&str, &str, &str)] = &[
     ("zone", "zonemd-verify-file", "zonemd-verify-file"),
 ];
 
-/// Spellings of older versions, with those of 4.7 that mean the same.
+/// Spellings of older versions with their equivalents of 4.7.
 pub(super) const OLD: &[(&str, &str)] = &[
     ("add-supermaster", "add-autoprimary"),
     ("change-slave-zone-master", "change-secondary-zone-primary"),
     ("create-slave-zone", "create-secondary-zone"),
 ];
 
-/// Commands that cannot be done, and what to do instead.
+/// Unsupported commands, and what to do instead.
 pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     (
         "b2b-migrate",

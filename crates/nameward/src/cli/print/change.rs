@@ -1,4 +1,4 @@
-//! Owns the lines about changes of zones.
+//! The lines about zone changes.
 
 use nameward_control::operations::{
     ListedChange, ListedComment, ListedDifference, RecordFate, ZoneChanged,
@@ -7,7 +7,7 @@ use nameward_control::operations::{
 use super::{backend_text, zone_text};
 use crate::serve::moment;
 
-/// A record that goes or comes, as a line of a batch.
+/// Formats a removed or added record as a batch line.
 pub fn difference(record: &ListedDifference) -> String {
     let sign = match record.change {
         RecordFate::Removed => '-',
@@ -23,7 +23,7 @@ pub fn difference(record: &ListedDifference) -> String {
     format!("{sign}{name} {ttl} IN {rtype} {content}")
 }
 
-/// A zone of a batch.
+/// Formats a zone of a batch.
 pub fn changed(change: &ListedChange) -> String {
     let zone = zone_text(&change.changed.zone);
     let word = match change.is_trial {
@@ -37,7 +37,7 @@ pub fn changed(change: &ListedChange) -> String {
     }
 }
 
-/// A comment of an RRset.
+/// Formats the comment of an RRset.
 pub fn comment(comment: &ListedComment) -> String {
     let (name, rtype, text) = (&comment.name, &comment.rtype, &comment.comment);
     match comment.account.as_str() {
@@ -46,7 +46,7 @@ pub fn comment(comment: &ListedComment) -> String {
     }
 }
 
-/// A zone that was deleted, and how long it can be brought back.
+/// Formats a deleted zone, and how long it can be restored.
 pub fn deleted(changed: &ZoneChanged, kept_until: Option<u64>) -> String {
     let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
     match kept_until {
@@ -58,7 +58,7 @@ pub fn deleted(changed: &ZoneChanged, kept_until: Option<u64>) -> String {
     }
 }
 
-/// The header of the versions of a zone, which is printed to pipes as well.
+/// The header of a zone's version list, which is printed to pipes as well.
 pub const VERSION_HEADER: super::table::Header = &[
     "SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN", "WHO", "MESSAGE",
 ];

@@ -1,4 +1,4 @@
-//! Owns the state of a server as people read it: names and values in columns, a table of backends, faults with what to do.
+//! The server status for people: names and values in columns, a table of backends, faults with their remedies.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use nameward_control::operations::{BackendStatus, ServerStatus};
 use super::duration_text;
 use crate::serve::{counted, moment};
 
-/// The state of a server as text.
+/// Formats the state of a server.
 pub fn text(status: &ServerStatus) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {

@@ -1,7 +1,7 @@
-//! Owns tables: the columns of each kind of item, and how they stand below their header.
+//! Tables: the columns of each kind of item, and their alignment.
 //!
-//! Tables are for people, so they are printed to terminals. A pipe or file gets one line for each item without a header, with
-//! one space between columns, and programs are better off with `--json`.
+//! Tables are for people, so they are printed to terminals. A pipe or file gets one line per item without a header,
+//! with one space between columns, and programs are better off with `--json`.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ use nameward_control::operations::{ListedItem, ListedVersion};
 use super::{change, zone_key, zone_status};
 use crate::{serve::moment, terminal};
 
-/// Rows whose widths are looked at before the first is printed; those after them follow as well as they can.
+/// Number of rows used to compute the widths before the first is printed; later rows may not align.
 const ROWS_AT_ONCE: usize = 1000;
-/// The widest column that others are aligned behind.
+/// Maximum width of an aligned column.
 const WIDTH_MAX: usize = 60;
 
 /// The columns of one kind of item.
 pub type Header = &'static [&'static str];
 
-/// A table in the making.
+/// A table being built.
 #[derive(Default)]
 pub struct Table {
     header: Header,
@@ -38,7 +38,7 @@ impl Table {
             self.print(out)?;
             (self.header, self.widths) = (header, Vec::new());
         }
-        // What a terminal would obey is shown, and counted as it is shown.
+        // Control characters are escaped, and count with their escaped width.
         let shown = row.iter().map(|cell| terminal::line(cell).to_string());
         self.rows.push(shown.collect());
         match self.rows.len() < ROWS_AT_ONCE {
@@ -47,7 +47,7 @@ impl Table {
         }
     }
 
-    /// Prints the rows that wait, below their header.
+    /// Prints the pending rows, below their header.
     pub fn print(&mut self, out: &mut impl Write) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     (0..columns).map(width).collect()
 }
 
-/// A row with two spaces or more between its columns, and none behind the last.
+/// Formats a row with at least two spaces between its columns, and none after the last.
 fn aligned(row: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (cell, width) in row.iter().zip(widths) {
@@ -84,7 +84,7 @@ fn aligned(row: &[String], widths: &[usize]) -> String {
     line
 }
 
-/// The row of an item; `None` for items that are lines of a zone file or of a report.
+/// Returns the row of an item; `None` for items that are lines of a zone file or of a report.
 pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     Some(match item {

@@ -1,11 +1,11 @@
-//! Owns the words for keys of zones.
+//! The lines about zone keys.
 
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey};
 
 use super::zone_text;
 
-/// How a key is used, and how far it has come under a policy.
+/// Describes how a key is used, and its progress under a policy.
 pub fn usage(key: &ListedZoneKey) -> String {
     let usage = match (key.published, key.active) {
         (true, true) => "active",
@@ -19,7 +19,7 @@ pub fn usage(key: &ListedZoneKey) -> String {
     }
 }
 
-/// A key as one line: zone, number, tag, part, algorithm, use.
+/// Formats a key as one line: zone, number, tag, role, algorithm, use.
 pub fn line(key: &ListedZoneKey) -> String {
     let usage = usage(key);
     let ListedZoneKey {
@@ -33,7 +33,7 @@ pub fn line(key: &ListedZoneKey) -> String {
     format!("{zone} {number} {tag} {role} {algorithm} {usage}")
 }
 
-/// The steps of an operation on keys under a policy, and the next one.
+/// Formats the steps of an operation on keys under a policy, and the next one.
 pub fn steps(steps: &KeySteps) -> String {
     let zone = zone_text(&steps.zone);
     let mut text = String::new();
@@ -47,7 +47,7 @@ pub fn steps(steps: &KeySteps) -> String {
     text
 }
 
-/// A step that is to come, with its time.
+/// Formats a future step, with its time.
 pub fn next_words(next: &ListedStep) -> String {
     match next.at {
         Some(at) => format!("{} at {}", next.step, time_text(at)),
@@ -55,7 +55,7 @@ pub fn next_words(next: &ListedStep) -> String {
     }
 }
 
-/// A time as `2026-11-15T23:00:00Z` (RFC 3339).
+/// Formats a time as `2026-11-15T23:00:00Z` (RFC 3339).
 pub fn time_text(seconds: u64) -> String {
     let time = UtcTime::from_unix(seconds);
     format!(
@@ -64,7 +64,7 @@ pub fn time_text(seconds: u64) -> String {
     )
 }
 
-/// How a zone is signed from now on.
+/// Formats how a zone is signed from now on.
 pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> String {
     let denial = denial.map(|word| format!("denial {word}"));
     let soa_edit = soa_edit.map(|word| format!("SOA-EDIT {word}"));
@@ -76,7 +76,7 @@ pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> Stri
     )
 }
 
-/// The first key of a zone, and the DS that its parent needs.
+/// Formats the first key of a zone, and the DS that its parent needs.
 pub fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> String {
     let (short, algorithm, tag) = (zone_text(zone), &key.algorithm, key.tag);
     let ds = key.ds.as_deref().unwrap_or_default();
@@ -86,7 +86,7 @@ pub fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> St
     text
 }
 
-/// Whether the DS may go to the parent, as comments of a zone file.
+/// Formats whether the DS may be sent to the parent, as zone file comments.
 pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
     let zone = zone_text(zone);
     let mut reasons = Vec::new();

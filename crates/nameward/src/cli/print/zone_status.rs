@@ -1,4 +1,4 @@
-//! Owns the line of `nameward zone status`: one zone, its serials, times and troubles.
+//! The lines of `nameward zone status`: one zone, its serials, times and problems.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::zone_key;
 /// Returns the status of a zone as one line.
 pub fn line(status: &ListedZoneStatus) -> String {
     let mut line = format!("{} {} {}", status.name, status.kind, status.state);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if let Some(serial) = status.serial {
         let _ = write!(line, ", serial {serial}");
     }
@@ -17,7 +17,7 @@ pub fn line(status: &ListedZoneStatus) -> String {
     line
 }
 
-/// Returns what is to be said of a zone besides its state and serial.
+/// Returns the details of a zone besides its state and serial.
 pub fn details(status: &ListedZoneStatus) -> String {
     let mut details = String::new();
     write_details(status, &mut details);
@@ -71,7 +71,7 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
     }
 }
 
-/// Adds how the zone is signed: the policy, the keys, the next step, the end of signatures.
+/// Appends the signing status: the policy, the keys, the next step, the expiration of signatures.
 fn write_signing(signing: &ListedSigning, line: &mut String) {
     let _ = match (&signing.policy, signing.signed.as_str()) {
         (Some(policy), _) => write!(line, ", signed by policy {policy}"),
@@ -92,7 +92,8 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
     }
 }
 
-/// Returns how a zone is signed as lines of `zone show`: kind, denial, keys, DS, next step, end of signatures.
+/// Returns the signing status as lines of `zone show`: kind, denial, keys, DS, next step, expiration of
+/// signatures.
 pub fn signing_lines(signing: &ListedSigning) -> String {
     let mut text = match &signing.policy {
         Some(policy) => format!("signed {} {policy}\n", signing.signed),

@@ -1,4 +1,4 @@
-//! Zones, templates and keys as an operator writes them, and the mistakes that are reported.
+//! Tests of zones, templates and keys as an operator writes them, and of the reported mistakes.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -15,7 +15,7 @@ fn mistakes(text: &str) -> String {
     }
 }
 
-/// The policies of a text, as the server has them.
+/// Returns the policies of a text, as the server has them.
 fn policies_of(text: &str) -> PolicyTable {
     let config = Config::parse(text, Path::new("/etc/nameward"));
     let config = config.expect("the text is a configuration");

@@ -1,4 +1,4 @@
-//! Each fault with its cost and its remedy.
+//! Tests of each fault with its cost and its remedy.
 
 use super::*;
 use nameward_wire::NameBuf;
