@@ -1,13 +1,12 @@
-//! Owns the zones that stand in files: which there are, what changed, and the published table.
+//! Zones stored in files: the inventory, changes, and the published table.
 //!
-//! A load goes over all sources: files that did not change since the last one cost a `stat`, others
-//! are read in parallel, and each zone is published as soon as it is ready, many at a time. A new
-//! version with errors is not taken: the old one stays in service. A zone that has no older version
-//! is answered SERVFAIL until it is read, or mended: it is ours, so REFUSED would be wrong. A zone whose
-//! file is gone is withdrawn after a grace period ([`missing`]), unless a directory could not be read, because then
-//! nobody knows.
+//! A load covers all sources: files that did not change since the last one cost a `stat`, others are read in
+//! parallel, and each zone is published as soon as it is ready, in groups. A new version with errors is rejected: the
+//! old one stays in service. A zone without an older version is answered SERVFAIL until it is read, or fixed: it is
+//! ours, so REFUSED would be wrong. A zone whose file is missing is withdrawn after a grace period ([`missing`]),
+//! unless a directory could not be read, which makes the loss uncertain.
 //!
-//! A file that was seen to change is looked at alone ([`look`]), unless more may depend on it.
+//! A file that was seen to change is checked alone ([`look`]), unless more may depend on it.
 
 mod discovery;
 mod inventory;
@@ -52,33 +51,33 @@ use watch::Interest;
 pub use watch::{Look, Watcher};
 pub use write_back::WrittenFiles;
 
-/// Where to look for zones.
+/// A source of zones in files.
 #[derive(Debug, Clone, Default)]
 pub struct FileSource {
-    /// Its place among all sources: the lower one wins where two have a zone.
+    /// Its position among all sources: the lower one wins if two have a zone.
     pub rank: u16,
     /// Every `NAME.zone` below it is a zone.
     pub directory: Option<PathBuf>,
-    /// Files below it that this server writes: copies of secondary zones, which are no zones of the source.
+    /// Files below it that this server writes: copies of secondary zones, which are not zones of the source.
     pub written: Arc<WrittenFiles>,
     /// Zones with their files.
     pub zones: Arc<FileList>,
-    /// A configuration of BIND whose zones are served.
+    /// A BIND configuration whose zones are served.
     pub named_conf: Option<PathBuf>,
-    /// Whether changes of files are noticed without a reload.
+    /// Whether file changes are noticed without a reload.
     pub watch: bool,
-    /// How long the zone of a file that vanished from the directory is served.
+    /// How long a zone is still served after its file vanished from the directory.
     pub missing_grace: Duration,
-    /// The size that each of its zones may grow to.
+    /// The size limits of each of its zones.
     pub limits: FileLimits,
 }
 
-/// Bounds for one zone of a source.
+/// Limits for one zone of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimits {
     /// Memory and records.
     pub zone: ZoneLimits,
-    /// Octets that `$GENERATE` may make in any case; a large file may make more.
+    /// Octets that `$GENERATE` may produce in any case; a large file may produce more.
     pub generated_octets: u64,
 }
 
@@ -91,44 +90,44 @@ impl Default for FileLimits {
     }
 }
 
-/// An event of a load while it runs.
+/// A progress event of a load.
 pub enum LoadEvent<'a> {
     /// A zone was read and is served. The diagnostics are warnings.
     Served(Name<'a>, &'a Zone, &'a [Diagnostic]),
-    /// A zone has errors; whether an older version of it stays in service.
+    /// A zone has errors; with whether an older version of it stays in service.
     Refused(Name<'a>, &'a [Diagnostic], Standing),
-    /// A zone is no longer served because its file is gone.
+    /// A zone is no longer served because its file was removed.
     Removed(Name<'a>),
     /// Zones of a directory are served although their files are missing.
     Missing(&'a MissingZones),
-    /// The file of a zone that was missing is back.
+    /// The missing file of a zone is back.
     Returned(Name<'a>),
     /// Another source has the zone too; the first of the two ranks is served, the second is not.
     Contested(Name<'a>, u16, u16),
-    /// A source could not be used, in part or at all; one line with the path.
+    /// A source is unusable, in part or completely; one line with the path.
     Trouble(&'a str),
-    /// Something of a source is not served, or not as it was; one line with the path.
+    /// Something of a source is not served, or not as before; one line with the path.
     Note(&'a str),
-    /// The copy of a secondary is not there; the path where it should be.
+    /// The copy of a secondary does not exist yet; the path where it should be.
     Waiting(Name<'a>, &'a Path),
-    /// Which zones there are is known and visible; they are read from now on.
+    /// The list of zones is complete and visible; they are read from now on.
     Known,
-    /// So many zones of so many are done.
+    /// Number of finished zones, and of all zones.
     Progress(usize, usize),
 }
 
-/// Whether a refused zone is answered for.
+/// How a rejected zone is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// By the version from before.
+    /// From the previous version.
     OldVersion,
-    /// By the last version that was without errors, which has this serial and was kept over a restart.
+    /// From the last version without errors, which has this serial and was kept over a restart.
     Copy(Serial),
     /// Not from here: SERVFAIL, unless another source has the zone.
     NotReady,
 }
 
-/// The sum of a load.
+/// The totals of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadSummary {
     /// Zones read and served.
@@ -137,17 +136,17 @@ pub struct LoadSummary {
     pub unchanged: usize,
     /// Zones whose files have errors.
     pub refused: usize,
-    /// Zones of these that are served from a copy of an older version.
+    /// Rejected zones that are served from a copy of an older version.
     pub kept: usize,
     /// Zones no longer served.
     pub removed: usize,
-    /// Secondaries whose copy is not there yet.
+    /// Secondaries whose copy does not exist yet.
     pub waiting: usize,
-    /// Sources that could not be used.
+    /// Unusable sources.
     pub troubles: usize,
 }
 
-/// The zones that stand in files.
+/// The zones stored in files.
 #[derive(Default)]
 pub struct FileBackend {
     known: KnownZones,
@@ -157,26 +156,26 @@ pub struct FileBackend {
     has_rivals: bool,
     /// Zones whose files have vanished.
     missing: MissingFiles,
-    /// Last report about them, by the rank of their source.
+    /// The last report about them, by the rank of their source.
     reported: BTreeMap<u16, MissingZones>,
     /// The directory of each source, by rank, as of the last load.
     directories: HashMap<u16, Option<PathBuf>>,
 }
 
 impl FileBackend {
-    /// No zones yet.
+    /// Creates a backend without zones.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has `watcher` get the list of files to watch at each load.
+    /// Sets the watcher, which gets the list of files to watch at each load.
     pub fn watched_by(mut self, watcher: Watcher) -> Self {
         self.watcher = Some(watcher);
         self
     }
 
-    /// Brings `table`, which others read meanwhile, to what the sources say now. Zones of the
-    /// table that did not come from here are left alone.
+    /// Brings `table`, which others read in the meantime, up to date with the sources. Zones in the table that did
+    /// not come from here are left alone.
     pub fn load(
         &mut self,
         table: &dyn ZoneTarget,
@@ -186,7 +185,7 @@ impl FileBackend {
         self.load_withdrawing(table, sources, Withdrawal::AtOnce, events)
     }
 
-    /// As [`FileBackend::load`], and says when zones are withdrawn whose files are missing.
+    /// Like [`FileBackend::load`], with control over when zones with missing files are withdrawn.
     pub fn load_withdrawing(
         &mut self,
         table: &dyn ZoneTarget,
@@ -219,7 +218,7 @@ impl FileBackend {
         self.load_spared(table, (&watched, &spared), withdrawal, events)
     }
 
-    /// Loads, and leaves zones alone that are from sources of the `spared` ranks.
+    /// Loads, and leaves zones from sources of the `spared` ranks alone.
     fn load_spared(
         &mut self,
         table: &dyn ZoneTarget,
@@ -248,8 +247,8 @@ impl FileBackend {
             publisher: Publisher::new(table),
             events,
         };
-        // First of all, so that no zone is served to more clients than its configuration lets in; the lists of zones
-        // that are about to go stay until they are gone.
+        // First of all, so that no zone is served to more clients than its configuration allows; the lists of zones
+        // that are about to be removed stay until then.
         let access = self.configurations.access();
         let before = Arc::clone(table.table().access(AccessSource::Imported));
         table.set_access(access.with_leftovers_of(&before));
@@ -276,7 +275,8 @@ impl FileBackend {
         summary
     }
 
-    /// Included files are known only when a file is read; a change between that and now is found by one more look.
+    /// Watches included files, which are known only when a file is read; a change between that and now is found by
+    /// one more check.
     fn watch_includes(&self, sources: &[FileSource]) {
         let Some(watcher) = &self.watcher else {
             return;
@@ -297,12 +297,12 @@ impl FileBackend {
         }
     }
 
-    /// The zones of BIND configurations, with their types and the servers that they name.
+    /// Returns the zones of BIND configurations, with their types and the servers that they name.
     pub fn configured(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.configurations.zones()
     }
 
-    /// Marks what was seen and passes over a zone that an earlier source has already.
+    /// Marks the files that were seen and skips zones that an earlier source already has.
     fn admit(
         &mut self,
         candidates: &Candidates,
@@ -312,7 +312,7 @@ impl FileBackend {
         self.known.begin(candidates.len());
         self.has_rivals = false;
         let mut jobs = Vec::with_capacity(candidates.len());
-        // The directory of the file before and its key: mostly that of the next one.
+        // The directory of the previous file and its key: usually the same for the next one.
         let mut last = (u32::MAX, 0);
         for candidate in 0..candidates.len() {
             let name = candidates.name(candidate);
@@ -350,7 +350,7 @@ impl FileBackend {
     }
 }
 
-/// A source of zones that cannot be read; one line that says which and why.
+/// A source of zones that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// A named.conf has errors.
@@ -361,17 +361,17 @@ pub enum PreflightError {
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// The answer of the system.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Files of a list that a start looks at before it loads them. Of a longer list the load reports which cannot be read;
-/// the other zones are served.
+/// Maximum number of listed files that a start checks before loading. For a longer list the load reports which cannot
+/// be read; the other zones are served.
 const PREFLIGHT_FILES: usize = 1000;
 
-/// Returns whether the first listed files and every directory can be opened. Cheap: for a start that should fail at once
-/// and not after the first load.
+/// Checks whether the first listed files and every directory can be opened. Cheap: for a start that should fail at
+/// once and not after the first load.
 pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
     for source in sources {
         if let Some(path) = &source.named_conf {
@@ -399,12 +399,12 @@ pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
     Ok(())
 }
 
-/// Reads one zone from text that is part of the program; `label` stands for its file.
+/// Parses a zone from text that is part of the program; `label` is used as its file name.
 pub fn zone_from_text(name: Name<'_>, label: &str, text: &[u8]) -> Result<Zone, Vec<Diagnostic>> {
     zone_file::from_text(name, Path::new(label), text)
 }
 
-/// Reads one zone from text, with its warnings; `label` stands for its file.
+/// Parses a zone from text, with its warnings; `label` is used as its file name.
 pub fn zone_from_text_with_warnings(
     name: Name<'_>,
     label: &str,
@@ -413,7 +413,7 @@ pub fn zone_from_text_with_warnings(
     zone_file::from_labelled(name, Path::new(label), text)
 }
 
-/// Reads a zone as another server signed it, with the changes of BIND's journal beside its file; one that is not signed is
+/// Reads a zone as signed by another server, with the changes in BIND's journal next to its file; an unsigned one is
 /// an error.
 pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnostic>> {
     let mut reader = zone_file::ZoneFileReader::new();
@@ -422,7 +422,7 @@ pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnosti
     read.zone.ok_or(read.diagnostics)
 }
 
-/// Reads one zone from a file and what that includes; the zone comes with warnings, or there are errors.
+/// Reads a zone from a file and its includes; returns the zone with warnings, or errors.
 pub fn zone_from_file(
     name: Name<'_>,
     path: &Path,

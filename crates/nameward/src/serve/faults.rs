@@ -297,7 +297,7 @@ impl FaultSources<'_> {
     }
 }
 
-/// Zones of a fault that are named.
+/// Maximum number of zones named in a fault.
 const NAMED_MAX: usize = 5;
 
 fn fault(kind: FaultKind, text: impl Into<String>, effect: &str, remedy: &str) -> ServerFault {
@@ -342,7 +342,7 @@ fn of_backend(backend: &BackendStatus) -> ServerFault {
     fault
 }
 
-/// A database that responds, or is not asked anything, but does not report changes.
+/// Returns the fault of a database that responds, or is not queried, but does not report changes.
 fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> {
     let unseen = backend.unseen_changes.as_ref()?;
     let (number, address, error) = (backend.backend, &backend.address, &unseen.error);
@@ -397,7 +397,7 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
     fault
 }
 
-/// The fault of a state store that takes no changes.
+/// Returns the fault of a state store that does not accept changes.
 fn of_store(found: &StoreFault) -> ServerFault {
     let remedy = match &found.error {
         StateError::Lost {
@@ -428,7 +428,7 @@ fn seconds(time: SystemTime) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// " (and 3 more)", or nothing.
+/// Formats " (and 3 more)", or nothing.
 fn and_more(number: usize) -> String {
     match number {
         0 => String::new(),

@@ -1,7 +1,7 @@
-//! Owns the search for zone files: names of files to names of zones.
+//! The search for zone files: maps file names to zone names.
 //!
-//! Directories are walked without following links to directories, so a walk ends; hidden files are
-//! those of editors and of mounts being replaced, and are passed over.
+//! Directories are walked without following links to directories, so a walk terminates; hidden files are those of
+//! editors and of mounts being replaced, and are skipped.
 
 use std::{
     collections::HashMap,
@@ -23,30 +23,30 @@ use super::{
     watch::{Interest, WatchedFiles, Watcher},
 };
 
-/// Directories in directories, at most.
+/// Maximum depth of nested directories.
 const DEPTH_MAX: usize = 32;
 
-/// Files that should hold a zone. Names and paths stand in one buffer: there may be a hundred
-/// thousand of them, and they are needed for as long as a load takes.
+/// Files that should contain a zone. Names and paths are in one buffer: there may be a hundred thousand of them, and
+/// they are needed for the duration of a load.
 #[derive(Default)]
 pub(super) struct Candidates {
     bytes: Vec<u8>,
     directories: Vec<PathBuf>,
     list: Vec<DirectoryEntry>,
-    /// The rank of the source that is looked at.
+    /// The rank of the source being searched.
     rank: u16,
-    /// The size that zones may grow to, by the rank of their source.
+    /// The size limits of zones, by the rank of their source.
     limits: Vec<(u16, FileLimits)>,
 }
 
 struct DirectoryEntry {
-    /// Where the zone's name and then the file's name begin.
+    /// Offset of the zone's name, followed by the file's name.
     start: usize,
-    /// Length of the zone's name, in wire form and lower case.
+    /// Length of the zone's name, in wire format and lower case.
     zone: u8,
     /// Length of the file's name.
     file: u32,
-    /// Index of its directory; listed files stand in none.
+    /// Index of its directory; listed files have none.
     directory: Option<u32>,
     /// Rank of its source.
     rank: u16,
@@ -60,14 +60,15 @@ struct DirectoryEntry {
 pub(super) enum FileRole {
     /// The zone itself.
     Zone,
-    /// The copy of a zone that another server has: it may be missing.
+    /// The copy of a zone from another server: it may be missing.
     Copy,
-    /// The zone as BIND signed it, with a journal beside it: it may be missing, and is never served without signatures.
+    /// The zone as signed by BIND, with a journal next to it: it may be missing, and is never served without
+    /// signatures.
     SignedCopy,
 }
 
 impl FileRole {
-    /// Returns the role of the file of a zone of BIND's configuration.
+    /// Returns the role of a zone's file in a BIND configuration.
     pub(super) fn of(zone: &bind::BindZone) -> Self {
         match (zone.is_signed_copy(), zone.is_copy()) {
             (true, _) => FileRole::SignedCopy,
@@ -78,7 +79,7 @@ impl FileRole {
 }
 
 impl Candidates {
-    /// No files yet; those that come are bounded as their sources say.
+    /// Creates an empty list with the size limits of the sources.
     pub(super) fn bounded_by(sources: &[FileSource]) -> Self {
         let limits = sources.iter().map(|source| (source.rank, source.limits));
         Self {
@@ -91,7 +92,7 @@ impl Candidates {
         self.list.len()
     }
 
-    /// The size that the zone may grow to.
+    /// Returns the size limits of the zone.
     pub(super) fn limits(&self, index: usize) -> FileLimits {
         let rank = self.rank(index);
         let found = self.limits.iter().find(|(of, _)| *of == rank);
@@ -105,13 +106,13 @@ impl Candidates {
         self.list.len() - 1
     }
 
-    /// The zone's name, in lower case.
+    /// Returns the zone's name, in lower case.
     pub(super) fn name(&self, index: usize) -> Name<'_> {
         let entry = &self.list[index];
         Name::from_valid_wire(&self.bytes[entry.start..entry.start + usize::from(entry.zone)])
     }
 
-    /// Puts the path of the file into a buffer that is used again.
+    /// Writes the path of the file into a reusable buffer.
     pub(super) fn path_into(&self, index: usize, path: &mut PathBuf) {
         let (directory, file) = self.place(index);
         path.as_mut_os_string().clear();
@@ -121,8 +122,8 @@ impl Candidates {
         path.push(file);
     }
 
-    /// The directory of a file, by its number and its path, and the name of the file; a file of BIND's configuration has its
-    /// whole path for a name.
+    /// Returns the directory of a file, as its number and path, and the name of the file; a file of a BIND
+    /// configuration has its whole path as name.
     pub(super) fn place(&self, index: usize) -> (Option<(u32, &Path)>, &OsStr) {
         let entry = &self.list[index];
         let start = entry.start + usize::from(entry.zone);
@@ -172,7 +173,7 @@ impl Candidates {
         self.list[index].role
     }
 
-    /// Whether the file was found in a directory, and not listed.
+    /// Checks whether the file was found in a directory, not listed.
     pub(super) fn is_found(&self, index: usize) -> bool {
         self.list[index].is_found
     }
@@ -182,49 +183,49 @@ impl Candidates {
         self.list[index].is_found = true;
     }
 
-    /// The rank of the source it is from.
+    /// Returns the rank of its source.
     pub(super) fn rank(&self, index: usize) -> u16 {
         self.list[index].rank
     }
 }
 
-/// The zones that a search found.
+/// The result of a search.
 pub(super) struct Scanned {
     pub candidates: Candidates,
-    /// Not everything could be looked at: a zone that is not among the candidates may be there.
+    /// The search was incomplete: a zone that is not among the candidates may still exist.
     pub incomplete: bool,
 }
 
-/// An event of a search.
+/// A message of a search.
 pub(super) enum Said<'s> {
-    /// Something could not be used.
+    /// Something is unusable.
     Trouble(&'s str),
-    /// Something is not taken, or not as it was.
+    /// Something is not accepted, or not as before.
     Note(&'s str),
 }
 
-/// The configurations of BIND as they were when they were good the last time, by their paths.
+/// The last valid state of BIND configurations, by path.
 #[derive(Default)]
 pub(super) struct Configurations(HashMap<PathBuf, Imported>);
 
-/// The zones and lists of one configuration of BIND.
+/// The zones and lists of one BIND configuration.
 struct Imported {
     zones: Vec<bind::BindZone>,
     blackhole: Option<Arc<AccessList>>,
 }
 
 impl Configurations {
-    /// All their zones.
+    /// Returns all their zones.
     pub(super) fn zones(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.0.values().flat_map(|imported| &imported.zones)
     }
 
-    /// The zones of one of them.
+    /// Returns the zones of one of them.
     pub(super) fn of(&self, path: &Path) -> &[bind::BindZone] {
         self.0.get(path).map_or(&[], |imported| &imported.zones)
     }
 
-    /// Who may ask their zones. Where two have a zone, a client has to be in the lists of both.
+    /// Returns the access lists of their zones. If two have a zone, a client must be in the lists of both.
     pub(super) fn access(&self) -> AccessRules {
         let mut rules = AccessRules::default();
         for zone in self.zones() {
@@ -247,7 +248,7 @@ impl Configurations {
         rules
     }
 
-    /// Forgets those that no source has any more.
+    /// Drops those that no source has any longer.
     pub(super) fn keep(&mut self, sources: &[FileSource]) {
         let is_named = |path: &PathBuf| {
             let mut sources = sources.iter();
@@ -256,7 +257,7 @@ impl Configurations {
         self.0.retain(|path, _| is_named(path));
     }
 
-    /// Reads one again; whether its zones are known, maybe from before.
+    /// Reads one again; returns its zones if they are known, possibly from before.
     fn read(
         &mut self,
         path: &Path,
@@ -285,7 +286,7 @@ impl Configurations {
     }
 }
 
-/// Returns a warning about zones whose files are older than what BIND serves.
+/// Returns a warning about zones whose files are older than the version BIND serves.
 fn journals(zones: &[bind::BindZone]) -> Option<String> {
     let has_one = |zone: &&bind::BindZone| {
         !zone.is_signed_copy() && zone.journal().is_some_and(|path| path.exists())
@@ -301,7 +302,7 @@ fn journals(zones: &[bind::BindZone]) -> Option<String> {
     ))
 }
 
-/// Files of a configuration that are watched from before they are read.
+/// Files of a configuration that are watched before they are read.
 struct Watched<'w>(Option<&'w Watcher>);
 
 impl Files for Watched<'_> {
@@ -324,7 +325,7 @@ impl Files for Watched<'_> {
     }
 }
 
-/// Looks at all sources, in their order, listed zones first.
+/// Searches all sources in order, listed zones first.
 pub(super) fn scan(
     sources: &[FileSource],
     configurations: &mut Configurations,
@@ -354,7 +355,7 @@ pub(super) fn scan(
         }
         if let Some(directory) = &source.directory {
             if let Some(watcher) = watcher {
-                // Its parent has the event when it is replaced as a whole.
+                // Its parent gets the event when it is replaced as a whole.
                 watcher.file(directory, Interest::All);
             }
             let mut walk = DirectoryWalk {
@@ -369,7 +370,7 @@ pub(super) fn scan(
     scanned
 }
 
-/// A zone of BIND's configuration.
+/// Adds a zone of a BIND configuration.
 fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
     let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
     if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
@@ -455,7 +456,7 @@ impl DirectoryWalk<'_> {
     }
 }
 
-/// The zone that a walk through `directory` would find at `path`.
+/// Returns the zone that a walk through `directory` would find at `path`.
 pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
     let below = path.strip_prefix(directory).ok()?;
     let mut depth = 0;
@@ -468,7 +469,7 @@ pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
     zone_name(path.file_name()?)?.ok()
 }
 
-/// The zone that a file name stands for; `None` when it is no zone file.
+/// Returns the zone that a file name represents; `None` if it is not a zone file.
 fn zone_name(file_name: &OsStr) -> Option<Result<NameBuf, nameward_wire::NameError>> {
     let stem = file_name.as_bytes().strip_suffix(b".zone")?;
     Some(NameBuf::from_text(stem, Name::ROOT))

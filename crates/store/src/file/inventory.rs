@@ -18,7 +18,7 @@ use super::{loader::Job, zone_file::Fingerprint};
 
 type NameDigest = (u64, u64);
 
-/// Takes the first half of a digest for its hash: it is one already.
+/// Uses the first half of a digest as its hash, since it already is one.
 #[derive(Default)]
 struct DigestHasher(u64);
 
@@ -47,19 +47,19 @@ pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
 
 /// One zone.
 pub(super) struct Slot {
-    /// Of the files as they were read; `None` reads them again in any case.
+    /// Fingerprint of the files as they were read; `None` forces reading them again.
     pub fingerprint: Option<Fingerprint>,
     /// Files it includes.
     includes: Includes,
     /// The load that saw its file last.
     seen: u32,
-    /// Which file that was.
+    /// Key of that file's path.
     pub path: u64,
     /// A version of it is in the table.
     pub served: bool,
-    /// The rank that it, or its stand-in, was offered with.
+    /// The rank with which it, or its stand-in, was published.
     pub rank: Option<u16>,
-    /// Its file was found in a directory, and not listed.
+    /// Its file was found in a directory, not listed.
     pub is_found: bool,
     /// Its file has vanished, and it is still served.
     pub is_missing: bool,
@@ -79,12 +79,12 @@ impl Slot {
         }
     }
 
-    /// The facts by which a thread looks at the file again.
+    /// Creates the job for a thread that checks the file again.
     pub(super) fn job(&mut self, (candidate, path): (usize, u64), slot: usize, rank: u16) -> Job {
         self.path = path;
         self.is_missing = false;
         if self.rank != Some(rank) {
-            // Its source has another place now: to be offered again.
+            // The rank of its source changed: it must be published again.
             self.fingerprint = None;
         }
         Job {
@@ -99,7 +99,7 @@ impl Slot {
         self.includes.is_some()
     }
 
-    /// Files it includes.
+    /// Returns the files it includes.
     pub(super) fn includes(&self) -> &[PathBuf] {
         self.includes.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -108,7 +108,7 @@ impl Slot {
         self.rank.is_some_and(|rank| spared.contains(&rank))
     }
 
-    /// Takes what the new version was read from.
+    /// Records what the new version was read from.
     pub(super) fn settle(
         &mut self,
         fingerprint: Option<Fingerprint>,
@@ -133,7 +133,7 @@ pub(super) struct KnownZones {
 }
 
 impl KnownZones {
-    /// A load begins, of about so many files.
+    /// Starts a load of about this many files.
     pub(super) fn begin(&mut self, files: usize) {
         self.load = self.load.wrapping_add(1);
         let more = files.saturating_sub(self.index.len());
@@ -141,7 +141,7 @@ impl KnownZones {
         self.slots.reserve(more.saturating_sub(self.free.len()));
     }
 
-    /// Remembers that there is a file for this zone; `None` when this load saw one already.
+    /// Records that there is a file for this zone; `None` if this load already saw one.
     pub(super) fn see(&mut self, name: Name<'_>) -> Option<usize> {
         let load = self.load;
         match self.index.entry(key(&self.keys, name)) {
@@ -161,7 +161,7 @@ impl KnownZones {
         }
     }
 
-    /// Whether a zone of the table, with this rank, came from a file that this load did not see.
+    /// Checks whether a zone of the table, with this rank, came from a file that this load did not see.
     pub(super) fn is_gone(&self, name: Name<'_>, rank: u16, spared: &[u16]) -> bool {
         let is_spared = spared.contains(&rank);
         let slot = self.index.get(&key(&self.keys, name));
@@ -169,13 +169,13 @@ impl KnownZones {
             .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank) && !is_spared)
     }
 
-    /// Whether there is a zone whose file this load did not see.
+    /// Checks whether there is a zone whose file this load did not see.
     pub(super) fn has_gone(&self, spared: &[u16]) -> bool {
         let mut slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
         slots.any(|slot| slot.seen != self.load && !slot.is_spared(spared))
     }
 
-    /// How many zones of a source are served from files that were found in its directory.
+    /// Returns how many zones of a source are served from files found in its directory.
     pub(super) fn found_of(&self, rank: u16) -> usize {
         let slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
         slots
@@ -183,19 +183,19 @@ impl KnownZones {
             .count()
     }
 
-    /// The slot of a zone.
+    /// Returns the slot of a zone.
     pub(super) fn find(&self, name: Name<'_>) -> Option<usize> {
         let slot = self.index.get(&key(&self.keys, name));
         slot.map(|slot| *slot as usize)
     }
 
-    /// Whether a zone is known from a source of one of these ranks.
+    /// Checks whether a zone is known from a source of one of these ranks.
     pub(super) fn is_of(&self, name: Name<'_>, ranks: &[u16]) -> bool {
         let slot = self.find(name);
         slot.is_some_and(|slot| self.slots[slot].is_spared(ranks))
     }
 
-    /// The number that stands for a path in [`Slot::path`].
+    /// Returns the key of a path in [`Slot::path`].
     pub(super) fn path_key(&self, path: &Path) -> u64 {
         let parent = path.parent().unwrap_or(Path::new(""));
         self.file_key(
@@ -204,12 +204,12 @@ impl KnownZones {
         )
     }
 
-    /// The number that stands for a directory. Two ways to write one path have one.
+    /// Returns the key of a directory. Different spellings of one path have the same key.
     pub(super) fn directory_key(&self, path: &Path) -> u64 {
         self.keys[0].hash_one(path)
     }
 
-    /// The number that stands for the path of a file in a directory.
+    /// Returns the key of a file in a directory.
     pub(super) fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
         self.keys[0].hash_one((directory, file.as_bytes()))
     }
@@ -222,7 +222,7 @@ impl KnownZones {
         }
     }
 
-    /// Forgets the zones whose files this load did not see, except those that are served for a grace period.
+    /// Forgets the zones whose files this load did not see, except those within a grace period.
     pub(super) fn forget_gone(&mut self, spared: &[u16]) {
         let Self {
             index,
@@ -243,7 +243,7 @@ impl KnownZones {
     }
 }
 
-/// Names differ in case only to a reader (RFC 4343).
+/// Hashes a name; names are case-insensitive (RFC 4343).
 fn key(keys: &[RandomState; 2], name: Name<'_>) -> NameDigest {
     let mut lower = [0; nameward_wire::name::MAX_NAME];
     let lower = &mut lower[..name.as_wire().len()];

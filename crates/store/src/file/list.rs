@@ -1,7 +1,7 @@
-//! Owns lists of zones with their files: a hundred thousand of them stand in one buffer, for as long as the server runs.
+//! Lists of zones with their files: a hundred thousand of them in one buffer, for as long as the server runs.
 //!
-//! An entry is the zone's name in wire form, the number of the directory, the length of the file's name, the file's name.
-//! Files of one directory that stand together share its path. A list is only ever read from its beginning.
+//! An entry is the zone's name in wire format, the number of the directory, the length of the file's name, the file's
+//! name. Consecutive files of one directory share its path. A list is only ever read from its beginning.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use nameward_wire::Name;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileList {
     bytes: Vec<u8>,
-    /// Paths up to the last slash, that included; empty for a file without one.
+    /// Paths up to and including the last slash; empty for a file without one.
     directories: Vec<PathBuf>,
     len: usize,
 }
@@ -25,16 +25,16 @@ pub struct FileList {
 pub struct ListedFile<'l> {
     /// The name of the zone.
     pub zone: Name<'l>,
-    /// The number of the directory among those of the list.
+    /// The number of the directory within the list.
     pub(super) number: usize,
-    /// The path up to the last slash.
+    /// The path up to and including the last slash.
     pub directory: &'l Path,
     /// The rest of the path.
     pub file: &'l OsStr,
 }
 
 impl ListedFile<'_> {
-    /// Puts the whole path into a buffer that is used again.
+    /// Writes the whole path into a reusable buffer.
     pub fn path_into(&self, path: &mut PathBuf) {
         let whole = path.as_mut_os_string();
         whole.clear();
@@ -42,7 +42,7 @@ impl ListedFile<'_> {
         whole.push(self.file);
     }
 
-    /// The whole path.
+    /// Returns the whole path.
     pub fn path(&self) -> PathBuf {
         let mut path = PathBuf::new();
         self.path_into(&mut path);
@@ -69,28 +69,28 @@ impl FileList {
         self.len += 1;
     }
 
-    /// Gives back what the last growth left unused.
+    /// Frees the unused capacity.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.directories.shrink_to_fit();
     }
 
-    /// How many zones there are.
+    /// Returns the number of zones.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Checks whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The paths of the directories; some may be there twice.
+    /// Returns the paths of the directories; some may appear twice.
     pub(super) fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
-    /// All zones, in order.
+    /// Returns all zones, in order.
     pub fn iter(&self) -> impl Iterator<Item = ListedFile<'_>> {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ impl FileList {
         })
     }
 
-    /// The zones that stand in this file.
+    /// Returns the zones stored in this file.
     pub fn zones_in<'l>(&'l self, path: &'l Path) -> impl Iterator<Item = Name<'l>> {
         // The end is compared first: a list may have a hundred thousand of them.
         let end = path.file_name().unwrap_or_default().as_bytes();
@@ -129,7 +129,7 @@ impl<'z> FromIterator<(Name<'z>, &'z Path)> for FileList {
     }
 }
 
-/// The name at the front, which ends with the root's label.
+/// Splits off the leading name, which ends with the root label.
 fn split_name(bytes: &[u8]) -> Option<(Name<'_>, &[u8])> {
     let mut at = 0;
     while let &label @ 1.. = bytes.get(at)? {

@@ -1,4 +1,4 @@
-//! Owns one load while it runs: zones are read, judged, and handed over to be published.
+//! A load in progress: zones are read, checked, and passed on for publication.
 
 use std::{
     path::PathBuf,
@@ -20,7 +20,7 @@ use super::{
     zone_file::ZoneRead,
 };
 
-/// How often a long load says how far it is.
+/// Interval between progress events of a long load.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A load in progress.
@@ -32,7 +32,7 @@ pub(super) struct Load<'l> {
 }
 
 impl Load<'_> {
-    /// Says of every zone that has no version yet that it is ours, before the first is read.
+    /// Publishes a stand-in for every zone without a version, before the first is read.
     pub(super) fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         for job in jobs {
             let slot = &mut slots[job.slot];
@@ -44,7 +44,7 @@ impl Load<'_> {
             self.publisher.offer(Zone::not_ready(name), rank, slot.rank);
             slot.rank = Some(rank);
         }
-        // Where another source has a zone too is logged when it is loaded.
+        // Conflicts with other sources are logged when the zone is loaded.
         self.publisher.publish();
     }
 
@@ -70,7 +70,7 @@ impl Load<'_> {
         });
     }
 
-    /// Takes over what was read for one zone.
+    /// Processes the result of reading one zone.
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
         let mut read = read;
@@ -125,7 +125,7 @@ impl Load<'_> {
         Standing::Copy(serial)
     }
 
-    /// Says something about the SOA of a zone.
+    /// Creates a warning at the SOA of a zone.
     fn at_soa(&self, candidate: usize, read: &ZoneRead, message: String) -> Diagnostic {
         let (included, line) = &read.soa_place;
         let mut path = PathBuf::new();
@@ -139,14 +139,14 @@ impl Load<'_> {
         }
     }
 
-    /// Takes a zone whose file is gone out of the table.
+    /// Removes a zone whose file no longer exists from the table.
     pub(super) fn remove(&mut self, name: Name<'_>, rank: u16) {
         self.publisher.withdraw(name, rank);
         self.summary.removed += 1;
         (self.events)(LoadEvent::Removed(name));
     }
 
-    /// Makes the changes visible, and reports the zones that another source has too.
+    /// Publishes the changes, and reports the zones that another source has too.
     pub(super) fn publish(&mut self) {
         for contest in self.publisher.publish() {
             let name = contest.name.as_name();
@@ -155,8 +155,8 @@ impl Load<'_> {
     }
 }
 
-/// The warning about a new version whose serial is not greater. Secondaries take a version only if its
-/// serial is greater (RFC 1996 section 3.10, RFC 1982 section 3.2).
+/// Returns the warning about a new version whose serial is not greater. Secondaries accept a version
+/// only if its serial is greater (RFC 1996 section 3.10, RFC 1982 section 3.2).
 fn advice_on_serial(before: &Zone, now: &Zone) -> Option<String> {
     let (old, new) = (before.serial(), now.serial());
     if new.is_after(old) || !before.is_ready() || now.has_same_records(before) {

@@ -1,5 +1,5 @@
-//! Owns the threads that read zone files: as many as there are cores, each taking the next few
-//! files from a common list and handing back what it read through a bounded channel.
+//! The threads that read zone files: as many as there are cores, each taking the next few files from
+//! a common list and returning the results through a bounded channel.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,19 +17,19 @@ use super::{
     zone_file::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now, left_by_a_bug},
 };
 
-/// Files a thread takes at a time: enough that threads rarely meet, few enough that no thread is
+/// Files a thread takes at a time: enough that threads rarely contend, few enough that no thread is
 /// left with a long list at the end.
 const GROUP: usize = 32;
-/// Groups that may wait to be taken over; then readers wait, so memory stays bounded.
+/// Maximum number of unprocessed groups; beyond it readers wait, so memory stays bounded.
 const WAITING: usize = 16;
 
-/// A file to look at.
+/// A file to check.
 pub(super) struct Job {
-    /// Which of the candidates.
+    /// Index of the candidate.
     pub candidate: usize,
-    /// Where its zone is remembered.
+    /// Index of the zone's slot.
     pub slot: usize,
-    /// Of the files when they were read last.
+    /// Fingerprint of the files when they were last read.
     pub fingerprint: Option<Fingerprint>,
     pub includes: Includes,
 }
@@ -37,14 +37,15 @@ pub(super) struct Job {
 /// The outcome of a job: the file, and its zone unless it did not change.
 pub(super) type Outcome<'j> = (&'j Job, Option<ZoneRead>);
 
-/// Looks at all jobs and calls `take` on this thread for each group of outcomes, in no order.
+/// Checks all jobs and calls `take` on this thread for each group of outcomes, in no particular
+/// order.
 pub(super) fn look_at_all<'j>(
     jobs: &'j [Job],
     candidates: &Candidates,
     mut take: impl FnMut(Vec<Outcome<'j>>),
 ) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // A handful of zones may be large ones: then each is worth a thread.
+    // A few zones may be large ones: then each gets a thread.
     let group = if jobs.len() <= GROUP * cores {
         1
     } else {
@@ -105,14 +106,14 @@ impl<'l> Looker<'l> {
         }
         let read = or_none(|| self.reader.read((name, &self.path), limits, role));
         Some(read.unwrap_or_else(|| {
-            // Its buffers are in no known state.
+            // The buffers may be in any state.
             self.reader = ZoneFileReader::new();
             left_by_a_bug(&self.path)
         }))
     }
 }
 
-/// Reads a zone. A bug that its text uncovers costs the zone, not the server: there are other zones.
+/// Reads a zone. A bug triggered by its text costs the zone, not the server: there are other zones.
 fn or_none(read: impl FnOnce() -> ZoneRead) -> Option<ZoneRead> {
     catch_unwind(AssertUnwindSafe(read)).ok()
 }

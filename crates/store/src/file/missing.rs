@@ -1,7 +1,7 @@
-//! Owns the zones whose files have vanished from a directory: each is served for a grace period before it is withdrawn.
+//! Zones whose files have vanished from a directory: each is served for a grace period before it is withdrawn.
 //!
-//! A file that is replaced by deleting it and writing it again is away for a moment, and so is a directory that is not
-//! mounted for a moment. A directory that loses most of its files at once has hardly lost them on purpose: its zones
+//! A file that is replaced by deleting and rewriting it is missing for a moment, and so is a directory that is
+//! briefly not mounted. A directory that loses most of its files at once has hardly lost them on purpose: its zones
 //! are served until the files are back or an operator confirms the loss.
 
 use std::{
@@ -14,11 +14,11 @@ use nameward_wire::{Name, NameBuf};
 
 use super::{FileBackend, FileSource, LoadEvent, load::Load, loader::Job, watch::Look};
 
-/// Fewer files than this are never taken for the loss of a directory.
+/// Fewer files than this never count as the loss of a directory.
 const LOSS_MIN: usize = 2;
-/// Zones of a directory that are named.
+/// Maximum number of zones named per directory.
 const NAMED_MAX: usize = 5;
-/// How long a file that could not be inspected when its grace period ended is left alone.
+/// How long a file that could not be inspected at the end of its grace period is left alone.
 const POSTPONED: Duration = Duration::from_secs(1);
 
 /// When the zone of a missing file is withdrawn.
@@ -28,7 +28,7 @@ pub enum Withdrawal {
     AfterGrace,
     /// At once, unless its directory lost most of its files: an operator reloads.
     AtOnce,
-    /// At once in any case: an operator confirms that the files are gone.
+    /// At once in any case: an operator confirmed the loss.
     Confirmed,
 }
 
@@ -37,9 +37,9 @@ pub enum Withdrawal {
 pub struct MissingZones {
     /// The directory.
     pub directory: PathBuf,
-    /// Zones whose files are missing.
+    /// Number of zones whose files are missing.
     pub number: usize,
-    /// Zones of the directory that are served, these included.
+    /// Number of zones of the directory that are served, including these.
     pub served: usize,
     /// The names of the first few.
     pub first: Vec<String>,
@@ -60,20 +60,20 @@ pub enum MissingOutlook {
 
 struct MissingFile {
     rank: u16,
-    /// `None` where a search found it missing: that does not know where it was.
+    /// `None` if a search found it missing, since that does not know its path.
     path: Option<PathBuf>,
     since: SystemTime,
-    /// When the zone is withdrawn; `None` while nothing says that it will be.
+    /// When the zone is withdrawn; `None` while that is not scheduled.
     due: Option<Instant>,
 }
 
-/// A source as the loss of files is judged: its directory, grace period and number of zones.
+/// A source for which missing files are judged: its directory, grace period and number of zones.
 pub(super) struct JudgedSource<'s> {
     pub source: &'s FileSource,
     pub served: usize,
 }
 
-/// The outcome for the missing files of one source.
+/// The decision about the missing files of one source.
 #[derive(Default)]
 pub(super) struct JudgedLoss {
     /// Zones to withdraw.
@@ -115,7 +115,7 @@ impl MissingFiles {
         !self.zones.is_empty() && self.zones.remove(&key(name)).is_some()
     }
 
-    /// The sources that have zones here.
+    /// Returns the sources that have zones here.
     pub(super) fn ranks(&self) -> Vec<u16> {
         let mut ranks: Vec<u16> = self.zones.values().map(|file| file.rank).collect();
         ranks.sort_unstable();
@@ -158,12 +158,12 @@ impl MissingFiles {
         }
     }
 
-    /// Withdraws nothing for now: a directory could not be read, so nobody knows which files are missing.
+    /// Suspends all withdrawals: a directory could not be read, so it is unknown which files are missing.
     pub(super) fn suspend(&mut self) {
         self.zones.values_mut().for_each(|file| file.due = None);
     }
 
-    /// When the next grace period ends.
+    /// Returns when the next grace period ends.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.zones.values().filter_map(|file| file.due).min()
     }
@@ -181,7 +181,7 @@ impl MissingFiles {
         }
     }
 
-    /// Postpones the grace periods that have ended: the inspection could not decide about them.
+    /// Postpones the grace periods that have ended: the inspection was inconclusive.
     pub(super) fn postpone(&mut self, now: Instant) {
         for file in self.zones.values_mut() {
             if file.due.is_some_and(|due| due <= now) {
@@ -216,8 +216,8 @@ impl MissingFiles {
 }
 
 impl FileBackend {
-    /// Sorts out the zones whose files a load of everything did not see: those of a directory that is still a source are
-    /// missing, and others were taken out of the configuration.
+    /// Sorts the zones whose files a full load did not see: those of a directory that is still a source are missing,
+    /// others were removed from the configuration.
     pub(super) fn note_unseen(
         &mut self,
         load: &mut Load<'_>,
@@ -251,7 +251,7 @@ impl FileBackend {
         self.known.forget_gone(spared);
     }
 
-    /// Records the directories of sources as they are now.
+    /// Records the current directories of sources.
     pub(super) fn note_directories(&mut self, sources: &[FileSource], spared: &[u16]) {
         let is_source = |rank: &u16| sources.iter().any(|source| source.rank == *rank);
         let directories = &mut self.directories;
@@ -287,7 +287,7 @@ impl FileBackend {
         }
     }
 
-    /// Records that files are there which may have been missing.
+    /// Records that files exist which may have been missing.
     pub(super) fn note_returned(&mut self, load: &mut Load<'_>, jobs: &[Job]) {
         if self.missing.is_empty() {
             return;
@@ -344,7 +344,7 @@ impl FileBackend {
         self.reported.values().cloned().collect()
     }
 
-    /// When [`FileBackend::overdue`] has something to inspect next.
+    /// Returns when [`FileBackend::overdue`] next has something to inspect.
     pub fn next_withdrawal(&self) -> Option<Instant> {
         self.missing.next_due()
     }
@@ -354,13 +354,13 @@ impl FileBackend {
         self.missing.overdue(Instant::now())
     }
 
-    /// Postpones the withdrawals that an inspection of what was overdue has left alone.
+    /// Postpones the withdrawals that an inspection of overdue files left undecided.
     pub fn postpone_overdue(&mut self) {
         self.missing.postpone(Instant::now());
     }
 }
 
-/// Whether so many of a directory's zones are most of them.
+/// Checks whether this many of a directory's zones are most of them.
 fn is_loss(missing: usize, served: usize) -> bool {
     missing >= LOSS_MIN && missing * 2 > served
 }

@@ -1,4 +1,4 @@
-//! Owns the way of loaded zones to whoever maintains the table that all workers read.
+//! Passes loaded zones to the owner of the table that all workers read.
 
 use std::{
     sync::Arc,
@@ -9,30 +9,30 @@ use arc_swap::ArcSwap;
 use nameward_wire::Name;
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 
-/// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
-/// so the wait doubles from the first of these to the second.
+/// How soon new zones are published during a load. Each publication costs time in proportion to the table, so the
+/// interval doubles from the first of these to the second.
 const PUBLISH_FIRST: Duration = Duration::from_millis(100);
 const PUBLISH_AT_LEAST: Duration = Duration::from_secs(5);
 
-/// Where zones go that were read.
+/// The receiver of loaded zones.
 pub trait ZoneTarget {
-    /// The table as it is now.
+    /// Returns the current table.
     fn table(&self) -> Arc<ZoneTable>;
 
-    /// Makes changes visible, and returns the zones that another source has too.
+    /// Publishes changes, and returns the zones that another source has too.
     fn publish(&self, changes: Vec<TableChange>) -> Vec<Contest>;
 
-    /// Puts the access lists of other servers' configurations in force.
+    /// Applies the access lists from other servers' configurations.
     fn set_access(&self, rules: AccessRules);
 
-    /// Returns why a zone that was read without errors is not taken.
+    /// Returns why a zone that was read without errors is rejected.
     fn objection(&self, zone: &Zone) -> Option<String>;
 
-    /// Returns the last version of a zone's file that was without errors, if it is kept.
+    /// Returns the last version of a zone's file without errors, if it is kept.
     fn last_good(&self, name: Name<'_>) -> Option<Zone>;
 
-    /// Returns the version that the file of a zone had when it was last read or written. The served version may be ahead of
-    /// it by changes that the file lacks.
+    /// Returns the version that a zone's file had when it was last read or written. The served version may be ahead
+    /// of it by changes that the file lacks.
     fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let table = self.table();
         let served = table.exact(zone).filter(|served| served.rank() == rank);
@@ -40,7 +40,7 @@ pub trait ZoneTarget {
     }
 }
 
-/// A table of its own, for tools that have no maintenance.
+/// A standalone table, for tools without maintenance.
 impl ZoneTarget for ArcSwap<ZoneTable> {
     fn table(&self) -> Arc<ZoneTable> {
         self.load_full()
@@ -74,7 +74,7 @@ impl ZoneTarget for ArcSwap<ZoneTable> {
     }
 }
 
-/// Gathers changes of the table and makes them visible in groups.
+/// Collects table changes and publishes them in groups.
 pub(super) struct Publisher<'t> {
     target: &'t dyn ZoneTarget,
     changes: Vec<TableChange>,
@@ -106,22 +106,22 @@ impl<'t> Publisher<'t> {
         self.changes.push(TableChange::Withdraw(name, rank));
     }
 
-    /// Why a zone that was read is not taken.
+    /// Returns why a zone that was read is rejected.
     pub(super) fn objection(&self, zone: &Zone) -> Option<String> {
         self.target.objection(zone)
     }
 
-    /// The last version of a zone's file that was without errors.
+    /// Returns the last version of a zone's file without errors.
     pub(super) fn last_good(&self, name: Name<'_>) -> Option<Zone> {
         self.target.last_good(name)
     }
 
-    /// The version that the file of a zone had before.
+    /// Returns the previous version of a zone's file.
     pub(super) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         self.target.file_version(zone, rank)
     }
 
-    /// The table as it is now.
+    /// Returns the current table.
     pub(super) fn table(&self) -> Arc<ZoneTable> {
         self.target.table()
     }
@@ -135,7 +135,7 @@ impl<'t> Publisher<'t> {
         is_due
     }
 
-    /// Makes the changes visible. Returns the zones that another source has too.
+    /// Publishes the changes. Returns the zones that another source has too.
     pub(super) fn publish(&mut self) -> Vec<Contest> {
         match self.changes.is_empty() {
             true => Vec::new(),

@@ -1,7 +1,7 @@
-//! Owns the look at single files that were seen to change, so that one file among a hundred thousand costs its own size.
+//! Checks single files that were seen to change, so that one file among a hundred thousand costs its own size.
 //!
-//! A file is looked at alone where that gives what a load of everything would: its zone is new, or is known from this
-//! very file, and no zone has two files. Otherwise everything is looked at.
+//! A file is checked alone if that gives the same result as a full load: its zone is new, or is known from this very
+//! file, and no zone has two files. Otherwise everything is checked.
 
 use std::{
     os::unix::ffi::OsStrExt,
@@ -20,7 +20,7 @@ use super::{
     watch::Interest,
 };
 
-/// Files to look at, and zones whose files are gone.
+/// Files to check, and zones whose files no longer exist.
 #[derive(Default)]
 pub(super) struct Aim {
     candidates: Candidates,
@@ -29,7 +29,7 @@ pub(super) struct Aim {
 }
 
 impl Aim {
-    /// Begins with nothing, within the bounds of sources.
+    /// Creates an empty aim with the limits of the sources.
     pub(super) fn within(sources: &[FileSource]) -> Self {
         Aim {
             candidates: Candidates::bounded_by(sources),
@@ -38,17 +38,17 @@ impl Aim {
     }
 }
 
-/// How a source has a zone in a file.
+/// How a source refers to a zone's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileOrigin {
     /// It is listed.
     Listed(FileRole),
-    /// The file is there: without it there is no zone.
+    /// Found in a directory: without the file there is no zone.
     Found,
 }
 
 impl FileBackend {
-    /// Returns the zones that sources have in these files; `None` where more has to be looked at.
+    /// Returns the zones that sources have in these files; `None` if more must be checked.
     pub(super) fn aim<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s FileSource> + Clone,
@@ -68,7 +68,7 @@ impl FileBackend {
         Some(aim)
     }
 
-    /// Looks at one file that an operator has edited, whether it is watched or not.
+    /// Checks one file that an operator has edited, whether it is watched or not.
     pub fn look_at_file(
         &mut self,
         table: &dyn ZoneTarget,
@@ -97,7 +97,7 @@ impl FileBackend {
             })
     }
 
-    /// Returns whether a zone is there because its file is in the directory of a source, and not because a list or a
+    /// Checks whether a zone exists because its file is in the directory of a source, and not because a list or a
     /// configuration names it.
     pub fn is_found(
         &self,
@@ -116,7 +116,7 @@ impl FileBackend {
         self.known.forget(zone);
     }
 
-    /// The zones that a source has in a file.
+    /// Returns the zones that a source has in a file.
     fn zones_of(&self, source: &FileSource, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
         // The end is compared first: a list may have a hundred thousand of them.
         let end = path.file_name().unwrap_or_default().as_bytes();
@@ -182,7 +182,7 @@ impl FileBackend {
         Some(())
     }
 
-    /// Loads what was aimed at.
+    /// Loads the selected files.
     pub(super) fn look_at(
         &mut self,
         table: &dyn ZoneTarget,

@@ -1,7 +1,9 @@
-//! Owns zones as BIND signed them: the copy that it writes beside the zone file now and then, and the changes in its journal.
+//! Zones as signed by BIND: the copy that it periodically writes next to the zone file, and the changes in its
+//! journal.
 //!
-//! BIND signs a zone step by step, and the copy may be of any of these steps. So the changes of the journal are applied to it,
-//! all of them or the zone is refused; and a zone whose SOA is not signed, or that has no chain of NSEC or NSEC3, is refused too.
+//! BIND signs a zone step by step, and the copy may be from any of these steps. So all changes of the journal are
+//! applied to it, or the zone is rejected; a zone whose SOA is not signed, or that has no NSEC or NSEC3 chain, is
+//! rejected too.
 
 use std::{
     io::{self, BufReader},
@@ -18,7 +20,7 @@ use nameward_zone::{SigningState, Zone, change::ChangeError};
 
 use super::zone_file::{ZoneRead, diagnostic};
 
-/// The reason why a copy is not served.
+/// Why a copy is not served.
 #[derive(Debug, thiserror::Error)]
 enum SignedCopyFault {
     #[error("cannot be read: {}", reason_of(.0))]

@@ -1,4 +1,4 @@
-//! Owns the way to some zones of file sources without a load of all: which zones there are, and sources that have no others.
+//! Access to some zones of file sources without a full load: the list of zones, and sources reduced to some of them.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -15,7 +15,7 @@ fn scanned(source: &FileSource) -> Scanned {
     discovery::scan(sources, &mut Configurations::default(), None, &mut |_| ())
 }
 
-/// Hands over the name of each zone that sources have, with its rank. No zone file is read.
+/// Passes on the name of each zone that sources have, with its rank. No zone file is read.
 pub fn each_zone_name(sources: &[FileSource], each: &mut dyn FnMut(Name<'_>, u16)) {
     for source in sources {
         let candidates = scanned(source).candidates;
@@ -23,8 +23,8 @@ pub fn each_zone_name(sources: &[FileSource], each: &mut dyn FnMut(Name<'_>, u16
     }
 }
 
-/// Returns sources with nothing but the files of some zones. A configuration of BIND that has one of them stays whole: it
-/// says what its files are.
+/// Returns sources reduced to the files of some zones. A BIND configuration that has one of them stays complete,
+/// since it defines the roles of its files.
 pub fn sources_of(sources: &[FileSource], zones: &[NameBuf]) -> Vec<FileSource> {
     let mut some = Vec::new();
     for source in sources {

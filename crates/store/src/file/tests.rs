@@ -1,4 +1,4 @@
-//! Loads and reloads of directories and lists, good and bad.
+//! Tests of loads and reloads of directories and lists, valid and invalid.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ mod look;
 const GOOD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 const BROKEN: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1000\n";
 
-/// A directory, a backend on it and the table it fills.
+/// A directory, its backend and the table it fills.
 struct Fixture {
     dir: TempDir,
     backend: FileBackend,
@@ -27,7 +27,7 @@ struct Fixture {
     sources: Vec<FileSource>,
 }
 
-/// The events of a load, in text.
+/// The events of a load as text.
 #[derive(Default)]
 struct Said {
     summary: LoadSummary,
@@ -57,7 +57,7 @@ impl Fixture {
         self.dir.path().join(file)
     }
 
-    /// Writes a file as it was some time ago, so that it counts as settled.
+    /// Writes a file with an older time, so that it counts as settled.
     fn write(&self, file: &str, text: &str) {
         let path = self.path(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -93,7 +93,7 @@ impl Fixture {
         Said { summary, ..said }
     }
 
-    /// Names of the zones that are served, sorted.
+    /// Returns the names of the served zones, sorted.
     fn served(&self) -> Vec<String> {
         let table = self.table.load();
         let ready = table.zones().filter(|zone| zone.is_ready());
@@ -102,7 +102,7 @@ impl Fixture {
         names
     }
 
-    /// Names of the zones that are answered SERVFAIL, in no order.
+    /// Returns the names of the zones that are answered SERVFAIL, in no order.
     fn not_ready(&self) -> Vec<String> {
         let table = self.table.load();
         let waiting = table.zones().filter(|zone| !zone.is_ready());
@@ -211,7 +211,7 @@ fn a_file_that_was_just_written_is_not_trusted_to_be_unchanged() {
     let mut fixture = Fixture::new();
     let path = fixture.path("one.example.zone");
     fs::write(&path, GOOD).unwrap();
-    // As if the clock stood still: the file is newer than now.
+    // As if the clock had stopped: the file is newer than now.
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(60))
         .unwrap();

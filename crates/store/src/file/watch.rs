@@ -1,8 +1,8 @@
-//! Owns the watching of zone files: which directories, what their events mean, and when it is time to look.
+//! Watches zone files: which directories, what their events mean, and when to check.
 //!
-//! One watch a directory, however many files it has. Events become paths that wait until they are quiet
-//! ([`pending`]); then the caller looks, by the same way as a reload. Where the kernel gives no more watches, all
-//! files are looked at from time to time instead.
+//! One watch per directory, however many files it has. Events become paths that wait until they are quiet
+//! ([`pending`]); then the caller checks them in the same way as a reload. If the kernel grants no more watches, all
+//! files are polled instead.
 
 mod listed;
 mod pending;
@@ -30,59 +30,59 @@ use nameward_import::reason_of;
 use pending::Pending;
 use sys::{Inotify, InotifyEvent};
 
-/// Directories that are watched, at most.
+/// Maximum number of watched directories.
 const WATCHES_MAX: usize = 100_000;
-/// How long the thread sleeps when nothing waits; it ends so soon after its handle is gone.
+/// How long the thread sleeps when nothing is pending; also how soon it ends after its handle is dropped.
 const TICK: Duration = Duration::from_secs(1);
-/// How soon a look that nobody had time for is offered again.
+/// How soon a check that was declined is offered again.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How often everything is looked at without watches: not more than this, and a fiftieth of the time.
+/// Polling without watches: not more often than this interval, and at most a fiftieth of the time.
 const POLL: Duration = Duration::from_secs(10);
 const POLL_SHARE: u32 = 50;
 
-/// Whom a file concerns.
+/// The zones that a file affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interest {
-    /// A zone of a list: it is looked at alone.
+    /// A zone of a list: the file is checked alone.
     Zone,
     /// More than one zone may depend on it.
     All,
 }
 
-/// Which files of a directory count.
+/// The files of a directory that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchedFiles {
-    /// The files that were named.
+    /// Explicitly named files.
     Named,
     /// Also every `*.zone`, and directories.
     Zones,
-    /// All.
+    /// All files.
     Any,
 }
 
-/// Watches directories. Clones are the same watcher; it ends with the last of them.
+/// Watches directories. Clones share one watcher; it ends with the last of them.
 #[derive(Clone)]
 pub struct Watcher(Arc<WatcherInner>);
 
 struct WatcherInner {
-    /// `None`: the kernel gave none.
+    /// `None`: not available from the kernel.
     inotify: Option<Inotify>,
     state: Mutex<WatchState>,
     keys: RandomState,
-    /// Everything is to be looked at, whatever was seen.
+    /// A check of everything was requested.
     is_asked: AtomicBool,
 }
 
 #[derive(Default)]
 struct WatchState {
-    /// By the kernel's numbers. One directory may be known by several paths.
+    /// By the kernel's watch numbers. One directory may be known by several paths.
     directories: HashMap<i32, Vec<Directory>>,
     /// By the hashes of their paths.
     files: HashMap<u64, (Interest, u32)>,
     /// Directories of files, by the hashes of their paths, and the round in which they were watched.
     parents: HashMap<u64, u32>,
     round: u32,
-    /// How often all is looked at because not all is watched.
+    /// Polling interval, if not everything is watched.
     poll: Option<Duration>,
 }
 
@@ -90,14 +90,14 @@ struct Directory {
     path: PathBuf,
     kind: WatchedFiles,
     round: u32,
-    /// Sorted hashes of the names of its files that a long list has. Where two names share one, a file too many is looked
-    /// at, and no zone is found in it.
+    /// Sorted hashes of the names of its files that a long list has. On a hash collision one file too many is
+    /// checked, and no zone is found in it.
     listed: Vec<u32>,
 }
 
 impl Watcher {
-    /// Starts to watch. `look` is called from a thread of its own for whatever changed; when it says that there is no
-    /// room for that now, it is asked again soon.
+    /// Starts watching. `look` is called from a separate thread for whatever changed; if it returns false because it
+    /// has no room, it is called again soon.
     pub fn start(look: impl Fn(&Look) -> bool + Send + 'static) -> io::Result<Self> {
         let (inotify, error) = match Inotify::new() {
             Ok(inotify) => (Some(inotify), None),
@@ -119,13 +119,13 @@ impl Watcher {
         Ok(Self(inner))
     }
 
-    /// A look at everything begins: what is not named until its [end](Self::end) is watched no longer.
+    /// Starts a full scan: files not named until its [end](Self::end) are no longer watched.
     pub(super) fn begin(&self) {
         let mut state = self.0.lock();
         state.round = state.round.wrapping_add(1);
     }
 
-    /// Watches a directory. To be called before it is read, so that nothing is missed.
+    /// Watches a directory. Must be called before the directory is read, so that nothing is missed.
     pub(super) fn directory(&self, path: &Path, kind: WatchedFiles) {
         let opened = match path.as_os_str().is_empty() {
             true => Path::new("."),
@@ -147,7 +147,7 @@ impl Watcher {
             }
             Err(_) => {
                 drop(state);
-                // It is not there, or may not be read: its parent has the event when that changes.
+                // It does not exist, or may not be read: its parent gets the event when that changes.
                 if path.parent().is_some() {
                     self.file(path, Interest::All);
                 }
@@ -174,7 +174,7 @@ impl Watcher {
         }
     }
 
-    /// Watches one file, and what it links to; whether it was not watched before.
+    /// Watches one file, and its link target; returns whether it was not watched before.
     pub(super) fn file(&self, path: &Path, interest: Interest) -> bool {
         let key = self.0.key(path);
         let parent = path.parent().unwrap_or(Path::new(""));
@@ -182,7 +182,7 @@ impl Watcher {
             let mut state = self.0.lock();
             let round = state.round;
             let before = state.files.insert(key, (interest, round));
-            // Thousands of files of one directory are one watch.
+            // Thousands of files of one directory need one watch.
             let parent_key = self.0.directory_key(parent);
             let parent_before = state.parents.insert(parent_key, round);
             (before.is_none(), parent_before != Some(round))
@@ -198,7 +198,7 @@ impl Watcher {
         is_new
     }
 
-    /// Watches what a link leads to: a change there is one of the link.
+    /// Watches a link target: a change there is a change of the link.
     pub(super) fn link_target(&self, target: &Path) {
         let mut state = self.0.lock();
         let round = state.round;
@@ -210,7 +210,7 @@ impl Watcher {
         }
     }
 
-    /// Ends a look at everything, which took so long.
+    /// Finishes a full scan, which took this long.
     pub(super) fn end(&self, took: Duration) {
         let mut state = self.0.lock();
         let round = state.round;
@@ -232,7 +232,7 @@ impl Watcher {
         }
     }
 
-    /// Has everything looked at once more.
+    /// Requests another check of everything.
     pub(super) fn ask(&self) {
         self.0.is_asked.store(true, Ordering::Relaxed);
     }
@@ -249,18 +249,18 @@ impl WatcherInner {
         self.file_key(self.directory_key(parent), file)
     }
 
-    /// The hash of the name of a file, for [`Directory::listed`].
+    /// Returns the hash of a file's name, for [`Directory::listed`].
     fn name_hash(&self, name: &[u8]) -> u32 {
         self.keys.hash_one(name) as u32
     }
 
-    /// The key of a file in a directory with this key.
+    /// Returns the key of a file in a directory with this key.
     fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
         self.keys.hash_one((directory, file.as_bytes()))
     }
 
     fn directory_key(&self, path: &Path) -> u64 {
-        // Two ways to write one path have one hash.
+        // Different spellings of one path have the same hash.
         self.keys.hash_one(path)
     }
 
@@ -275,13 +275,13 @@ impl WatcherInner {
         }
     }
 
-    /// Reads the events that are there.
+    /// Reads the available events.
     fn take_events(&self, pending: &mut Pending) {
         let Some(inotify) = &self.inotify else {
             return;
         };
         let mut state = self.lock();
-        // Bounded: an endless stream of events is as good as a lost one.
+        // Bounded: an endless stream of events is as bad as a lost one.
         for _ in 0..1000 {
             let read = inotify.read(|event| self.take(event, &mut state, pending));
             match read {
@@ -304,7 +304,7 @@ impl WatcherInner {
         let known = state.directories.get(&event.watch);
         for directory in known.into_iter().flatten() {
             if event.name.is_empty() {
-                // The directory itself was moved or removed, or its rights changed.
+                // The directory itself was moved or removed, or its permissions changed.
                 pending.all(now);
                 continue;
             }
@@ -323,7 +323,7 @@ impl WatcherInner {
             let is_hidden = name.starts_with(b".");
             let (alone, all) = match (interest, directory.kind) {
                 (Some(interest), _) => (true, interest == Interest::All),
-                // Where a directory is replaced as a whole, its links begin with two dots.
+                // If a directory is replaced as a whole, its links start with two dots.
                 (None, WatchedFiles::Zones) if is_hidden => (false, name.starts_with(b"..")),
                 (None, WatchedFiles::Any) if !is_hidden => (true, true),
                 (None, WatchedFiles::Zones) if event.is_directory() => (false, true),

@@ -1,4 +1,4 @@
-//! The files that this server itself writes into directories of zones.
+//! The files that this server itself writes into zone directories.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WrittenFiles {
     paths: HashSet<PathBuf>,
-    /// The last parts of the paths: most files of a directory are not even similar.
+    /// The file names of the paths: most files of a directory do not even match these.
     names: HashSet<OsString>,
 }
 
@@ -19,14 +19,14 @@ impl WrittenFiles {
         self.names.extend(file.file_name().map(OsString::from));
     }
 
-    /// Returns whether a file is among them, whatever way its path is spelled.
+    /// Checks whether a file is among them, however its path is spelled.
     pub(super) fn has(&self, file: &Path) -> bool {
         let name = file.file_name().unwrap_or_default();
         self.names.contains(name) && self.paths.contains(&resolved(file))
     }
 }
 
-/// The path of a file with the links of its directory resolved.
+/// Returns the path of a file with the links of its directory resolved.
 fn resolved(file: &Path) -> PathBuf {
     let directory = file.parent().and_then(|parent| parent.canonicalize().ok());
     match (directory, file.file_name()) {

@@ -1,7 +1,7 @@
-//! Owns the reading of one zone file: whether it changed, its bytes, the zone made of them.
+//! Reads one zone file: whether it changed, its bytes, and the resulting zone.
 //!
-//! Small files, of which there may be a hundred thousand, go through one buffer that the thread
-//! keeps: open, fstat, read, close. Large ones are read in blocks by the parser.
+//! Small files, of which there may be a hundred thousand, go through one buffer per thread: open, fstat, read, close.
+//! Large ones are read in blocks by the parser.
 
 use std::{
     fs::{File, Metadata},
@@ -28,26 +28,26 @@ use nameward_zone::{Finding, Zone, ZoneBuilder};
 
 use super::{FileLimits, discovery::FileRole, signed_copy};
 
-/// Files up to this size are read whole.
+/// Maximum size of a file that is read whole.
 const SMALL: u64 = 256 * 1024;
-/// Bytes of address space set aside for a zone before it is read, at most.
+/// Maximum number of bytes of address space reserved for a zone before it is read.
 const MOST_RESERVED: u64 = 1 << 30;
-/// A file changed this short a time before it was read may change again within the same tick of
-/// the clock that stamps files; it is not trusted to be unchanged.
+/// A file changed this shortly before it was read may change again within the same tick of the file system clock; it
+/// is not trusted to be unchanged.
 const SETTLED: Duration = Duration::from_millis(50);
-/// A file that was not changed for this long is hardly being written just now.
+/// A file not changed for this long is hardly being written just now.
 const OLD: Duration = Duration::from_secs(10);
 
 /// How often a file is read that changes while it is read.
 const READS: usize = 3;
 
-/// Which contents a file had: equal fingerprints mean that it was not touched.
+/// Identifies the contents of a file: equal fingerprints mean that it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(NonZeroU64);
 
 impl Fingerprint {
     fn of(hasher: &DefaultHasher) -> Self {
-        // Not zero, so that there is room for "none" without another word.
+        // Not zero, so that `None` needs no additional word.
         Self(NonZeroU64::MIN | hasher.finish())
     }
 }
@@ -56,12 +56,12 @@ impl Fingerprint {
 pub(super) struct ZoneRead {
     /// `None`: it has errors.
     pub zone: Option<Zone>,
-    /// There is no such file.
+    /// The file does not exist.
     pub is_missing: bool,
     pub diagnostics: Vec<Diagnostic>,
-    /// Where the SOA stands: the file, if it is an included one, and the line.
+    /// Position of the SOA: the file, if it is an included one, and the line.
     pub soa_place: (Option<PathBuf>, u32),
-    /// Of the file and all it includes.
+    /// Fingerprint of the file and its includes.
     pub fingerprint: Option<Fingerprint>,
     pub includes: Vec<PathBuf>,
 }
@@ -82,8 +82,8 @@ impl ZoneFileReader {
         }
     }
 
-    /// Reads the zone `name` from `path`. Half of one version and half of the next are no zone: a file that changes
-    /// meanwhile is read again.
+    /// Reads the zone `name` from `path`. A file that changes in the meantime is read again, so that a mix of two
+    /// versions is never accepted.
     pub(super) fn read(
         &mut self,
         (name, path): (Name<'_>, &Path),
@@ -115,13 +115,13 @@ impl ZoneFileReader {
         let mut stamp = FileStamp::new();
         stamp.add(&metadata);
         if let Some(journal) = journal {
-            // Before it is read: what is written later is another state.
+            // Before it is read: later writes are a different state.
             stamp.add_path(journal);
         }
         self.options.origin = name.into();
         self.options.generated_octets = limits.generated_octets;
-        // Packed, lines of one short record take 1.8 to 2.2 times the room of their text; what is
-        // not used is never touched, but growing copies and doubles.
+        // Packed, lines with one short record take 1.8 to 2.2 times the size of their text; unused space is never
+        // touched, but growing copies and doubles.
         let room = (metadata.len().saturating_mul(9) / 4).min(MOST_RESERVED);
         self.builder.restart(name, room as usize);
         self.builder.set_limits(limits.zone);
@@ -140,7 +140,7 @@ impl ZoneFileReader {
         (finish(&mut self.builder, report, stamp), Some(metadata))
     }
 
-    /// Reads up to the size the file had; what is appended later is seen by the next load.
+    /// Reads up to the size the file had; data appended later is seen by the next load.
     fn fill(&mut self, file: &mut File, size: usize) -> io::Result<usize> {
         if self.buffer.len() < size {
             self.buffer.resize(size.next_power_of_two(), 0);
@@ -171,8 +171,8 @@ impl ZoneFileReader {
     }
 }
 
-/// Whether the path is that of the directory, a slash and a name: for many files of one directory this is found out by
-/// their octets, without taking paths apart. False may be wrong.
+/// Checks whether the path is that of the directory, a slash and a name: for many files of one directory this
+/// compares octets without parsing paths. A false result may be wrong.
 fn stands_in(path: &Path, directory: &Path) -> bool {
     let (path, directory) = (
         path.as_os_str().as_bytes(),
@@ -184,10 +184,10 @@ fn stands_in(path: &Path, directory: &Path) -> bool {
     name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/') && !name.starts_with(b"."))
 }
 
-/// The octets that were read, and the state in which the file was opened.
+/// The result, and the state in which the file was opened.
 type Once = (ZoneRead, Option<Metadata>);
 
-/// Reads a file until it did not change while it was read.
+/// Reads a file until it does not change while it is read.
 fn read_whole(path: &Path, mut once: impl FnMut() -> Once) -> ZoneRead {
     for _ in 0..READS {
         match once() {
@@ -198,8 +198,8 @@ fn read_whole(path: &Path, mut once: impl FnMut() -> Once) -> ZoneRead {
     unreadable(path, &io::Error::other("it changes while it is read"))
 }
 
-/// Whether the file is another one than when it was opened. Small files that nobody changed for a while are read in
-/// one call; of these it is not asked, since there may be a hundred thousand.
+/// Checks whether the file has changed since it was opened. Small files that were not changed for a while are read in
+/// one call; they are not checked, since there may be a hundred thousand.
 fn may_be_torn(path: &Path, before: &Metadata) -> bool {
     let is_old = |modified: SystemTime| modified.elapsed().is_ok_and(|age| age >= OLD);
     if before.len() <= SMALL && before.modified().is_ok_and(is_old) {
@@ -208,12 +208,12 @@ fn may_be_torn(path: &Path, before: &Metadata) -> bool {
     let state = |m: &Metadata| (m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec());
     match std::fs::metadata(path) {
         Ok(now) => state(&now) != state(before),
-        // Gone: that is for the next look.
+        // Deleted: left to the next check.
         Err(_) => false,
     }
 }
 
-/// Makes a zone of text that is in no file.
+/// Parses a zone from text that is not in a file.
 pub(super) fn from_text(
     name: Name<'_>,
     label: &Path,
@@ -222,7 +222,7 @@ pub(super) fn from_text(
     from_labelled(name, label, text).map(|(zone, _)| zone)
 }
 
-/// As [`from_text`], with the warnings.
+/// Like [`from_text`], with the warnings.
 pub(super) fn from_labelled(
     name: Name<'_>,
     label: &Path,
@@ -241,7 +241,7 @@ fn with_warnings(read: ZoneRead) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnost
     }
 }
 
-/// Reads one zone from a file and what that includes, with its warnings.
+/// Reads one zone from a file and its includes, with warnings.
 pub(super) fn from_file(
     name: Name<'_>,
     path: &Path,
@@ -252,7 +252,7 @@ pub(super) fn from_file(
     with_warnings(finish(&mut builder, report, FileStamp::new()))
 }
 
-/// The fingerprint the files have now; `None` when the first of them is gone.
+/// Returns the current fingerprint of the files; `None` if the first of them does not exist.
 pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Fingerprint> {
     let mut stamp = FileStamp::new();
     stamp.add(&std::fs::metadata(path).ok()?);
@@ -262,7 +262,7 @@ pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Finge
     Some(Fingerprint::of(&stamp.hasher))
 }
 
-/// Collects the fingerprint of several files.
+/// Computes the fingerprint of several files.
 struct FileStamp {
     hasher: DefaultHasher,
     newest: SystemTime,
@@ -279,7 +279,7 @@ impl FileStamp {
     fn add(&mut self, metadata: &Metadata) {
         let m = metadata;
         let contents = (m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec());
-        // The change time also moves where a tool restores the modification time.
+        // The change time also advances when a tool restores the modification time.
         (contents, m.ctime(), m.ctime_nsec()).hash(&mut self.hasher);
         if let Ok(modified) = metadata.modified() {
             self.newest = self.newest.max(modified);
@@ -309,7 +309,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
     }
 }
 
-/// A zone whose reading uncovered a bug.
+/// Returns the result for a zone that triggered a bug.
 pub(super) fn left_by_a_bug(path: &Path) -> ZoneRead {
     let message = "cannot be read: it uncovers a bug of the server; please report it with the file";
     no_zone(path, message.into())
@@ -326,7 +326,7 @@ fn no_zone(path: &Path, message: String) -> ZoneRead {
     }
 }
 
-/// How the file begins.
+/// Returns the first four octets of a file.
 fn start(file: &File) -> [u8; 4] {
     let mut start = [0; 4];
     // A file that is too short is text.
@@ -351,7 +351,7 @@ pub(super) fn diagnostic(
     }
 }
 
-/// Ends the zone and joins what the parser and the checks found, in the order of the text.
+/// Finishes the zone and merges the findings of the parser and the checks, in text order.
 fn finish(builder: &mut ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
@@ -398,7 +398,7 @@ fn placed(finding: Finding, files: &[PathBuf]) -> Diagnostic {
     diagnostic(path, finding.severity, line, finding.message)
 }
 
-/// The file of a number, as the parser numbered them.
+/// Returns the path of a file number assigned by the parser.
 fn path_of(file: u16, files: &[PathBuf]) -> &Path {
     let path = files.get(usize::from(file)).or(files.first());
     path.map_or(Path::new(""), PathBuf::as_path)
@@ -425,7 +425,7 @@ mod tests {
                 }
             }
         }
-        // Those that a list has: /a/b/c in /a/b, a/b in a.
+        // The ones a list has: /a/b/c in /a/b, a/b in a.
         assert_eq!(found, 2);
     }
 

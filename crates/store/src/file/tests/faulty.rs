@@ -1,4 +1,5 @@
-//! Versions with faults: refused or warned of, at their lines, while the version before stays.
+//! Tests of versions with faults: rejected or warned about, with line numbers, while the previous version
+//! stays.
 
 use super::*;
 
@@ -9,7 +10,7 @@ fn a_broken_new_version_keeps_the_old_one_and_says_where() {
     fixture.load();
     fixture.write("one.example.zone", BROKEN);
     for _ in 0..2 {
-        // Each load refuses it again until it is mended.
+        // Each load rejects it again until it is fixed.
         let said = fixture.load();
         assert_eq!(said.refused[0], "one.example. OldVersion");
         assert!(
@@ -73,7 +74,7 @@ fn a_serial_that_stays_or_goes_back_while_contents_change_is_reported_at_its_lin
         warnings.collect::<Vec<_>>()
     };
     assert!(warnings(&version(7, "")).is_empty());
-    // Touched, and other text for the same records.
+    // Touched, and different text for the same records.
     assert!(warnings(&version(7, "")).is_empty());
     assert!(
         warnings(&version(7, "ns A 192.0.2.1 ; again\n").replace("ns A 192.0.2.1\n", ""))
@@ -102,7 +103,7 @@ fn a_zone_that_grows_too_large_is_refused_at_its_line_and_the_old_version_stays(
     fixture.write("one.example.zone", GOOD);
     fixture.load();
     fixture.sources[0].limits.zone.octets = 1 << 20;
-    // Within the bounds of one line and of the lines together, but not of the zone; then not of the lines.
+    // Within the limits of one line and of all lines together, but not of the zone; then not of the lines.
     let name = "a.".repeat(100);
     let deep = format!("{GOOD}; one more line\n$GENERATE 1-2000 {name}$.b.b.b A 192.0.2.1\n");
     let strings = "\"0123456789\" ".repeat(20);

@@ -1,4 +1,4 @@
-//! Looks at single files: what they cost, and when they are not enough.
+//! Tests of checks of single files: their cost, and when they are not enough.
 
 use super::*;
 
@@ -102,7 +102,7 @@ fn a_file_of_several_zones_is_loaded_for_each() {
     fixture.load();
     fixture.write("empty.db", &format!("{GOOD}new A 192.0.2.2\n"));
     assert_eq!(fixture.look(&["empty.db"]), loaded(2));
-    // A listed file that is gone is a mistake, not the end of its zones.
+    // A listed file that does not exist is a mistake, not the end of its zones.
     fs::remove_file(path).unwrap();
     assert_eq!(fixture.look(&["empty.db"]).refused, 2);
     assert_eq!(fixture.served(), ["one.example.", "two.example."]);

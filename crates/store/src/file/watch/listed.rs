@@ -1,4 +1,4 @@
-//! The watching of long lists of files: one lock for all that stand in one directory, and four octets for each.
+//! Watches long lists of files: one lock for all files in one directory, and four octets for each.
 
 use std::{
     collections::HashSet,
@@ -11,13 +11,14 @@ use std::{
 use super::{Interest, WatchedFiles, Watcher};
 use crate::file::list::{FileList, ListedFile};
 
-/// For fewer files of a directory each is asked whether it is a link; for more the directory is listed.
+/// Below this number of files in a directory each is checked for being a link; above it the directory is
+/// listed.
 const FEW: usize = 32;
-/// How many entries for each file that is asked for a directory may have to be worth listing.
+/// Maximum number of directory entries per file of interest for which listing is worthwhile.
 const OTHERS: usize = 4;
 
 impl Watcher {
-    /// Watches the files of a list, and what they link to.
+    /// Watches the files of a list, and their link targets.
     pub(in crate::file) fn listed(&self, list: &FileList) {
         let mut zones = list.iter().peekable();
         let mut group = Vec::new();
@@ -31,7 +32,7 @@ impl Watcher {
         }
     }
 
-    /// Watches files that stand in one directory.
+    /// Watches files in one directory.
     fn listed_in(&self, directory: &Path, files: &[ListedFile<'_>]) {
         if files.len() >= FEW {
             // Before it is listed, so that no new link is missed.
@@ -53,7 +54,7 @@ impl Watcher {
         }
     }
 
-    /// Takes note of files of a directory that is watched already.
+    /// Adds files of a directory that is already watched.
     fn plain_files<'f>(&self, directory: &Path, files: impl Iterator<Item = &'f OsStr>) {
         let mut hashes: Vec<u32> = files
             .map(|file| self.0.name_hash(file.as_bytes()))
@@ -64,7 +65,7 @@ impl Watcher {
         state.parents.insert(parent, round);
         let mut known = state.directories.values_mut().flatten();
         if let Some(known) = known.find(|known| known.path == directory) {
-            // Files of one directory may stand in several places of a list.
+            // Files of one directory may appear at several positions in a list.
             hashes.append(&mut known.listed);
             hashes.sort_unstable();
             hashes.dedup();
@@ -74,7 +75,7 @@ impl Watcher {
     }
 }
 
-/// The names of all links in a directory, unless it has more than `most` entries.
+/// Returns the names of all links in a directory, unless it has more than `most` entries.
 fn links_in(directory: &Path, most: usize) -> io::Result<Option<HashSet<OsString>>> {
     let opened = match directory.as_os_str().is_empty() {
         true => Path::new("."),

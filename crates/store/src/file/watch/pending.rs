@@ -1,4 +1,4 @@
-//! Changes that were seen and are not looked at yet: editors write a file several times, and a file that is being
+//! Changes that were seen and are not processed yet: editors write a file several times, and a file that is being
 //! written is left alone until it is quiet.
 
 use std::{
@@ -7,18 +7,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A file that was closed, moved or removed is looked at after this time.
+/// Delay for a file that was closed, moved or removed.
 const QUIET: Duration = Duration::from_millis(100);
-/// One that seems to be written right now, after this.
+/// Delay for a file that seems to be open for writing.
 const QUIET_OPEN: Duration = Duration::from_secs(1);
-/// A file that is closed again and again is looked at when it is closed next after this time.
+/// A file that is closed repeatedly is checked at the first close after this time.
 const LATEST: Duration = Duration::from_secs(2);
-/// How long looking at everything waits for files that are being written.
+/// How long a check of everything waits for files that are being written.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Files that are remembered one by one; for more, all are looked at.
+/// Maximum number of files remembered individually; beyond it, all are checked.
 const FILES_MAX: usize = 4096;
 
-/// The files that are to be looked at.
+/// The files to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// These files.
@@ -27,17 +27,17 @@ pub enum Look {
     AtAll,
 }
 
-/// Changes that wait.
+/// Pending changes.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// When each file is quiet, and when that is not waited for any longer.
+    /// When each file becomes quiet, and the deadline for that.
     files: HashMap<PathBuf, (Instant, Instant)>,
-    /// When everything is to be looked at, and when at the latest.
+    /// When everything is checked, and the deadline for that.
     all: Option<(Instant, Instant)>,
 }
 
 impl Pending {
-    /// A file changed; it may be open still.
+    /// Records that a file changed; it may still be open.
     pub(super) fn file(&mut self, path: PathBuf, is_unfinished: bool, now: Instant) {
         if self.files.len() >= FILES_MAX && !self.files.contains_key(&path) {
             return self.all(now);
@@ -45,19 +45,19 @@ impl Pending {
         let quiet = if is_unfinished { QUIET_OPEN } else { QUIET };
         let waiting = self.files.entry(path).or_insert((now, now + LATEST));
         waiting.0 = match waiting.1 <= now {
-            // Just closed, so it is whole, and no time would be better: it may be rewritten for ever.
+            // Just closed, so it is complete, and no time would be better: it may be rewritten forever.
             true if !is_unfinished => now,
             _ => now + quiet,
         };
     }
 
-    /// Something changed that concerns more than files.
+    /// Records a change that affects more than single files.
     pub(super) fn all(&mut self, now: Instant) {
         let latest = self.all.map_or(now + PATIENCE, |(_, latest)| latest);
         self.all = Some(((now + QUIET).min(latest), latest));
     }
 
-    /// How long nothing is due; `None` when nothing waits.
+    /// Returns the time until something is due; `None` if nothing is pending.
     pub(super) fn next(&self, now: Instant) -> Option<Duration> {
         let files = self.files.values().map(|(quiet, _)| *quiet).min();
         let all = self.all.map(|(due, _)| due);
@@ -65,10 +65,10 @@ impl Pending {
         Some(next.saturating_duration_since(now))
     }
 
-    /// Returns the look that is due now. It stays until it is [taken](Self::take).
+    /// Returns the check that is due now. It stays until it is [taken](Self::take).
     pub(super) fn due(&mut self, now: Instant) -> Option<Look> {
         if let Some((due, latest)) = self.all {
-            // What is being written would be read half.
+            // A file that is being written would be read incompletely.
             let busy = self.files.values().map(|(quiet, _)| *quiet).max();
             let due = busy.map_or(due, |busy| due.max(busy)).min(latest);
             if due <= now {
@@ -82,7 +82,7 @@ impl Pending {
         (!paths.is_empty()).then_some(Look::At(paths))
     }
 
-    /// Forgets the files of a look that begins now.
+    /// Removes the files of a check that starts now.
     pub(super) fn take(&mut self, look: &Look) {
         match look {
             Look::AtAll => *self = Self::default(),
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(look, Look::At(vec!["busy".into()]));
         assert!(now >= start + LATEST);
         pending.take(&look);
-        // From then on it waits anew.
+        // From then on it waits again.
         pending.file("busy".into(), false, now);
         assert_eq!(pending.due(now), None);
     }

@@ -1,6 +1,6 @@
-//! The calls of Linux's inotify; all unsafe code of this crate is here.
+//! The system calls of Linux inotify; all unsafe code of this crate is here.
 //!
-//! Three calls of the C library, which is a dependency already, are less than a crate for them would bring.
+//! Three calls of the C library, which is already a dependency, are less than a crate for them would add.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The events of a directory that are reported: whatever may change a file in it, or the directory itself.
+/// The directory events that are reported: whatever may change a file in it, or the directory itself.
 const INTEREST: u32 = libc::IN_CREATE
     | libc::IN_MODIFY
     | libc::IN_CLOSE_WRITE
@@ -35,7 +35,7 @@ const BUFFER: usize = 16 * 1024;
 /// One event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InotifyEvent<'b> {
-    /// The directory; -1 when events were lost.
+    /// The directory; -1 if events were lost.
     pub watch: i32,
     mask: u32,
     /// The file in it; empty for the directory itself.
@@ -47,29 +47,29 @@ impl InotifyEvent<'_> {
         self.mask & bits != 0
     }
 
-    /// Too many events came at once.
+    /// Checks whether events were lost because too many arrived at once.
     pub(super) fn is_overflow(self) -> bool {
         self.has(libc::IN_Q_OVERFLOW)
     }
 
-    /// The kernel watches the directory no longer.
+    /// Checks whether the kernel no longer watches the directory.
     pub(super) fn is_ignored(self) -> bool {
         self.has(libc::IN_IGNORED)
     }
 
-    /// It is about a directory.
+    /// Checks whether the event concerns a directory.
     pub(super) fn is_directory(self) -> bool {
         self.has(libc::IN_ISDIR | libc::IN_DELETE_SELF | libc::IN_MOVE_SELF | libc::IN_UNMOUNT)
     }
 
-    /// The file is being written, and whoever does it will say when it is closed.
+    /// Checks whether the file is being written, so that a close event will follow.
     pub(super) fn is_unfinished(self) -> bool {
         self.has(libc::IN_MODIFY | libc::IN_CREATE)
             && !self.has(libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO)
     }
 }
 
-/// The queue of events.
+/// The event queue.
 pub(super) struct Inotify(File);
 
 impl Inotify {
@@ -79,14 +79,14 @@ impl Inotify {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Watches a directory; one that is watched already keeps its number.
+    /// Watches a directory; one that is already watched keeps its number.
     pub(super) fn add(&self, directory: &Path) -> io::Result<i32> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
-        // SAFETY: the path ends with a zero octet and outlives the call.
+        // SAFETY: the path ends with a NUL octet and outlives the call.
         let watch = unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), INTEREST) };
         match watch {
             ..0 => Err(io::Error::last_os_error()),
@@ -94,13 +94,13 @@ impl Inotify {
         }
     }
 
-    /// Watches a directory no longer.
+    /// Stops watching a directory.
     pub(super) fn remove(&self, watch: i32) {
-        // SAFETY: no pointers are passed. It fails where the directory is gone, which is what is wanted.
+        // SAFETY: no pointers are passed. It fails if the directory no longer exists, which is fine.
         unsafe { libc::inotify_rm_watch(self.0.as_raw_fd(), watch) };
     }
 
-    /// Waits until there are events or the time is over.
+    /// Waits until there are events or the timeout expires.
     pub(super) fn wait(&self, timeout: Duration) -> io::Result<bool> {
         let mut poll = libc::pollfd {
             fd: self.0.as_raw_fd(),
@@ -118,7 +118,7 @@ impl Inotify {
         }
     }
 
-    /// Takes what is there; whether there may be more.
+    /// Reads the available events; returns whether there may be more.
     pub(super) fn read(&self, mut take: impl FnMut(InotifyEvent<'_>)) -> io::Result<bool> {
         let mut buffer = [0; BUFFER];
         let length = match (&self.0).read(&mut buffer) {
@@ -136,8 +136,8 @@ impl Inotify {
     }
 }
 
-/// The first event of a buffer, and the rest. `struct inotify_event`: watch, mask, cookie and the length of the name
-/// in 32 bits each, then the name with zero octets behind it.
+/// Splits off the first event of a buffer. `struct inotify_event`: watch, mask, cookie and the length of the name in
+/// 32 bits each, then the name padded with NUL octets.
 fn parse(bytes: &[u8]) -> Option<(InotifyEvent<'_>, &[u8])> {
     let (watch, bytes) = bytes.split_first_chunk()?;
     let (mask, bytes) = bytes.split_first_chunk()?;

@@ -1,4 +1,4 @@
-//! Events of real directories, and what is made of them.
+//! Tests with events of real directories.
 
 use std::{fs, sync::mpsc};
 
@@ -30,7 +30,7 @@ fn a_file_of_a_watched_directory_is_noticed_and_others_are_not() {
     let path = directory.path().join("a.example.zone");
     fs::write(&path, "x").unwrap();
     assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
-    // A directory may hold anything.
+    // A directory may contain anything.
     fs::create_dir(directory.path().join("sub")).unwrap();
     assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::AtAll);
 }
@@ -120,7 +120,7 @@ fn without_watches_everything_is_looked_at_from_time_to_time() {
     for _ in 0..2 {
         assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::AtAll);
     }
-    // A look that takes long makes them rarer.
+    // A check that takes long makes them rarer.
     watcher.begin();
     watcher.end(Duration::from_secs(10));
     assert_eq!(watcher.0.lock().poll, Some(Duration::from_secs(500)));
