@@ -1,22 +1,23 @@
-//! Owns the reading of BIND's `named.conf`: which zones it has, of which type, from which files.
+//! The `named.conf` reader: which zones BIND has, of which type, from which files.
 //!
 //! ```text
 //! lex       words, braces, semicolons, comments
-//! words     forms that statements share
+//! keywords  forms that statements share
 //! syntax    statements and blocks, whatever they mean
 //! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
 //! read      options, views, zones, over all included files
-//! terms     who may transfer, notify and update; for a move
-//! dnssec_policy       policies by which BIND signs; for a move
-//! server_statements   keys, listeners and other statements about the server; for a move
-//! moving    a whole configuration in the terms of a move
-//! settle    what depends on statements that may come later: the directory, lists, defaults
-//! notes     what is not taken, with file and line
+//! settings  who may transfer, notify and update; for a migration
+//! dnssec_policy       policies by which BIND signs; for a migration
+//! server_statements   keys, listeners and other statements about the server; for a migration
+//! migrate   a whole configuration as migration settings
+//! resolve   what depends on statements that may follow later: the directory, lists, defaults
+//! notes     what is not imported, with file and line
 //! ```
-//! A zone is taken as BIND serves it or not at all: to no client more than `allow-query`, `allow-query-on` and the
-//! clients of its view let in, and never without the signatures that BIND makes. [`NamedConf::take`] says what is left out.
-//! Errors have file, line and column; with any error nothing is taken, so that a mistake does not remove zones.
+//! A zone is imported as BIND serves it or not at all: to no client beyond those that `allow-query`, `allow-query-on`
+//! and the clients of its view allow, and never without the signatures that BIND makes. [`NamedConf::take`] reports
+//! what is left out. Errors have file, line and column; if there is any error, nothing is imported, so that a mistake
+//! does not remove zones.
 
 mod acl;
 mod dnssec_policy;
@@ -53,33 +54,33 @@ use settings::BindTerms;
 
 pub use remotes::Remote;
 
-/// The type of a zone. Old spellings are the same as new ones.
+/// The type of a zone. Old spellings are equivalent to new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ZoneType {
-    /// Its file is the truth.
+    /// The zone file is authoritative.
     Primary,
-    /// Its file is a copy of what another server has.
+    /// The zone file is a copy from another server.
     Secondary,
-    /// As secondary, of the root; checked by its signatures.
+    /// Like secondary, for the root zone, validated by its signatures.
     Mirror,
     /// Addresses of the root servers.
     Hint,
-    /// Sent to other servers.
+    /// Queries are forwarded to other servers.
     Forward,
     /// The name servers of a zone.
     Stub,
-    /// The name servers of a zone, written down.
+    /// The name servers of a zone, configured statically.
     StaticStub,
-    /// Answers in place of NXDOMAIN.
+    /// Answers instead of NXDOMAIN.
     Redirect,
-    /// Nothing but delegations is believed.
+    /// Only delegations are accepted.
     DelegationOnly,
 }
 
 impl ZoneType {
     fn parse(word: &[u8]) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_slice() {
-            // `native` is a word of PowerDNS, whose bind backend reads such files too.
+            // `native` is a PowerDNS keyword, whose bind backend reads such files too.
             b"primary" | b"master" | b"native" => Self::Primary,
             b"secondary" | b"slave" => Self::Secondary,
             b"mirror" => Self::Mirror,
@@ -108,42 +109,42 @@ impl ZoneType {
     }
 }
 
-/// A zone of the configuration.
+/// A zone in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindZone {
-    /// Its name in wire form.
+    /// The zone name in wire form.
     name: Box<[u8]>,
-    /// Its type; `None` where another view has the zone.
+    /// The zone type; `None` if the zone is defined in another view.
     pub kind: Option<ZoneType>,
-    /// Its file.
+    /// The zone file.
     pub file: Option<PathBuf>,
-    /// Where a secondary gets it from.
+    /// The primaries of a secondary.
     pub primaries: Vec<Remote>,
-    /// The servers to notify besides its name servers.
+    /// Servers to notify in addition to the zone's name servers.
     pub also_notify: Vec<Remote>,
-    /// The view that has the zone.
+    /// The view that defines the zone.
     in_view: Option<Box<str>>,
     is_internet: bool,
     is_from_database: bool,
-    /// The statement that has BIND sign it.
+    /// The statement that makes BIND sign the zone.
     signed_by: Option<&'static str>,
-    /// BIND keeps the signed zone in the file of the zone itself, and not in a copy beside it.
+    /// BIND stores the signed zone in the zone file itself, not in a separate copy.
     is_signed_in_place: bool,
-    /// It is changed by others than the one who writes its file.
+    /// The zone is also changed by others than the author of its file.
     is_dynamic: bool,
-    /// Index of the view it stands in; 0 for none.
+    /// Index of the view that contains the zone; 0 for none.
     view: usize,
     spot: Spot,
-    /// Who may ask it; `None` for everybody.
+    /// Clients that may query it; `None` for all.
     allow_query: Result<Option<Arc<AccessList>>, NotTaken>,
-    /// Who may do what else, for a move.
+    /// Further permissions, for a migration.
     terms: Option<Box<BindTerms>>,
 }
 
-/// A file, by its index, and a place in it.
+/// A file index and a position in that file.
 type Spot = (usize, TextPlace);
 
-/// Why a zone cannot be served to those who may ask it and nobody else.
+/// The reason why a zone cannot be restricted to exactly the clients that may query it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NotTaken {
     spot: Spot,
@@ -171,35 +172,35 @@ impl BindZone {
         }
     }
 
-    /// Its name.
+    /// Returns the zone name.
     pub fn name(&self) -> Name<'_> {
         Name::from_wire(&self.name).unwrap_or(Name::ROOT)
     }
 
-    /// Whether its file is a copy of what another server has, and may be missing.
+    /// Checks whether the file is a copy from another server, and may be missing.
     pub fn is_copy(&self) -> bool {
         self.kind == Some(ZoneType::Secondary)
     }
 
-    /// Returns whether its file is the zone as BIND signed it, which may be missing. Changes that are not in it yet stand in a
-    /// journal, and without them it may be signed in part.
+    /// Checks whether the file is the zone as signed by BIND, which may be missing. Changes that it does not contain
+    /// yet are in a journal, and without them it may be partially signed.
     pub fn is_signed_copy(&self) -> bool {
         self.signed_by.is_some()
     }
 
-    /// Who may ask it; `None` for everybody.
+    /// Returns the clients that may query the zone; `None` for all.
     pub fn allow_query(&self) -> Option<&Arc<AccessList>> {
         self.allow_query.as_ref().ok()?.as_ref()
     }
 
-    /// Where BIND keeps changes that are not in the file yet, if it does.
+    /// Returns the path of the journal with changes that are not in the file yet, if BIND uses one.
     pub fn journal(&self) -> Option<PathBuf> {
         let changes = self.is_dynamic || self.is_copy() || self.is_signed_copy();
         let file = self.file.as_ref().filter(|_| changes)?;
         Some(journal::path_of(file))
     }
 
-    /// The zone with the file that BIND keeps it in as it serves it.
+    /// Returns the zone with the file that holds the version BIND serves.
     fn into_served(mut self) -> Self {
         if self.is_signed_copy()
             && !self.is_signed_in_place
@@ -212,7 +213,7 @@ impl BindZone {
         self
     }
 
-    /// The zone for those clients alone that are of the view.
+    /// Restricts the zone to the clients of the view.
     fn within(mut self, view: &View) -> Self {
         let clients = view.clients.as_ref().map(|clients| &clients.list);
         if let (Ok(clients), Ok(allowed)) = (clients, &mut self.allow_query)
@@ -234,11 +235,11 @@ impl BindZone {
 /// A view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct View {
-    /// `None` for zones that stand in no view.
+    /// `None` for zones outside all views.
     name: Option<String>,
     is_internet: bool,
     spot: Spot,
-    /// Whom it answers.
+    /// The clients it answers.
     clients: Result<ViewClients, NotTaken>,
 }
 
@@ -246,7 +247,7 @@ struct View {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ViewClients {
     list: Arc<AccessList>,
-    /// Everybody is among them, but for those that are left out by name.
+    /// All clients are included, except those excluded by name.
     is_for_all: bool,
 }
 
@@ -265,41 +266,42 @@ impl View {
     }
 }
 
-/// A configuration that was read: its zones, views and lists.
+/// A parsed configuration: zones, views and lists.
 #[derive(Debug)]
 pub struct NamedConf {
     zones: Vec<BindZone>,
     views: Vec<View>,
-    /// Every file that was read, or would have been if it were there.
+    /// Every file that was read, or would have been if it existed.
     pub files: Vec<PathBuf>,
     /// Clients whose packets BIND drops.
     blackhole: Option<Arc<AccessList>>,
-    /// Statements that are not taken.
+    /// Statements that are not imported.
     notes: Vec<(Spot, String)>,
-    /// Mistakes, each with its place.
+    /// Errors, each with its location.
     pub diagnostics: Vec<Diagnostic>,
-    /// Statements about the server, for a move.
+    /// Statements about the server, for a migration.
     moved: Option<Box<server_statements::ServerStatements>>,
 }
 
 /// The zones of a configuration that can be served.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// Primaries, and secondaries from the copies that are there.
+    /// Primaries, and secondaries whose copies exist.
     pub zones: Vec<BindZone>,
     /// Clients whose packets BIND drops.
     pub blackhole: Option<Arc<AccessList>>,
-    /// A warning for everything that is not taken.
+    /// A warning for everything that is not imported.
     pub notes: Vec<Diagnostic>,
 }
 
-/// Reads a configuration and all it includes.
+/// Reads a configuration and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> NamedConf {
     read::NamedConfReader::new(files).read(path)
 }
 
 impl NamedConf {
-    /// All zones as `named-checkconf -l` lists them: name, class, view, type; in no order, types in new spelling.
+    /// Returns all zones as `named-checkconf -l` lists them: name, class, view, type; in no particular order, with
+    /// types in the new spelling.
     pub fn list(&self) -> Vec<String> {
         let lines = self.zones.iter().map(|zone| {
             let class = if zone.is_internet { "IN" } else { "CH" };
@@ -314,10 +316,10 @@ impl NamedConf {
         lines.collect()
     }
 
-    /// The zones that are served, each to the clients that BIND would answer, and a warning for all that is left out.
+    /// Returns the zones to serve, each with the clients that BIND would answer, and a warning for everything left out.
     ///
-    /// Of several views the first one counts that is for everybody: a client that no other rule knows would be
-    /// answered from it. A single view is taken for the clients that it has.
+    /// If there are several views, the first one for all clients is used: a client that no other rule matches would be
+    /// answered from it. A single view is used for the clients it has.
     pub fn take(self) -> Taken {
         let mut notes = ImportNotes::new(&self.files);
         let served = self.served_view();
@@ -356,7 +358,7 @@ impl NamedConf {
         }
     }
 
-    /// The one view whose zones are served.
+    /// Returns the view whose zones are served.
     fn served_view(&self) -> Option<usize> {
         let views = self.views.iter().enumerate().skip(1);
         let mut views = views.filter(|(_, view)| view.is_internet);
@@ -367,7 +369,7 @@ impl NamedConf {
         }
     }
 
-    /// The zones of views that others refer to with `in-view`.
+    /// Returns the zones of views that others refer to with `in-view`.
     fn referred_to(&self) -> HashMap<(usize, Vec<u8>), &BindZone> {
         let views = self.zones.iter().filter_map(|zone| zone.in_view.as_deref());
         let views: BTreeSet<usize> = views.filter_map(|view| self.view_named(view)).collect();

@@ -1,4 +1,4 @@
-//! The files that a fuzz target gives a reader of configurations: its input, whatever is included.
+//! The files that a fuzz target gives to a configuration reader: its input, whatever is included.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::Files;
 
-/// Every file that is included is the input again, so many times.
+/// Every included file is the input again, this many times.
 pub(crate) struct EchoFiles<'d> {
     pub(crate) data: &'d [u8],
     pub(crate) left: usize,

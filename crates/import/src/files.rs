@@ -1,4 +1,4 @@
-//! Files of a configuration: reading them with bounds, and the patterns that an include may have.
+//! Configuration files: bounded reading, and wildcard patterns in includes.
 
 use std::{
     ffi::OsStr,
@@ -12,20 +12,20 @@ use std::{
 
 use crate::bind::interfaces;
 
-/// Files that one pattern may stand for.
+/// Maximum number of files that one pattern may match.
 const MATCHES_MAX: usize = 10_000;
 
-/// Where the text of configurations comes from.
+/// The source of configuration text.
 pub trait Files {
-    /// The bytes of a file, at most `max` of them.
+    /// Returns the bytes of a file, at most `max` of them.
     fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>>;
-    /// The files that a path with wildcards stands for, sorted.
+    /// Returns the files that match a path with wildcards, sorted.
     fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
-    /// The addresses of this machine with the lengths of their networks' prefixes, for `localhost` and `localnets`.
+    /// Returns the addresses of this host with the prefix lengths of their networks, for `localhost` and `localnets`.
     fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>>;
 }
 
-/// The files of this machine.
+/// The files of this host.
 pub struct OnDisk;
 
 impl Files for OnDisk {
@@ -82,7 +82,7 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     }
 }
 
-/// The text of an I/O error without its number.
+/// Returns the text of an I/O error without its number.
 pub fn reason_of(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().into()
@@ -113,15 +113,15 @@ fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Resu
     Ok(())
 }
 
-/// Whether a path is a pattern.
+/// Checks whether a path is a pattern.
 pub(crate) fn has_wildcards(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Whether a name fits a pattern of `*`, `?`, `[a-z]` and `[!a-z]`; a backslash takes the meaning from what follows.
+/// Checks whether a name matches a pattern of `*`, `?`, `[a-z]` and `[!a-z]`; a backslash escapes the next character.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    // Where to go on when a star has to take one octet more: one place is enough, because an earlier
-    // star never has to take more once a later one is reached.
+    // Where to resume if a star has to match one more octet: one position is enough, because an earlier star never has
+    // to match more once a later one is reached.
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
@@ -146,7 +146,7 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Whether an octet fits the first element of a pattern, and how long that is.
+/// Checks whether an octet matches the first element of a pattern, and returns the length of that element.
 fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),
@@ -154,7 +154,7 @@ fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
         [b'[', set @ ..] => {
             let is_negated = matches!(set.first(), Some(b'!' | b'^'));
             let from = usize::from(is_negated);
-            // A bracket that comes first stands for itself.
+            // A bracket that comes first is literal.
             let end = from + 1 + set.get(from + 1..)?.iter().position(|b| *b == b']')?;
             let mut members = &set[from..end];
             let mut is_member = false;

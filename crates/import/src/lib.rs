@@ -1,8 +1,9 @@
-//! Configurations of other name servers, read into our own terms: which zones there are, of which kind, from which
-//! files, and who may ask them.
+//! Import of other name servers' configurations: which zones they have, of which kind, from which files, and who may
+//! query them.
 //!
-//! [`bind`] reads BIND's `named.conf`; [`moving`] reads that, `pdns.conf`, `nsd.conf` and `knot.conf` for a move. [`Files`] is where the text comes from, so that a reader runs on files that are
-//! watched, on texts in a test and on the input of a fuzzer. What is read is data: nothing is opened or served here.
+//! [`bind`] reads BIND's `named.conf`; [`migrate`] reads that, `pdns.conf`, `nsd.conf` and `knot.conf` for a migration.
+//! [`Files`] is the source of the text, so that a reader works on watched files, on texts in a test and on the input of
+//! a fuzzer. The results are data: nothing is opened or served here.
 
 #![deny(unsafe_code)]
 

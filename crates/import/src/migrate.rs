@@ -1,13 +1,14 @@
-//! The common model of a move: what a configuration of another server becomes here, and the report of it.
+//! The common model of a migration: the Nameward settings for another server's configuration, and the report.
 //!
 //! ```text
 //! pdns.conf, named.conf, nsd.conf, knot.conf
-//!   texts            files and what they include, bounded
-//!   a reader each    syntax of its own; fills one [`MovedServer`]
-//!   toml_text        nameward.toml, each setting with the file and line that it comes from
+//!   texts            files and the files they include, bounded
+//!   a reader each    its own syntax; fills one [`MovedServer`]
+//!   toml_text        nameward.toml, each setting with the file and line it comes from
 //! ```
-//! A setting is named once in the report: taken, changed, not needed or not possible. A zone that would leak (to clients
-//! that were not let in) or break (without its signatures, or never filled) is left out, and the move counts as failed.
+//! Each setting is listed once in the report: converted, changed, not needed or not supported. A zone that would leak
+//! (to clients that had no access) or break (without its signatures, or never filled) is left out, and the migration
+//! counts as failed.
 
 pub mod fuzzing;
 pub mod knot;
@@ -25,7 +26,7 @@ use nameward_wire::{Name, NameBuf};
 pub use report::{ConfigPlace, MoveNote, MoveReport, MoveVerdict};
 pub use toml_text::{SecretPlace, TomlPlan, secret_file_name};
 
-/// A value of a setting here.
+/// The value of a Nameward setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MovedValue {
     /// A string.
@@ -38,57 +39,57 @@ pub enum MovedValue {
     Texts(Vec<String>),
 }
 
-/// A setting here that a setting of the other server became.
+/// A Nameward setting converted from a setting of the other server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedSetting {
-    /// The table that it stands in.
+    /// The table that contains it.
     pub table: &'static str,
     /// Its key.
     pub key: &'static str,
     /// Its value.
     pub value: MovedValue,
-    /// Where the other server's setting stands; `None` for a default of that server.
+    /// Location of the other server's setting; `None` for a default of that server.
     pub place: Option<ConfigPlace>,
 }
 
-/// A number that means the same here: the other server's name, table and key, factor, least and most.
+/// A number with the same meaning here: the other server's name, table and key, factor, minimum and maximum.
 type NumberRow = (&'static str, (&'static str, &'static str), u64, u64, u64);
 
-/// A key of TSIG. The secret is base64.
+/// A TSIG key. The secret is in base64.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MovedKey {
-    /// Its name with the final dot.
+    /// The key name with the final dot.
     pub name: String,
-    /// Its algorithm, `hmac-sha256` and the like.
+    /// The algorithm, such as `hmac-sha256`.
     pub algorithm: String,
-    /// Its secret in base64.
+    /// The secret in base64.
     pub secret: String,
-    /// Where it stands.
+    /// Its location.
     pub place: ConfigPlace,
 }
 
-/// The secret is not printed.
+/// Omits the secret.
 impl std::fmt::Debug for MovedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "MovedKey({}, {})", self.name, self.algorithm)
     }
 }
 
-/// Another server: its address with a port if that is not 53, a key, the address to send from.
+/// Another server: its address with a port if that is not 53, a key, the source address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MovedRemote {
     /// `192.0.2.1` or `[2001:db8::1]:5300`.
     pub address: String,
-    /// The name of a key.
+    /// The name of a TSIG key.
     pub key: Option<String>,
-    /// The address to send from.
+    /// The source address.
     pub source: Option<String>,
 }
 
-/// A rule of who may update which names.
+/// A rule for which key may update which names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MovedUpdateRule {
-    /// The key that an update is signed with.
+    /// The key that signs the update.
     pub key: String,
     /// Names that may be changed.
     pub scope: MovedScope,
@@ -96,13 +97,13 @@ pub struct MovedUpdateRule {
     pub types: Vec<String>,
 }
 
-/// Names that a rule is for.
+/// The names that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum MovedScope {
-    /// All of the zone.
+    /// The whole zone.
     #[default]
     WholeZone,
-    /// A name and all below it.
+    /// A name and everything below it.
     Subtree(String),
     /// One name.
     OneName(String),
@@ -110,14 +111,14 @@ pub enum MovedScope {
     KeyItself,
 }
 
-/// Settings of a zone; what is `None` is inherited.
+/// Zone settings; `None` means inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MovedTerms {
-    /// Clients that may ask.
+    /// Clients that may query.
     pub allow_query: Option<Vec<String>>,
     /// Peers that may transfer.
     pub allow_transfer: Option<Vec<String>>,
-    /// Peers that may notify.
+    /// Peers that may send NOTIFY.
     pub allow_notify: Option<Vec<String>>,
     /// Peers that may update.
     pub allow_update: Option<Vec<String>>,
@@ -127,25 +128,25 @@ pub struct MovedTerms {
     pub primaries: Vec<MovedRemote>,
     /// Servers to notify.
     pub also_notify: Vec<MovedRemote>,
-    /// Whether the servers of the NS records are notified.
+    /// Whether the servers in the NS records are notified.
     pub notify_name_servers: Option<bool>,
-    /// Whether updates go to the primary.
+    /// Whether updates are forwarded to the primary.
     pub forward_updates: Option<bool>,
-    /// Whether transfers have addresses in place of ALIAS records.
+    /// Whether transfers contain addresses instead of ALIAS records.
     pub expand_alias: Option<bool>,
-    /// SOA-EDIT of signed zones in databases that have no such metadata; in the defaults only.
+    /// SOA-EDIT for signed database zones without such metadata; only in the defaults.
     pub soa_edit: Option<String>,
-    /// MiB that a transferred zone may have.
+    /// Maximum size of a transferred zone, in MiB.
     pub transfer_size_max_mb: Option<u64>,
-    /// The catalog that the zone is in.
+    /// The catalog that contains the zone.
     pub catalog: Option<String>,
-    /// Its group there.
+    /// Its group in the catalog.
     pub catalog_group: Option<String>,
-    /// Its label there, by which consumers know it.
+    /// Its label in the catalog, by which consumers identify it.
     pub catalog_label: Option<String>,
     /// Whether incremental transfers are requested from the primaries.
     pub request_ixfr: Option<bool>,
-    /// The use of ZONEMD records.
+    /// How ZONEMD records are used.
     pub zonemd: Option<&'static str>,
     /// The policy that signs the zone.
     pub dnssec_policy: Option<String>,
@@ -160,16 +161,16 @@ pub enum MovedKind {
     Native,
     /// Served from its file; others are notified.
     Primary,
-    /// Transferred.
+    /// Transferred from primaries.
     Secondary,
-    /// A catalog that is made here.
+    /// A catalog generated here.
     Producer,
-    /// A catalog that is followed.
+    /// A catalog consumed here.
     Consumer,
 }
 
 impl MovedKind {
-    /// The word of the configuration.
+    /// Returns the configuration keyword.
     pub fn word(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -185,50 +186,50 @@ impl MovedKind {
     }
 }
 
-/// A zone.
+/// A zone to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedZone {
-    /// Its name with the final dot.
+    /// The zone name with the final dot.
     pub name: String,
-    /// Its kind.
+    /// The zone kind.
     pub kind: MovedKind,
-    /// Its file, of a zone that is not transferred.
+    /// The zone file, if the zone is not transferred.
     pub file: Option<PathBuf>,
-    /// Its settings.
+    /// The zone settings.
     pub terms: MovedTerms,
     /// How the other server signs it.
     pub signing: Option<MovedSigning>,
-    /// The file that has the contents of a catalog that is made here.
+    /// The file with the contents of a catalog generated here.
     pub catalog_file: Option<PathBuf>,
-    /// Where it stands.
+    /// Its location.
     pub place: ConfigPlace,
 }
 
-/// A zone that the other server signs: where its signed version and its keys are.
+/// A zone that the other server signs: the location of its signed version and its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedSigning {
-    /// The file with the signed version, which BIND may have a journal for.
+    /// The file with the signed version, which may have a BIND journal.
     pub version: PathBuf,
-    /// The file without signatures that the operator edits, if there is one.
+    /// The unsigned file that the operator edits, if there is one.
     pub source: Option<PathBuf>,
     /// The keys.
     pub keys: MovedKeyStore,
-    /// The policy; without one keys are used as their times say.
+    /// The policy; without one, keys are used according to their timing metadata.
     pub policy: Option<String>,
-    /// The command that has the other server write the signed version to its file.
+    /// The command that makes the other server write the signed version to its file.
     pub flush: &'static str,
 }
 
-/// The directory of the private keys of a zone.
+/// The directory with the private keys of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MovedKeyStore {
-    /// `K*.key` and `K*.private` of BIND.
+    /// `K*.key` and `K*.private` files of BIND.
     Pairs(PathBuf),
-    /// `*.pem` of Knot.
+    /// `*.pem` files of Knot.
     Pem(PathBuf),
 }
 
-/// The reason why something cannot be kept, in the words of the report.
+/// The reason why something cannot be converted, as worded in the report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MoveRefusal(pub String);
@@ -251,15 +252,15 @@ pub type PolicySettings = Vec<(&'static str, MovedValue)>;
 /// A policy by which zones are signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedPolicy {
-    /// Its name.
+    /// The policy name.
     pub name: String,
     /// Its settings.
     pub settings: PolicySettings,
-    /// Where it stands.
+    /// Its location.
     pub place: ConfigPlace,
 }
 
-/// The name here of an algorithm that keys are made of; `None` for others.
+/// Returns the Nameward name of an algorithm for which keys can be generated; `None` for others.
 pub(crate) fn signing_algorithm(word: &str) -> Option<&'static str> {
     match word.to_ascii_lowercase().as_str() {
         "rsasha256" | "8" => Some("RSASHA256"),
@@ -274,27 +275,27 @@ pub(crate) fn signing_algorithm(word: &str) -> Option<&'static str> {
 /// A database or another source of many zones.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MovedBackend {
-    /// Its type here.
+    /// The backend type in Nameward.
     pub kind: &'static str,
-    /// Its settings: keys and values. A database's address holds a password.
+    /// Its settings: keys and values. A database URL contains a password.
     pub settings: Vec<(&'static str, MovedValue)>,
-    /// Where it stands.
+    /// Its location.
     pub place: ConfigPlace,
 }
 
-/// The address may hold a password, which is not printed.
+/// The URL may contain a password, which is not printed.
 impl std::fmt::Debug for MovedBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "MovedBackend({})", self.kind)
     }
 }
 
-/// A whole server as it is to be here.
+/// A complete server configuration after migration.
 #[derive(Debug, Default)]
 pub struct MovedServer {
     /// Settings of the server itself.
     pub settings: Vec<MovedSetting>,
-    /// Keys of TSIG.
+    /// TSIG keys.
     pub keys: Vec<MovedKey>,
     /// Settings of all zones.
     pub defaults: MovedTerms,
@@ -302,16 +303,16 @@ pub struct MovedServer {
     pub backends: Vec<MovedBackend>,
     /// Policies by which zones are signed.
     pub policies: Vec<MovedPolicy>,
-    /// Zones that are declared one by one.
+    /// Zones that are declared individually.
     pub zones: Vec<MovedZone>,
-    /// The end of each setting of the other server.
+    /// The outcome for each setting of the other server.
     pub report: MoveReport,
-    /// Mistakes in the configuration of the other server: with one of them there is nothing to move.
+    /// Errors in the other server's configuration: if there is one, nothing is migrated.
     pub errors: Vec<nameward_wire::zonefile::Diagnostic>,
 }
 
 impl MovedServer {
-    /// Sets a setting and notes that it was taken.
+    /// Sets a setting and reports it as converted.
     pub(crate) fn take(
         &mut self,
         place: &ConfigPlace,
@@ -341,7 +342,7 @@ impl MovedServer {
         });
     }
 
-    /// Adds a zone and notes it.
+    /// Adds a zone and reports it.
     pub(crate) fn take_zone(&mut self, zone: MovedZone) {
         let (name, kind) = (&zone.name, zone.kind.word());
         let text = match &zone.file {
@@ -355,7 +356,7 @@ impl MovedServer {
         self.zones.push(zone);
     }
 
-    /// Whether something is kept that needs a state directory: zones that are transferred, updates, catalogs.
+    /// Checks whether anything needs a state directory: transferred zones, updates, catalogs.
     pub fn needs_state(&self) -> bool {
         let updates = |terms: &MovedTerms| {
             terms.allow_update.as_ref().is_some_and(|l| !l.is_empty())
@@ -371,7 +372,7 @@ impl MovedServer {
     }
 }
 
-/// The name of a zone or key with its final dot; `None` where it is no name.
+/// Returns a zone or key name with its final dot; `None` if it is invalid.
 pub(crate) fn full_name(text: &str) -> Option<String> {
     if text.is_empty() {
         return None;

@@ -1,6 +1,6 @@
-//! The words of the statistics: what is counted, by which transport, with which outcome.
+//! The vocabulary of the statistics: counters, transports and outcomes.
 //!
-//! Sums (`udp-queries`) are not counters: they are derived when read, so that they hold in every snapshot.
+//! Sums (`udp-queries`) are not counters: they are derived when read, so that they are consistent in every snapshot.
 
 use std::net::IpAddr;
 
@@ -15,12 +15,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order of their discriminants.
+    /// All protocols, in discriminant order.
     pub const ALL: [Protocol; 2] = [Protocol::Udp, Protocol::Tcp];
-    /// How many there are.
+    /// Number of protocols.
     pub const COUNT: usize = Protocol::ALL.len();
 
-    /// Its name in labels of metrics.
+    /// Returns the name used in metric labels.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Udp => "udp",
@@ -29,7 +29,7 @@ impl Protocol {
     }
 }
 
-/// The version of IP below it.
+/// The IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum IpVersion {
@@ -40,12 +40,12 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// Both, in the order of their discriminants.
+    /// Both versions, in discriminant order.
     pub const ALL: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
-    /// How many there are.
+    /// Number of versions.
     pub const COUNT: usize = IpVersion::ALL.len();
 
-    /// Its number.
+    /// Returns the version number.
     pub fn number(self) -> u8 {
         match self {
             IpVersion::V4 => 4,
@@ -54,12 +54,12 @@ impl IpVersion {
     }
 }
 
-/// How a question arrived: the protocol and the version of IP.
+/// How a query arrived: the protocol and the IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Transport {
     /// The protocol.
     pub protocol: Protocol,
-    /// The version of IP.
+    /// The IP version.
     pub ip: IpVersion,
 }
 
@@ -84,7 +84,7 @@ impl Transport {
         Transport { protocol, ip }
     }
 
-    /// The transport by which a client at this address is reached.
+    /// Returns the transport by which a client at this address is reached.
     #[inline]
     pub fn to(protocol: Protocol, client: IpAddr) -> Self {
         let ip = match client {
@@ -95,7 +95,7 @@ impl Transport {
     }
 }
 
-/// The outcome of a question, as the rings and the outcome counters see it.
+/// The outcome of a query, for the rings and the outcome counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {
@@ -103,15 +103,15 @@ pub enum Outcome {
     Answer,
     /// The name exists, the type does not.
     NoData,
-    /// The name does not exist in a zone that is served.
+    /// The name does not exist in a served zone.
     NxDomain,
     /// REFUSED because no served zone matches.
     Unauth,
-    /// REFUSED because the zone is not for this client.
+    /// REFUSED because the client may not query the zone.
     Denied,
-    /// SERVFAIL because a backend failed or its data cannot be used.
+    /// SERVFAIL because a backend failed or its data is unusable.
     BackendFailure,
-    /// A delegation was handed out.
+    /// A referral was sent.
     Referral,
     /// Anything else: FORMERR, NOTIMP, BADVERS, transfers, NOTIFY, UPDATE.
     Other,
@@ -122,20 +122,20 @@ macro_rules! counters {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        #[allow(missing_docs)] // the meaning of each stands in the table of variables
+        #[allow(missing_docs)] // described in the table of variables
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in the order of their discriminants.
+            /// All values, in discriminant order.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
-            /// How many there are.
+            /// Number of values.
             pub const COUNT: usize = $name::ALL.len();
         }
     };
 }
 
 counters! {
-    /// A counter that is kept for each transport.
+    /// A counter kept for each transport.
     Traffic {
         Queries,
         Answers,
@@ -148,7 +148,7 @@ counters! {
 }
 
 counters! {
-    /// A counter that a recorder keeps. Its page name and description stand in the table of variables.
+    /// A counter kept by a recorder. Its name on the page and its description are in the table of variables.
     Counter {
         RdQueries,
         CorruptPackets,
@@ -192,7 +192,7 @@ counters! {
 }
 
 counters! {
-    /// A value that goes up and down and that some part of the server owns.
+    /// A value that goes up and down and is owned by some component of the server.
     Gauge {
         PacketcacheSize,
         QueryCacheSize,
@@ -224,9 +224,9 @@ counters! {
 }
 
 counters! {
-    /// A moving average of time, in microseconds on the page.
+    /// A moving average of a time, in microseconds on the page.
     Latency {
-        /// From the receipt of a batch to its sending: each question waits for its whole batch.
+        /// From receiving a batch to sending it: each query waits for its whole batch.
         Answer,
         Receive,
         Send,

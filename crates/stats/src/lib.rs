@@ -1,4 +1,4 @@
-//! Counters, rings and rates, and the throttle of the log.
+//! Counters, rings and rates, and the log throttle.
 //!
 //! ```text
 //!  worker 1: Recorder --flush, once a batch--> Block 1 (Mutex) --+
@@ -6,10 +6,10 @@
 //!  log(), reset, resize ----------------------> house block -----+
 //! ```
 //!
-//! - Only a worker writes its block, once a batch. Readers copy a block under its lock, which takes microseconds.
-//! - Sums are derived when read. A snapshot therefore satisfies every relation of the status page.
-//! - Rings are merged by the stamp of their batches when read: the newest `capacity` entries over all workers.
-//! - Reset, resize and snapshots exclude each other by the `house` lock, which no worker takes.
+//! - Only a worker writes its block, once per batch. Readers copy a block under its lock, which takes microseconds.
+//! - Sums are derived when read. A snapshot therefore satisfies every relation on the status page.
+//! - Rings are merged by the stamps of their batches when read: the newest `capacity` entries over all workers.
+//! - Reset, resize and snapshots are mutually exclusive through the `house` lock, which no worker takes.
 //!
 //! No tokio, no clock on the hot path, no unsafe.
 
@@ -55,18 +55,18 @@ use recorder::{Block, SharedBlock};
 use ring_part::{Chunk, Part, RingBatch, merge_newest};
 use tally::Tally;
 
-/// The longest message the ring of log messages keeps; what is longer is cut.
+/// Maximum length of a message in the log message ring; longer ones are truncated.
 pub const MAX_MESSAGE_BYTES: usize = 2048;
 
-/// A moment in nanoseconds on a clock that does not go back. Batches are ordered by it over all workers.
+/// A point in time in nanoseconds on a monotonic clock. It orders batches over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
 impl Stamp {
-    /// The current moment, counted from the first call in this process.
+    /// Returns the current time, counted from the first call in this process.
     pub fn now() -> Stamp {
         static START: OnceLock<Instant> = OnceLock::new();
-        // One nanosecond on, so that zero stays "never".
+        // One nanosecond is added, so that zero remains "never".
         Stamp(START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1)
     }
 }
@@ -83,24 +83,24 @@ pub struct Stats {
 
 type GaugeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Every block ever made; those whose recorder is gone wait for the next one, so their number is bounded by the
-/// number of recorders that lived at the same time.
+/// Every block ever created; blocks whose recorder was dropped are reused, so their number is bounded by the number of
+/// recorders that existed at the same time.
 struct Blocks {
     all: Vec<Arc<SharedBlock>>,
     free: Vec<Arc<SharedBlock>>,
 }
 
-/// The sums that only readers, resets, resizes and the tick touch.
+/// State that is only touched by readers, resets, resizes and the tick.
 struct House {
     capacities: RingCapacities,
-    /// The counts that were compacted out of the parts of the workers.
+    /// Entries compacted out of the workers' parts.
     base: [Vec<Arc<Chunk>>; Ring::COUNT],
     rates: Rates,
     latencies: [Average; Latency::COUNT],
     host: HostReadings,
 }
 
-/// A moving average with weight 1/1000 a sample, and the plain average of the first thousand.
+/// A moving average with a weight of 1/1000 per sample, and the plain average of the first thousand.
 #[derive(Clone, Copy, Default)]
 struct Average {
     samples: u64,
@@ -124,7 +124,7 @@ impl Average {
 }
 
 impl Stats {
-    /// Empty statistics with these capacities of rings.
+    /// Creates empty statistics with these ring capacities.
     pub fn new(capacities: RingCapacities) -> Arc<Self> {
         Arc::new(Stats {
             blocks: Mutex::new(Blocks {
@@ -145,9 +145,9 @@ impl Stats {
         })
     }
 
-    /// A recorder for one thread. What it counts stays counted after it is dropped.
+    /// Creates a recorder for one thread. Its counts are kept after it is dropped.
     pub fn recorder(self: &Arc<Self>) -> Recorder {
-        // The house lock keeps a resize from passing between the reading of capacities and the listing of the block.
+        // The house lock prevents a resize between reading the capacities and listing the block.
         let house = self.house.lock();
         let mut blocks = self.blocks.lock();
         let block = blocks.free.pop().unwrap_or_else(|| {
@@ -163,22 +163,22 @@ impl Stats {
         self.blocks.lock().free.push(block);
     }
 
-    /// Enters a message of level info into the ring of log messages.
+    /// Adds a message of level info to the log message ring.
     pub fn log(&self, message: &str) {
         self.log_at(MessageLevel::Info, message);
     }
 
-    /// Enters a message into the ring of log messages.
+    /// Adds a message to the log message ring.
     pub fn log_at(&self, level: MessageLevel, message: &str) {
         self.enter_message(MessageKind::Other, level, message);
     }
 
-    /// Enters the line of a web request into the ring of log messages, where it pushes no other message out.
+    /// Adds the line of a web request to the log message ring, where it displaces no other message.
     pub fn log_request(&self, line: &str) {
         self.enter_message(MessageKind::Request, MessageLevel::Info, line);
     }
 
-    /// Returns level and time of the last occurrence of a message, by its text as the ring shows it.
+    /// Returns level and time of the last occurrence of a message, given its text as shown in the ring.
     pub fn message_note(&self, text: &str) -> Option<MessageNote> {
         self.messages.lock().note_of(text)
     }
@@ -211,17 +211,17 @@ impl Stats {
         self.gauges[gauge as usize].fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Takes from a gauge.
+    /// Subtracts from a gauge.
     pub fn lower_gauge(&self, gauge: Gauge, by: u64) {
         self.gauges[gauge as usize].fetch_sub(by, Ordering::Relaxed);
     }
 
-    /// From now on the gauge is what this closure says when a snapshot is taken.
+    /// Makes a gauge take its value from this closure when a snapshot is taken.
     pub fn gauge_from(&self, gauge: Gauge, source: impl Fn() -> u64 + Send + Sync + 'static) {
         self.sources.lock()[gauge as usize] = Some(Arc::new(source));
     }
 
-    /// Empties a ring.
+    /// Clears a ring.
     pub fn reset_ring(&self, ring: Ring) {
         let mut house = self.house.lock();
         let capacity = house.capacities.of(ring);
@@ -232,7 +232,7 @@ impl Stats {
         house.base[ring as usize].clear();
     }
 
-    /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries stay.
+    /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries are kept.
     pub fn resize_ring(&self, ring: Ring, capacity: usize) {
         let mut house = self.house.lock();
         let kept = house.capacities.of(ring);
@@ -245,7 +245,8 @@ impl Stats {
         }
     }
 
-    /// Once a second: takes the rates, and compacts rings that several workers have filled beyond twice the capacity.
+    /// Runs once per second: updates the rates, and compacts rings that several workers have filled beyond twice the
+    /// capacity.
     pub fn tick(&self, now: Stamp) {
         let mut house = self.house.lock();
         let totals = self.totals();
@@ -258,21 +259,21 @@ impl Stats {
                 .iter()
                 .map(|shared| shared.block.lock().parts[ring as usize].entries())
                 .sum();
-            // A chunk holds up to some thousand entries; below that there is nothing to gain.
+            // A chunk holds up to a few thousand entries; below that there is nothing to gain.
             if in_parts > 2 * capacity + 4096 * blocks.len() {
                 self.compact(&mut house, ring, capacity);
             }
         }
     }
 
-    /// Returns the rates as they were last taken.
+    /// Returns the rates as of the last tick.
     pub fn rates(&self) -> Rates {
         self.house.lock().rates.clone()
     }
 
-    /// One consistent picture of everything.
+    /// Returns one consistent snapshot of everything.
     pub fn snapshot(&self) -> Snapshot {
-        // Outside of all locks: closures belong to others, and /proc takes its time.
+        // Outside all locks: closures belong to other components, and reading /proc takes time.
         let gauges = self.read_gauges();
         let host = HostReadings::read();
         self.blocks().iter().for_each(|shared| shared.settle());
@@ -330,7 +331,7 @@ impl Stats {
         })
     }
 
-    /// Takes all entries of a ring out of the workers' parts.
+    /// Removes all entries of a ring from the workers' parts.
     fn take_parts(&self, ring: Ring, capacity: usize) -> Vec<VecDeque<Arc<Chunk>>> {
         self.blocks()
             .iter()
@@ -338,8 +339,8 @@ impl Stats {
             .collect()
     }
 
-    /// Moves the newest `keep` entries of a ring into the base and leaves the parts of the workers empty. The workers
-    /// wait for none of it: their chunks are taken away whole and merged here.
+    /// Moves the newest `keep` entries of a ring into the base and leaves the workers' parts empty. Workers do not wait
+    /// for this: their chunks are taken as a whole and merged here.
     fn compact(&self, house: &mut House, ring: Ring, keep: usize) {
         let capacity = house.capacities.of(ring);
         let taken = self.take_parts(ring, capacity);

@@ -1,25 +1,26 @@
-//! A log throttle: what fails at every question is logged once in a while, with how often it was passed over.
+//! A log throttle: errors that occur with every query are logged only occasionally, with the number of suppressed
+//! messages.
 
 use std::time::{Duration, Instant};
 
-/// Lets a message through once in an interval, and no more than a few different ones in it.
+/// Admits a message once per interval, and only a few different ones.
 #[derive(Debug)]
 pub struct LogThrottle {
     interval: Duration,
-    /// Different messages within the interval.
+    /// Maximum number of different messages per interval.
     most: usize,
-    /// Messages that were logged within the interval.
+    /// Messages logged within the interval.
     logged: Vec<(Instant, String)>,
     passed_over: u64,
 }
 
 impl LogThrottle {
-    /// Makes a throttle for messages of one kind, whatever they say.
+    /// Creates a throttle for messages of one kind, whatever their text.
     pub const fn new(interval: Duration) -> Self {
         LogThrottle::by_text(interval, 1)
     }
 
-    /// Makes a throttle that lets up to `most` different messages through in an interval, each once.
+    /// Creates a throttle that admits up to `most` different messages per interval, each once.
     pub const fn by_text(interval: Duration, most: usize) -> Self {
         LogThrottle {
             interval,
@@ -29,7 +30,7 @@ impl LogThrottle {
         }
     }
 
-    /// Returns whether to log this message now; if so, how many were passed over since the last one.
+    /// Decides whether to log this message now; if so, returns how many were suppressed since the last one.
     pub fn admit(&mut self, text: &str, now: Instant) -> Option<u64> {
         let interval = self.interval;
         self.logged

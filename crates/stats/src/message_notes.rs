@@ -1,20 +1,20 @@
-//! The level and the time of the last occurrence of each log message, beside the ring that has their texts.
+//! Level and time of the last occurrence of each log message, kept next to the ring that has their texts.
 //!
-//! Texts are known by a hash with a random key. There are at most twice as many notes as the ring has room: then those of
-//! the older half go, which are out of the ring, or as good as.
+//! Texts are identified by a hash with a random key. There are at most twice as many notes as the ring has room; beyond
+//! that, the older half is dropped, which is no longer in the ring, or hardly.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;
 
-/// How important a log message is.
+/// The importance of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MessageLevel {
     /// A fault that stops something from working.
     Error,
-    /// An event that an operator should look at.
+    /// An event that an operator should check.
     Warn,
-    /// Start, reload, end.
+    /// Start, reload, shutdown.
     Info,
     /// A detail for developers.
     Debug,
@@ -23,7 +23,7 @@ pub enum MessageLevel {
 }
 
 impl MessageLevel {
-    /// Its name, as in the setting of the level.
+    /// Returns the name, as in the log level setting.
     pub fn name(self) -> &'static str {
         match self {
             MessageLevel::Error => "error",
@@ -38,9 +38,9 @@ impl MessageLevel {
 /// The last occurrence of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageNote {
-    /// Its level.
+    /// The level of the message.
     pub level: MessageLevel,
-    /// Its time.
+    /// The time of the message.
     pub last: SystemTime,
 }
 
@@ -49,12 +49,12 @@ pub struct MessageNote {
 pub(crate) struct MessageNotes {
     notes: HashMap<u64, (u64, MessageNote)>,
     keys: RandomState,
-    /// Raised by each message: clocks may go back.
+    /// Incremented by each message: clocks may go back.
     count: u64,
 }
 
 impl MessageNotes {
-    /// Notes an occurrence of a message in a ring that has room for `capacity`.
+    /// Records an occurrence of a message in a ring with room for `capacity`.
     pub(crate) fn note(&mut self, text: &str, note: MessageNote, capacity: usize) {
         self.count += 1;
         let key = self.keys.hash_one(text);
@@ -92,7 +92,7 @@ mod tests {
             assert!(notes.notes.len() <= 20);
         }
         assert_eq!(notes.of("again"), Some(note(MessageLevel::Warn)));
-        // As many as the ring has room for are always there.
+        // As many as the ring has room for are always available.
         for number in 9_991..10_000 {
             assert!(notes.of(&number.to_string()).is_some(), "{number}");
         }

@@ -1,8 +1,8 @@
-//! The ring of log messages, which lines of web requests share with all other messages.
+//! The log message ring, which web request lines share with all other messages.
 //!
-//! The page refreshes itself and each refresh is a line, so lines of requests are kept apart: in a full ring they take the
-//! room that other messages leave, and at least a tenth of it. A request therefore pushes no error out that is among the
-//! newest nine tenths of the other messages.
+//! The page refreshes itself and each refresh is logged, so request lines are kept separately: in a full ring they use
+//! the room that other messages leave, but at least a tenth of it. A request therefore never displaces an error that is
+//! among the newest nine tenths of the other messages.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::text::write_message;
 pub(crate) enum MessageKind {
     /// The line of a web request.
     Request,
-    /// Any other.
+    /// Any other message.
     Other,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Messages {
     capacity: usize,
     others: Part,
     requests: Part,
-    /// Apart, because each request has a line of its own.
+    /// Separate, because each request has its own line.
     notes_of_others: MessageNotes,
     notes_of_requests: MessageNotes,
 }
@@ -47,7 +47,7 @@ impl Messages {
         }
     }
 
-    /// Notes level and time of a message that was pushed.
+    /// Records level and time of a message that was pushed.
     pub(crate) fn note(&mut self, kind: MessageKind, text: &str, note: MessageNote) {
         let mut shown = String::new();
         write_message(text.as_bytes(), &mut shown);
@@ -58,7 +58,7 @@ impl Messages {
         notes.note(&shown, note, self.capacity);
     }
 
-    /// Returns the last occurrence of a message, by its text as it is shown.
+    /// Returns the last occurrence of a message, given its text as shown.
     pub(crate) fn note_of(&self, shown: &str) -> Option<MessageNote> {
         let other = self.notes_of_others.of(shown);
         other.or_else(|| self.notes_of_requests.of(shown))
@@ -78,7 +78,7 @@ impl Messages {
         shared
     }
 
-    /// Changes the capacity; the newest messages of both kinds stay, and nothing that was out comes back.
+    /// Changes the capacity; the newest messages of both kinds are kept, and dropped ones do not reappear.
     pub(crate) fn resize(&mut self, capacity: usize) {
         let kept = self.capacity.min(capacity);
         let shared = self.share();
@@ -97,7 +97,7 @@ impl Messages {
     }
 }
 
-/// How many of the other messages and of the requests have room in a ring.
+/// Returns how many of the other messages and of the requests fit into a ring.
 pub(crate) fn shares(capacity: usize, others: usize, requests: usize) -> (usize, usize) {
     let reserved = capacity.div_ceil(10).min(requests);
     let others = others.min(capacity - reserved);

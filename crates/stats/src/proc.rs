@@ -1,13 +1,13 @@
-//! Numbers of the host and of this process, read from /proc when a snapshot is taken. What cannot be read is 0.
+//! Host and process readings from /proc, taken with each snapshot. Values that cannot be read are 0.
 
 use std::fs;
 
-/// USER_HZ is 100 on every Linux that Rust supports (proc_pid_stat(5) states times in these ticks).
+/// USER_HZ is 100 on every Linux that Rust supports (proc_pid_stat(5) gives times in these ticks).
 const MSEC_PER_TICK: u64 = 10;
 
 macro_rules! readings {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// The numbers of /proc.
+        /// The readings from /proc.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct HostReadings { $($(#[$doc])* pub $field: u64,)* }
 
@@ -22,7 +22,7 @@ macro_rules! readings {
 readings! {
     /// Open file descriptors of this process.
     fd_usage,
-    /// Anonymous resident memory of this process in bytes: what no other process shares.
+    /// Anonymous resident memory of this process in bytes, which no other process shares.
     real_memory_usage,
     /// Milliseconds in user mode.
     user_msec,
@@ -30,7 +30,7 @@ readings! {
     sys_msec,
     /// Ticks the host waited for I/O.
     cpu_iowait,
-    /// Ticks taken by other guests of the same machine.
+    /// Ticks taken by other guests on the same machine.
     cpu_steal,
     /// UDP over IPv4, from /proc/net/snmp.
     udp_in_csum_errors,
@@ -55,7 +55,7 @@ readings! {
 }
 
 impl HostReadings {
-    /// Reads them all; some ten small files.
+    /// Reads all values from about ten small files.
     pub fn read() -> Self {
         let mut readings = HostReadings::default();
         let text = |path| fs::read_to_string(path).unwrap_or_default();
@@ -64,14 +64,14 @@ impl HostReadings {
         readings.read_host_stat(&text("/proc/stat"));
         readings.read_snmp(&text("/proc/net/snmp"));
         readings.read_snmp6(&text("/proc/net/snmp6"));
-        // The directory being read is open itself while it is counted.
+        // The directory being read is itself open while it is counted.
         let open = fs::read_dir("/proc/self/fd").map_or(0, |dir| dir.count());
         readings.fd_usage = open.saturating_sub(1) as u64;
         readings
     }
 
-    /// These readings with no counter below what was read before: the kernel lets iowait fall (proc_stat(5)), and two
-    /// readers may finish in another order than they began.
+    /// Returns these readings with no counter below its previous value: the kernel lets iowait decrease (proc_stat(5)),
+    /// and two readers may finish in a different order than they started.
     pub(crate) fn not_below(&self, before: &Self) -> Self {
         HostReadings {
             fd_usage: self.fd_usage,
@@ -81,7 +81,7 @@ impl HostReadings {
     }
 
     fn read_process_stat(&mut self, text: &str) {
-        // The command name stands in parentheses and may hold anything; fields are counted behind the last one.
+        // The command name is in parentheses and may contain anything; fields are counted after the last one.
         let Some((_, fields)) = text.rsplit_once(')') else {
             return;
         };

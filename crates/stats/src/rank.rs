@@ -1,7 +1,7 @@
 //! The ranking of a ring: equal entries are counted, the most frequent come first.
 //!
-//! A ranking is kept for as long as a slow client of the page takes to read it, so it stands in one block of octets that
-//! shares nothing with the ring: `count u32, length u16` and the entry, in the order of the ranking.
+//! A ranking is kept as long as a slow client takes to read the page, so it is stored in one block of octets that
+//! shares nothing with the ring: `count u32, length u16` and the entry, in ranking order.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -18,37 +18,37 @@ const ROW_HEAD: usize = 4 + 2;
 pub struct Ranking {
     /// The listed entries, highest count first.
     pub rows: Vec<RankedEntry>,
-    /// The summed count of the entries that are not listed; `None` when all are.
+    /// The total count of the entries that are not listed; `None` if all are.
     pub rest: Option<u64>,
-    /// The sum of all entries: the size of the ring.
+    /// The total count of all entries: the size of the ring.
     pub total: u64,
 }
 
-/// An entry and how often it stands in its ring.
+/// An entry and how often it occurs in its ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankedEntry {
     /// The entry as text, not escaped for any markup.
     pub entry: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// Entries of a ring in the order of their ranking, not yet turned into text.
+/// Entries of a ring in ranking order, not yet converted to text.
 pub struct RankedRing {
     kind: EntryKind,
     total: u64,
-    /// Distinct entries that were left out.
+    /// Number of distinct entries that were left out.
     unlisted: usize,
     rows: Vec<u8>,
 }
 
-/// A place in a [`RankedRing`], at first before its first row.
+/// A position in a [`RankedRing`], initially before its first row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankedPlace(usize);
 
 impl RankedRing {
-    /// Ranks the entries of these batches, which come oldest first, and keeps the `limit` most frequent. `requests` are
-    /// lines of web requests: with equal counts they come after all others.
+    /// Ranks the entries of these batches, given oldest first, and keeps the `limit` most frequent. `requests` are web
+    /// request lines: with equal counts they come after all others.
     pub(crate) fn new(
         kind: EntryKind,
         batches: &[RingBatch<'_>],
@@ -84,17 +84,17 @@ impl RankedRing {
         ranked
     }
 
-    /// The size of the ring.
+    /// Returns the size of the ring.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Octets of memory that it holds.
+    /// Returns the octets of memory it holds.
     pub fn held_bytes(&self) -> usize {
         self.rows.capacity()
     }
 
-    /// Writes the entry at a place as text, moves the place on and returns the entry's count; `None` at the end.
+    /// Writes the entry at a position as text, advances the position and returns the entry's count; `None` at the end.
     pub fn next(
         &self,
         place: &mut RankedPlace,
@@ -109,7 +109,7 @@ impl RankedRing {
         Some(u64::from(u32::from_le_bytes(*count)))
     }
 
-    /// All rows as text.
+    /// Converts all rows to text.
     pub(crate) fn into_ranking(self, mnemonic: Mnemonic<'_>) -> Ranking {
         let (mut rows, mut place, mut listed) = (Vec::new(), RankedPlace::default(), 0);
         loop {
@@ -127,7 +127,7 @@ impl RankedRing {
         }
     }
 
-    /// Half a million addresses are counted six times faster by sorting numbers than by hashing slices.
+    /// Ranks addresses by sorting them as numbers: for half a million, six times faster than hashing slices.
     fn rank_addresses<'a>(&mut self, entries: impl Iterator<Item = &'a [u8]>, limit: usize) {
         let mut v4: Vec<[u8; 4]> = Vec::new();
         let mut v6: Vec<[u8; 16]> = Vec::new();
@@ -142,7 +142,7 @@ impl RankedRing {
         let both = v4.iter().map(|run| (run.0.as_slice(), run.1));
         let both = both.chain(v6.iter().map(|run| (run.0.as_slice(), run.1)));
         let both = both.map(|(address, count)| (address, count, 0)).collect();
-        // Equal counts by address: the table stays still between two readings.
+        // Equal counts are ordered by address, so that the table is stable between two readings.
         self.keep(both, limit, |a, b| a.0.cmp(b.0));
     }
 
@@ -163,7 +163,7 @@ impl RankedRing {
         self.rows.reserve_exact(bytes);
         for (entry, count) in rows {
             self.rows.extend_from_slice(&count.to_le_bytes());
-            // An entry has a length of 16 bits in its ring too.
+            // Entries have a 16-bit length in their ring too.
             self.rows
                 .extend_from_slice(&(entry.len() as u16).to_le_bytes());
             self.rows.extend_from_slice(entry);
@@ -171,11 +171,11 @@ impl RankedRing {
     }
 }
 
-/// An entry, its count and the place of its newest occurrence.
+/// An entry, its count and the position of its newest occurrence.
 type Text<'a> = (&'a [u8], u32, u32);
 
 fn count_texts<'a>(entries: impl Iterator<Item = &'a [u8]>) -> Vec<Text<'a>> {
-    // Clients choose the names: the keyed hash of the standard library stands against chosen collisions.
+    // Clients choose the names: the keyed hash of the standard library protects against chosen collisions.
     let mut counts: HashMap<&[u8], (u32, u32)> = HashMap::new();
     for (place, entry) in (0..).zip(entries) {
         let count = counts.entry(entry).or_default();
@@ -194,7 +194,7 @@ fn runs<T: Ord + Copy>(mut values: Vec<T>) -> Vec<(T, u32)> {
         .collect()
 }
 
-/// Leaves the first `limit` rows of an order and returns how many were left out.
+/// Keeps the first `limit` rows of an order and returns how many were left out.
 fn cut<T>(rows: &mut Vec<T>, limit: usize, order: impl Fn(&T, &T) -> Ordering + Copy) -> usize {
     let unlisted = rows.len().saturating_sub(limit);
     if unlisted > 0 {

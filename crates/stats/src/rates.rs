@@ -12,16 +12,16 @@ use crate::tally::Tally;
 pub const WINDOWS: [f64; 3] = [60.0, 300.0, 600.0];
 /// Seconds of history kept for charts.
 pub const HISTORY: u64 = 600;
-/// Charts have one point for so many seconds. They are cut at multiples of it, so that a point once drawn stays as it is.
+/// Seconds per chart point. Points are aligned to multiples of it, so that a point does not change once drawn.
 pub const CHART_STEP: u64 = 4;
 
-/// The response codes that a chart has a line for; all others share the last.
+/// The response codes with their own line in a chart; all others share the last.
 pub const CHARTED_RCODES: [&str; 4] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "others"];
 
-/// A rate a second: averages over 1, 5 and 10 minutes and the highest second.
+/// A rate per second: averages over 1, 5 and 10 minutes and the highest second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// Over 1, 5 and 10 minutes.
+    /// Averages over 1, 5 and 10 minutes.
     pub averages: [f64; 3],
     /// The highest one-second rate since the start.
     pub max: f64,
@@ -43,21 +43,21 @@ impl Rate {
 /// One second of the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Second {
-    /// The second on the clock of [`Stamp`] in which it ended.
+    /// The second, on the clock of [`Stamp`], in which it ended.
     pub at: u64,
-    /// UDP questions a second.
+    /// UDP queries per second.
     pub udp_queries: f32,
-    /// TCP questions a second.
+    /// TCP queries per second.
     pub tcp_queries: f32,
-    /// Packet cache hits a second.
+    /// Packet cache hits per second.
     pub hits: f32,
-    /// Packet cache misses a second.
+    /// Packet cache misses per second.
     pub misses: f32,
-    /// Answers a second by response code, in the order of [`CHARTED_RCODES`].
+    /// Answers per second by response code, in the order of [`CHARTED_RCODES`].
     pub rcodes: [f32; CHARTED_RCODES.len()],
-    /// Questions a second whose time to the answer is known.
+    /// Queries per second with a known response time.
     pub timed: f32,
-    /// The sum of these times, in microseconds a second.
+    /// Sum of these times, in microseconds per second.
     pub timed_us: f32,
 }
 
@@ -76,7 +76,7 @@ pub struct Rates {
     pub query_cache: [Rate; 2],
     /// Answers by response code.
     rcodes: [Rate; CHARTED_RCODES.len()],
-    /// Questions whose time to the answer is known, and the sum of these times in nanoseconds.
+    /// Queries with a known response time, and the sum of these times in nanoseconds.
     timed: [Rate; 2],
     /// The last ten minutes, oldest first.
     pub history: VecDeque<Second>,
@@ -84,8 +84,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Takes the rates of the time since the last tick. A tick sooner than a quarter of a second is passed over: the
-    /// rate of a moment is no rate.
+    /// Computes the rates since the last tick. A tick within less than a quarter of a second is ignored: the interval
+    /// is too short for a meaningful rate.
     pub(crate) fn tick(&mut self, now: Stamp, totals: &Tally) {
         let Some(last) = self.last else {
             self.last = Some(now);
@@ -125,7 +125,7 @@ impl Rates {
         }
     }
 
-    /// Counts from before the first tick have no known duration and so no rate.
+    /// Sets the base values: counts from before the first tick have no known duration and thus no rate.
     fn start(&mut self, totals: &Tally) {
         self.udp_queries.last = udp_queries(totals);
         self.tcp_queries.last = tcp_queries(totals);
@@ -142,18 +142,19 @@ impl Rates {
         }
     }
 
-    /// Packet cache hit rates in per cent; 0 while nothing was looked up.
+    /// Returns packet cache hit rates in percent; 0 while there were no lookups.
     pub fn packetcache_hitrates(&self) -> [f64; 3] {
         hitrates(&self.packetcache)
     }
 
-    /// Query cache hit rates in per cent; 0 while nothing was looked up.
+    /// Returns query cache hit rates in percent; 0 while there were no lookups.
     pub fn query_cache_hitrates(&self) -> [f64; 3] {
         hitrates(&self.query_cache)
     }
 }
 
-/// The first second of the chart that ends with this one. The oldest step leaves as a whole when a new one begins.
+/// Returns the first second of the chart that ends with this one. The oldest step is removed as a whole when a new one
+/// starts.
 pub fn first_of_chart(last: u64) -> u64 {
     let end = (last / CHART_STEP + 1) * CHART_STEP;
     end.saturating_sub(HISTORY)
@@ -215,7 +216,7 @@ mod tests {
         }
         assert_eq!(rates.udp_queries.averages, expected);
         assert_eq!(rates.udp_queries.max, 600.0);
-        // 700 is the first second of its step: the chart begins 149 steps before.
+        // 700 is the first second of its step: the chart starts 149 steps before.
         assert_eq!(rates.history.front().map(|second| second.at), Some(104));
         assert_eq!(rates.history.len(), 597);
     }

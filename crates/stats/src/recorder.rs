@@ -1,7 +1,7 @@
-//! A worker's own pen: plain counts and small buffers, brought to the shared block once a batch.
+//! Per-worker recording: plain counts and small buffers, copied to the shared block once per batch.
 //!
-//! The hot path takes no lock, reads no clock and allocates nothing. `flush` takes the block's lock, which only this
-//! worker and a reader of the page ever take, and a reader holds it only while it copies some kilobytes.
+//! The hot path takes no lock, reads no clock and does not allocate. `flush` takes the block's lock, which only this
+//! worker and readers of the page ever take, and a reader holds it only while it copies some kilobytes.
 
 use nameward_base::sync::Mutex;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::ring_part::{Part, PendingEntries};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
 use crate::{Stamp, Stats};
 
-/// The counters of a worker that others read: written by their owner once a batch, copied by readers.
+/// The counters of a worker that others read: written by their owner once per batch, copied by readers.
 pub(crate) struct Block {
     pub(crate) tally: Tally,
     pub(crate) parts: [Part; Ring::COUNT],
@@ -30,15 +30,15 @@ impl Block {
     }
 }
 
-/// The block of one recorder, and whether its owner is at work.
+/// The block of one recorder, and whether its owner is working.
 pub(crate) struct SharedBlock {
     pub(crate) block: Mutex<Block>,
-    /// Odd from [`Recorder::begin`] to the flush that ends it: replies may have left that are not counted yet.
+    /// Odd from [`Recorder::begin`] to the next flush: replies may have been sent that are not counted yet.
     turn: AtomicU64,
 }
 
-/// How long a reader waits for a batch in work to be counted. A batch takes a fraction of a millisecond; a worker that
-/// lost its processor in the middle of one is not waited for longer than this.
+/// How long a reader waits for a batch in progress to be counted. A batch takes a fraction of a millisecond; a worker
+/// that was preempted in the middle of one is not waited for any longer.
 const SETTLE_MAX: Duration = Duration::from_millis(5);
 
 impl SharedBlock {
@@ -49,7 +49,7 @@ impl SharedBlock {
         }
     }
 
-    /// Waits until what its owner had in work is counted, so that a client that has its answer finds it counted.
+    /// Waits until the batch in progress is counted, so that a client that has its answer finds it counted.
     pub(crate) fn settle(&self) {
         let seen = self.turn.load(Ordering::Acquire);
         if seen.is_multiple_of(2) {
@@ -62,20 +62,20 @@ impl SharedBlock {
     }
 }
 
-/// A question that was parsed (QR=0), of any opcode.
+/// A parsed query (QR=0) with any opcode.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// How it came.
+    /// How it arrived.
     pub transport: Transport,
-    /// Who sent it.
+    /// The sender.
     pub client: IpAddr,
-    /// The wire name, letter case as sent.
+    /// The name in wire form, case as sent.
     pub qname: &'a [u8],
-    /// The type asked for.
+    /// The queried type.
     pub qtype: u16,
-    /// Recursion desired.
+    /// The RD (recursion desired) bit.
     pub rd: bool,
-    /// DNSSEC OK (RFC 3225).
+    /// The DO (DNSSEC OK) bit (RFC 3225).
     pub dnssec_ok: bool,
     /// A COOKIE option is present (RFC 7873).
     pub cookie: bool,
@@ -84,44 +84,44 @@ pub struct Received<'a> {
 /// A message that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// How it went.
+    /// How it was sent.
     pub transport: Transport,
-    /// To whom.
+    /// The recipient.
     pub client: IpAddr,
-    /// The wire name, letter case as sent; empty when the question was not understood.
+    /// The name in wire form, case as sent; empty if the query was not understood.
     pub qname: &'a [u8],
-    /// The type asked for.
+    /// The queried type.
     pub qtype: u16,
     /// Its length, over TCP without the length prefix.
     pub bytes: usize,
-    /// The RCODE of its header.
+    /// The RCODE in its header.
     pub rcode: u8,
-    /// The outcome of the question.
+    /// The outcome of the query.
     pub outcome: Outcome,
 }
 
-/// Where the time of one batch went. All times are for the whole batch.
+/// The time spent on one batch. All times are for the whole batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// Messages that were read with it.
+    /// Messages read with it.
     pub received: u32,
-    /// Answers that left with it. Messages that were dropped or are answered later are not among them.
+    /// Answers sent with it, not counting messages that were dropped or are answered later.
     pub answered: u32,
-    /// Reading it from the socket; `None` where that was not measured, or was mostly waiting for clients.
+    /// Reading from the socket; `None` if it was not measured, or was mostly waiting for clients.
     pub receive_ns: Option<u64>,
     /// Making the answers.
     pub answer_ns: u64,
-    /// Handing them to the socket; `None` where that was not measured.
+    /// Handing them to the socket; `None` if it was not measured.
     pub send_ns: Option<u64>,
 }
 
-/// Owned by one thread; made by [`Stats::recorder`].
+/// The recorder of one thread, created by [`Stats::recorder`].
 pub struct Recorder {
     stats: Arc<Stats>,
     shared: Arc<SharedBlock>,
     tally: Tally,
     pending: [PendingEntries; Ring::COUNT],
-    /// Bit n is set when ring n has something pending.
+    /// Bit n is set if ring n has pending entries.
     dirty: u16,
     stamp: Stamp,
 }
@@ -139,14 +139,14 @@ impl Recorder {
         }
     }
 
-    /// Replies may leave from now on; the next flush counts them. A reader waits for that flush.
+    /// Marks that replies may be sent from now on; the next flush counts them, and readers wait for it.
     #[inline]
     pub fn begin(&mut self) {
         let turn = self.shared.turn.load(Ordering::Relaxed);
         self.shared.turn.store(turn | 1, Ordering::Release);
     }
 
-    /// A question was received and parsed.
+    /// Counts a query that was received and parsed.
     #[inline]
     pub fn received(&mut self, query: &Received<'_>) {
         let traffic = self.tally.of_transport(query.transport);
@@ -160,18 +160,18 @@ impl Recorder {
         self.enter_address(Ring::Remotes, query.client);
     }
 
-    /// A packet did not parse.
+    /// Counts a packet that could not be parsed.
     pub fn corrupt(&mut self, client: IpAddr) {
         self.add(Counter::CorruptPackets, 1);
         self.enter_address(Ring::RemotesCorrupt, client);
     }
 
-    /// A response (QR=1) came to us and was dropped.
+    /// Counts a received response (QR=1) that was dropped.
     pub fn response_dropped(&mut self) {
         self.add(Counter::CorruptPackets, 1);
     }
 
-    /// A message was sent.
+    /// Counts a message that was sent.
     #[inline]
     pub fn answered(&mut self, answer: &Answered<'_>) {
         let tally = &mut self.tally;
@@ -179,7 +179,7 @@ impl Recorder {
         traffic[Traffic::Answers as usize] += 1;
         traffic[Traffic::AnswerBytes as usize] += answer.bytes as u64;
         tally.rcodes[usize::from(answer.rcode).min(RCODE_SLOTS - 1)] += 1;
-        // A malformed question has no name, and so no type that could be counted.
+        // A malformed query has no name, and thus no type to count.
         tally.types[type_slot(answer.qtype)] += u64::from(!answer.qname.is_empty());
         tally.sizes[size_slot(answer.bytes as u32)] += 1;
         match answer.rcode {
@@ -199,7 +199,7 @@ impl Recorder {
             Outcome::BackendFailure => {
                 self.enter_question(Ring::ServfailQueries, answer.qname, answer.qtype);
             }
-            // Not unauth: the zone is served, only not to this client.
+            // Not unauth: the zone is served, but not to this client.
             Outcome::Denied => self.add(Counter::QueryDenied, 1),
             Outcome::Unauth => {
                 self.add(Counter::UnauthPackets, 1);
@@ -209,14 +209,14 @@ impl Recorder {
         }
     }
 
-    /// Counts a further message of an answer of many.
+    /// Counts a further message of a multi-message answer.
     pub fn answered_more(&mut self, transport: Transport, bytes: usize) {
         let traffic = self.tally.of_transport(transport);
         traffic[Traffic::Answers as usize] += 1;
         traffic[Traffic::AnswerBytes as usize] += bytes as u64;
     }
 
-    /// A zone was looked for in the table of zones.
+    /// Counts a zone lookup in the zone table.
     #[inline]
     pub fn zone_cache(&mut self, hit: bool) {
         self.tally.counters[Counter::ZoneCacheHit as usize] += u64::from(hit);
@@ -229,19 +229,19 @@ impl Recorder {
         self.tally.counters[counter as usize] += by;
     }
 
-    /// Adds samples of one of the latencies that do not come with a batch (cache, backend).
+    /// Adds samples of a latency that is not measured per batch (cache, backend).
     #[inline]
     pub fn add_latency(&mut self, latency: Latency, samples: u64, total_ns: u64) {
         self.tally.samples[latency as usize] += samples;
         self.tally.sample_ns[latency as usize] += total_ns;
     }
 
-    /// The end of a batch: everything since the last flush becomes visible at once.
+    /// Ends a batch: everything since the last flush becomes visible at once.
     pub fn flush(&mut self, now: Stamp, timing: Option<Timing>) {
         if let Some(timing) = timing {
             self.add_timing(&timing);
         }
-        // A worker's stamps never go back, whatever clock the caller has.
+        // A worker's stamps never go back, whatever clock the caller uses.
         self.stamp = self.stamp.max(now);
         self.publish();
         let turn = self.shared.turn.load(Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl Recorder {
             .store((turn | 1).wrapping_add(1), Ordering::Release);
     }
 
-    /// An answer left this long after its question came, apart from the batch that the question came with.
+    /// Records an answer that was sent this long after its query arrived, separately from the batch of the query.
     pub fn answered_after(&mut self, waited_ns: u64) {
         self.add_answer_latency(1, waited_ns);
     }
@@ -262,7 +262,7 @@ impl Recorder {
 
     fn add_timing(&mut self, timing: &Timing) {
         let (received, answered) = (u64::from(timing.received), u64::from(timing.answered));
-        // A question that is received with its batch and answered with it waits for all of the batch.
+        // A query received and answered with its batch waits for the whole batch.
         self.add_answer_latency(answered, timing.answer_ns + timing.send_ns.unwrap_or(0));
         if let Some(receive_ns) = timing.receive_ns {
             self.add_latency(Latency::Receive, received, receive_ns);
@@ -277,7 +277,7 @@ impl Recorder {
         self.enter(ring, qtype.to_be_bytes(), qname);
     }
 
-    /// An IPv4 address mapped into IPv6 is that IPv4 address.
+    /// Adds an address; an IPv4-mapped IPv6 address counts as that IPv4 address.
     #[inline]
     fn enter_address(&mut self, ring: Ring, client: IpAddr) {
         match client.to_canonical() {
@@ -291,14 +291,14 @@ impl Recorder {
         self.dirty |= 1 << ring as u16;
         if !self.pending[ring as usize].push(first, rest) {
             self.make_room();
-            // Always fits an empty buffer: a name has at most 255 octets.
+            // An entry always fits an empty buffer: a name has at most 255 octets.
             let fits = self.pending[ring as usize].push(first, rest);
             debug_assert!(fits, "an entry of {} octets", N + rest.len());
             self.dirty |= 1 << ring as u16;
         }
     }
 
-    /// A batch larger than the buffers is published in pieces, under the stamp of the batch before.
+    /// Publishes a batch larger than the buffers in pieces, under the stamp of the previous batch.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self) {

@@ -1,8 +1,8 @@
-//! The nine rings: their names, titles and capacities, and the view of one that a reader gets.
+//! The nine rings: their names, titles and capacities, and the view of a ring for readers.
 //!
-//! Memory: an IPv4 entry takes 6 bytes and an IPv6 entry 18, a name its wire length and 4, a message its length and 2;
-//! each batch adds 14. A ring holds at most twice its capacity over all workers for longer than a second (see
-//! `Stats::tick`), so the default capacities need about 20 MB when every ring is full of single-packet batches.
+//! Memory: an IPv4 entry takes 6 bytes and an IPv6 entry 18, a name its wire length plus 4, a message its length plus
+//! 2; each batch adds 14. Over all workers, a ring never holds more than twice its capacity for longer than a second
+//! (see `Stats::tick`), so the default capacities need about 20 MB if every ring is full of single-packet batches.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use crate::text::{Mnemonic, write_entry};
 pub enum Ring {
     /// Messages logged at the console level or above.
     Logmessages,
-    /// Questions whose name exists without the type.
+    /// Queries whose name exists without the type.
     NoerrorQueries,
-    /// Questions whose name does not exist.
+    /// Queries whose name does not exist.
     NxdomainQueries,
-    /// UDP questions received.
+    /// UDP queries received.
     Queries,
-    /// Clients that sent questions.
+    /// Clients that sent queries.
     Remotes,
     /// Clients that sent malformed packets.
     RemotesCorrupt,
-    /// Clients that asked for zones that are not served.
+    /// Clients that queried zones that are not served.
     RemotesUnauth,
-    /// Questions that a backend failed to answer.
+    /// Queries that a backend failed to answer.
     ServfailQueries,
-    /// Questions for zones that are not served.
+    /// Queries for zones that are not served.
     UnauthQueries,
 }
 
-/// The kind of the entries of a ring.
+/// The kind of entries in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A message text.
@@ -111,9 +111,9 @@ static FACTS: [RingFacts; Ring::COUNT] = [
 ];
 
 impl Ring {
-    /// How many rings there are.
+    /// Number of rings.
     pub const COUNT: usize = 9;
-    /// The largest capacity a ring may have.
+    /// The largest allowed capacity of a ring.
     pub const MAX_CAPACITY: usize = 500_000;
     /// All rings by name.
     pub const ALL: [Ring; Ring::COUNT] = [
@@ -140,27 +140,27 @@ impl Ring {
         Ring::UnauthQueries,
     ];
 
-    /// The name in variables, settings and addresses of pages.
+    /// Returns the name in variables, settings and page URLs.
     pub fn name(self) -> &'static str {
         FACTS[self as usize].name
     }
 
-    /// The title of its table.
+    /// Returns the title of its table.
     pub fn title(self) -> &'static str {
         FACTS[self as usize].title
     }
 
-    /// The kind of its entries.
+    /// Returns the kind of its entries.
     pub fn kind(self) -> EntryKind {
         FACTS[self as usize].kind
     }
 
-    /// The capacity it has unless configured otherwise.
+    /// Returns the default capacity.
     pub fn default_capacity(self) -> usize {
         FACTS[self as usize].capacity
     }
 
-    /// The ring of this name.
+    /// Returns the ring with this name.
     pub fn from_name(name: &str) -> Option<Ring> {
         Ring::ALL.into_iter().find(|ring| ring.name() == name)
     }
@@ -177,26 +177,26 @@ impl Default for RingCapacities {
 }
 
 impl RingCapacities {
-    /// Sets one capacity, kept within 1 and [`Ring::MAX_CAPACITY`].
+    /// Sets one capacity, clamped to 1 and [`Ring::MAX_CAPACITY`].
     pub fn set(&mut self, ring: Ring, capacity: usize) {
         self.0[ring as usize] = capacity.clamp(1, Ring::MAX_CAPACITY);
     }
 
-    /// The capacity of one ring.
+    /// Returns the capacity of one ring.
     pub fn of(&self, ring: Ring) -> usize {
         self.0[ring as usize]
     }
 }
 
-/// One ring as it stood when the snapshot was taken. Nothing is counted or turned into text before it is asked for.
+/// One ring as of a snapshot. Nothing is counted or converted to text before it is requested.
 #[derive(Clone)]
 pub struct RingView {
     ring: Ring,
     capacity: usize,
-    /// Entries that are shown of `chunks` and of `requests`.
+    /// Number of entries shown from `chunks` and from `requests`.
     shown: (usize, usize),
     chunks: Vec<Arc<Chunk>>,
-    /// Lines of web requests, in the ring of log messages alone.
+    /// Web request lines, only in the log message ring.
     requests: Vec<Arc<Chunk>>,
 }
 
@@ -223,22 +223,22 @@ impl RingView {
         }
     }
 
-    /// The most entries it may hold.
+    /// Returns the maximum number of entries.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The entries it holds.
+    /// Returns the current number of entries.
     pub fn size(&self) -> usize {
         self.shown.0 + self.shown.1
     }
 
-    /// Which ring it is.
+    /// Returns which ring this is.
     pub fn ring(&self) -> Ring {
         self.ring
     }
 
-    /// Every entry as text, the oldest first.
+    /// Returns every entry as text, the oldest first.
     pub fn entries(&self, mnemonic: Mnemonic<'_>) -> Vec<String> {
         let mut batches = messages::newest(&self.chunks, self.shown.0);
         batches.extend(messages::newest(&self.requests, self.shown.1));
@@ -258,7 +258,7 @@ impl RingView {
         self.ranked(limit).into_ranking(mnemonic)
     }
 
-    /// As [`RingView::rank`], of entries that have `wanted` in them, whatever the letter case; all others are the rest.
+    /// Like [`RingView::rank`], for entries that contain `wanted`, ignoring case; all others count as the rest.
     pub fn rank_matching(&self, limit: usize, wanted: &str, mnemonic: Mnemonic<'_>) -> Ranking {
         let wanted = wanted.to_lowercase();
         self.rank_where(limit, mnemonic, |entry| {
@@ -266,7 +266,7 @@ impl RingView {
         })
     }
 
-    /// As [`RingView::rank`], of entries whose text is wanted; all others are the rest.
+    /// Like [`RingView::rank`], for entries whose text is wanted; all others count as the rest.
     pub fn rank_where(
         &self,
         limit: usize,
@@ -293,8 +293,8 @@ impl RingView {
         }
     }
 
-    /// Counts equal entries and ranks the `limit` most frequent, for whoever turns them into text piece by piece. Equal
-    /// counts: messages newest first, lines of web requests after all others; names and addresses in their order.
+    /// Counts equal entries and ranks the `limit` most frequent, for conversion to text piece by piece. Ties: messages
+    /// newest first, with web request lines after all others; names and addresses in their own order.
     pub fn ranked(&self, limit: usize) -> RankedRing {
         let batches = messages::newest(&self.chunks, self.shown.0);
         let requests = messages::newest(&self.requests, self.shown.1);

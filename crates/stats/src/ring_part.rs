@@ -1,18 +1,18 @@
 //! One worker's part of a ring: a list of byte chunks that hold batches of entries.
 //!
-//! A batch is `stamp u64, count u16, bytes u32` and then its entries, each `length u16` and that many bytes. Only the
-//! last chunk is written to. The others are frozen and shared with readers by reference count, so a reader holds the
-//! block's lock for as long as it takes to copy one chunk of 8 KiB and some pointers, whatever the capacity.
+//! A batch is `stamp u64, count u16, bytes u32` followed by its entries, each `length u16` and that many bytes. Only
+//! the last chunk is written to. The others are frozen and shared with readers by reference count, so a reader holds
+//! the block's lock only for the time it takes to copy one chunk of 8 KiB and some pointers, whatever the capacity.
 //!
-//! Invariant: a part drops its oldest chunk only while what remains still holds `capacity` entries. So the newest
-//! `capacity` entries of all parts together are always there, and size = min(capacity, entered since the reset).
+//! Invariant: a part drops its oldest chunk only if the remaining ones still hold `capacity` entries. So the newest
+//! `capacity` entries of all parts together are always available, and size = min(capacity, entries since the reset).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of a chunk.
+/// Chunk size in bytes.
 pub(crate) const CHUNK_BYTES: usize = 8192;
-/// Bytes of entries that one batch may carry, so that a batch always fits a fresh chunk.
+/// Maximum size of the entries in one batch, in bytes, so that a batch always fits into a fresh chunk.
 pub(crate) const BATCH_BYTES: usize = 4096;
 const HEADER: usize = 8 + 2 + 4;
 
@@ -47,7 +47,7 @@ impl Chunk {
         self.entries += batch.count as usize;
     }
 
-    /// The batches of this chunk, oldest first.
+    /// Returns the batches of this chunk, oldest first.
     pub(crate) fn batches(&self) -> impl Iterator<Item = RingBatch<'_>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -65,7 +65,7 @@ impl Chunk {
     }
 }
 
-/// Entries that came in together, under one stamp.
+/// Entries that arrived together, under one stamp.
 #[derive(Clone, Copy)]
 pub(crate) struct RingBatch<'a> {
     pub(crate) stamp: u64,
@@ -75,7 +75,7 @@ pub(crate) struct RingBatch<'a> {
 }
 
 impl<'a> RingBatch<'a> {
-    /// The entries, oldest first.
+    /// Returns the entries, oldest first.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.entries;
         std::iter::from_fn(move || {
@@ -86,7 +86,7 @@ impl<'a> RingBatch<'a> {
         })
     }
 
-    /// This batch without its `older` first entries.
+    /// Returns this batch reduced to its newest `count` entries.
     pub(crate) fn newest(self, count: usize) -> RingBatch<'a> {
         let older = (self.count as usize).saturating_sub(count);
         let skipped: usize = self.entries().take(older).map(|e| 2 + e.len()).sum();
@@ -98,7 +98,7 @@ impl<'a> RingBatch<'a> {
     }
 }
 
-/// Entries that are collected until they become a batch.
+/// Entries collected until they become a batch.
 pub(crate) struct PendingEntries {
     bytes: Box<[u8; BATCH_BYTES]>,
     used: usize,
@@ -114,7 +114,7 @@ impl PendingEntries {
         }
     }
 
-    /// Adds one entry that begins with these octets; false when there is no room for it.
+    /// Adds one entry that starts with these octets; returns false if there is no room for it.
     #[inline]
     pub(crate) fn push<const N: usize>(&mut self, first: [u8; N], rest: &[u8]) -> bool {
         let length = 2 + N + rest.len();
@@ -131,7 +131,7 @@ impl PendingEntries {
         true
     }
 
-    /// The counts that were collected, under a stamp.
+    /// Returns the collected entries as a batch with a stamp.
     pub(crate) fn batch(&self, stamp: u64) -> RingBatch<'_> {
         RingBatch {
             stamp,
@@ -146,7 +146,7 @@ impl PendingEntries {
     }
 }
 
-/// Copies a name, which is short: steps of eight octets in place beat a call of memcpy.
+/// Copies a name, which is short: inline steps of eight octets are faster than a memcpy call.
 #[inline]
 fn copy_short(to: &mut [u8], from: &[u8]) {
     if to.len() != from.len() || from.len() < 8 {
@@ -155,7 +155,7 @@ fn copy_short(to: &mut [u8], from: &[u8]) {
         }
         return;
     }
-    // The last step overlaps the one before, so no octet is left over.
+    // The last step overlaps the previous one, so no octet is left over.
     let (Some(to_end), Some(from_end)) = (to.last_chunk_mut::<8>(), from.last_chunk::<8>()) else {
         return;
     };
@@ -170,7 +170,7 @@ pub(crate) struct Part {
     capacity: usize,
     entries: usize,
     chunks: VecDeque<Arc<Chunk>>,
-    /// A dropped chunk that waits to be used again: no allocation while a full ring turns.
+    /// A dropped chunk kept for reuse: no allocation while a full ring rotates.
     spare: Option<Arc<Chunk>>,
 }
 
@@ -188,7 +188,7 @@ impl Part {
         self.entries
     }
 
-    /// Adds a batch, dropping what is surely too old.
+    /// Adds a batch, dropping entries that are certainly too old.
     pub(crate) fn push(&mut self, batch: &RingBatch<'_>) {
         if batch.count == 0 {
             return;
@@ -248,7 +248,7 @@ impl Part {
     }
 }
 
-/// The newest `limit` entries of several parts, as batches from the oldest to the newest.
+/// Returns the newest `limit` entries of several parts, as batches from the oldest to the newest.
 pub(crate) fn merge_newest<'a>(
     chunks: impl Iterator<Item = &'a Chunk>,
     limit: usize,

@@ -1,4 +1,4 @@
-//! One consistent picture of everything, taken for one reader.
+//! One consistent snapshot of everything, taken for one reader.
 
 use crate::counter::{Counter, Gauge, IpVersion, Latency, Protocol, Traffic, Transport};
 use crate::proc::HostReadings;
@@ -6,8 +6,8 @@ use crate::rates::Rates;
 use crate::ring::{Ring, RingView};
 use crate::tally::{LATENCY_BOUNDS_NS, RCODE_SLOTS, SIZE_BOUNDS, Tally, slot_type};
 
-/// Everything the page, /metrics and the API show. Each worker's part is consistent in itself, and sums are derived
-/// from it, so every relation between numbers holds within one snapshot.
+/// Everything that the page, /metrics and the API show. Each worker's part is consistent in itself, and sums are
+/// derived from it, so every relation between numbers holds within one snapshot.
 pub struct Snapshot {
     pub(crate) tally: Tally,
     pub(crate) gauges: [u64; Gauge::COUNT],
@@ -15,54 +15,54 @@ pub struct Snapshot {
     pub(crate) rings: [RingView; Ring::COUNT],
     /// Rates and their history.
     pub rates: Rates,
-    /// Numbers from /proc.
+    /// Readings from /proc.
     pub host: HostReadings,
     /// Seconds since the start.
     pub uptime_seconds: u64,
 }
 
-/// A histogram in the shape Prometheus wants: counts are cumulative.
+/// A histogram in Prometheus form: counts are cumulative.
 pub struct Histogram {
     /// Upper bound (inclusive) and the number of samples up to it.
     pub buckets: Vec<(u64, u64)>,
-    /// All samples.
+    /// Number of all samples.
     pub count: u64,
-    /// The sum of all samples, in the unit of the bounds.
+    /// Sum of all samples, in the unit of the bounds.
     pub sum: u64,
 }
 
 impl Snapshot {
-    /// The value of a counter over all workers.
+    /// Returns the value of a counter over all workers.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.tally.counter(counter)
     }
 
-    /// The value of a gauge.
+    /// Returns the value of a gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.gauges[gauge as usize]
     }
 
-    /// A moving average in whole microseconds.
+    /// Returns a moving average in whole microseconds.
     pub fn latency_us(&self, latency: Latency) -> u64 {
         self.latencies_us[latency as usize].round() as u64
     }
 
-    /// A ring.
+    /// Returns a ring.
     pub fn ring(&self, ring: Ring) -> &RingView {
         &self.rings[ring as usize]
     }
 
-    /// Questions received over a transport.
+    /// Returns the queries received over a transport.
     pub fn queries(&self, transport: Transport) -> u64 {
         self.traffic(transport.protocol, Some(transport.ip), Traffic::Queries)
     }
 
-    /// Returns the messages that a protocol has carried, over one version of IP or over both.
+    /// Returns the messages carried by a protocol, over one IP version or both.
     pub fn traffic(&self, protocol: Protocol, ip: Option<IpVersion>, traffic: Traffic) -> u64 {
         self.tally.traffic(protocol, ip, traffic)
     }
 
-    /// Answers sent by RCODE, only those that occurred. RCODEs above 22 share the last.
+    /// Returns answers sent by RCODE, only those that occurred. RCODEs above 22 share the last.
     pub fn answers_by_rcode(&self) -> impl Iterator<Item = (u8, u64)> {
         let rcodes = self.tally.rcodes.iter().enumerate();
         rcodes
@@ -70,7 +70,7 @@ impl Snapshot {
             .map(|(rcode, count)| (rcode.min(RCODE_SLOTS) as u8, *count))
     }
 
-    /// Answers sent by query type, only those that occurred; `None` stands for all other types.
+    /// Returns answers sent by query type, only those that occurred; `None` is the sum of all other types.
     pub fn answers_by_type(&self) -> impl Iterator<Item = (Option<u16>, u64)> {
         let types = self.tally.types.iter().enumerate();
         types
@@ -78,7 +78,7 @@ impl Snapshot {
             .map(|(slot, count)| (slot_type(slot), *count))
     }
 
-    /// Sizes of answers in bytes.
+    /// Returns the sizes of answers in bytes.
     pub fn answer_sizes(&self) -> Histogram {
         let bounds = SIZE_BOUNDS.iter().map(|bound| u64::from(*bound));
         let bytes = |protocol| self.traffic(protocol, None, Traffic::AnswerBytes);
@@ -86,7 +86,7 @@ impl Snapshot {
         histogram(bounds, &self.tally.sizes, sum)
     }
 
-    /// Times to answer, in nanoseconds.
+    /// Returns the response times, in nanoseconds.
     pub fn answer_latencies(&self) -> Histogram {
         let sum = self.tally.sample_ns[Latency::Answer as usize];
         histogram(

@@ -1,7 +1,7 @@
-//! The one table of variables: the status page, /metrics and the API all follow from it.
+//! The table of variables, from which the status page, /metrics and the API are derived.
 //!
-//! The order is the one of the page: the specification's table, with the `ring-` rows in their alphabetical place in
-//! its first part.
+//! The order is that of the page: the specification's table, with the `ring-` rows in alphabetical position in its
+//! first part.
 
 use crate::counter::{Counter, Gauge, IpVersion, Latency, Protocol, Traffic};
 use crate::proc::HostReadings;
@@ -11,16 +11,16 @@ use crate::snapshot::Snapshot;
 /// Whether a variable only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableKind {
-    /// Only grows within the life of the process.
+    /// Only grows within the lifetime of the process.
     Counter,
     /// Goes up and down.
     Gauge,
 }
 
-/// The unit of a variable that has one.
+/// The unit of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A number of things, named by the variable.
+    /// A count of the things that the variable names.
     None,
     /// Bytes.
     Bytes,
@@ -32,20 +32,20 @@ pub enum Unit {
     Seconds,
 }
 
-/// Whose number it is.
+/// Whether the number covers this server or the whole host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Of this server.
+    /// This server.
     Server,
-    /// Of the whole host (its network namespace, for UDP errors): other programs count too.
+    /// The whole host (its network namespace, for UDP errors), including other programs.
     Host,
 }
 
-/// Where the value comes from.
+/// The source of the value.
 #[derive(Clone, Copy)]
 enum VariableSource {
     Counter(Counter),
-    /// Of one version of IP, or of both: derived when read, so that the sum holds in every snapshot.
+    /// For one IP version, or for both: derived when read, so that the sum is consistent in every snapshot.
     Traffic(Protocol, Option<IpVersion>, Traffic),
     Gauge(Gauge),
     Latency(Latency),
@@ -59,19 +59,19 @@ enum VariableSource {
 pub struct Variable {
     /// The name on the page.
     pub name: &'static str,
-    /// The meaning, for its reader.
+    /// The meaning, for the reader of the page.
     pub description: &'static str,
     /// Whether it only grows.
     pub kind: VariableKind,
     /// Its unit.
     pub unit: Unit,
-    /// Whose number it is.
+    /// Whether the number covers this server or the whole host.
     pub scope: Scope,
     source: VariableSource,
 }
 
 impl Variable {
-    /// The value in a snapshot.
+    /// Returns the value in a snapshot.
     pub fn value(&self, snapshot: &Snapshot) -> u64 {
         match self.source {
             VariableSource::Counter(counter) => snapshot.counter(counter),
@@ -123,8 +123,8 @@ impl Variable {
     }
 }
 
-/// Every variable in the order of the page.
-#[rustfmt::skip] // a table: one row, one line
+/// Every variable in page order.
+#[rustfmt::skip] // a table: one line per row
 pub static VARIABLES: &[Variable] = &[
     counter("backend-queries", "Queries sent to the backends", VariableSource::Counter(Counter::BackendQueries)),
     counter("corrupt-packets", "Corrupt packets received", VariableSource::Counter(Counter::CorruptPackets)),
@@ -246,23 +246,23 @@ pub static VARIABLES: &[Variable] = &[
     counter("transfers-in-whole", "Whole zones transferred from primaries (AXFR)", VariableSource::Gauge(Gauge::TransfersInWhole)),
 ];
 
-/// A counter that is no row of the page: /metrics shows it as `nameward_<name>_total`.
+/// A counter that is not a row of the page: /metrics shows it as `nameward_<name>_total`.
 pub struct Family {
-    /// The name in /metrics, without what stands before and behind it.
+    /// The name in /metrics, without prefix and suffix.
     pub name: &'static str,
-    /// The meaning, for its reader.
+    /// The meaning, for the reader of /metrics.
     pub description: &'static str,
     counter: Counter,
 }
 
 impl Family {
-    /// The value in a snapshot.
+    /// Returns the value in a snapshot.
     pub fn value(&self, snapshot: &Snapshot) -> u64 {
         snapshot.counter(self.counter)
     }
 }
 
-/// Every counter that is no row of the page.
+/// Every counter that is not a row of the page.
 pub static FAMILIES: &[Family] = &[
     Family {
         name: "query_denied",
@@ -306,7 +306,7 @@ pub static FAMILIES: &[Family] = &[
     },
 ];
 
-/// The variable of this name.
+/// Returns the variable with this name.
 pub fn variable(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|variable| variable.name == name)
 }

@@ -1,20 +1,20 @@
-//! One worker's plain counts, and the labelled families that stand beside the named counters.
+//! One worker's plain counts, and the labelled families in addition to the named counters.
 //!
-//! A tally only grows. Its owner keeps it without atomics and copies it whole into the shared block at the end of a
-//! batch, so a reader sees all of a batch or nothing of it.
+//! A tally only grows. Its owner keeps it without atomics and copies it as a whole into the shared block at the end of
+//! a batch, so a reader sees all of a batch or nothing of it.
 
 use crate::counter::{Counter, IpVersion, Latency, Protocol, Traffic, Transport};
 
 /// Slots of the answers-by-type family: types below 128 have their own, then the few above, then all others.
 pub(crate) const TYPE_SLOTS: usize = 128 + HIGH_TYPES.len() + 1;
 const HIGH_TYPES: [u16; 10] = [249, 250, 251, 252, 253, 254, 255, 256, 257, 32769];
-/// RCODEs 0 to 23; what is above shares the last slot.
+/// Slots for RCODEs; those above 22 share the last slot.
 pub(crate) const RCODE_SLOTS: usize = 24;
-/// Upper bounds of the answer-size histogram, in bytes.
+/// Upper bounds of the answer size histogram, in bytes.
 pub const SIZE_BOUNDS: [u32; 11] = [
     64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 ];
-/// Upper bounds of the latency histogram, in nanoseconds: 1 us to about 1 s, times four each.
+/// Upper bounds of the latency histogram, in nanoseconds: 1 us to about 1 s, by factors of four.
 pub const LATENCY_BOUNDS_NS: [u64; 11] = [
     1_000,
     4_000,
@@ -29,15 +29,15 @@ pub const LATENCY_BOUNDS_NS: [u64; 11] = [
     1_048_576_000,
 ];
 
-/// Plain counts of one worker, or of all of them summed.
+/// Plain counts of one worker, or the sum over all of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Tally {
-    /// By protocol, version of IP and what is counted.
+    /// By protocol, IP version and kind of count.
     traffic: [[[u64; Traffic::COUNT]; IpVersion::COUNT]; Protocol::COUNT],
     pub(crate) counters: [u64; Counter::COUNT],
     pub(crate) rcodes: [u64; RCODE_SLOTS],
     pub(crate) types: [u64; TYPE_SLOTS],
-    /// One slot a bound and one above the last.
+    /// One slot per bound and one above the last.
     pub(crate) sizes: [u64; SIZE_BOUNDS.len() + 1],
     pub(crate) latencies: [u64; LATENCY_BOUNDS_NS.len() + 1],
     /// Samples and their sum in nanoseconds, for each moving average.
@@ -78,13 +78,13 @@ impl Tally {
         sum(&mut self.sample_ns, &other.sample_ns);
     }
 
-    /// The counters of a transport.
+    /// Returns the counters of a transport.
     #[inline]
     pub(crate) fn of_transport(&mut self, transport: Transport) -> &mut [u64; Traffic::COUNT] {
         &mut self.traffic[transport.protocol as usize][transport.ip as usize]
     }
 
-    /// Returns the messages that a protocol has carried, over one version of IP or over both.
+    /// Returns the messages carried by a protocol, over one IP version or both.
     pub(crate) fn traffic(
         &self,
         protocol: Protocol,
@@ -103,7 +103,7 @@ impl Tally {
     }
 }
 
-/// The slot of a query type. Types below 128 cost one comparison.
+/// Returns the slot of a query type. Types below 128 cost one comparison.
 #[inline]
 pub(crate) fn type_slot(qtype: u16) -> usize {
     if qtype < 128 {
@@ -113,7 +113,7 @@ pub(crate) fn type_slot(qtype: u16) -> usize {
     128 + high.unwrap_or(HIGH_TYPES.len())
 }
 
-/// The type of a slot; `None` for the slot that all other types share.
+/// Returns the type of a slot; `None` for the slot that all other types share.
 pub(crate) fn slot_type(slot: usize) -> Option<u16> {
     if slot < 128 {
         return Some(slot as u16);
@@ -121,7 +121,7 @@ pub(crate) fn slot_type(slot: usize) -> Option<u16> {
     HIGH_TYPES.get(slot - 128).copied()
 }
 
-/// The slot of an answer of this many bytes: one for each power of two from 64.
+/// Returns the slot of an answer with this many bytes: one for each power of two from 64.
 #[inline]
 pub(crate) fn size_slot(bytes: u32) -> usize {
     let log2 = 32 - bytes.saturating_sub(1).leading_zeros() as usize;

@@ -1,15 +1,15 @@
-//! Ring entries as text. Done only when a page is drawn, never when an entry is added.
+//! Ring entries as text. Only produced when a page is rendered, never when an entry is added.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::ring::EntryKind;
 
-/// Names a record type, or `None` for a type without a mnemonic (which is shown as `TYPE<n>`, RFC 3597 section 5).
-/// `wire` knows the mnemonics and stands above this crate, so it is passed in.
+/// Returns the mnemonic of a record type, or `None` for a type without one (which is shown as `TYPE<n>`, RFC 3597
+/// section 5). `wire` has the mnemonics and is above this crate in the layers, so they are passed in.
 pub type Mnemonic<'a> = &'a dyn Fn(u16) -> Option<&'static str>;
 
-/// The mnemonics of the commonest types, for callers that have no better table.
+/// Returns the mnemonics of the most common types, for callers without a better table.
 pub fn common_mnemonic(qtype: u16) -> Option<&'static str> {
     Some(match qtype {
         1 => "A",
@@ -44,8 +44,8 @@ pub fn common_mnemonic(qtype: u16) -> Option<&'static str> {
     })
 }
 
-/// A wire name (uncompressed, letter case kept) as text: no final dot, `.` for the root. What is not printable ASCII,
-/// and a dot or backslash inside a label, is escaped (RFC 1035 section 5.1; RFC 4343 section 2.1).
+/// Writes a wire name (uncompressed, case kept) as text: no final dot, `.` for the root. Octets other than printable
+/// ASCII, and a dot or backslash inside a label, are escaped (RFC 1035 section 5.1; RFC 4343 section 2.1).
 pub fn write_name(wire: &[u8], out: &mut String) {
     let mut rest = wire;
     let mut first = true;
@@ -79,7 +79,7 @@ pub fn write_name(wire: &[u8], out: &mut String) {
     }
 }
 
-/// A record type as text.
+/// Writes a record type as text.
 pub fn write_type(qtype: u16, mnemonic: Mnemonic<'_>, out: &mut String) {
     match mnemonic(qtype) {
         Some(name) => out.push_str(name),
@@ -104,7 +104,7 @@ pub(crate) fn write_entry(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>,
     }
 }
 
-/// A message on one line: control characters are shown as the octets they are.
+/// Writes a message on one line: control characters are shown as their octet values.
 pub(crate) fn write_message(entry: &[u8], out: &mut String) {
     let is_plain = entry.iter().all(|byte| matches!(byte, 0x20..0x7f));
     if let Some(text) = std::str::from_utf8(entry).ok().filter(|_| is_plain) {

@@ -1,9 +1,9 @@
-//! Address match lists: `acl`, `allow-query`, `match-clients` and the like, as BIND 9 reads them.
+//! Address match lists: `acl`, `allow-query`, `match-clients` and similar statements, as BIND 9 interprets them.
 //!
-//! The first entry that matches an address decides; `!` negates; `none` is `!any`; a list in a list, by its name or in
-//! braces, matches with the addresses that it allows. Names of lists may be used before they are defined. Entries that
-//! a client address alone cannot decide (`geoip`) make the list one that cannot be kept; a key matches nobody, because
-//! signatures of questions are not looked at yet.
+//! The first entry that matches an address decides; `!` negates; `none` is `!any`; a nested list, by name or in braces,
+//! matches the addresses that it allows. List names may be used before they are defined. Entries that a client address
+//! alone cannot decide (`geoip`) make the list unusable; a key matches no client, because TSIG signatures of queries
+//! are not evaluated yet.
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
@@ -15,19 +15,19 @@ use super::{
     syntax::{ConfItem, ConfStatement, Word},
 };
 
-/// Lists in lists, at most.
+/// Maximum nesting depth of lists.
 const DEPTH_MAX: usize = 16;
-/// Entries of the lists of one configuration that are looked at, at most.
+/// Maximum number of list entries evaluated per configuration.
 const ENTRIES_MAX: usize = 4_000_000;
-/// Names that BIND itself gives to lists.
+/// Built-in list names of BIND.
 const BUILT_IN: &[&str] = &["any", "none", "localhost", "localnets"];
 
-/// A list as it is written.
+/// A list as written.
 #[derive(Debug, Clone)]
 pub(super) struct MatchList {
-    /// The file it stands in, for messages.
+    /// The file that contains it, for messages.
     pub file: usize,
-    /// Where the statement begins.
+    /// Start of the statement.
     pub place: TextPlace,
     entries: Vec<MatchEntry>,
 }
@@ -42,11 +42,11 @@ struct MatchEntry {
 #[derive(Debug, Clone)]
 enum Element {
     Network(IpAddr, u8),
-    /// A list by its name, which may be one of BIND itself.
+    /// A list name, possibly built in.
     Named(String),
     List(MatchList),
     Key(String),
-    /// Something that an address does not decide.
+    /// An element that cannot be decided from an address.
     Undecided(String),
 }
 
@@ -127,7 +127,7 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
     if first.is_one_of(&["geoip", "ecs"]) {
         return Ok(Element::Undecided(first.string()));
     }
-    // Blanks may stand around the slash.
+    // Blanks are allowed around the slash.
     let mut text = first.string();
     for item in rest {
         match item {
@@ -149,7 +149,7 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
                     format!("{}: {message}", quoted(text.as_bytes())),
                 )
             }),
-        // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces.
+        // A zone index (`fe80::1%eth0`) refers to the interfaces of this host.
         None => Ok(match text.split('%').next().unwrap_or_default().parse() {
             Ok(address @ IpAddr::V4(_)) => Element::Network(address, 32),
             Ok(address @ IpAddr::V6(_)) => Element::Network(address, 128),
@@ -158,8 +158,8 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
     }
 }
 
-/// An address, of IPv4 also in part (`10/8`), and the length of its prefix. Bits behind the prefix are a mistake, as
-/// they are for BIND.
+/// Parses an address, which may be a partial IPv4 address (`10/8`), and its prefix length. Nonzero bits after the
+/// prefix are an error, as in BIND.
 fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
     let mut text = address.to_string();
     let mut parsed = text.parse::<IpAddr>();
@@ -190,8 +190,8 @@ fn expected(what: &str, word: &Word<'_>) -> ConfMistake {
     ConfMistake::new(word.place, format!("expected {what}, found {found}"))
 }
 
-/// The addresses that a list of places to listen on names one by one; `any` is the address that stands for all. `None`
-/// where it has more than that.
+/// Returns the addresses in a listen list that are given individually; `any` is the wildcard address. `None` if the
+/// list contains anything else.
 pub(super) fn plain_addresses(list: &MatchList, any: IpAddr) -> Option<Vec<IpAddr>> {
     let mut all = Vec::new();
     for entry in list.entries.iter().filter(|entry| !entry.is_negated) {
@@ -208,39 +208,39 @@ pub(super) fn plain_addresses(list: &MatchList, any: IpAddr) -> Option<Vec<IpAdd
 
 /// A list that cannot be used.
 pub(super) enum Unusable {
-    /// It is wrong: the file, and what is wrong there.
+    /// The list is invalid: the file, and the error in it.
     Wrong(usize, ConfMistake),
-    /// It is right, but nothing here can decide it.
+    /// The list is valid, but cannot be evaluated here.
     Undecided(usize, ConfMistake),
 }
 
-/// A list whose names are resolved.
+/// A list with its names resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
     pub list: Arc<AccessList>,
-    /// Everybody is in it, but for those that a negated entry leaves out.
+    /// All clients are included, except those excluded by a negated entry.
     pub is_for_all: bool,
-    /// Where a key stands, which matches nobody here.
+    /// Location of a key, which matches no client here.
     pub key: Option<(usize, TextPlace)>,
 }
 
 /// Resolves the names in lists.
 pub(super) struct AclResolver<'n> {
     named: &'n HashMap<String, MatchList>,
-    /// Named lists that are resolved; `None` while one is being resolved.
+    /// Named lists already resolved; `None` while one is being resolved.
     known: HashMap<String, Option<Resolved>>,
-    /// Addresses of this machine with the lengths of their networks' prefixes.
+    /// Addresses of this host with the prefix lengths of their networks.
     interfaces: &'n [(IpAddr, u8)],
     entries: usize,
     keys: KeyMatching,
 }
 
-/// Whether a key in a list matches requests that are signed with it.
+/// Whether a key in a list matches requests signed with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyMatching {
-    /// It matches nobody.
+    /// The key matches no client.
     Nobody,
-    /// It does.
+    /// The key matches requests signed with it.
     Signed,
 }
 
@@ -258,7 +258,7 @@ impl<'n> AclResolver<'n> {
         }
     }
 
-    /// The same for lists in which keys count.
+    /// Makes keys match signed requests.
     pub(super) fn with_keys(mut self) -> Self {
         self.keys = KeyMatching::Signed;
         self
@@ -269,7 +269,7 @@ impl<'n> AclResolver<'n> {
         (self.keys == KeyMatching::Signed).then_some(AccessTerm::Key(name))
     }
 
-    /// The addresses in a list.
+    /// Returns the addresses in a list.
     pub(super) fn resolve(&mut self, list: &MatchList) -> Result<Resolved, Unusable> {
         self.resolve_within(list, DEPTH_MAX)
     }
@@ -362,7 +362,7 @@ impl<'n> AclResolver<'n> {
         resolved
     }
 
-    /// The addresses of this machine, or the networks that it is in.
+    /// Returns the addresses of this host, or its networks.
     fn local(&self, is_networks: bool) -> AccessTerm {
         let entries = self.interfaces.iter().map(|(address, bits)| {
             let whole = if address.is_ipv4() { 32 } else { 128 };

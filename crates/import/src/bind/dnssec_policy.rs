@@ -1,4 +1,4 @@
-//! `dnssec-policy` statements of a named.conf in the settings of `[[dnssec_policy]]`.
+//! Conversion of `dnssec-policy` statements in named.conf to `[[dnssec_policy]]` settings.
 
 use super::{
     Spot,
@@ -6,20 +6,21 @@ use super::{
 };
 use crate::migrate::{MoveRefusal, MovedValue, PolicySettings, signing_algorithm};
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u64 = 86_400;
 
-/// A policy as it is written.
+/// A policy as written.
 pub(super) struct PolicyStatement {
     pub spot: Spot,
     pub name: String,
-    /// Its settings here, or why zones cannot be signed so.
+    /// The converted settings, or why zones cannot be signed this way.
     pub settings: Result<PolicySettings, MoveRefusal>,
-    /// Differences here.
+    /// Differences from BIND.
     pub changes: Vec<String>,
 }
 
-/// The policy `default`, which BIND has built in. A policy takes from it what it does not say.
+/// Returns the built-in policy `default` of BIND, from which a policy takes everything it does not
+/// set.
 pub(super) fn built_in() -> PolicySettings {
     vec![
         ("signature_refresh", MovedValue::Number(5 * DAY)),
@@ -27,7 +28,7 @@ pub(super) fn built_in() -> PolicySettings {
     ]
 }
 
-/// Reads `dnssec-policy NAME { ... };`; `None` where it is not one.
+/// Reads `dnssec-policy NAME { ... };`; `None` if it is not one.
 pub(super) fn read(
     keyword: &Word<'_>,
     statement: &ConfStatement<'_>,
@@ -185,7 +186,7 @@ fn value_words(statement: &ConfStatement<'_>) -> Vec<String> {
     words(statement).split_off(1)
 }
 
-/// Reads a duration: `3600`, `1h30m`, `P1Y2M10DT2H30M`, `unlimited` (0).
+/// Parses a duration: `3600`, `1h30m`, `P1Y2M10DT2H30M`, `unlimited` (0).
 fn seconds(text: &str) -> Option<u64> {
     let text = text.to_ascii_uppercase();
     if text == "UNLIMITED" {
@@ -213,7 +214,7 @@ fn seconds(text: &str) -> Option<u64> {
     date.checked_add(time)
 }
 
-/// Adds up numbers with units; a number without one is seconds.
+/// Adds up numbers with units; a number without a unit is in seconds.
 fn sum(text: &str, unit: impl Fn(char) -> Option<u64>) -> Option<u64> {
     let (mut total, mut digits) = (0_u64, String::new());
     for c in text.chars() {

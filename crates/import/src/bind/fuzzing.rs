@@ -1,4 +1,4 @@
-//! The work of the fuzz target on its input, shared by `fuzz/` and the short run among the tests.
+//! The bodies of the BIND fuzz targets, shared by `fuzz/` and the short run among the tests.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use nameward_zone::Serial;
 use super::{journal, raw, read};
 use crate::echo_files::EchoFiles;
 
-/// Any bytes: no panic, bounded errors that stand in the text, and what is taken is whole.
+/// Fuzzes named.conf: no panic, a bounded number of errors located inside the text, and imported
+/// zones are complete.
 pub fn named_conf(data: &[u8]) {
     let mut files = EchoFiles { data, left: 40 };
     let found = read(Path::new("named.conf"), &mut files);
@@ -31,7 +32,7 @@ pub fn named_conf(data: &[u8]) {
     }
 }
 
-/// Any bytes as a zone in BIND's raw form and as a journal: no panic, and whatever is read is whole.
+/// Fuzzes raw zone files and journals of BIND: no panic, and everything read is complete.
 pub fn bind_files(data: &[u8]) {
     let mut records = 0;
     let mut take = |_: &Record<'_>| {
@@ -41,7 +42,7 @@ pub fn bind_files(data: &[u8]) {
     let report = raw::parse(Path::new("raw"), data, &mut take);
     assert!(report.diagnostics.len() <= 1);
     assert_eq!(report.records, records);
-    // The version that the journal begins with, so that all of it is read.
+    // The first version in the journal, so that all of it is read.
     let first = data.get(16..20).and_then(<[u8]>::first_chunk);
     let mut serial = Serial(first.map_or(0, |octets| u32::from_be_bytes(*octets)));
     for difference in journal::read(data, serial).unwrap_or_default() {

@@ -9,25 +9,25 @@ use super::{
     syntax::{ConfStatement, Word},
 };
 
-/// Statements that have a zone signed. Each is inherited for itself.
+/// Statements that enable signing. Each is inherited separately.
 pub(super) const SIGNING: [&str; 3] = ["dnssec-policy", "inline-signing", "auto-dnssec"];
-/// The place among them of the one that has BIND keep the signed zone in a copy.
+/// Index of the statement that makes BIND store the signed zone in a copy.
 pub(super) const INLINE_SIGNING: usize = 1;
 
-/// Statements of `options`, a view or a zone; a zone inherits what it does not say itself.
+/// Statements of `options`, a view or a zone; a zone inherits the ones it does not set.
 #[derive(Default)]
 pub(super) struct Inherited {
     pub also_notify: Option<RemoteList>,
     pub allow_query: Option<MatchList>,
     pub allow_query_on: Option<MatchList>,
-    /// Whether each statement of [`SIGNING`] has the zone signed.
+    /// Whether each statement of [`SIGNING`] enables signing.
     pub signing: [Option<bool>; 3],
-    /// Who may do what else, for a move.
+    /// Further permissions, for a migration.
     pub terms: Option<Box<TermStatements>>,
 }
 
 impl Inherited {
-    /// Reads a statement that zones inherit; whether it is taken.
+    /// Reads an inheritable statement; returns whether it is one.
     pub(super) fn read(
         &mut self,
         keyword: &Word<'_>,

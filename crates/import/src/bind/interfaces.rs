@@ -1,4 +1,4 @@
-//! The addresses of this machine, for `localhost` and `localnets`: one of the places where the operating system is called.
+//! The addresses of this host, for `localhost` and `localnets`, from the operating system.
 
 #![allow(unsafe_code)]
 
@@ -8,10 +8,10 @@ use std::{
     ptr,
 };
 
-/// The addresses of all interfaces that are up, each with the length of its network's prefix.
+/// Returns the addresses of all interfaces that are up, each with the prefix length of its network.
 pub(crate) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: `first` is a valid place for the pointer to the list that the call allocates.
+    // SAFETY: `first` is a valid location for the pointer to the list that the call allocates.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -21,7 +21,7 @@ pub(crate) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
         let is_up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
-        // SAFETY: both pointers are null or point to a socket address of the list.
+        // SAFETY: both pointers are null or point to a socket address in the list.
         let (address, mask) = unsafe { (read(entry.ifa_addr), read(entry.ifa_netmask)) };
         if let (true, Some(address), Some(mask)) = (is_up, address, mask) {
             let bits = match mask {
@@ -31,17 +31,17 @@ pub(crate) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
             found.push((address, bits as u8));
         }
     }
-    // SAFETY: the list came from `getifaddrs`, and nothing of it is kept.
+    // SAFETY: the list came from `getifaddrs`, and nothing in it is kept.
     unsafe { libc::freeifaddrs(first) };
     Ok(found)
 }
 
-/// The address of a socket address, if it is one of IP.
+/// Returns the address in a socket address, if it is an IP address.
 ///
 /// # Safety
-/// `address` is null or points to a socket address of the length that its family has.
+/// `address` must be null or point to a socket address of the length that its family has.
 unsafe fn read(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let family = unsafe { address.as_ref() }?.sa_family;
     match i32::from(family) {
         libc::AF_INET => {

@@ -1,15 +1,15 @@
-//! Owns the reading of BIND's journals: the changes of a zone that its file does not have yet.
+//! The reader of BIND journals: changes to a zone that are not in its file yet.
 //!
 //! ```text
-//! header        the form in 16 octets; of the first version and of the last: serial, place in the file; entries of the index;
-//!               serial of the unsigned zone; flags; 64 octets in all
-//! index         8 octets an entry
-//! transaction   octets of its records, how many, serial before, serial after
-//! record        its length, then owner, type, class, TTL, length of data and data, not compressed
+//! header        format in 16 octets; for the first and the last version: serial, file offset; index entries;
+//!               serial of the unsigned zone; flags; 64 octets in total
+//! index         8 octets per entry
+//! transaction   length of its records, their number, serial before, serial after
+//! record        its length, then owner, type, class, TTL, data length and data, uncompressed
 //! ```
-//! Numbers have 32 bits in network order, those of a record as on the wire. A transaction has the records of a difference as in
-//! RFC 1995: the old SOA, records that go, the new SOA, records that come. BIND writes the header last, so whatever stands
-//! behind the place of the last version is not there yet.
+//! Numbers are 32 bits in network order, those of a record as on the wire. A transaction has the records of a
+//! difference as in RFC 1995: the old SOA, records to remove, the new SOA, records to add. BIND writes the header last,
+//! so anything after the offset of the last version is not valid yet.
 
 use std::{
     io::{self, Read},
@@ -22,56 +22,56 @@ use nameward_wire::{
 };
 use nameward_zone::{RecordList, Serial, WireRecord, change::Difference};
 
-/// The form that BIND 9.16.12 and later write.
+/// The format written by BIND 9.16.12 and later.
 const FORM: &[u8; 16] = b";BIND LOG V9.2\n\0";
-/// Octets of the header and of that of a transaction.
+/// Octets of the header and of a transaction header.
 const HEADER: usize = 64;
 const TRANSACTION: usize = 16;
-/// Octets of a journal that is read, at most: BIND keeps twice the size of the zone.
+/// Maximum size of a journal in octets: BIND keeps up to twice the size of the zone.
 const OCTETS_MAX: u32 = 64 << 20;
-/// Transactions that are read, at most: each makes a version of the zone.
+/// Maximum number of transactions: each creates a version of the zone.
 const TRANSACTIONS_MAX: usize = 10_000;
-/// The largest TTL (RFC 2181 section 8).
+/// The highest TTL (RFC 2181 section 8).
 const TTL_MAX: u32 = i32::MAX as u32;
 
 /// The reason why a journal cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The system does not read it.
+    /// An I/O error.
     #[error("cannot be read: {}", crate::reason_of(.0))]
     Unreadable(#[from] io::Error),
-    /// It is of another form.
+    /// The format is unknown.
     #[error("the form is not known")]
     Form,
-    /// It is too large.
+    /// The journal is too large.
     #[error("it is larger than {} MiB or has more than {TRANSACTIONS_MAX} changes", OCTETS_MAX >> 20)]
     TooLarge,
-    /// It ends before it should.
+    /// The journal is truncated.
     #[error("it ends too soon")]
     Short,
-    /// A change does not follow the one before.
+    /// A change does not follow the previous one.
     #[error("a change leads from serial {found}, and not from {expected}")]
     Gap {
-        /// The serial that the change before leads to.
+        /// The serial after the previous change.
         expected: Serial,
-        /// The serial that this one leads from.
+        /// The serial before this change.
         found: Serial,
     },
-    /// It has no change of this version.
+    /// The journal has no change from this version.
     #[error("it leads to serial {end}, but not from serial {from}, which the file has")]
     NotFrom {
-        /// The version that was looked for.
+        /// The requested version.
         from: Serial,
         /// The last version.
         end: Serial,
     },
-    /// A change is not one from its serial to the next.
+    /// A change does not lead from its serial to the next.
     #[error("the change from serial {0} has other records than a difference")]
     Transaction(Serial),
-    /// A record has no name.
+    /// A record has an invalid name.
     #[error("no name: {0}")]
     Name(#[from] NameError),
-    /// A record is of a class or type that no zone has.
+    /// A record has a class or type that no zone contains.
     #[error("no zone has records of class {0} and type {1}")]
     Foreign(Class, Type),
     /// A record is malformed.
@@ -79,14 +79,14 @@ pub enum JournalError {
     Data(Type, RdataError),
 }
 
-/// Returns the path of the journal of a file.
+/// Returns the path of the journal for a file.
 pub fn path_of(file: &Path) -> PathBuf {
     let mut journal = file.as_os_str().to_owned();
     journal.push(".jnl");
     journal.into()
 }
 
-/// Reads the changes that lead from a version to the last one, oldest first; none if that is the last one.
+/// Reads the changes from a version to the last one, oldest first; empty if it is the last one.
 pub fn read(mut file: impl Read, from: Serial) -> Result<Vec<Difference>, JournalError> {
     let mut header = [0; HEADER];
     file.read_exact(&mut header).map_err(short)?;
@@ -122,7 +122,7 @@ pub fn read(mut file: impl Read, from: Serial) -> Result<Vec<Difference>, Journa
     }
 }
 
-/// Reads the octets between two places behind the header.
+/// Reads the octets between two offsets after the header.
 fn read_to(mut file: impl Read, begin: u32, end: u32) -> Result<Vec<u8>, JournalError> {
     let index = u64::from(begin).checked_sub(HEADER as u64);
     let length = end.checked_sub(begin).map(u64::from);
@@ -131,7 +131,7 @@ fn read_to(mut file: impl Read, begin: u32, end: u32) -> Result<Vec<u8>, Journal
     };
     io::copy(&mut file.by_ref().take(index), &mut io::sink())?;
     let mut octets = Vec::new();
-    // The buffer grows as octets come, not as a number says that may be wrong.
+    // The buffer grows as data arrives, not by a length that may be wrong.
     let read = file.take(length).read_to_end(&mut octets)?;
     match read as u64 == length {
         true => Ok(octets),
@@ -147,9 +147,9 @@ fn short(error: io::Error) -> JournalError {
 }
 
 struct JournalReader {
-    /// The version that the transactions so far lead to.
+    /// The version after the transactions read so far.
     serial: Serial,
-    /// The version whose changes are looked for.
+    /// The version from which changes are requested.
     from: Serial,
     differences: Vec<Difference>,
 }
@@ -182,7 +182,7 @@ impl JournalReader {
     }
 }
 
-/// Reads the records of a transaction; returns also how many there are.
+/// Reads the records of a transaction; also returns their number.
 fn read_difference(records: &[u8]) -> Result<(Difference, u32), JournalError> {
     let mut difference = Difference::default();
     let (mut count, mut versions) = (0, 0);
@@ -218,7 +218,7 @@ fn read_difference(records: &[u8]) -> Result<(Difference, u32), JournalError> {
     Ok((difference, count))
 }
 
-/// Takes numbers and strings from the front.
+/// Reads numbers and strings from the front.
 struct JournalFields<'b>(&'b [u8]);
 
 impl<'b> JournalFields<'b> {
@@ -242,7 +242,7 @@ impl<'b> JournalFields<'b> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Takes a name that is not compressed.
+    /// Reads an uncompressed name.
     fn name(&mut self) -> Result<Name<'b>, JournalError> {
         let (name, rest) = Name::split_from(self.0)?;
         self.0 = rest;

@@ -5,7 +5,7 @@ use super::{
     syntax::{ConfItem, ConfStatement, Word},
 };
 
-/// Statements that may stand outside of all blocks.
+/// Statements that are allowed outside all blocks.
 pub(super) const TOP: &[&str] = &[
     "acl",
     "controls",
@@ -34,10 +34,10 @@ pub(super) const TOP: &[&str] = &[
     "view",
     "zone",
 ];
-/// Names for a list of other servers.
+/// Keywords for a list of other servers.
 pub(super) const LISTS: &[&str] = &["primaries", "masters", "remote-servers", "parental-agents"];
 
-/// `NAME [CLASS]`; whether the class is that of the Internet.
+/// Reads `NAME [CLASS]`; returns whether the class is IN.
 pub(super) fn name_and_class<'w, 't>(
     statement: &ConfStatement<'_>,
     words: &[&'w Word<'t>],
@@ -72,7 +72,7 @@ pub(super) fn name_and_class<'w, 't>(
     ))
 }
 
-/// Whether a switch is on: `yes`, or anything that is not a no. The policy `insecure` signs nothing.
+/// Checks whether a switch is on: `yes`, or anything that is not a negation. The policy `insecure` signs nothing.
 pub(super) fn is_on(statement: &ConfStatement<'_>) -> bool {
     match statement.items().get(1) {
         Some(ConfItem::Word(word)) => {
@@ -82,7 +82,7 @@ pub(super) fn is_on(statement: &ConfStatement<'_>) -> bool {
     }
 }
 
-/// Whether a list of those who may do something has anybody in it.
+/// Checks whether a permission list allows any client.
 pub(super) fn allows_somebody(statement: &ConfStatement<'_>) -> bool {
     match statement.items().get(1) {
         Some(ConfItem::Block(_, list)) => list

@@ -1,11 +1,11 @@
-//! Words of a `named.conf`: strings with and without quotes, braces and semicolons, each with its place.
+//! The lexer for `named.conf`: strings with and without quotes, braces and semicolons, each with its location.
 //!
-//! Comments are `#` and `//` to the end of the line and `/* */`; they begin anywhere but in a quoted string and
-//! part words as a space does.
+//! Comments are `#` and `//` to the end of the line and `/* */`; they start anywhere except in a quoted string and
+//! separate words like a space.
 
 use std::borrow::Cow;
 
-/// Where something stands in a file.
+/// A location in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TextPlace {
     /// Line, from 1.
@@ -15,11 +15,11 @@ pub(super) struct TextPlace {
 }
 
 impl TextPlace {
-    /// Where a file begins.
+    /// The start of a file.
     pub(super) const START: TextPlace = TextPlace { line: 1, column: 1 };
 }
 
-/// A mistake in a configuration, and its place.
+/// An error in a configuration, with its location.
 #[derive(Debug)]
 pub(super) struct ConfMistake {
     pub place: TextPlace,
@@ -51,7 +51,7 @@ pub(super) enum ConfToken<'t> {
 }
 
 impl ConfToken<'_> {
-    /// The token as a reader of an error message knows it.
+    /// Describes the token for an error message.
     pub(super) fn describe(&self) -> String {
         match self {
             ConfToken::Word(word) => quoted(word),
@@ -63,7 +63,7 @@ impl ConfToken<'_> {
     }
 }
 
-/// Text of a file in quotes, with a bound.
+/// Quotes text from a file, with a length limit.
 pub(super) fn quoted(text: &[u8]) -> String {
     let (shown, more) = match text.get(..60) {
         Some(start) if text.len() > 60 => (start, "..."),
@@ -72,7 +72,7 @@ pub(super) fn quoted(text: &[u8]) -> String {
     format!("'{}{more}'", shown.escape_ascii())
 }
 
-/// Goes through the text of one file.
+/// Scans the text of one file.
 pub(super) struct Lexer<'t> {
     text: &'t [u8],
     at: usize,
@@ -105,7 +105,7 @@ impl<'t> Lexer<'t> {
         self.at += 1;
     }
 
-    /// The next token and where it begins.
+    /// Returns the next token and its start.
     pub(super) fn next(&mut self) -> Result<(TextPlace, ConfToken<'t>), ConfMistake> {
         self.skip_blanks()?;
         let place = self.place();
@@ -173,8 +173,8 @@ impl<'t> Lexer<'t> {
         &self.text[start..self.at]
     }
 
-    /// A backslash takes the meaning from a quotation mark and is kept before anything else: names of zones have
-    /// escapes of their own.
+    /// Reads a quoted string. A backslash escapes a quotation mark and is kept before anything else: zone names have
+    /// their own escapes.
     fn quoted_string(&mut self) -> Result<Cow<'t, [u8]>, ConfMistake> {
         let place = self.place();
         self.at += 1;

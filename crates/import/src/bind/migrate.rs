@@ -1,5 +1,5 @@
-//! A whole named.conf in the terms of a move: its zones as [`NamedConf::take`] gives them, with who may transfer, notify
-//! and update, keys, and the server itself.
+//! Conversion of a whole named.conf for a migration: zones as returned by [`NamedConf::take`], permissions to transfer,
+//! notify and update, keys, and the server itself.
 
 mod signing;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Reads a named.conf and what it includes.
+/// Reads a named.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
     let mut mover = BindMover::new(&mut conf);
@@ -38,7 +38,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     mover.server
 }
 
-/// Reads the zones alone, as the bind backend of PowerDNS takes them: names, types, files, primaries.
+/// Reads only the zones, as the bind backend of PowerDNS uses them: names, types, files, primaries.
 pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
     let mut mover = BindMover::new(&mut conf);
@@ -85,7 +85,7 @@ impl BindMover {
         self.server.report.add(verdict, &place, text);
     }
 
-    /// Notes the statements that others made use of: lists, defaults of zones, directories.
+    /// Reports the statements that others made use of: lists, zone defaults, directories.
     fn used(&mut self, statements: &ServerStatements) {
         for (spot, text) in &statements.seen {
             let place = self.place(*spot);
@@ -109,7 +109,7 @@ impl BindMover {
                 );
                 continue;
             };
-            // A length of the hash may follow, which truncates it.
+            // A hash length may follow, which truncates the MAC.
             let algorithm = key.algorithm.to_ascii_lowercase();
             self.note(MoveVerdict::Taken, key.spot, format!("key {name}"));
             self.server.keys.push(MovedKey {
@@ -221,7 +221,7 @@ impl BindMover {
         let place = self.place(spot);
         let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
         if list.is_empty() {
-            // An empty list would be that of the default: everywhere.
+            // An empty list would mean the default: all addresses.
             list = peers::LOOPBACK.map(String::from).into();
         }
         let value = MovedValue::Texts(list);
@@ -270,7 +270,7 @@ impl BindMover {
         }
     }
 
-    /// The zone with its name, file and servers.
+    /// Returns the zone with its name, file and servers.
     fn moved_zone(&mut self, zone: &BindZone, kind: MovedKind) -> MovedZone {
         let place = self.place(zone.spot);
         let is_primary = kind == MovedKind::Primary;
@@ -393,7 +393,7 @@ impl BindMover {
                 zone.terms.also_notify.clear();
                 Some(false)
             }
-            // BIND's secondaries notify, too.
+            // Secondaries in BIND send NOTIFY, too.
             (_, MovedKind::Secondary | MovedKind::Consumer) => Some(true),
             _ => None,
         };
@@ -408,7 +408,7 @@ fn moved_remote(remote: &Remote) -> MovedRemote {
     }
 }
 
-/// The entries of a list in our spelling.
+/// Returns the entries of a list in Nameward syntax.
 fn spelled(list: &AccessList) -> Vec<String> {
     let entries = list.entries().into_iter().map(|entry| {
         let sign = if entry.is_negated { "!" } else { "" };

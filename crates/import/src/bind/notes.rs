@@ -1,4 +1,4 @@
-//! Warnings about what is not taken of a configuration: each kind once, with the place where it stands first.
+//! Warnings about the parts of a configuration that are not imported: each kind once, with its first location.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -6,23 +6,23 @@ use nameward_wire::zonefile::{Diagnostic, Severity};
 
 use super::{BindZone, Spot, View, ZoneType};
 
-/// Zones that one warning names.
+/// Maximum number of zones listed in one warning.
 const NAMES_MAX: usize = 10;
 
 /// Collects warnings.
 pub(super) struct ImportNotes<'f> {
     files: &'f [PathBuf],
     lines: Vec<(Spot, String)>,
-    /// Zones by why they are not taken.
+    /// Zones grouped by the reason why they are not imported.
     refused: Vec<RefusedZones>,
-    /// Where a reason stands among them.
+    /// Index of each reason in `refused`.
     by_reason: HashMap<String, usize>,
 }
 
 struct RefusedZones {
     spot: Spot,
     reason: String,
-    /// The first of them.
+    /// The first few zone names.
     names: Vec<String>,
     count: usize,
 }
@@ -41,7 +41,7 @@ impl<'f> ImportNotes<'f> {
         self.lines.push((spot, text));
     }
 
-    /// A view that is not taken with its zones.
+    /// Adds a view that is not imported with its zones.
     pub(super) fn view(&mut self, view: &View, zones: usize, served: Option<&str>) {
         let name = view.name.as_deref().unwrap_or_default();
         let reason = match (&view.clients, served) {
@@ -60,7 +60,7 @@ impl<'f> ImportNotes<'f> {
         self.add(view.spot, line);
     }
 
-    /// Whether a zone is taken; if not, it is counted by the reason.
+    /// Checks whether a zone is imported; if not, counts it by reason.
     pub(super) fn is_taken(&mut self, zone: &BindZone) -> bool {
         let reason = match (zone.kind, zone.signed_by, &zone.allow_query) {
             _ if !zone.is_internet => "the class is not IN".into(),
@@ -103,7 +103,7 @@ impl<'f> ImportNotes<'f> {
         format!("{text} ({file}:{}:{})", place.line, place.column)
     }
 
-    /// All warnings: zones last.
+    /// Returns all warnings, those about zones last.
     pub(super) fn finish(self) -> Vec<Diagnostic> {
         let files = self.files;
         let zones = self.refused.into_iter().map(|refused| {

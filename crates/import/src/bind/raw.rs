@@ -1,11 +1,11 @@
-//! Owns the reading of zone files in BIND's raw form, which it writes for secondaries and signed copies unless the configuration says otherwise.
+//! The reader of zone files in BIND's raw format, which BIND writes for secondaries and signed copies by default.
 //!
 //! ```text
-//! header   form (2), version, time of the dump; from version 1: flags, serial, last transfer   32 bits each
-//! RRset    length in all (32), class, type, covered type (16 each), TTL, records (32 each),
-//!          length of the owner (16), owner, then for each record its length (16) and data
+//! header   format (2), version, time of the dump; from version 1: flags, serial, last transfer   32 bits each
+//! RRset    total length (32), class, type, covered type (16 each), TTL, record count (32 each),
+//!          owner length (16), owner, then for each record its length (16) and data
 //! ```
-//! Names are in wire form and not compressed; numbers are in network order.
+//! Names are in uncompressed wire form; numbers are in network order.
 
 use std::{
     io::{self, Read},
@@ -19,20 +19,20 @@ use nameward_wire::{
     zonefile::{Diagnostic, Record, RecordPlace, Report, Severity, Sink, SinkRefusal},
 };
 
-/// How such a file begins.
+/// The first octets of such a file.
 const FORM: [u8; 4] = [0, 0, 0, 2];
 
-/// Octets of one RRset, at most.
+/// Maximum size of one RRset in octets.
 const RRSET_MAX: u64 = 64 << 20;
-/// The largest TTL (RFC 2181 section 8).
+/// The highest TTL (RFC 2181 section 8).
 const TTL_MAX: u32 = i32::MAX as u32;
 
-/// Whether a file that begins so is one. Text has no zero octets.
+/// Checks whether a file that starts like this is in raw format. Text has no zero octets.
 pub fn is_raw(start: &[u8]) -> bool {
     start.starts_with(&FORM)
 }
 
-/// Reads the file from its beginning and hands over its records.
+/// Reads the file from its start and passes its records to the sink.
 pub fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
     let mut reader = RawReader {
         file: io::BufReader::new(file),
@@ -56,7 +56,7 @@ pub fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
     }
 }
 
-/// Why a file in BIND's raw form cannot be read.
+/// The reason why a file in BIND's raw format cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum RawError {
     #[error("cannot be read: {}", crate::reason_of(.0))]
@@ -85,7 +85,7 @@ enum RawError {
 
 struct RawReader<R> {
     file: R,
-    /// Where the RRset in work begins.
+    /// Offset of the current RRset.
     at: u64,
     records: u64,
 }
@@ -121,7 +121,7 @@ impl<R: Read> RawReader<R> {
         }
     }
 
-    /// Reads so many octets. The buffer grows as they come, not as a length says that may be wrong.
+    /// Reads this many octets. The buffer grows as data arrives, not by a length that may be wrong.
     fn fill(&mut self, buffer: &mut Vec<u8>, length: u64) -> Result<(), RawError> {
         buffer.clear();
         let part = &mut self.file;
@@ -132,7 +132,7 @@ impl<R: Read> RawReader<R> {
         }
     }
 
-    /// Hands over the records of one RRset. Breaks where the sink wants no more; it says itself why.
+    /// Passes on the records of one RRset. Breaks if the sink accepts no further records; the sink reports the reason.
     fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<ControlFlow<()>, RawError> {
         let short = || RawError::ShortRrset;
         let mut fields = RawFields(bytes);
@@ -175,7 +175,7 @@ impl<R: Read> RawReader<R> {
     }
 }
 
-/// Takes numbers and strings from the front.
+/// Reads numbers and strings from the front.
 struct RawFields<'b>(&'b [u8]);
 
 impl<'b> RawFields<'b> {
@@ -191,7 +191,7 @@ impl<'b> RawFields<'b> {
         Some(u32::from_be_bytes(*bytes))
     }
 
-    /// Octets after their length.
+    /// Reads octets preceded by their length.
     fn counted(&mut self) -> Option<&'b [u8]> {
         let length = usize::from(self.u16()?);
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -233,7 +233,7 @@ mod tests {
     fn a_file_that_is_cut_or_damaged_is_an_error_or_another_zone_but_no_panic() {
         for length in 0..ZONE.len() {
             let (_, error) = read(&ZONE[..length]);
-            // After the header a file may end.
+            // A file may end after the header.
             assert_eq!(error.is_none(), length == 24, "{length}: {error:?}");
         }
         let mut damaged = ZONE.to_vec();

@@ -1,4 +1,4 @@
-//! The reader of a `named.conf` and of all files that it includes: options, views and zones as they are written.
+//! Reads a `named.conf` and all files it includes: options, views and zones as written.
 
 use std::{
     collections::HashMap,
@@ -26,20 +26,20 @@ use super::{
     syntax::{self, ConfStatement, Word},
 };
 
-/// Files that include each other, at most.
+/// Maximum nesting depth of included files.
 const DEPTH_MAX: usize = 16;
-/// Files in all, and their bytes.
+/// Maximum number of files, and of their bytes.
 const FILES_MAX: usize = 20_000;
 const BYTES_MAX: u64 = 256 << 20;
-/// Errors after which reading ends.
+/// Number of errors after which reading stops.
 const WRONGS_MAX: usize = MAX_ERRORS;
 
-/// Statements that are not taken are listed by their keywords, so many of them at most.
+/// Statements that are not imported are listed by keyword, up to this many.
 const PASSED_OVER_MAX: usize = 500;
-/// More statements outside of zones have no line of their own in the report of a move.
+/// Maximum number of statements outside zones with their own line in the migration report.
 const SEEN_MAX: usize = 10_000;
 
-/// Which clients a view is for.
+/// The clients a view is for.
 #[derive(Default)]
 pub(super) struct ViewMatch {
     pub clients: Option<MatchList>,
@@ -47,10 +47,10 @@ pub(super) struct ViewMatch {
     pub recursive_only: Option<Spot>,
 }
 
-/// A zone as it is written.
+/// A zone as written.
 pub(super) struct RawZone {
     pub zone: BindZone,
-    /// It has an error that is reported already.
+    /// It has an error that has already been reported.
     pub is_wrong: bool,
     pub view: usize,
     pub file: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(super) struct RawZone {
     pub own: Inherited,
 }
 
-/// A statement that is not taken, by its keyword and the kind of block that it stands in.
+/// A statement that is not imported, by keyword and kind of block.
 struct PassedOver {
     text: String,
     spot: Spot,
@@ -70,28 +70,28 @@ pub(super) struct NamedConfReader<'f> {
     pub(super) files: &'f mut dyn Files,
     /// Every file that was read or looked for, in order.
     pub(super) paths: Vec<PathBuf>,
-    /// Files that are being read, by their index.
+    /// Indexes of the files being read.
     open: Vec<usize>,
     bytes: u64,
-    /// Where relative paths begin until `directory` says otherwise.
+    /// Base of relative paths until `directory` is set.
     pub(super) base: PathBuf,
     pub(super) directory: Option<PathBuf>,
     pub(super) remotes: NamedLists,
     pub(super) acls: HashMap<String, MatchList>,
     pub(super) blackhole: Option<MatchList>,
     pub(super) views: Vec<View>,
-    /// Of each view; the first are those of `options`.
+    /// For each view; the first entry is that of `options`.
     pub(super) defaults: Vec<Inherited>,
-    /// Of each view.
+    /// For each view.
     pub(super) matches: Vec<ViewMatch>,
     pub(super) zones: Vec<RawZone>,
     passed_over: Vec<PassedOver>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Statements about the server, where all of it is to be moved and not its zones alone served.
+    /// Statements about the server, if everything is migrated and not only its zones served.
     pub(super) moved: Option<Box<ServerStatements>>,
 }
 
-/// Where a statement stands.
+/// The level of a statement.
 #[derive(Clone, Copy)]
 enum Level {
     Top,
@@ -100,7 +100,7 @@ enum Level {
     Zone(usize),
 }
 
-/// The name of a statement and the block that it stands in.
+/// Returns the name of a statement and the block that contains it.
 fn named_in(word: &str, level: Level) -> String {
     let block = match level {
         Level::Top => "",
@@ -123,7 +123,7 @@ impl<'f> NamedConfReader<'f> {
             remotes: HashMap::new(),
             acls: HashMap::new(),
             blackhole: None,
-            // The zones that stand in no view.
+            // The zones outside all views.
             views: vec![View::new(None, true, (0, TextPlace::START))],
             defaults: vec![Inherited::default()],
             matches: vec![ViewMatch::default()],
@@ -134,7 +134,7 @@ impl<'f> NamedConfReader<'f> {
         }
     }
 
-    /// Takes everything, for a move.
+    /// Reads everything, for a migration.
     pub(super) fn whole(mut self) -> Self {
         self.moved = Some(Box::default());
         self
@@ -167,12 +167,12 @@ impl<'f> NamedConfReader<'f> {
         });
     }
 
-    /// The file that is being read.
+    /// Returns the index of the file being read.
     fn file_now(&self) -> usize {
         self.open.last().copied().unwrap_or(0)
     }
 
-    /// ImportNotes a statement that is not taken.
+    /// Records a statement that is not imported.
     fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
         let word = keyword.string().to_ascii_lowercase();
         if self.moved.is_some() && settings::is_term(&word) {
@@ -189,7 +189,7 @@ impl<'f> NamedConfReader<'f> {
         }
     }
 
-    /// A warning for each statement that is not taken.
+    /// Returns a warning for each statement that is not imported.
     pub(super) fn take_notes(&mut self) -> Vec<(Spot, String)> {
         let passed_over = std::mem::take(&mut self.passed_over).into_iter();
         let line = |PassedOver { text, spot, count }| match count {
@@ -212,7 +212,7 @@ impl<'f> NamedConfReader<'f> {
         self.report(file, Some(wrong.place), wrong.message);
     }
 
-    /// Reads a file whose statements stand at this level.
+    /// Reads a file whose statements are at this level.
     fn file(&mut self, path: &Path, level: Level) -> io::Result<()> {
         let index = self.paths.len();
         self.paths.push(path.to_path_buf());
@@ -256,7 +256,7 @@ impl<'f> NamedConfReader<'f> {
         }
     }
 
-    /// Keeps the place of a statement outside of zones, so that the report of a move has a line for it.
+    /// Records the location of a statement outside zones, so that the migration report has a line for it.
     fn see(&mut self, keyword: &Word<'_>, level: Level) {
         let spot = (self.file_now(), keyword.place);
         let is_block = keyword.is_one_of(&["zone", "view", "options"]);
@@ -310,7 +310,7 @@ impl<'f> NamedConfReader<'f> {
         Ok(())
     }
 
-    /// A path of the configuration, from where it starts.
+    /// Resolves a path in the configuration against its base directory.
     fn absolute(&self, text: &[u8]) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(text));
@@ -372,7 +372,7 @@ impl<'f> NamedConfReader<'f> {
     ) -> Result<(), ConfMistake> {
         if keyword.is("directory") {
             let word = statement.value("a directory")?;
-            // A relative one starts at the configuration, whatever directory the server was started in.
+            // A relative path starts at the configuration, whatever directory the server was started in.
             self.directory = None;
             self.directory = Some(self.absolute(&word.text));
             return Ok(());

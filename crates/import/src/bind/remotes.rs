@@ -1,4 +1,4 @@
-//! Lists of other servers: `primaries`, `masters`, `also-notify`, and lists with a name that others refer to.
+//! Lists of other servers: `primaries`, `masters`, `also-notify`, and named lists that others refer to.
 
 use std::{
     collections::HashMap,
@@ -10,17 +10,17 @@ use super::{
     syntax::{ConfItem, ConfStatement, Word},
 };
 
-/// Lists in lists, at most.
+/// Maximum nesting depth of lists.
 const DEPTH_MAX: usize = 8;
-/// Entries of the lists of one zone, at most: more is a list that multiplies itself.
+/// Maximum number of entries for one zone: more means that a list multiplies itself.
 const ENTRIES_MAX: usize = 1000;
-/// The port of DNS, where none is said.
+/// The default DNS port.
 const PORT: u16 = 53;
 
 /// Another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Where it is.
+    /// Its address and port.
     pub address: SocketAddr,
     /// The TSIG key to use with it.
     pub key: Option<Box<str>>,
@@ -28,7 +28,7 @@ pub struct Remote {
     pub tls: Option<Box<str>>,
 }
 
-/// The server, or the servers, that an entry stands for.
+/// The server or servers that an entry refers to.
 #[derive(Debug, Clone)]
 enum RemoteTarget {
     Address(IpAddr),
@@ -36,7 +36,7 @@ enum RemoteTarget {
     List(String),
 }
 
-/// One entry of a list as it is written.
+/// One entry of a list as written.
 #[derive(Debug, Clone)]
 struct RemoteEntry {
     place: TextPlace,
@@ -46,18 +46,18 @@ struct RemoteEntry {
     tls: Option<Box<str>>,
 }
 
-/// A list as it is written. The names in it are resolved when all lists are known.
+/// A list as written. The names in it are resolved when all lists are known.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RemoteList {
-    /// The file it stands in, for messages.
+    /// The file that contains it, for messages.
     pub file: usize,
     entries: Vec<RemoteEntry>,
 }
 
-/// All lists that have names.
+/// All named lists.
 pub(super) type NamedLists = HashMap<String, RemoteList>;
 
-/// Reads `KEYWORD [NAME] [port N] { ... };`, and the name if one may be there.
+/// Reads `KEYWORD [NAME] [port N] { ... };`, including the name if one is allowed.
 pub(super) fn read(
     statement: &ConfStatement<'_>,
     file: usize,
@@ -95,7 +95,7 @@ struct RemoteOptions {
     tls: Option<Box<str>>,
 }
 
-/// Pairs of a keyword and its value; those that mean nothing here are passed over.
+/// Reads pairs of a keyword and its value; irrelevant ones are skipped.
 fn options<'w, 't: 'w>(
     mut words: impl Iterator<Item = &'w Word<'t>>,
 ) -> Result<RemoteOptions, ConfMistake> {
@@ -106,7 +106,7 @@ fn options<'w, 't: 'w>(
             return Err(ConfMistake::new(keyword.place, message));
         };
         if keyword.is("port") {
-            // `*` is any port, which means nothing for a server that is asked.
+            // `*` is any port, which is meaningless for a destination.
             options.port = match value.is("*") {
                 true => None,
                 false => Some(port(value)?),
@@ -147,7 +147,7 @@ fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     };
     let options = options(rest.iter().copied())?;
     let text = first.string();
-    // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces; the address is what is kept.
+    // A zone index (`fe80::1%eth0`) refers to the interfaces of this host; only the address is kept.
     let address = text.split('%').next().unwrap_or_default().parse();
     Ok(RemoteEntry {
         place: first.place,
@@ -158,7 +158,7 @@ fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     })
 }
 
-/// The servers of a list, with those of the lists that it names.
+/// Returns the servers of a list, including those of the lists it names.
 pub(super) fn resolve(
     list: &RemoteList,
     named: &NamedLists,
@@ -175,12 +175,12 @@ pub(super) fn resolve(
 struct RemoteResolver<'n> {
     named: &'n NamedLists,
     remotes: Vec<Remote>,
-    /// Looked at so far: lists of empty lists are no servers but work.
+    /// Entries visited so far: lists of empty lists yield no servers but cost time.
     entries: usize,
 }
 
 impl RemoteResolver<'_> {
-    /// Adds the servers of a list; what `by`, the entry that names it, says is good where the list says nothing.
+    /// Adds the servers of a list; the settings of `by`, the entry that names it, apply where the list has none.
     fn add(
         &mut self,
         list: &RemoteList,

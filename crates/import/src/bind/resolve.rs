@@ -1,4 +1,4 @@
-//! Settles what depends on statements that may come later: the directory, lists with names, what zones inherit.
+//! Resolution of settings that depend on later statements: the directory, named lists, inherited settings.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,7 +17,7 @@ use super::{
 };
 
 impl NamedConfReader<'_> {
-    /// The configuration as a whole.
+    /// Returns the complete configuration.
     pub(super) fn finish(mut self) -> NamedConf {
         let interfaces = self.interfaces();
         let acls = std::mem::take(&mut self.acls);
@@ -69,7 +69,7 @@ impl NamedConfReader<'_> {
         }
     }
 
-    /// The addresses of this machine; a list that needs them cannot be right without.
+    /// Returns the addresses of this host; without them, a list that needs them cannot be evaluated correctly.
     fn interfaces(&mut self) -> Vec<(IpAddr, u8)> {
         self.files.interfaces().unwrap_or_else(|error| {
             self.report(
@@ -93,7 +93,7 @@ impl NamedConfReader<'_> {
         let is_signed = |at: usize| levels.iter().find_map(|level| level.signing[at]);
         let signed_by = (0..SIGNING.len()).find(|at| is_signed(*at) == Some(true));
         raw.zone.signed_by = signed_by.map(|at| SIGNING[at]);
-        // A zone that takes updates is signed in its own file, unless the configuration wants a copy.
+        // A zone that accepts updates is signed in its own file, unless the configuration requests a copy.
         let has_copy = is_signed(INLINE_SIGNING).unwrap_or(!raw.zone.is_dynamic);
         raw.zone.is_signed_in_place = !has_copy;
         let allow_query = lists.allow_query(levels, raw.view);
@@ -130,7 +130,7 @@ impl NamedConfReader<'_> {
         raw.zone
     }
 
-    /// Whom a view answers; `None` for everybody.
+    /// Returns the clients a view answers; `None` for all.
     fn view_clients(
         &mut self,
         matches: &ViewMatch,
@@ -167,7 +167,7 @@ impl NamedConfReader<'_> {
     ) -> Option<Arc<AccessList>> {
         match lists.resolve(list) {
             Ok(resolved) => (!resolved.list.is_none()).then_some(resolved.list),
-            // Nothing of the server could stand for it, so nothing is taken.
+            // Nothing can replace it, so nothing is imported.
             Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
                 self.report(file, Some(wrong.place), wrong.message);
                 None
@@ -175,7 +175,7 @@ impl NamedConfReader<'_> {
         }
     }
 
-    /// Returns why a view is not taken whose list cannot be used; a mistake is reported.
+    /// Returns why a view with an unusable list is not imported; an error is reported.
     fn refuse(&mut self, unusable: Unusable) -> Option<NotTaken> {
         match unusable {
             Unusable::Undecided(file, wrong) => Some(NotTaken {
@@ -190,14 +190,14 @@ impl NamedConfReader<'_> {
     }
 }
 
-/// The lists of a configuration while zones are settled.
+/// The lists of a configuration while zones are resolved.
 pub(super) struct Lists<'n> {
     resolver: AclResolver<'n>,
-    /// For lists in which keys count.
+    /// For lists in which keys are evaluated.
     pub(super) keyed: AclResolver<'n>,
-    /// Who may ask the zones that inherit all from this view.
+    /// The clients that may query zones which inherit everything from this view.
     inherited: HashMap<usize, Option<Arc<AccessList>>>,
-    /// Where keys stand in lists that are in use.
+    /// Locations of keys in lists that are in use.
     keys: Vec<Spot>,
 }
 
@@ -212,7 +212,7 @@ impl Lists<'_> {
         Ok(resolved)
     }
 
-    /// Who may ask a zone; the first of the levels that says something counts.
+    /// Returns the clients that may query a zone; the first level with a setting wins.
     fn allow_query(
         &mut self,
         levels: [&Inherited; 3],

@@ -1,5 +1,5 @@
-//! Statements about the server itself, read for a move: keys, addresses to listen on, what it says of itself, catalogs,
-//! the query log, policies of DNSSEC.
+//! Statements about the server itself, read for a migration: keys, listen addresses, identity, catalogs, the query log,
+//! DNSSEC policies.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,11 @@ pub(super) struct ListenStatement {
     pub spot: Spot,
     pub is_v6: bool,
     pub port: u16,
-    /// `None` where the list cannot be read.
+    /// `None` if the list cannot be read.
     pub list: Option<MatchList>,
 }
 
-/// A key as it is written.
+/// A TSIG key as written.
 pub(super) struct KeyStatement {
     pub spot: Spot,
     pub name: String,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for KeyStatement {
     }
 }
 
-/// A zone of `catalog-zones`, and the servers that its members are transferred from if it says so.
+/// A zone in `catalog-zones`, and the servers from which its members are transferred, if configured.
 pub(super) struct CatalogStatement {
     pub spot: Spot,
     pub zone: String,
@@ -46,25 +46,25 @@ pub(super) struct QueryChannel {
     pub file: Option<String>,
 }
 
-/// A statement of one word and its value.
+/// A statement with one keyword and its value.
 pub(super) type WordStatement = (Spot, String, String);
 
-/// The statements.
+/// The statements about the server.
 #[derive(Default)]
 pub(super) struct ServerStatements {
     pub keys: Vec<KeyStatement>,
     pub listen: Vec<ListenStatement>,
-    /// `version`, `server-id` and the like, with their values.
+    /// `version`, `server-id` and similar statements, with their values.
     pub words: Vec<WordStatement>,
     /// Policies by which BIND signs.
     pub policies: Vec<PolicyStatement>,
-    /// Catalog zones that BIND follows.
+    /// Catalog zones that BIND consumes.
     pub catalogs: Vec<CatalogStatement>,
     /// Where `logging` sends queries.
     pub query_log: Option<QueryChannel>,
-    /// The directory that relative paths start at.
+    /// The base directory of relative paths.
     pub directory: PathBuf,
-    /// Every statement outside of zones, in its words of the report.
+    /// Every statement outside zones, as worded in the report.
     pub seen: Vec<(Spot, String)>,
 }
 
@@ -74,7 +74,7 @@ impl std::fmt::Debug for ServerStatements {
     }
 }
 
-/// Options that are a word and a value.
+/// Options that consist of a keyword and a value.
 const WORDS: &[&str] = &[
     "version",
     "server-id",
@@ -88,7 +88,7 @@ const WORDS: &[&str] = &[
 ];
 
 impl ServerStatements {
-    /// Reads a statement outside of all blocks; whether it was one of these.
+    /// Reads a statement outside all blocks; returns whether it is one of these.
     pub(super) fn see_top(
         &mut self,
         keyword: &Word<'_>,
@@ -102,7 +102,7 @@ impl ServerStatements {
             return is_one;
         }
         if keyword.is("logging") {
-            // The rest of it has a line of its own.
+            // The rest of it has its own line.
             self.see_logging(keyword, statement, file);
             return false;
         }
@@ -135,7 +135,7 @@ impl ServerStatements {
         true
     }
 
-    /// Reads a statement of `options`; whether it was one of these.
+    /// Reads a statement of `options`; returns whether it is one of these.
     pub(super) fn see_option(
         &mut self,
         keyword: &Word<'_>,
@@ -240,7 +240,7 @@ impl ServerStatements {
         });
     }
 
-    /// Reads `listen-on [port N] { ... };`. With `tls` or `http` it cannot be kept.
+    /// Reads `listen-on [port N] { ... };`. With `tls` or `http` it cannot be converted.
     fn see_listen(&mut self, keyword: &Word<'_>, statement: &ConfStatement<'_>, spot: Spot) {
         let words = statement.words_and_block();
         let (mut port, mut list) = (0, None);

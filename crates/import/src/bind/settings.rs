@@ -1,5 +1,4 @@
-//! Statements about who may transfer, notify and update a zone, and whom it notifies: read for a move, settled when
-//! all lists are known.
+//! Zone settings about transfers, NOTIFY and updates: read for a migration, resolved when all lists are known.
 
 use nameward_zone::AccessList;
 
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::migrate::{MovedScope, MovedUpdateRule};
 
-/// The statements that are read here.
+/// The statements read here.
 const TERMS: [&str; 10] = [
     "allow-transfer",
     "allow-notify",
@@ -27,12 +26,12 @@ const TERMS: [&str; 10] = [
     "request-ixfr",
 ];
 
-/// Whether a statement is one that a move takes.
+/// Checks whether a migration converts a statement.
 pub(super) fn is_term(keyword: &str) -> bool {
     TERMS.contains(&keyword) || keyword == "masters"
 }
 
-/// A list as it is written, or why it cannot be read.
+/// A list as written, or why it cannot be read.
 type WrittenList = Result<MatchList, NotTaken>;
 
 /// The statements of one level.
@@ -49,7 +48,7 @@ pub(super) struct TermStatements {
     request_ixfr: Option<bool>,
 }
 
-/// The terms of a zone: `None` where no level says anything.
+/// The settings of a zone: `None` if no level sets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct BindTerms {
     pub allow_transfer: Option<Result<AccessList, NotTaken>>,
@@ -57,11 +56,11 @@ pub(super) struct BindTerms {
     pub allow_update: Option<Result<AccessList, NotTaken>>,
     pub forwarding: Option<Result<AccessList, NotTaken>>,
     pub update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
-    /// The word after `notify`.
+    /// The keyword after `notify`.
     pub notify: Option<String>,
     /// The name of the policy by which BIND signs it.
     pub dnssec_policy: Option<String>,
-    /// The directory of its keys, from the directory of the server.
+    /// The key directory, relative to the server directory.
     pub key_directory: Option<String>,
     pub request_ixfr: Option<bool>,
 }
@@ -105,7 +104,7 @@ pub(super) fn see(
     }
 }
 
-/// Settles the terms of a zone; for each, the first of the levels that says something counts.
+/// Resolves the settings of a zone; for each, the first level that sets it wins.
 pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> BindTerms {
     let levels = || levels.iter().filter_map(|level| level.terms.as_deref());
     let mut list = |pick: fn(&TermStatements) -> Option<&WrittenList>| {
@@ -174,7 +173,7 @@ fn update_policy(
     Ok(rules)
 }
 
-/// A rule that means the same here; `None` for others.
+/// Returns the rule if it has an equivalent here; `None` for others.
 fn rule(words: &[String]) -> Option<MovedUpdateRule> {
     let [verb, key, kind, rest @ ..] = words else {
         return None;

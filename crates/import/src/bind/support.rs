@@ -1,8 +1,8 @@
-//! The table of BIND's statements that a move does not take: what becomes of each, and why.
+//! BIND statements that a migration does not convert: the outcome of each, and why.
 
 use crate::migrate::MoveVerdict;
 
-/// Statements that are not taken: what becomes of each.
+/// Statements that are not converted, with their outcome.
 const PASSED_OVER: &[(&str, MoveVerdict, &str)] = &[
     (
         "allow-new-zones",
@@ -123,7 +123,7 @@ const PASSED_OVER: &[(&str, MoveVerdict, &str)] = &[
     ),
 ];
 
-/// Options that are about resolving, files and threads: nothing here depends on them.
+/// Options about resolving, files and threads: nothing here depends on them.
 const NOT_NEEDED: &[&str] = &[
     "auth-nxdomain",
     "dnssec-validation",
@@ -202,7 +202,7 @@ const NOT_NEEDED: &[&str] = &[
     "avoid-v6-udp-ports",
 ];
 
-/// Returns the end of a statement or zone that `take` left out, by its words.
+/// Returns the verdict on a statement or zone that `take` left out, based on its message.
 pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
     if message.starts_with("the zone") || message.starts_with("the view") {
         let verdict = match message {

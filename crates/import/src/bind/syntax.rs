@@ -1,10 +1,10 @@
-//! Statements of a `named.conf`: words and blocks up to a semicolon, whatever they mean.
+//! Statements of a `named.conf`: words and blocks up to a semicolon, independent of their meaning.
 
 use std::borrow::Cow;
 
 use super::lex::{ConfMistake, ConfToken, Lexer, TextPlace, quoted};
 
-/// Blocks in blocks, at most. Real configurations have five.
+/// Maximum nesting depth of blocks. Real configurations have five.
 const DEPTH_MAX: usize = 32;
 
 /// A word.
@@ -15,7 +15,7 @@ pub(super) struct Word<'t> {
 }
 
 impl Word<'_> {
-    /// Keywords are the same in upper and lower case.
+    /// Checks for a keyword, ignoring case.
     pub(super) fn is(&self, keyword: &str) -> bool {
         self.text.eq_ignore_ascii_case(keyword.as_bytes())
     }
@@ -29,7 +29,7 @@ impl Word<'_> {
     }
 }
 
-/// A part of a statement.
+/// An item in a statement.
 #[derive(Debug)]
 pub(super) enum ConfItem<'t> {
     Word(Word<'t>),
@@ -56,7 +56,7 @@ impl ConfItem<'_> {
 #[derive(Debug)]
 pub(super) struct ConfStatement<'t> {
     items: Vec<ConfItem<'t>>,
-    /// Where the semicolon stands.
+    /// Location of the semicolon.
     end: TextPlace,
 }
 
@@ -65,7 +65,7 @@ impl<'t> ConfStatement<'t> {
         &self.items
     }
 
-    /// The word that says what it is about; `None` where a block comes first.
+    /// Returns the keyword; `None` if the statement starts with a block.
     pub(super) fn keyword(&self) -> Option<&Word<'t>> {
         match self.items.first() {
             Some(ConfItem::Word(word)) => Some(word),
@@ -77,7 +77,7 @@ impl<'t> ConfStatement<'t> {
         self.items.first().map_or(self.end, ConfItem::place)
     }
 
-    /// The one word after the keyword.
+    /// Returns the single word after the keyword.
     pub(super) fn value(&self, expected: &str) -> Result<&Word<'t>, ConfMistake> {
         let word = match self.items.get(1) {
             Some(ConfItem::Word(word)) => word,
@@ -89,7 +89,7 @@ impl<'t> ConfStatement<'t> {
         }
     }
 
-    /// The words between the keyword and the block that ends the statement, and that block.
+    /// Returns the words between the keyword and the block that ends the statement, and that block.
     pub(super) fn words_and_block(
         &self,
     ) -> Result<(Vec<&Word<'t>>, &[ConfStatement<'t>]), ConfMistake> {
@@ -123,7 +123,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<ConfStatement<'_>>, ConfMistake> 
     statements(&mut lexer, None)
 }
 
-/// Reads statements up to the end of the block that began at `open`, or of the file.
+/// Reads statements up to the end of the block that started at `open`, or of the file.
 fn statements<'t>(
     lexer: &mut Lexer<'t>,
     open: Option<(TextPlace, usize)>,

@@ -1,4 +1,4 @@
-//! The work of the fuzz targets on their input, shared by `fuzz/` and the short run among the tests.
+//! The bodies of the migration fuzz targets, shared by `fuzz/` and the short run among the tests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::{Files, bind, echo_files::EchoFiles};
 
 type ConfigReader = fn(&Path, &mut dyn Files) -> MovedServer;
 
-/// Any bytes: no panic, bounded errors with a place, and a text of lines that are settings or comments.
+/// Runs a reader: no panic, a bounded number of errors with a location, and output lines that are settings or comments.
 fn run(data: &[u8], read: ConfigReader) {
     let mut files = EchoFiles { data, left: 20 };
     let server = read(Path::new("conf"), &mut files);
@@ -29,22 +29,22 @@ fn run(data: &[u8], read: ConfigReader) {
     }
 }
 
-/// Any bytes as a pdns.conf.
+/// Fuzzes pdns.conf.
 pub fn pdns_conf(data: &[u8]) {
     run(data, pdns::read);
 }
 
-/// Any bytes as an nsd.conf.
+/// Fuzzes nsd.conf.
 pub fn nsd_conf(data: &[u8]) {
     run(data, nsd::read);
 }
 
-/// Any bytes as a knot.conf.
+/// Fuzzes knot.conf.
 pub fn knot_conf(data: &[u8]) {
     run(data, knot::read);
 }
 
-/// Any bytes as a named.conf that is moved.
+/// Fuzzes the migration of named.conf.
 pub fn moved_named_conf(data: &[u8]) {
     run(data, bind::migrate::read);
 }

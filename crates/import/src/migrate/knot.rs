@@ -1,14 +1,14 @@
-//! The reader of Knot's `knot.conf`: sections, items with an identifier, values and lists.
+//! The `knot.conf` reader: sections, items with an identifier, values and lists.
 //!
 //! ```text
 //! lines       the subset of YAML that Knot reads
-//! server      server:, key: and sections that have nothing like it here
+//! server      server:, key: and sections without an equivalent here
 //! access      acl:, remote:, remotes:
-//! signing     policy:, and where keys are
+//! signing     policy:, and the location of keys
 //! zones       template: and zone:
 //! ```
-//! Knot notifies nobody but those in `notify`. With `automatic-acl` (on unless said otherwise) servers in `notify` may
-//! transfer, and those in `master` may notify.
+//! Knot only notifies the servers in `notify`. With `automatic-acl` (on by default) servers in `notify` may transfer,
+//! and those in `master` may send NOTIFY.
 
 mod access;
 mod lines;
@@ -21,7 +21,7 @@ use std::{path::Path, sync::Arc};
 use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
 use crate::Files;
 
-/// Entries that one configuration may have.
+/// Maximum number of entries in one configuration.
 const ENTRIES_MAX: usize = 4_000_000;
 
 /// A key with its values.
@@ -46,7 +46,7 @@ impl KnotEntry {
     }
 }
 
-/// An item of a section; of `server:` and the like there is one, without an identifier.
+/// An item of a section; `server:` and similar sections have one, without an identifier.
 #[derive(Debug, Clone)]
 struct KnotItem {
     section: String,
@@ -55,7 +55,7 @@ struct KnotItem {
 }
 
 impl KnotItem {
-    /// Its identifier: the value of its first entry.
+    /// Returns its identifier: the value of its first entry.
     fn id(&self) -> &str {
         self.entries.first().map_or("", KnotEntry::value)
     }
@@ -74,7 +74,7 @@ struct KnotReader<'f> {
     has_automatic_acl: bool,
 }
 
-/// Reads a knot.conf and what it includes.
+/// Reads a knot.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     let first = ConfigPlace {
         file: Arc::from(&*path.to_string_lossy()),

@@ -1,12 +1,12 @@
-//! The reader of NSD's `nsd.conf`: clauses of attributes, includes with patterns, and the list of zones that
-//! `nsd-control addzone` keeps.
+//! The `nsd.conf` reader: clauses of attributes, includes with patterns, and the zone list that `nsd-control addzone`
+//! maintains.
 //!
 //! ```text
 //! nsd.rs      words, clauses, includes
 //! server      server: and key:
-//! zones       zone: and pattern:, and what they mean here
+//! zones       zone: and pattern:, and their equivalents here
 //! ```
-//! NSD notifies nobody but those in `notify:`, and transfers to nobody but those in `provide-xfr:`.
+//! NSD only notifies the servers in `notify:`, and only allows transfers to those in `provide-xfr:`.
 
 mod server;
 mod zones;
@@ -20,9 +20,9 @@ use std::{
 use super::{ConfigPlace, MovedServer, texts::ConfigTexts};
 use crate::Files;
 
-/// Attributes that one configuration may have.
+/// Maximum number of attributes in one configuration.
 const ATTRIBUTES_MAX: usize = 4_000_000;
-/// Words that begin a clause.
+/// Words that start a clause.
 const CLAUSES: &[&str] = &[
     "server",
     "remote-control",
@@ -53,7 +53,7 @@ impl NsdAttribute {
     }
 }
 
-/// A clause: its word and its attributes.
+/// A clause: its keyword and its attributes.
 #[derive(Debug, Clone)]
 struct NsdClause {
     word: &'static str,
@@ -73,17 +73,17 @@ struct NsdReader<'f> {
     server: MovedServer,
     clauses: Vec<NsdClause>,
     count: usize,
-    /// Attributes of zones, those of patterns counted for each zone.
+    /// Attributes of zones, counting those of patterns once per zone.
     zone_attributes: usize,
-    /// Where relative paths of zone files start.
+    /// Base of relative zone file paths.
     zones_directory: PathBuf,
-    /// Patterns by their names: places in `clauses`.
+    /// Patterns by name: indexes in `clauses`.
     patterns: HashMap<String, usize>,
-    /// Patterns that a zone uses: places in `clauses`.
+    /// Patterns used by a zone: indexes in `clauses`.
     used_patterns: HashSet<usize>,
 }
 
-/// Reads an nsd.conf and what it includes.
+/// Reads an nsd.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     let first = ConfigPlace {
         file: Arc::from(&*path.to_string_lossy()),
@@ -128,7 +128,7 @@ impl NsdReader<'_> {
 
     fn line(&mut self, line: &str, place: &ConfigPlace) {
         let mut words = words(line);
-        // `zone: name: example.org` may stand on one line.
+        // `zone: name: example.org` may be on one line.
         while let Some(word) = words.first().and_then(|word| word.strip_suffix(':')) {
             let Some(clause) = CLAUSES.iter().find(|clause| **clause == word) else {
                 break;
@@ -182,7 +182,7 @@ impl NsdReader<'_> {
     }
 }
 
-/// The words of a line up to a comment; quotes take the meaning from blanks and hashes.
+/// Returns the words of a line up to a comment; quotes protect blanks and hashes.
 fn words(line: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut rest = line.trim_start();
@@ -196,13 +196,13 @@ fn words(line: &str) -> Vec<String> {
             }
             _ => {
                 let is_end = |c: char| c.is_whitespace() || c == '"' || c == '#';
-                // `key:"value"` has no blank between.
+                // `key:"value"` has no blank in between.
                 let end = rest.find(is_end).unwrap_or(rest.len());
                 (&rest[..end], &rest[end..])
             }
         };
         match (all.is_empty(), word.split_once(':')) {
-            // `name:value` without a blank, unless the value is an address of IPv6.
+            // `name:value` without a blank, unless the value is an IPv6 address.
             (true, Some((name, value))) if !value.is_empty() && is_name(name) => {
                 all.push(format!("{name}:"));
                 all.push(value.to_string());

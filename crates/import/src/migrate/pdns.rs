@@ -1,13 +1,13 @@
-//! The reader of PowerDNS's `pdns.conf`: settings of the file and of those in `include-dir`, by their names.
+//! The `pdns.conf` reader: settings of the file and of those in `include-dir`, by name.
 //!
 //! ```text
 //! pdns.rs     lines, continuations, `+=`, include-dir, old names
-//! table       what becomes of settings that need no thought
+//! table       the outcome for settings that need no conversion logic
 //! translate   listeners, access, transfers, caches
-//! services    updates, the page, resolvers
+//! services    updates, the web page, resolvers
 //! backends    launch=: databases, and zone files of the bind backend
 //! ```
-//! Zones of databases are not listed one by one: kinds, primaries, keys and metadata stay in the database, from which
+//! Database zones are not listed individually: kinds, primaries, keys and metadata stay in the database, from which
 //! they are read as PowerDNS reads them.
 
 mod backends;
@@ -25,25 +25,25 @@ use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
 use crate::Files;
 use table::{SettingFate, fate_of};
 
-/// Settings that one configuration may have.
+/// Maximum number of settings in one configuration.
 const SETTINGS_MAX: usize = 10_000;
 
-/// A setting as it is written.
+/// A setting as written.
 #[derive(Debug, Clone)]
 struct PdnsSetting {
     value: String,
     place: ConfigPlace,
-    /// The setting is dealt with.
+    /// The setting has been handled.
     is_used: bool,
 }
 
 impl PdnsSetting {
-    /// Whether there is a value that turns something on.
+    /// Checks whether there is a value that enables something.
     fn is_on(&self) -> bool {
         !self.value.is_empty() && self.is_switch_on()
     }
 
-    /// Whether a switch is on: for PowerDNS `primary=` is `primary=yes`.
+    /// Checks whether a switch is on: in PowerDNS `primary=` means `primary=yes`.
     fn is_switch_on(&self) -> bool {
         let value = self.value.to_ascii_lowercase();
         !["no", "off", "0", "false"].contains(&value.as_str())
@@ -54,14 +54,14 @@ impl PdnsSetting {
 struct PdnsReader<'f> {
     texts: ConfigTexts<'f>,
     settings: BTreeMap<String, PdnsSetting>,
-    /// Lines of the report about settings that stand there several times.
+    /// Report lines about settings that appear several times.
     repeated: Vec<(MoveVerdict, ConfigPlace, String)>,
     server: MovedServer,
-    /// The file that was named first: the place of what is a default.
+    /// The file named first: the location of defaults.
     first: ConfigPlace,
 }
 
-/// Reads a pdns.conf and what it includes.
+/// Reads a pdns.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     let first = ConfigPlace {
         file: Arc::from(&*path.to_string_lossy()),
@@ -121,7 +121,7 @@ impl PdnsReader<'_> {
         if line.is_empty() {
             return;
         }
-        // A name alone turns a switch on.
+        // A name alone enables a switch.
         let (name, value) = line.split_once('=').unwrap_or((line, "yes"));
         if name.trim().contains(char::is_whitespace) {
             let message = format!("expected name=value, found {line:?}");
@@ -161,26 +161,26 @@ impl PdnsReader<'_> {
         }
     }
 
-    /// A setting, which counts as dealt with from now on.
+    /// Returns a setting and marks it as handled.
     fn used(&mut self, name: &str) -> Option<PdnsSetting> {
         let setting = self.settings.get_mut(name)?;
         setting.is_used = true;
         Some(setting.clone())
     }
 
-    /// A setting by its name of today or one of former times; the first that is there.
+    /// Returns a setting by its current name or a former one; the first that exists.
     fn used_of(&mut self, names: &[&str]) -> Option<PdnsSetting> {
         let found: Vec<PdnsSetting> = names.iter().filter_map(|name| self.used(name)).collect();
         found.into_iter().next()
     }
 
-    /// Whether a switch is on, where one of the names has it; else the default.
+    /// Checks whether a switch is on under one of its names; otherwise the default.
     fn is_on(&mut self, names: &[&str], default: bool) -> bool {
         self.used_of(names)
             .map_or(default, |setting| setting.is_switch_on())
     }
 
-    /// Notes all settings that nothing above dealt with, and those that others made use of.
+    /// Reports all settings that have not been handled, and those that others made use of.
     fn rest(&mut self) {
         let rest = std::mem::take(&mut self.settings);
         for (name, setting) in &rest {
@@ -208,13 +208,13 @@ impl PdnsReader<'_> {
         }
     }
 
-    /// A path of the configuration.
+    /// Resolves a path in the configuration.
     fn path(&self, text: &str) -> PathBuf {
         super::texts::directory_of(Path::new(&*self.first.file)).join(text)
     }
 }
 
-/// A hash begins a comment at the start of a line or after a blank; passwords may have one inside.
+/// Strips a comment: a hash starts one at the start of a line or after a blank; passwords may contain one.
 fn without_comment(line: &str) -> &str {
     let mut before = ' ';
     for (at, c) in line.char_indices() {
@@ -226,7 +226,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// The words of a list: commas, semicolons and blanks stand between them.
+/// Returns the words of a list separated by commas, semicolons or blanks.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     let words = list.split([',', ';', ' ', '\t']);
     words.filter(|word| !word.is_empty())

@@ -1,14 +1,14 @@
-//! Addresses, networks and ranges as other servers write them, in our spelling.
+//! Addresses, networks and ranges in the notation of other servers, converted to Nameward syntax.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Networks that a range may fall into: a range of IPv6 at its worst.
+/// Maximum number of networks that a range is split into: the worst case for IPv6.
 const PARTS_MAX: usize = 254;
 
-/// Listeners of a server that nobody else is to reach.
+/// Listeners of a server that is not reachable from outside.
 pub(crate) const LOOPBACK: [&str; 2] = ["127.0.0.1:53", "[::1]:53"];
 
-/// An address as nameward.toml has it: the port only if it is not 53.
+/// Formats an address as in nameward.toml: with the port only if it is not 53.
 pub(crate) fn written(address: IpAddr, port: u16) -> String {
     match port {
         53 => address.to_string(),
@@ -16,7 +16,7 @@ pub(crate) fn written(address: IpAddr, port: u16) -> String {
     }
 }
 
-/// Reads `ADDRESS` or `ADDRESS@PORT`.
+/// Parses `ADDRESS` or `ADDRESS@PORT`.
 pub(crate) fn at_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
     match text.split_once('@') {
         Some((address, port)) => Some((address.parse().ok()?, port.parse().ok()?)),
@@ -24,7 +24,7 @@ pub(crate) fn at_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
     }
 }
 
-/// Reads `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+/// Parses `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
 pub(crate) fn colon_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some((address, default));
@@ -36,7 +36,7 @@ pub(crate) fn colon_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
     Some((inner.parse().ok()?, default))
 }
 
-/// A network in our spelling, with the bits of its prefix.
+/// Returns a network in Nameward syntax, with its prefix length.
 pub(crate) fn network(text: &str) -> Option<(String, u8)> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address.parse::<IpAddr>().ok()?, Some(bits)),
@@ -50,7 +50,8 @@ pub(crate) fn network(text: &str) -> Option<(String, u8)> {
     Some((spelled(address, bits), bits))
 }
 
-/// The networks of an entry of NSD or Knot: an address, a network, `ADDRESS&MASK` or `FIRST-LAST`.
+/// Returns the networks of an NSD or Knot entry: an address, a network, `ADDRESS&MASK` or
+/// `FIRST-LAST`.
 pub(crate) fn networks(text: &str) -> Option<Vec<String>> {
     if let Some((first, last)) = text.split_once('-') {
         return range(first.parse().ok()?, last.parse().ok()?);
@@ -63,14 +64,14 @@ pub(crate) fn networks(text: &str) -> Option<Vec<String>> {
         }
         let ones = ones << (128 - u32::from(width));
         let bits = ones.leading_ones();
-        // A mask with a hole in it is no network.
+        // A non-contiguous mask is not a network.
         let is_whole = bits == ones.count_ones();
         return is_whole.then(|| vec![spelled(address, bits as u8)]);
     }
     network(text).map(|(network, _)| vec![network])
 }
 
-/// The networks that a range of addresses falls into.
+/// Returns the networks that an address range is split into.
 pub(crate) fn range(first: IpAddr, last: IpAddr) -> Option<Vec<String>> {
     let width = u32::from(width(first));
     if width != u32::from(self::width(last)) || number(first) > number(last) {
@@ -79,7 +80,7 @@ pub(crate) fn range(first: IpAddr, last: IpAddr) -> Option<Vec<String>> {
     let (mut at, last) = (number(first), number(last));
     let mut parts = Vec::new();
     while parts.len() <= PARTS_MAX {
-        // The largest network that begins here and does not reach past the end.
+        // The largest network that starts here and does not exceed the end.
         let mut free = at.trailing_zeros().min(width);
         let end = |free: u32| match free {
             128 => u128::MAX,

@@ -1,4 +1,4 @@
-//! The report of a move: what became of each setting of the other server, with file and line.
+//! The migration report: the outcome for each setting of the other server, with file and line.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-/// A line of a file of the other server.
+/// A line in a file of the other server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigPlace {
-    /// The file.
+    /// The file name.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -21,23 +21,23 @@ impl fmt::Display for ConfigPlace {
     }
 }
 
-/// The end of a setting.
+/// The outcome for a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MoveVerdict {
-    /// It means the same here.
+    /// It has the same meaning here.
     Taken,
-    /// It is taken, with another meaning that the note describes.
+    /// It is converted with a different meaning, which the note describes.
     Changed,
     /// Nothing here depends on it.
     NotNeeded,
-    /// There is nothing like it here; the server does its work without it.
+    /// There is no equivalent here; the server works without it.
     NotPossible,
-    /// There is nothing like it here, and a zone would leak or break without it.
+    /// There is no equivalent here, and a zone would leak or break without it.
     Breaks,
 }
 
 impl MoveVerdict {
-    /// Every verdict, in the order of the closing line.
+    /// Every verdict, in the order of the summary line.
     pub const ALL: [Self; 5] = [
         Self::Taken,
         Self::Changed,
@@ -46,7 +46,7 @@ impl MoveVerdict {
         Self::Breaks,
     ];
 
-    /// The words of the report.
+    /// Returns the wording in the report.
     pub fn words(self) -> &'static str {
         match self {
             Self::Taken => "converted",
@@ -61,13 +61,13 @@ impl MoveVerdict {
 /// A line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MoveNote {
-    /// Where the setting stands first.
+    /// First location of the setting.
     pub place: ConfigPlace,
-    /// Its end.
+    /// The outcome.
     pub verdict: MoveVerdict,
-    /// The setting, and what becomes of it.
+    /// The setting and its outcome.
     pub text: String,
-    /// How often it stands there.
+    /// How often it occurs.
     pub count: usize,
 }
 
@@ -83,12 +83,12 @@ impl fmt::Display for MoveNote {
     }
 }
 
-/// All lines: equal ones once, with the place of the first.
+/// All lines: equal ones once, with the location of the first.
 #[derive(Debug, Default)]
 pub struct MoveReport {
     notes: Vec<MoveNote>,
     known: HashMap<(MoveVerdict, String), usize>,
-    /// Every place that a line was added for, those of equal lines too.
+    /// Every location for which a line was added, including those of equal lines.
     places: HashSet<ConfigPlace>,
 }
 
@@ -109,14 +109,15 @@ impl MoveReport {
         }
     }
 
-    /// Adds a line for a setting that was made use of, unless there is one for its place.
+    /// Adds a line for a setting that was used, unless there is one for its location.
     pub(crate) fn add_used(&mut self, place: &ConfigPlace, text: impl Into<String>) {
         if !self.places.contains(place) {
             self.add(MoveVerdict::Taken, place, text);
         }
     }
 
-    /// Whether a line, for this place or another, says what becomes of a statement of this name that is not taken.
+    /// Checks whether a line, for this location or another, reports the outcome of a statement of this name that is not
+    /// converted.
     pub(crate) fn has_line_of(&self, statement: &str) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|note| {
@@ -125,7 +126,7 @@ impl MoveReport {
         })
     }
 
-    /// The lines in the order of the files.
+    /// Returns the lines in file order.
     pub fn notes(&self) -> Vec<&MoveNote> {
         let mut notes: Vec<&MoveNote> = self.notes.iter().collect();
         let mut files: Vec<&str> = Vec::new();
@@ -139,7 +140,7 @@ impl MoveReport {
         notes
     }
 
-    /// How many lines have a verdict.
+    /// Returns the number of lines with a verdict.
     pub fn count(&self, verdict: MoveVerdict) -> usize {
         let notes = self.notes.iter();
         notes.filter(|note| note.verdict == verdict).count()

@@ -1,4 +1,4 @@
-//! Files of a configuration and what they include: read with bounds, each with its name for places.
+//! Configuration files and the files they include: read with limits, each with its name for locations.
 
 use std::{
     io,
@@ -11,13 +11,13 @@ use nameward_wire::zonefile::{Diagnostic, MAX_ERRORS, Severity};
 use super::ConfigPlace;
 use crate::files::{Files, has_wildcards, reason_of};
 
-/// Files that include each other, at most.
+/// Maximum nesting depth of included files.
 const DEPTH_MAX: usize = 16;
-/// Files in all, and their bytes.
+/// Maximum number of files, and of their bytes.
 const FILES_MAX: usize = 20_000;
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Reads the files of one configuration and keeps its mistakes.
+/// Reads the files of one configuration and collects its errors.
 pub(super) struct ConfigTexts<'f> {
     pub(super) files: &'f mut dyn Files,
     open: Vec<PathBuf>,
@@ -37,12 +37,12 @@ impl<'f> ConfigTexts<'f> {
         }
     }
 
-    /// Whether so much is wrong that reading ends.
+    /// Checks whether there are so many errors that reading stops.
     pub(super) fn is_full(&self) -> bool {
         self.errors.len() >= MAX_ERRORS
     }
 
-    /// Keeps a mistake.
+    /// Records an error.
     pub(super) fn error(&mut self, place: &ConfigPlace, message: impl Into<String>) {
         if !self.is_full() {
             self.errors.push(Diagnostic {
@@ -55,7 +55,7 @@ impl<'f> ConfigTexts<'f> {
         }
     }
 
-    /// Opens a file; the caller closes it when it is read. A file that cannot be read is a mistake at `from`.
+    /// Opens a file; the caller closes it after reading. A file that cannot be read is an error at `from`.
     pub(super) fn open(&mut self, path: &Path, from: &ConfigPlace) -> Option<(Arc<str>, String)> {
         match self.text(path) {
             Ok(text) => {
@@ -92,7 +92,7 @@ impl<'f> ConfigTexts<'f> {
         String::from_utf8(octets).or_else(|_| refused("it is not text in UTF-8".into()))
     }
 
-    /// The files that an include stands for; a pattern without a match is no mistake.
+    /// Returns the files that an include refers to; a pattern without a match is not an error.
     pub(super) fn included(&mut self, path: &Path, from: &ConfigPlace) -> Vec<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         if !has_wildcards(path.as_os_str().as_bytes()) {
@@ -106,7 +106,7 @@ impl<'f> ConfigTexts<'f> {
     }
 }
 
-/// The directory that a file stands in.
+/// Returns the directory that contains a file.
 pub(super) fn directory_of(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("")).to_path_buf()
 }

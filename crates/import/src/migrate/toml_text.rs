@@ -1,4 +1,4 @@
-//! The writer of nameward.toml: one file for whichever server it comes from, each setting with its origin.
+//! The nameward.toml writer: one format for all source servers, each setting with its origin.
 
 use std::{
     fmt::Write,
@@ -10,7 +10,7 @@ use super::{
     MovedServer, MovedTerms, MovedUpdateRule, MovedValue, MovedZone,
 };
 
-/// Tables of settings that may be written, in their order.
+/// Tables of settings that may be written, in order.
 const TABLES: [&str; 8] = [
     "server",
     "web",
@@ -25,24 +25,24 @@ const TABLES: [&str; 8] = [
 /// Choices of the operator about the new file.
 #[derive(Debug, Clone)]
 pub struct TomlPlan {
-    /// The kind of configuration that it comes from, for the first line.
+    /// The kind of configuration it comes from, for the first line.
     pub from: String,
     /// The state directory, if one is needed.
     pub state_directory: PathBuf,
-    /// Where the secrets of keys stand.
+    /// Where the key secrets are stored.
     pub secrets: SecretPlace,
 }
 
-/// Where the secrets of keys stand.
+/// Where the key secrets are stored.
 #[derive(Debug, Clone)]
 pub enum SecretPlace {
-    /// In files of a directory, relative to the configuration.
+    /// In files in a directory, relative to the configuration.
     Directory(PathBuf),
-    /// In the text itself, which is then for nobody's eyes.
+    /// In the text itself, which must then be kept confidential.
     Inline,
 }
 
-/// The name of the file that a key's secret goes to. Names of keys are names of DNS: dots and slashes are no paths here.
+/// Returns the file name for a key's secret. Key names are DNS names: dots and slashes must not form paths here.
 pub fn secret_file_name(key: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name = key.trim_end_matches('.').to_ascii_lowercase();
@@ -58,7 +58,7 @@ pub fn secret_file_name(key: &str) -> String {
 }
 
 impl MovedServer {
-    /// The text of nameward.toml.
+    /// Returns the text of nameward.toml.
     pub fn to_toml(&self, plan: &TomlPlan) -> String {
         let mut out = String::new();
         line(
@@ -99,7 +99,7 @@ impl MovedServer {
         out
     }
 
-    /// Everything that is lost, as comments at the end: who edits the file later has to see it.
+    /// Writes everything that is lost as comments at the end, for later editors of the file.
     fn not_possible(&self, out: &mut String) {
         let is_lost = |verdict| matches!(verdict, MoveVerdict::NotPossible | MoveVerdict::Breaks);
         let notes = self.report.notes().into_iter();
@@ -266,7 +266,7 @@ fn path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
-/// A basic string of TOML.
+/// Formats a TOML basic string.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -282,7 +282,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// A text for a comment: a control character would end it.
+/// Formats text for a comment, which a control character would end.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -1,8 +1,8 @@
-//! Journals that are made by hand: read, cut and damaged.
+//! Journals built by hand: read, truncated and damaged.
 
 use super::*;
 
-/// A record as a journal has it.
+/// Encodes a record as in a journal.
 fn record(owner: &[u8], rtype: u16, data: &[u8]) -> Vec<u8> {
     let fixed = [
         owner,
@@ -28,7 +28,7 @@ fn transaction(from: u32, to: u32, removed: &[Vec<u8>], added: &[Vec<u8>]) -> Ve
     [&header.concat()[..], &records].concat()
 }
 
-/// A journal with an index of two entries.
+/// Encodes a journal with an index of two entries.
 fn journal(first: u32, last: u32, transactions: &[Vec<u8>]) -> Vec<u8> {
     let begin = 64 + 16;
     let body = transactions.concat();

@@ -1,4 +1,4 @@
-//! Signed zones, their policies, catalogs that are followed and the query log of a named.conf, for a move.
+//! Signed zones, their policies, consumed catalogs and the query log of a named.conf, for a migration.
 
 use super::{
     super::{
@@ -12,7 +12,7 @@ use crate::migrate::{
 };
 
 impl BindMover {
-    /// `querylog`, or else the category `queries`, turns the query log on.
+    /// Converts `querylog`, or else the category `queries`, which enables the query log.
     pub(super) fn query_log(&mut self, statements: &ServerStatements) {
         let mut words = statements.words.iter();
         let switch = words.rfind(|(_, word, _)| word == "querylog");
@@ -40,7 +40,7 @@ impl BindMover {
         self.server.report.add(MoveVerdict::Changed, &place, text);
     }
 
-    /// Whether the members of a catalog are transferred from the servers of the catalog, as they are here.
+    /// Checks whether the members of a catalog are transferred from the catalog's primaries, as they are here.
     pub(super) fn has_members_of(&mut self, catalog: &CatalogStatement, zone: &BindZone) -> bool {
         let own = zone.primaries.iter().map(|remote| remote.address.ip());
         let own: Vec<String> = own.map(|address| address.to_string()).collect();
@@ -60,7 +60,7 @@ impl BindMover {
         true
     }
 
-    /// How a zone is signed: the file that BIND keeps the signed version in, its keys and its policy.
+    /// Returns how a zone is signed: the file with BIND's signed version, its keys and its policy.
     pub(super) fn signing(
         &mut self,
         zone: &BindZone,

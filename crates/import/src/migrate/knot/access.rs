@@ -1,4 +1,4 @@
-//! Lists of a knot.conf that zones refer to by their identifiers: `acl:`, `remote:` and `remotes:`.
+//! Lists in a knot.conf that zones refer to by identifier: `acl:`, `remote:` and `remotes:`.
 
 use std::{
     cell::RefCell,
@@ -19,11 +19,11 @@ pub(super) struct KnotIndex<'i> {
     used: RefCell<HashSet<(&'i str, &'i str)>>,
 }
 
-/// A reference that leads nowhere, or something that cannot be kept: the entry and why.
+/// A dangling reference, or something that cannot be converted: the entry and the reason.
 pub(super) struct KnotRefusal {
     pub entry: KnotEntry,
     pub reason: String,
-    /// It is wrong, not just impossible here.
+    /// It is an error, not just unsupported here.
     pub is_mistake: bool,
 }
 
@@ -63,17 +63,17 @@ impl<'i> KnotIndex<'i> {
         Some(item)
     }
 
-    /// The section of which there is one without an identifier.
+    /// Returns a section that has a single item without an identifier.
     pub(super) fn find_section(&self, section: &str) -> Option<&'i KnotItem> {
         self.sections.get(section).copied()
     }
 
-    /// Whether a zone, or something that a zone uses, refers to an item.
+    /// Checks whether a zone, or something that a zone uses, refers to an item.
     pub(super) fn is_used(&self, section: &str, id: &str) -> bool {
         self.used.borrow().contains(&(section, id))
     }
 
-    /// The servers that an entry refers to, groups of them included.
+    /// Returns the servers that an entry refers to, including groups.
     pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<MovedRemote>, KnotRefusal> {
         let mut all = Vec::new();
         for id in &entry.values {
@@ -121,7 +121,7 @@ impl<'i> KnotIndex<'i> {
         Ok(all)
     }
 
-    /// Adds what the lists of an `acl` entry allow to the terms of a zone.
+    /// Adds the permissions of an `acl` entry to the settings of a zone.
     pub(super) fn add_acl(
         &self,
         entry: &KnotEntry,
@@ -150,7 +150,7 @@ impl<'i> KnotIndex<'i> {
         };
         let signed: Vec<String> = peers.iter().map(|peer| format!("{sign}{peer}")).collect();
         let Some(actions) = acl.entry("action") else {
-            // An acl without an action denies, and is no rule for what is not named.
+            // An acl without an action denies, and is not a rule for anything unnamed.
             return Ok(());
         };
         for action in &actions.values {
@@ -177,7 +177,7 @@ impl<'i> KnotIndex<'i> {
         Ok(())
     }
 
-    /// The peers of an acl: each address with each key, as entries of our lists.
+    /// Returns the peers of an acl: each address with each key, as access list entries.
     fn peers(&self, acl: &KnotItem) -> Result<Vec<String>, KnotRefusal> {
         let mut all = Vec::new();
         if let Some(remotes) = acl.entry("remote") {
@@ -215,7 +215,8 @@ impl<'i> KnotIndex<'i> {
         Ok(all)
     }
 
-    /// An acl that allows updates: all of them, or those of some names and types for its keys.
+    /// Converts an acl that allows updates: all of them, or those to certain names and types for
+    /// its keys.
     fn add_update(
         &self,
         acl: &KnotItem,
@@ -272,7 +273,7 @@ impl<'i> KnotIndex<'i> {
                 return Err(impossible(actions, reason));
             }
         };
-        // Names without a final dot are below the zone, which is not known here.
+        // Names without a final dot are relative to the zone, which is not known here.
         let is_relative = |name: &String| !name.ends_with('.');
         if names.iter().any(is_relative) {
             let reason = format!(
@@ -294,7 +295,7 @@ impl<'i> KnotIndex<'i> {
     }
 }
 
-/// A server as an entry of a list: its address, and its key if it has one.
+/// Returns a server as an access list entry: its address, and its key if it has one.
 pub(super) fn peer_of(remote: &MovedRemote) -> String {
     let address = match remote.address.parse::<std::net::SocketAddr>() {
         Ok(address) => address.ip().to_string(),

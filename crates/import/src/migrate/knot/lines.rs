@@ -1,5 +1,5 @@
-//! The subset of YAML that Knot reads: a section at the margin, items that begin with a dash, `key: value`, and lists
-//! in brackets or one value a line.
+//! The subset of YAML that Knot reads: a section at the margin, items that start with a dash, `key: value`, and lists
+//! in brackets or with one value per line.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,13 +8,13 @@ use super::{
     ENTRIES_MAX, KnotEntry, KnotItem, KnotReader,
 };
 
-/// Where a file is read.
+/// The parser state within a file.
 #[derive(Default)]
 struct LineState {
     section: Option<String>,
-    /// The next entry belongs to the item that was begun last.
+    /// The next entry belongs to the item started last.
     has_item: bool,
-    /// How far in stands the key that has no value on its own line.
+    /// Indentation of a key without a value on its own line.
     open_list: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ impl KnotReader<'_> {
         let margin = line.len() - line.trim_start().len();
         if let Some(rest) = text.strip_prefix('-') {
             let rest_trimmed = rest.trim_start();
-            // A value of the list that the line before began, or a new item.
+            // A value of the list started on the previous line, or a new item.
             if state.open_list.is_some_and(|list| margin > list)
                 && let Some(entry) = self
                     .items
@@ -128,7 +128,7 @@ impl KnotReader<'_> {
     }
 }
 
-/// The values of an entry: none, one, or a list in brackets. `None` where the brackets are not closed.
+/// Returns the values of an entry: none, one, or a list in brackets. `None` if the brackets are not closed.
 fn list(text: &str) -> Option<Vec<String>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -148,7 +148,7 @@ fn list(text: &str) -> Option<Vec<String>> {
     )
 }
 
-/// The parts between commas that stand outside of quotes.
+/// Splits at commas outside quotes.
 fn split_quoted(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut begin, mut is_quoted) = (0, false);
@@ -173,7 +173,7 @@ fn unquoted(text: &str) -> &str {
     inner.unwrap_or(text)
 }
 
-/// A hash outside of quotes begins a comment.
+/// Strips a comment, which starts with a hash outside quotes.
 fn without_comment(line: &str) -> &str {
     let mut is_quoted = false;
     for (at, byte) in line.bytes().enumerate() {

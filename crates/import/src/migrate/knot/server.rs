@@ -1,4 +1,4 @@
-//! The sections of a knot.conf that are about the server: `server:`, `key:` and `log:`.
+//! Sections of a knot.conf about the server: `server:`, `key:` and `log:`.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::{
     KnotEntry, KnotItem, KnotReader,
 };
 
-/// Numbers that mean the same: name, place, factor, least and most.
+/// Numbers with the same meaning: name, table and key, factor, minimum and maximum.
 const NUMBERS: &[NumberRow] = &[
     (
         "tcp-max-clients",
@@ -58,7 +58,7 @@ const NOT_NEEDED: &[&str] = &[
     "quic-idle-close-timeout",
 ];
 
-/// Entries without which clients lose something that they may rely on.
+/// Entries whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
     ("listen-quic", "there is no DNS over QUIC"),
     ("listen-tls", "there is no DNS over TLS"),
@@ -95,7 +95,7 @@ impl KnotReader<'_> {
                 self.server
                     .take(place, ("server", "nsid"), text(entry.value()), key);
             }
-            // An empty text has such questions refused, here as there.
+            // An empty text means that such queries are refused, in both servers.
             "version" => self
                 .server
                 .take(place, ("server", "version"), text(entry.value()), key),
@@ -133,7 +133,7 @@ impl KnotReader<'_> {
                 ),
             }
         }
-        // Each `listen` adds to those before it.
+        // Each `listen` adds to the previous ones.
         let before = self.server.settings.iter().find(|row| row.key == "listen");
         if let Some(MovedValue::Texts(before)) = before.map(|row| &row.value) {
             list.splice(0..0, before.iter().cloned());
@@ -143,7 +143,7 @@ impl KnotReader<'_> {
             .take(&entry.place, ("server", "listen"), value, "listen");
     }
 
-    /// Knot listens nowhere unless it is said; the default here is everywhere.
+    /// Sets loopback listeners: Knot listens nowhere by default, Nameward everywhere.
     pub(super) fn default_listeners(&mut self) {
         if !self.server.settings.iter().any(|row| row.key == "listen") {
             let list = peers::LOOPBACK.map(String::from);
@@ -152,7 +152,7 @@ impl KnotReader<'_> {
         }
     }
 
-    /// A collector that listens on a Unix socket.
+    /// Converts a dnstap collector that listens on a Unix socket.
     pub(super) fn dnstap(&mut self, item: &KnotItem) {
         let sink = item.entry("sink");
         let Some((sink, path)) =

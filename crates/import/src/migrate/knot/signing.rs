@@ -1,7 +1,8 @@
-//! Zones that Knot signs: `policy:`, `submission:` and the directory of the keys (`database:`, `keystore:`).
+//! Zones that Knot signs: `policy:`, `submission:` and the key directory (`database:`, `keystore:`).
 //!
-//! Knot keeps private keys as PEM files and all else about them in a database of its own. Which file is which key is known from
-//! the DNSKEY records of the signed zone, which is in the zone file unless `zonefile-sync` is -1.
+//! Knot stores private keys as PEM files and everything else about them in its own database. Which file belongs to
+//! which key is derived from the DNSKEY records of the signed zone, which is in the zone file unless `zonefile-sync` is
+//! -1.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use super::{
     zones::{STORAGE, file_of},
 };
 
-/// Times that mean the same here.
+/// Times with the same meaning.
 const TIMES: &[(&str, &str)] = &[
     ("ksk-lifetime", "ksk_lifetime"),
     ("zsk-lifetime", "zsk_lifetime"),
@@ -59,7 +60,7 @@ fn refuse(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
 }
 
 impl KnotReader<'_> {
-    /// How a zone is signed, if it is.
+    /// Returns how a zone is signed, if it is.
     pub(super) fn signing<'e>(
         &mut self,
         name: &str,
@@ -137,7 +138,7 @@ fn split_keys() -> PolicySettings {
     vec![("keys", MovedValue::Text("ksk+zsk".into()))]
 }
 
-/// The settings of a policy, and what is different here.
+/// Returns the settings of a policy, and the differences.
 fn settings(
     policy: &KnotItem,
     index: &KnotIndex<'_>,
@@ -160,7 +161,7 @@ fn settings(
         let Some(entry) = policy.entry(theirs) else {
             continue;
         };
-        // A key that is replaced by hand has no lifetime.
+        // A key that is replaced manually has no lifetime.
         let is_manual = is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
         match seconds(entry.value()).filter(|_| !is_manual) {
             Some(time) => settings.push((ours, MovedValue::Number(time))),
@@ -233,7 +234,7 @@ fn settings_number(settings: &PolicySettings, key: &str) -> Option<u64> {
     }
 }
 
-/// The servers of the parent that are asked for the DS.
+/// Converts the parent servers that are queried for the DS.
 fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings, KnotRefusal> {
     let mut settings = PolicySettings::new();
     let Some(submission) = index.find("submission", entry.value()) else {
@@ -255,7 +256,7 @@ fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings
     Ok(settings)
 }
 
-/// The directory of the PEM files that a policy uses.
+/// Returns the directory of the PEM files that a policy uses.
 fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<PathBuf, KnotRefusal> {
     let database = index.find_section("database");
     let database = |key: &str, default: &'static str| {
@@ -275,7 +276,7 @@ fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<Pat
     Ok(kasp.join(directory))
 }
 
-/// Reads a time: `3600`, `1h`, `30d`.
+/// Parses a time: `3600`, `1h`, `30d`.
 fn seconds(text: &str) -> Option<u64> {
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),

@@ -1,4 +1,4 @@
-//! Zones and templates of a knot.conf: which settings a zone has in the end, and what they mean here.
+//! Zones and templates of a knot.conf: the effective settings of a zone, and their equivalents here.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::{
     access::{KnotIndex, KnotRefusal, peer_of},
 };
 
-/// Where zone files are unless something else is said.
+/// Default directory of zone files.
 pub(super) const STORAGE: &str = "/var/lib/knot";
 /// Settings that are read below.
 const USED: &[&str] = &[
@@ -85,7 +85,7 @@ impl KnotReader<'_> {
         self.definitions(items, &index);
     }
 
-    /// Notes the lists and templates that zones refer to.
+    /// Reports the lists and templates that zones refer to.
     fn definitions(&mut self, items: &[KnotItem], index: &KnotIndex<'_>) {
         for item in items {
             let section = item.section.as_str();
@@ -103,7 +103,7 @@ impl KnotReader<'_> {
             }
             let id = item.id();
             if section == "policy" && index.is_used(section, id) {
-                // It has a line of its own.
+                // It has its own line.
                 continue;
             }
             let (verdict, end) = match index.is_used(section, id) {
@@ -115,7 +115,7 @@ impl KnotReader<'_> {
         }
     }
 
-    /// Notes the settings of a zone or template that have nothing like it here.
+    /// Reports the settings of a zone or template that have no equivalent here.
     fn unused(&mut self, item: &KnotItem) {
         for entry in item.entries.iter().skip(1) {
             let key = entry.key.as_str();
@@ -223,7 +223,7 @@ impl KnotReader<'_> {
         }
     }
 
-    /// The kind and the settings of a zone, or why it cannot be served as Knot serves it.
+    /// Returns the kind and settings of a zone, or why it cannot be served as Knot serves it.
     fn settle<'e>(
         &mut self,
         name: &str,
@@ -291,7 +291,7 @@ impl KnotReader<'_> {
         Ok((kind, terms))
     }
 
-    /// Digests over the zone: made here, or required of each version.
+    /// Converts zone digests: made here, or required of each version.
     fn zonemd<'e>(&mut self, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> Option<&'static str> {
         let verify = find("zonemd-verify").filter(|entry| entry.is_on());
         match find("zonemd-generate").filter(|entry| entry.value().starts_with("zonemd-")) {
@@ -338,15 +338,15 @@ impl KnotReader<'_> {
     }
 }
 
-/// The file of a zone.
+/// Returns the path of the zone file.
 pub(super) fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> PathBuf {
     let storage = find("storage").map_or(STORAGE, KnotEntry::value);
     let pattern = find("file").map_or("%s.zone", KnotEntry::value);
     Path::new(storage).join(expanded(pattern, name))
 }
 
-/// The name of a zone file: `%s` is the name of the zone, `%c[N]` and `%c[N-M]` are characters of it, `%l[N]` is a label
-/// from the right, `%m` the name without its first label.
+/// Expands a zone file name: `%s` is the zone name, `%c[N]` and `%c[N-M]` are characters of it, `%l[N]` is a label from
+/// the right, `%m` the name without its first label.
 fn expanded(pattern: &str, zone: &str) -> String {
     let name = match zone.strip_suffix('.') {
         Some("") | None => "root",
@@ -374,7 +374,7 @@ fn expanded(pattern: &str, zone: &str) -> String {
                 };
                 match letter {
                     'l' => out.push_str(name.rsplit('.').nth(first).unwrap_or("")),
-                    // A name has 255 octets at most.
+                    // A name has at most 255 octets.
                     _ => out.extend(
                         name.chars()
                             .skip(first)
@@ -390,7 +390,7 @@ fn expanded(pattern: &str, zone: &str) -> String {
     out + rest
 }
 
-/// A size with a unit: `16M`.
+/// Parses a size with a unit: `16M`.
 fn octets(text: &str) -> Option<u64> {
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),

@@ -1,4 +1,4 @@
-//! The clauses of an nsd.conf that are about the server: `server:`, `key:`, and those that have nothing like it here.
+//! Clauses of an nsd.conf about the server: `server:`, `key:`, and those without an equivalent here.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use super::{
     NsdAttribute, NsdClause, NsdReader,
 };
 
-/// Numbers that mean the same: name, place, factor, least and most.
+/// Numbers with the same meaning: name, table and key, factor, minimum and maximum.
 const NUMBERS: &[NumberRow] = &[
     (
         "tcp-count",
@@ -75,12 +75,12 @@ const NOT_NEEDED: &[&str] = &[
     "metrics-path",
 ];
 
-/// The port of DNS over TLS, where nothing says otherwise.
+/// The default port for DNS over TLS.
 const TLS_PORT: u16 = 853;
-/// Attributes that name ports for TLS.
+/// Attributes that set TLS ports.
 const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 
-/// Attributes of `server:` without which clients lose something that they may rely on.
+/// Attributes of `server:` whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
     ("tls-service-key", "there is no DNS over TLS"),
     ("tls-service-pem", "there is no DNS over TLS"),
@@ -274,7 +274,7 @@ impl NsdReader<'_> {
         }
     }
 
-    /// All addresses together, with the port that may come after them.
+    /// Converts all addresses together, with the port that may follow later.
     fn listen(&mut self) {
         let clauses = std::mem::take(&mut self.clauses);
         let servers = clauses.iter().filter(|clause| clause.word == "server");
@@ -289,7 +289,7 @@ impl NsdReader<'_> {
                 53
             }
         };
-        // With a key NSD speaks TLS on this port; a plain listener there would answer in the clear.
+        // With a key, NSD uses TLS on this port; a plain listener there would answer unencrypted.
         let tls_port = |name: &&str| attributes.iter().rfind(|found| found.name == **name);
         let mut tls_ports: Vec<u16> = TLS_PORTS
             .iter()
@@ -322,7 +322,7 @@ impl NsdReader<'_> {
             }
             place = Some(attribute.place.clone());
         }
-        // Without addresses NSD listens on all of the families that are on.
+        // Without addresses, NSD listens on all addresses of the enabled families.
         let is_off = |name: &str| {
             let found = attributes.iter().rfind(|found| found.name == name);
             found.filter(|found| !found.is_yes())

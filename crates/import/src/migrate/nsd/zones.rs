@@ -1,4 +1,4 @@
-//! Zones and patterns of an nsd.conf: which attributes a zone has in the end, and what they mean here.
+//! Zones and patterns of an nsd.conf: the effective attributes of a zone, and their equivalents here.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use super::{
     NsdAttribute, NsdClause, NsdReader,
 };
 
-/// Patterns that include each other, at most.
+/// Maximum nesting depth of patterns.
 const DEPTH_MAX: usize = 16;
-/// Attributes that one zone may get from patterns, and all zones together: patterns that include others several times
-/// multiply.
+/// Maximum number of attributes that one zone, and all zones together, may get from patterns: patterns that include
+/// others several times multiply.
 const ZONE_ATTRIBUTES_MAX: usize = 10_000;
 const ALL_ATTRIBUTES_MAX: usize = 100_000_000;
-/// The list of zones that nsd-control keeps, where nothing says otherwise.
+/// Default path of the zone list maintained by nsd-control.
 const ZONE_LIST: &str = "/var/lib/nsd/zone.list";
-/// The largest list that is read.
+/// Maximum size of the zone list.
 const ZONE_LIST_MAX: u64 = 64 << 20;
 
-/// Attributes of zones that nothing here depends on.
+/// Zone attributes that nothing here depends on.
 const NOT_NEEDED: &[&str] = &[
     "allow-axfr-fallback",
     "notify-retry",
@@ -39,7 +39,7 @@ struct NsdZone {
     name: String,
     file: Option<String>,
     terms: MovedTerms,
-    /// Entries that are blocked come first: they count whatever their place.
+    /// Blocked entries come first: they apply regardless of their position.
     blocked: [Vec<String>; 3],
     source: Option<String>,
     kind: Option<MovedKind>,
@@ -81,7 +81,7 @@ impl NsdReader<'_> {
         }
     }
 
-    /// Zones that `nsd-control addzone` added: `add NAME PATTERN`.
+    /// Reads zones that `nsd-control addzone` added: `add NAME PATTERN`.
     fn added_zones(&mut self, clauses: &[NsdClause]) {
         let servers = clauses.iter().filter(|clause| clause.word == "server");
         let named = servers
@@ -94,7 +94,7 @@ impl NsdReader<'_> {
         if let Some(named) = named {
             self.note(MoveVerdict::Taken, named, "zones in it are taken");
         }
-        // It need not be there.
+        // The file is optional.
         let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
             return;
         };
@@ -132,7 +132,7 @@ impl NsdReader<'_> {
         let mut zone = NsdZone {
             name,
             file: None,
-            // NSD notifies nobody by itself, and nobody may transfer who is not named.
+            // NSD sends no NOTIFY on its own, and only listed peers may transfer.
             terms: MovedTerms {
                 notify_name_servers: Some(false),
                 allow_transfer: Some(Vec::new()),
@@ -159,7 +159,7 @@ impl NsdReader<'_> {
             zone.attributes += 1;
             self.zone_attributes += 1;
             if zone.attributes > ZONE_ATTRIBUTES_MAX || self.zone_attributes > ALL_ATTRIBUTES_MAX {
-                // Once: the callers of this one come here, too.
+                // Only once: callers of this function get here, too.
                 if zone.attributes == ZONE_ATTRIBUTES_MAX + 1 {
                     let message =
                         format!("patterns give the zone {} too many attributes", zone.name);
@@ -258,7 +258,7 @@ impl NsdReader<'_> {
         }
     }
 
-    /// An entry `ADDRESS KEY|NOKEY|BLOCKED` of provide-xfr (0), allow-notify (1) or allow-query (2).
+    /// Reads an entry `ADDRESS KEY|NOKEY|BLOCKED` of provide-xfr (0), allow-notify (1) or allow-query (2).
     fn access(&mut self, zone: &mut NsdZone, attribute: &NsdAttribute, which: usize) {
         let refuse = |zone: &mut NsdZone, reason: &str| {
             let text = format!(
@@ -308,7 +308,7 @@ impl NsdReader<'_> {
         }
     }
 
-    /// A server `ADDRESS[@PORT] KEY|NOKEY`.
+    /// Reads a server `ADDRESS[@PORT] KEY|NOKEY`.
     fn remote(
         &mut self,
         zone: &mut NsdZone,
@@ -350,7 +350,7 @@ impl NsdReader<'_> {
         }
         for remote in terms.primaries.iter_mut().chain(&mut terms.also_notify) {
             let is_v6 = remote.address.matches(':').count() > 1;
-            // One address for each family may be there; the last one counts here.
+            // There may be one address per family; only the last one is used here.
             remote.source = zone
                 .source
                 .clone()
@@ -388,8 +388,8 @@ impl NsdReader<'_> {
     }
 }
 
-/// The name of a zone file: `%s` is the name of the zone, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its
-/// last labels.
+/// Expands a zone file name: `%s` is the zone name, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its last
+/// labels.
 fn expanded(pattern: &str, zone: &str) -> String {
     let name = match zone.strip_suffix('.') {
         Some("") | None => zone,

@@ -1,4 +1,4 @@
-//! The backends of `launch=`: databases by their addresses, zone files of the bind backend one by one.
+//! The backends of `launch=`: databases by URL, zone files of the bind backend one by one.
 
 use std::fmt::Write;
 
@@ -127,7 +127,7 @@ impl PdnsReader<'_> {
         });
     }
 
-    /// The zones of the bind backend, which reads of a named.conf names, types, files and primaries only.
+    /// Reads the zones of the bind backend, which only uses names, types, files and primaries from a named.conf.
     fn zone_files(&mut self, launch: &PdnsSetting, prefix: &str) {
         let Some(config) = self.used(&format!("{prefix}-config")) else {
             let text = format!("{prefix}-config is missing");
@@ -189,7 +189,7 @@ impl PdnsReader<'_> {
         }
     }
 
-    /// Settings about secondary zones, which databases list.
+    /// Converts settings about secondary zones, which databases list.
     fn secondaries(&mut self) {
         let has_database = !self.server.backends.is_empty();
         let secondary = self.used_of(&["secondary", "slave"]);
@@ -240,7 +240,7 @@ impl PdnsReader<'_> {
     }
 }
 
-/// A part of an address of a database: what has a meaning there stands as %XX (RFC 3986).
+/// Escapes a component of a database URL: special characters become %XX (RFC 3986).
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,11 +1,11 @@
-//! Settings of PowerDNS about services beside answers and transfers: updates, the page, serials, resolvers.
+//! PowerDNS settings about services other than answers and transfers: updates, the web page, serials, resolvers.
 
 use super::{
     super::{MoveVerdict, MovedValue, peers::colon_port},
     PdnsReader, PdnsSetting, words,
 };
 
-/// Values of SOA-EDIT that mean the same here.
+/// SOA-EDIT values with the same meaning here.
 const SOA_EDIT_WORDS: &[&str] = &[
     "INCREMENT-WEEKS",
     "INCEPTION-EPOCH",
@@ -128,7 +128,7 @@ impl PdnsReader<'_> {
         }
     }
 
-    /// `default-soa-edit-signed` counts for signed zones, else `default-soa-edit`.
+    /// Converts `default-soa-edit-signed`, which applies to signed zones, or else `default-soa-edit`.
     pub(super) fn soa_edit(&mut self) {
         let all = self.used("default-soa-edit");
         let signed = self.used("default-soa-edit-signed");
@@ -199,7 +199,7 @@ impl PdnsReader<'_> {
         let key = ("recursor", "address");
         self.server
             .take(&place, key, MovedValue::Texts(list), "resolver");
-        // `resolver` is for ALIAS alone; `recursor`, up to PowerDNS 4.0, was for clients too.
+        // `resolver` is only for ALIAS; `recursor`, up to PowerDNS 4.0, was for clients too.
         let from = match (&recursor, &allowed) {
             (Some(_), Some(allowed)) => self.networks(allowed),
             (Some(_), None) => vec!["any".into()],

@@ -1,17 +1,17 @@
-//! The table of PowerDNS's settings that need no thought: what becomes of each, and why.
+//! PowerDNS settings that need no conversion logic: the outcome for each, and why.
 
-/// The end of a setting that is turned on.
+/// The outcome for a setting that is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SettingFate {
     /// Nothing here depends on it.
     NotNeeded(&'static str),
-    /// It is so here, or otherwise, whatever the setting says.
+    /// The behaviour here is fixed, whatever the setting is.
     Changed(&'static str),
-    /// There is nothing like it.
+    /// There is no equivalent.
     NotPossible(&'static str),
-    /// There is nothing like it, and something would leak or break.
+    /// There is no equivalent, and something would leak or break.
     Breaks(&'static str),
-    /// No setting of PowerDNS that is known here.
+    /// Not a known PowerDNS setting.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ const QUERY_LOG: SettingFate =
     NotPossible("queries are logged by [query_log], or nameward query-log on");
 const GRAPHITE: SettingFate = NotPossible("numbers are fetched from /metrics");
 
-/// The settings, by their names in order.
+/// The settings, sorted by name.
 const TABLE: &[(&str, SettingFate)] = &[
     ("8bit-dns", NotNeeded("names may have any octets")),
     (
@@ -239,7 +239,7 @@ const TABLE: &[(&str, SettingFate)] = &[
     ("xfr-cycle-interval", INSIDE),
 ];
 
-/// The end of a setting.
+/// Returns the outcome for a setting.
 pub(super) fn fate_of(name: &str) -> SettingFate {
     if let Ok(at) = TABLE.binary_search_by(|(known, _)| known.cmp(&name)) {
         return TABLE[at].1;

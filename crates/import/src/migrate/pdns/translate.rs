@@ -1,4 +1,4 @@
-//! Settings of PowerDNS that become settings here: listeners, access, page, limits. Defaults that differ are written out.
+//! PowerDNS settings with an equivalent: listeners, access, web page, limits. Defaults that differ are written out.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use super::{
     PdnsReader, PdnsSetting, words,
 };
 
-/// Numbers that are the same in another unit: name, place, factor, least and most.
+/// Numbers that are the same in another unit: name, table and key, factor, minimum and maximum.
 const NUMBERS: &[NumberRow] = &[
     ("cache-ttl", ("cache", "packet_ttl"), 1, 0, 86_400),
     ("query-cache-ttl", ("cache", "query_ttl"), 1, 0, 86_400),
@@ -171,7 +171,7 @@ impl PdnsReader<'_> {
     }
 
     fn identity(&mut self) {
-        // PowerDNS sends clients that ask for ANY over UDP to TCP, unless any-to-tcp is off.
+        // PowerDNS truncates ANY queries over UDP unless any-to-tcp is off.
         let any = match self.is_on(&["any-to-tcp"], true) {
             true => "truncate",
             false => "all",
@@ -286,7 +286,7 @@ impl PdnsReader<'_> {
     fn notify(&mut self) {
         let is_primary = self.is_on(&["primary", "master"], false);
         if !is_primary {
-            // Without primary=yes PowerDNS notifies nobody.
+            // Without primary=yes PowerDNS sends no NOTIFY.
             self.server.defaults.notify_name_servers = Some(false);
         }
         if let Some(setting) = self.used("also-notify") {
@@ -351,7 +351,7 @@ impl PdnsReader<'_> {
         }
     }
 
-    /// Networks as PowerDNS reads them: the longest prefix decides, so that here it has to come first.
+    /// Converts networks as PowerDNS interprets them: the longest prefix decides, so it must come first here.
     pub(super) fn networks(&mut self, setting: &PdnsSetting) -> Vec<String> {
         let mut list = Vec::new();
         for word in words(&setting.value) {
