@@ -6,7 +6,7 @@
 //! ours, so REFUSED would be wrong. A zone whose file is missing is withdrawn after a grace period ([`missing`]),
 //! unless a directory could not be read, which makes the loss uncertain.
 //!
-//! A file that was seen to change is checked alone ([`look`]), unless more may depend on it.
+//! A file that was seen to change is checked alone ([`scan`]), unless more may depend on it.
 
 mod discovery;
 mod inventory;

@@ -1,19 +1,19 @@
-//! The state store: what this server must not forget and no other place keeps, in one SQLite file.
+//! The state store: everything this server must not lose and that is stored nowhere else, in one SQLite file.
 //!
 //! ```text
-//! zone       the zones that something is kept for: where their contents are at home, the serial the journal ends at
+//! zone       the zones with stored state: where their contents are stored, the serial the journal ends at
 //! journal    differences, a chain from serial to serial for each zone (IXFR, RFC 1995), bounded in size and number
-//! rebase     what zone files lack that were edited while they lacked changes
-//! contents   whole zones that have no other home (secondaries), as they were at one place of the journal
-//! timer      when a zone was refreshed, is to be checked, and expires
-//! file_copy  the last versions of zone files that were without errors
+//! rebase     changes missing in zone files that were edited while they lacked changes
+//! contents   whole zones that are stored nowhere else (secondaries), as of one position of the journal
+//! timer      when a zone was refreshed, is checked next, and expires
+//! file_copy  the last versions of zone files without errors
 //! deleted_zone  copies of zones that operators deleted, for some days
 //! item       small values by kind and name: keys, TSIG secrets, members of catalogs
 //! ```
-//! The file is in WAL mode with `synchronous=FULL`. One thread writes; changes that wait are put into one transaction,
-//! and each caller gets the result of its own after the transaction is on the disk. So nothing that was acknowledged is lost by
-//! kill -9 or by a disk that is full, and of a change that was not acknowledged either all is there or nothing.
-//! Reading takes a connection of its own and waits for nobody.
+//! The file is in WAL mode with `synchronous=FULL`. One thread writes; pending changes are grouped into one
+//! transaction, and each caller gets its own result after the transaction is on disk. So nothing that was
+//! acknowledged is lost by kill -9 or by a full disk, and a change that was not acknowledged is applied completely or
+//! not at all. Reads use their own connection and never wait.
 
 mod change;
 mod condition;
@@ -59,16 +59,16 @@ pub use stored_zones::TakeStoredZones;
 pub use upkeep::{CompactReport, StateCheckReport};
 use writer::{StateWriter, WriterParts};
 
-/// The name of the store in the state directory.
+/// The file name of the store in the state directory.
 const FILE: &str = "state.db";
 /// Kept locked by the server or command that writes to the store.
 const LOCK: &str = "state.lock";
-/// How long a statement waits for another process, a backup or a check, to let go of the file.
+/// How long a statement waits for another process, a backup or a check, to release the file.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections for reading that are kept open.
+/// Maximum number of idle read connections.
 const IDLE_READERS: usize = 8;
 
-/// An open state store; clones are the same store.
+/// An open state store; clones share it.
 #[derive(Clone)]
 pub struct StateStore {
     inner: Arc<OpenStore>,
@@ -86,13 +86,13 @@ struct OpenStore {
 }
 
 impl StateStore {
-    /// Opens the store of a state directory for a server, makes it if there is none, and brings it to the schema of this
-    /// version.
+    /// Opens the store of a state directory for a server, creates it if it does not exist, and migrates it to the
+    /// schema of this version.
     pub fn open(directory: &Path, bounds: JournalBounds) -> Result<Self, StateError> {
         Self::open_as(StoreUser::Server, directory, bounds)
     }
 
-    /// Opens the store of a state directory as [`StateStore::open`] does, for a server or for a command.
+    /// Opens the store of a state directory like [`StateStore::open`], for a server or for a command.
     pub fn open_as(
         user: StoreUser,
         directory: &Path,
@@ -137,17 +137,17 @@ impl StateStore {
         })
     }
 
-    /// The file of the store.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Writes changes, all or none, and waits until they are on the disk.
+    /// Writes changes, all or none, and waits until they are on disk.
     pub fn write(&self, changes: Vec<StateChange>) -> Result<Written, StateError> {
         self.inner.writer.write(changes)
     }
 
-    /// Writes changes, all or none, and calls `done` from the writing thread when they are on the disk or failed. Does not
+    /// Writes changes, all or none, and calls `done` from the writer thread when they are on disk or failed. Does not
     /// wait.
     pub fn submit(
         &self,
@@ -157,20 +157,20 @@ impl StateStore {
         self.inner.writer.submit(changes, Box::new(done));
     }
 
-    /// Returns why the store takes no changes at present, if it does not.
+    /// Returns why the store currently accepts no changes, if that is the case.
     pub fn fault(&self) -> Option<StoreFault> {
         self.inner.condition.fault()
     }
 
-    /// Ends the work of the store: all that was handed in is written, and the file is complete without its write-ahead log.
-    /// Whatever is asked of the store from then on is refused.
+    /// Closes the store: everything submitted is written, and the file is complete without its write-ahead log. Later
+    /// requests are refused.
     pub fn close(&self) {
         self.inner.is_closed.store(true, Ordering::Release);
         self.readers().clear();
         self.inner.writer.close();
     }
 
-    /// Reads with a connection that sees the state of one moment.
+    /// Reads on a connection that sees a consistent snapshot.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StateError>,
@@ -178,7 +178,7 @@ impl StateStore {
         if self.inner.is_closed.load(Ordering::Acquire) {
             return Err(StateError::Closed);
         }
-        // A new connection would read another file.
+        // A new connection would open a different file.
         if let Some(error) = self.inner.condition.lost() {
             return Err(error);
         }
@@ -202,15 +202,15 @@ impl StateStore {
     }
 }
 
-/// Makes a state directory that is not there yet, for its owner alone. One that cannot be made is reported when the lock is
-/// taken in it.
+/// Creates a missing state directory, accessible to its owner only. A failure is reported when the lock file is
+/// created.
 fn make_directory(directory: &Path) {
     let _ = DirBuilder::new().mode(0o700).create(directory);
 }
 
-/// Opens the file for its one writer.
+/// Opens the file for its single writer.
 fn open_to_write(path: &Path) -> Result<Connection, StateError> {
-    // The store holds secrets: made here, because SQLite would ask for the usual mode.
+    // The store contains secrets: created here, because SQLite would use the default mode.
     let mut options = OpenOptions::new();
     let made = options
         .create(true)
@@ -225,8 +225,8 @@ fn open_to_write(path: &Path) -> Result<Connection, StateError> {
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
         connection.pragma_update(None, "foreign_keys", true)?;
-        // A checkpoint after four megabytes. The next commits are then written over the ones before it, which costs a fraction of
-        // what a file that grows does: the file system has nothing of its own to write.
+        // A checkpoint every four megabytes. Later commits then overwrite the earlier ones, which costs a fraction of
+        // growing the file: the file system has no metadata to write.
         connection.pragma_update(None, "wal_autocheckpoint", 1000)?;
         connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
         connection.set_prepared_statement_cache_capacity(64);
@@ -235,7 +235,7 @@ fn open_to_write(path: &Path) -> Result<Connection, StateError> {
     prepare().map_err(|error| StateError::from(error).of(path))
 }
 
-/// Opens the file for reading; it must be there.
+/// Opens the file for reading; it must exist.
 fn open_to_read(path: &Path) -> Result<Connection, StateError> {
     use rusqlite::OpenFlags;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

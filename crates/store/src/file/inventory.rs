@@ -1,8 +1,8 @@
-//! Owns what is remembered of every zone between two loads, in few bytes each: a hundred thousand
-//! zones are as many entries here.
+//! The inventory of all zones between two loads, in few bytes each: a hundred thousand zones mean as
+//! many entries.
 //!
-//! A zone is known by a hash of 128 bits with a secret key, not by its name: two names that share
-//! one will not be met. The names stand in the zones themselves.
+//! A zone is identified by a 128-bit hash with a secret key, not by its name: collisions do not occur
+//! in practice. The names are in the zones themselves.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

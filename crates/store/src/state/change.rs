@@ -9,14 +9,14 @@ use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
 use std::sync::Arc;
 
-/// Where the contents of a zone are at home.
+/// Where the contents of a zone are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneHome {
     /// In a database, which has every change.
     Database,
     /// In a zone file, which may lack the last changes of the journal.
     File,
-    /// In this store: contents as of some place of the journal, and the journal from there.
+    /// In this store: contents as of some position of the journal, and the journal from there.
     Store,
 }
 
@@ -36,10 +36,10 @@ impl ZoneHome {
     }
 }
 
-/// Who made a difference.
+/// The origin of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalOrigin {
-    /// The home of the zone changed by itself: a zone file was edited. The home has it already.
+    /// The zone's storage was changed directly: a zone file was edited. It already has the change.
     Home,
     /// A change through this server: by an operator or DNS UPDATE.
     Change,
@@ -67,60 +67,60 @@ impl JournalOrigin {
     }
 }
 
-/// The times of a secondary zone (RFC 1035 section 3.3.13), in seconds since 1970.
+/// The timers of a secondary zone (RFC 1035 section 3.3.13), in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZoneTimers {
     /// When a primary last confirmed the contents.
     pub refreshed: u64,
-    /// When a primary is to be asked again.
+    /// When a primary is queried again.
     pub next_check: u64,
-    /// When the contents are not to be served any more.
+    /// When the contents expire.
     pub expires: u64,
 }
 
-/// One change of the state.
+/// A change of the state.
 #[derive(Debug, Clone)]
 pub enum StateChange {
-    /// Continues the journal of a zone by one difference.
+    /// Appends a difference to the journal of a zone.
     Append {
         /// The zone.
         zone: NameBuf,
-        /// Where its contents are at home.
+        /// Where its contents are stored.
         home: ZoneHome,
-        /// Who made the difference.
+        /// The origin of the difference.
         origin: JournalOrigin,
         /// The difference, from one serial to another.
         difference: Arc<Difference>,
         /// Seconds since 1970.
         time: u64,
-        /// Who made it, and why.
+        /// The author of the change, and the reason.
         author: Option<Arc<ChangeAuthor>>,
     },
-    /// Forgets the journal of a zone: it does not lead to what the zone is now.
+    /// Drops the journal of a zone: it does not lead to the zone's current version.
     RestartJournal {
         /// The zone.
         zone: NameBuf,
-        /// Where its contents are at home.
+        /// Where its contents are stored.
         home: ZoneHome,
-        /// The serial of the zone now.
+        /// The zone's current serial.
         serial: Serial,
     },
-    /// Continues the journal of a zone by a version that stands on its edited file, and keeps what the file lacks.
+    /// Continues the journal of a zone with a version based on its edited file, and keeps what the file lacks.
     Rebase {
         /// The zone.
         zone: NameBuf,
         /// The version.
         version: RebasedVersion,
     },
-    /// The home of a zone has all changes up to its serial now.
+    /// Records that a zone's storage has all changes up to this serial.
     Settle {
         /// The zone.
         zone: NameBuf,
-        /// The serial that the home has.
+        /// The serial in its storage.
         serial: Serial,
     },
-    /// Sets the digest of the contents that a zone had at a serial of its journal. A difference that is appended changes
-    /// it, a journal that begins anew forgets it.
+    /// Sets the digest of the contents that a zone had at a serial of its journal. Appending a difference updates it,
+    /// restarting the journal drops it.
     SetDigest {
         /// The zone.
         zone: NameBuf,
@@ -129,91 +129,91 @@ pub enum StateChange {
         /// Their digest.
         digest: ContentsDigest,
     },
-    /// Sets the contents of a zone that has no other home. If they are those at the end of the journal it goes on,
-    /// otherwise it begins anew.
+    /// Sets the contents of a zone that is stored nowhere else. If they match the end of the journal, it continues,
+    /// otherwise it restarts.
     SetContents {
         /// The zone.
         zone: NameBuf,
         /// The serial of the contents.
         serial: Serial,
-        /// All records, in parts of some size.
+        /// All records, in chunks.
         parts: Arc<Vec<RecordList>>,
     },
-    /// Writes the contents of a zone that is at home here as they were at a serial of its journal, so that the entries up
-    /// to there can be dropped. Those after it stay; a journal that does not have the serial any more is left alone.
+    /// Writes the contents of a zone stored here as of a serial of its journal, so that the entries up to there can
+    /// be dropped. Later entries stay; a journal that no longer has the serial is left alone.
     RefreshContents {
         /// The zone.
         zone: NameBuf,
         /// The serial of the contents.
         serial: Serial,
-        /// All records, in parts of some size.
+        /// All records, in chunks.
         parts: Arc<Vec<RecordList>>,
     },
-    /// Sets the times of a zone that is known here.
+    /// Sets the timers of a zone that is known here.
     SetTimers {
         /// The zone.
         zone: NameBuf,
-        /// The times.
+        /// The timers.
         timers: ZoneTimers,
     },
-    /// Forgets a zone with all that is kept for it.
+    /// Deletes a zone with all its state.
     RemoveZone {
         /// The zone.
         zone: NameBuf,
     },
-    /// Forgets a zone that its home does not have any more, unless its journal has changes that the home lacks: these are
-    /// kept, and [`Written::unsettled`] names the zone.
+    /// Deletes a zone that its storage no longer has, unless its journal has changes that the storage lacks: these
+    /// are kept, and [`Written::unsettled`] names the zone.
     RemoveVanished {
         /// The zone.
         zone: NameBuf,
-        /// The home that it vanished from; a zone that is at home elsewhere now is kept.
+        /// The storage that it vanished from; a zone that is now stored elsewhere is kept.
         home: ZoneHome,
     },
-    /// Keeps the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
+    /// Stores the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
     KeepCopy {
         /// The zone.
         zone: DeletedZone,
         /// The copy.
         rows: Arc<Vec<u8>>,
-        /// How much is kept; the oldest copies go.
+        /// The limits; the oldest copies are dropped.
         bounds: CopyBounds,
     },
-    /// Forgets the copy of a deleted zone.
+    /// Deletes the copy of a deleted zone.
     RemoveCopy {
         /// Its number.
         number: i64,
     },
-    /// Forgets copies of zones that were deleted before a time.
+    /// Deletes copies of zones that were deleted before a time.
     DropCopies {
         /// Seconds since 1970.
         before: u64,
     },
-    /// Writes one part of the copy of a zone file; it counts with [`StateChange::KeepFileCopy`].
+    /// Writes one chunk of the copy of a zone file; it takes effect with [`StateChange::KeepFileCopy`].
     KeepFileCopyPart {
         /// The zone.
         zone: NameBuf,
         /// The digest of the whole version.
         digest: ContentsDigest,
-        /// The number of the part, from 0.
+        /// The number of the chunk, from 0.
         part: u32,
         /// Its records.
         records: Arc<RecordList>,
     },
-    /// Has the copy of a zone file count whose parts are written, in the place of the one before.
+    /// Activates the copy of a zone file whose chunks are written, replacing the previous one.
     KeepFileCopy {
         /// The zone.
         zone: NameBuf,
         /// The copy.
         copy: FileCopy,
     },
-    /// Forgets the copy of a zone file.
+    /// Deletes the copy of a zone file.
     RemoveFileCopy {
         /// The zone.
         zone: NameBuf,
     },
     /// Sets a value.
     SetItem {
-        /// The kind of value, as `tsig`.
+        /// The kind of value, such as `tsig`.
         kind: &'static str,
         /// Its name.
         name: Vec<u8>,
@@ -230,7 +230,8 @@ pub enum StateChange {
 }
 
 impl StateChange {
-    /// Whether nothing is lost with it that its home does not have: a journal of a database begins anew where it lacks something.
+    /// Checks whether losing the change loses nothing that the zone's storage does not have: the journal of a
+    /// database zone restarts if it lacks something.
     pub(super) fn is_durable_elsewhere(&self) -> bool {
         match self {
             StateChange::Append { home, .. } | StateChange::RestartJournal { home, .. } => {
@@ -241,16 +242,17 @@ impl StateChange {
     }
 }
 
-/// The result of changes that are on the disk.
+/// The result of changes that are on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Zones whose journals are larger than their bounds, because their homes lack the oldest entries: contents should be
-    /// written anew, or the file.
+    /// Zones whose journals exceed their limits because their storage lacks the oldest entries: contents, or the
+    /// file, should be written again.
     pub overfull: Vec<NameBuf>,
-    /// Zones that vanished from their homes and are kept, because their journals have changes that the homes lack.
+    /// Zones that vanished from their storage and are kept, because their journals have changes that the storage
+    /// lacks.
     pub unsettled: Vec<NameBuf>,
-    /// Zones that vanished and are forgotten.
+    /// Zones that vanished and were deleted.
     pub removed: Vec<NameBuf>,
-    /// The number of the copy that was kept.
+    /// The number of the stored copy.
     pub copy: Option<i64>,
 }

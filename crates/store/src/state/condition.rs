@@ -1,8 +1,8 @@
-//! The condition of the state store while it is open: whether its file is still the one that was opened, and whether it
-//! can be written.
+//! The condition of the open state store: whether its file is still the one that was opened, and whether it is
+//! writable.
 //!
-//! A file that is deleted, replaced or emptied under a running server takes no change any more: SQLite would go on writing
-//! to a file that nobody finds again, and what was acknowledged would be gone after a restart.
+//! A store whose file is deleted, replaced or truncated under a running server accepts no further changes: SQLite
+//! would continue writing to a file that is lost after a restart, and acknowledged changes with it.
 
 use super::error::{LostHow, StateError};
 use crate::sql::sqlite_file::{DatabaseFile, FileChange};
@@ -13,21 +13,21 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Octets of the header of an SQLite file (https://www.sqlite.org/fileformat.html section 1.3).
+/// Size of the header of an SQLite file in octets (https://www.sqlite.org/fileformat.html section 1.3).
 const HEADER: usize = 100;
-/// The copy that is made of a store whose file was deleted or replaced.
+/// File name for the copy of a store whose file was deleted or replaced.
 const RESCUED: &str = "state.db.rescued";
 
-/// A state store that takes no changes.
+/// A state store that accepts no changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreFault {
-    /// Why.
+    /// The reason.
     pub error: StateError,
-    /// Since when.
+    /// Start time of the fault.
     pub since: SystemTime,
 }
 
-/// The fault that an open store has, if it has one.
+/// The current fault of an open store, if any.
 #[derive(Default)]
 pub(super) struct StoreCondition(Mutex<Option<StoreFault>>);
 
@@ -40,14 +40,14 @@ impl StoreCondition {
         self.fault_now().clone()
     }
 
-    /// Returns the error with which everything is refused, once the file is lost.
+    /// Returns the error with which everything is refused once the file is lost.
     pub(super) fn lost(&self) -> Option<StateError> {
         let fault = self.fault_now();
         let error = fault.as_ref().map(|fault| &fault.error);
         error.filter(|error| error.is_lost()).cloned()
     }
 
-    /// Records why the store takes no changes; the time of an earlier fault stays.
+    /// Records why the store accepts no changes; the time of an earlier fault stays.
     pub(super) fn fail(&self, error: StateError) {
         let mut fault = self.fault_now();
         match &mut *fault {
@@ -63,7 +63,7 @@ impl StoreCondition {
         }
     }
 
-    /// Records that the store takes changes. One whose file is lost never does again.
+    /// Records that the store accepts changes. One whose file is lost never does again.
     pub(super) fn recover(&self) {
         let mut fault = self.fault_now();
         if fault.as_ref().is_some_and(|fault| !fault.error.is_lost()) {
@@ -73,10 +73,10 @@ impl StoreCondition {
     }
 }
 
-/// The file of the store, as it is found again.
+/// The file of the store, with what is needed to recognize it.
 pub(super) struct StoreFile {
     path: PathBuf,
-    /// Stays open: to close any descriptor of the file takes all locks of the process from it.
+    /// Stays open: closing any descriptor of the file releases all locks of the process on it.
     file: Option<File>,
     header: [u8; HEADER],
     follower: DatabaseFile,
@@ -104,7 +104,7 @@ impl StoreFile {
         Some(header)
     }
 
-    /// Finds out what has become of the file.
+    /// Checks whether the file is still the store.
     pub(super) fn inspect(&mut self) -> Option<LostHow> {
         let Ok(found) = self.path.metadata() else {
             return Some(LostHow::Deleted);
@@ -123,7 +123,7 @@ impl StoreFile {
         let is_other = header != Some(self.header);
         self.header = header.unwrap_or([0; HEADER]);
         match change {
-            // A new time alone, as by `touch`, is no other contents.
+            // A new time alone, as set by `touch`, does not mean other contents.
             FileChange::Replaced if is_other || self.has_lost_log() => Some(LostHow::Overwritten),
             _ => None,
         }
@@ -135,21 +135,21 @@ impl StoreFile {
         path.into()
     }
 
-    /// Whether the write-ahead log is gone, which only its last connection takes away.
+    /// Checks whether the write-ahead log is missing, which only its last connection removes.
     fn has_lost_log(&self) -> bool {
         !self.beside("-wal").exists()
     }
 
-    /// Moves the write-ahead log away: SQLite would apply it to whatever has the name of the store at the next start.
+    /// Renames the write-ahead log: SQLite would apply it to whatever file has the store's name at the next start.
     pub(super) fn set_log_aside(&self) {
         let _ = std::fs::rename(self.beside("-wal"), self.beside("-wal.lost"));
         let _ = std::fs::remove_file(self.beside("-shm"));
     }
 
-    /// Copies the contents of a store whose file is gone to a file beside its place. Returns the path of the copy.
+    /// Copies the contents of a store whose file is lost to a file next to it. Returns the path of the copy.
     pub(super) fn rescue(&self, connection: &Connection) -> Option<PathBuf> {
         let to = self.path.with_file_name(RESCUED);
-        // It holds secrets. An older copy is never overwritten.
+        // It contains secrets. An older copy is never overwritten.
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(0o600);
         options.open(&to).ok()?;
@@ -157,7 +157,7 @@ impl StoreFile {
             Ok(_) => Some(to),
             Err(error) => {
                 tracing::error!("state store: not copied to {}: {error}", to.display());
-                // Half a copy is worse than none.
+                // A partial copy is worse than none.
                 let _ = std::fs::remove_file(&to);
                 None
             }
@@ -165,7 +165,7 @@ impl StoreFile {
     }
 }
 
-/// Refuses what cannot be a store or a part of it: opening a FIFO would wait for a process that may never come.
+/// Rejects files that cannot belong to a store: opening a FIFO would wait for a process that may never come.
 pub(super) fn require_regular(path: &Path) -> Result<(), StateError> {
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut path = path.as_os_str().to_os_string();

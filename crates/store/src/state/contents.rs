@@ -1,4 +1,4 @@
-//! Contents of zones that are at home in the state store, as of one place of the journal.
+//! Contents of zones stored in the state store, as of one position of the journal.
 
 use super::change::ZoneHome;
 use super::error::StateError;
@@ -9,7 +9,7 @@ use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, params};
 
 impl ZoneRows {
-    /// Sets the contents of a zone; a journal that does not end there begins anew.
+    /// Sets the contents of a zone; a journal that does not end there restarts.
     pub(super) fn set_contents(
         &mut self,
         connection: &Connection,
@@ -51,7 +51,7 @@ impl ZoneRows {
     }
 }
 
-/// Puts the contents of a zone in the place of older ones.
+/// Replaces the stored contents of a zone.
 fn write_contents(
     connection: &Connection,
     id: i64,

@@ -1,6 +1,7 @@
-//! Copies of zones that operators deleted: kept for some days, so that a zone can be brought back, bounded in octets and number.
+//! Copies of zones that operators deleted: kept for some days, so that a zone can be restored, limited in octets and
+//! number.
 //!
-//! The rows of a copy are octets that the home of the zone reads and writes; here they are carried only.
+//! The rows of a copy are octets that the zone's storage reads and writes; here they are opaque.
 
 use super::StateStore;
 use super::error::StateError;
@@ -14,19 +15,19 @@ use std::sync::Arc;
 /// How much is kept of deleted zones, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CopyBounds {
-    /// Octets of all copies.
+    /// Maximum size of all copies in octets.
     pub octets: u64,
-    /// Copies.
+    /// Maximum number of copies.
     pub copies: u64,
     /// Seconds for which a copy is kept.
     pub seconds: u64,
 }
 
 impl CopyBounds {
-    /// The largest copy: less than what SQLite takes as one value.
+    /// Maximum size of a copy: less than what SQLite accepts as one value.
     const COPY_MAX: u64 = 512 << 20;
 
-    /// Octets that one copy may have; 0 if none are kept.
+    /// Returns the maximum size of one copy in octets; 0 if none are kept.
     pub fn octets_max(&self) -> u64 {
         match self.copies == 0 || self.seconds == 0 {
             true => 0,
@@ -35,56 +36,56 @@ impl CopyBounds {
     }
 }
 
-/// The bounds that are in force: a reload changes them.
+/// The current limits, which a reload changes.
 #[derive(Debug, Default)]
 pub struct CopyBoundsInForce(Mutex<CopyBounds>);
 
 impl CopyBoundsInForce {
-    /// Begins with these.
+    /// Creates the limits.
     pub fn new(bounds: CopyBounds) -> Arc<Self> {
         Arc::new(Self(Mutex::new(bounds)))
     }
 
-    /// Returns them as they are now.
+    /// Returns the current limits.
     pub fn now(&self) -> CopyBounds {
         *self.0.lock()
     }
 
-    /// Puts others in force.
+    /// Sets new limits.
     pub fn set(&self, bounds: CopyBounds) {
         *self.0.lock() = bounds;
     }
 }
 
-/// A zone that was deleted and of which a copy is kept.
+/// A deleted zone of which a copy is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedZone {
     /// The name of the zone.
     pub name: NameBuf,
-    /// The kind of the zone, as its word.
+    /// The keyword for the kind of the zone.
     pub kind: String,
     /// The number of the backend that it was deleted from.
     pub backend: u32,
     /// Its serial.
     pub serial: Option<Serial>,
-    /// Its records.
+    /// Number of its records.
     pub records: u64,
     /// When it was deleted, in seconds since 1970.
     pub time: u64,
 }
 
-/// A copy that is kept.
+/// A stored copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptCopy {
     /// Its number.
     pub number: i64,
     /// The zone.
     pub zone: DeletedZone,
-    /// Octets of its rows.
+    /// Size of its rows in octets.
     pub octets: u64,
 }
 
-/// Keeps a copy; copies that are over their time or over the bounds go, the oldest first. Returns its number.
+/// Stores a copy; expired copies and those over the limits are dropped, the oldest first. Returns its number.
 pub(super) fn insert(
     connection: &Connection,
     zone: &DeletedZone,
@@ -121,14 +122,14 @@ pub(super) fn insert(
     Ok(connection.prepare_cached(sql)?.insert(values)?)
 }
 
-/// Forgets a copy.
+/// Deletes a copy.
 pub(super) fn remove(connection: &Connection, number: i64) -> Result<(), StateError> {
     let sql = "DELETE FROM deleted_zone WHERE id = ?1";
     connection.prepare_cached(sql)?.execute([number])?;
     Ok(())
 }
 
-/// Forgets copies of zones that were deleted before a time.
+/// Deletes copies of zones that were deleted before a time.
 pub(super) fn drop_older(connection: &Connection, time: u64) -> Result<(), StateError> {
     let sql = "DELETE FROM deleted_zone WHERE time < ?1";
     connection.prepare_cached(sql)?.execute([time as i64])?;

@@ -1,8 +1,8 @@
-//! A digest of the contents of a zone, kept with its journal: it shows whether the home of the zone still has the contents
-//! that the journal ends with. A serial alone cannot: files and rows are edited without a new one.
+//! A digest of a zone's contents, stored with its journal: it shows whether the zone's storage still has the contents
+//! that the journal ends with. A serial alone cannot, since files and rows are edited without changing it.
 //!
-//! It is a sum over the records, so that a difference changes it in time of its own size, in any order. It guards against
-//! mistakes, not against forgery: whoever can write a zone's home may write what he likes.
+//! It is a sum over the records, so that a difference updates it in time proportional to its own size, in any order.
+//! It guards against mistakes, not against forgery: anyone who can write to a zone's storage can write anything.
 
 use nameward_zone::change::Difference;
 use nameward_zone::{WireRecord, Zone};
@@ -12,7 +12,7 @@ use nameward_zone::{WireRecord, Zone};
 pub struct ContentsDigest(u64);
 
 impl ContentsDigest {
-    /// Returns the digest of a zone's records; linear in them.
+    /// Returns the digest of a zone's records, in linear time.
     pub fn of(zone: &Zone) -> Self {
         let mut sum = 0u64;
         for node in zone.nodes_in_any_order() {
@@ -47,7 +47,7 @@ impl ContentsDigest {
     }
 }
 
-/// FNV-1a over a record, then mixed, because sums of FNV alone of like records are alike.
+/// Returns FNV-1a over a record, then mixed, because sums of plain FNV hashes of similar records are similar.
 fn hash(record: WireRecord<'_>) -> u64 {
     let step = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
     let owner = record.owner.as_wire().iter().map(u8::to_ascii_lowercase);
@@ -55,7 +55,7 @@ fn hash(record: WireRecord<'_>) -> u64 {
     let fixed = [a, b].into_iter().chain(record.ttl.to_be_bytes());
     let octets = owner.chain(fixed).chain(record.rdata.iter().copied());
     let mut hash = octets.fold(0xcbf2_9ce4_8422_2325, step);
-    // The last steps of MurmurHash3.
+    // The finalizer of MurmurHash3.
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)

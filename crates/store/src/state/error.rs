@@ -1,4 +1,4 @@
-//! Why the state store cannot be used, in words that say what an operator can do.
+//! Errors of the state store, worded so that an operator knows what to do.
 
 use super::lock::StoreUser;
 use nameward_zone::Serial;
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 /// Why something cannot be read from the state store or written to it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// The file or its directory cannot be written.
+    /// The file or its directory is not writable.
     #[error(
         "state store {0} is read-only: give the server's user the right to write to it and to its directory"
     )]
     ReadOnly(PathBuf),
-    /// There is no room on the disk.
+    /// The disk is full.
     #[error("state store {0}: the disk is full; nothing was changed")]
     Full(PathBuf),
-    /// The file is damaged, or it is no state store.
+    /// The file is damaged, or not a state store.
     #[error(
         "state store {path} is damaged ({reason}): restore it from a backup, or move it away to begin with an empty one"
     )]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// The message of SQLite.
+        /// The message from SQLite.
         reason: String,
     },
     /// The file was written by a later version of Nameward.
@@ -45,10 +45,10 @@ pub enum StateError {
         StoreUser::Command => "a command works on this state directory",
     })]
     InUse(PathBuf, StoreUser),
-    /// Something else is in the place of the file.
+    /// The path is not a regular file.
     #[error("{0} is not a regular file: move it away, then start the server again")]
     NotAFile(PathBuf),
-    /// The file was taken away or changed while it was open.
+    /// The file was removed or changed while it was open.
     #[error("state store {path} {how}{}", match .rescued {
         Some(copy) => format!("; its contents are saved in {}", copy.display()),
         None => String::new(),
@@ -58,10 +58,10 @@ pub enum StateError {
         path: PathBuf,
         /// Its state.
         how: LostHow,
-        /// A copy of its contents, where one could be made.
+        /// A copy of its contents, if one could be made.
         rescued: Option<PathBuf>,
     },
-    /// The store has no keys of zones that were signed with keys of it.
+    /// The store lacks the keys of zones that were signed with keys stored in it.
     #[error(
         "state store {path} has no keys of {zones}, although these zones were signed with keys kept in it: restore it from a \
          backup; to give the zones new keys, delete {register}"
@@ -71,7 +71,7 @@ pub enum StateError {
         path: PathBuf,
         /// The first of these zones.
         zones: String,
-        /// The file that names all of them.
+        /// The file that lists all of them.
         register: PathBuf,
     },
     /// There is no store.
@@ -86,16 +86,16 @@ pub enum StateError {
         zone: String,
         /// The serial the journal ends at.
         tip: Serial,
-        /// The serial the difference begins at.
+        /// The serial the difference starts at.
         from: Serial,
     },
-    /// A difference without a change of the serial cannot stand in a journal.
+    /// A difference that does not change the serial cannot be journalled.
     #[error("a difference of {0} does not change the serial")]
     NoSerial(String),
-    /// The writing thread is gone.
+    /// The writer thread has ended.
     #[error("the state store is closed")]
     Closed,
-    /// Anything else that SQLite or the system says.
+    /// Any other error from SQLite or the system.
     #[error("state store {path}: {reason}")]
     Other {
         /// The file.
@@ -108,11 +108,11 @@ pub enum StateError {
 /// State of the file of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostHow {
-    /// It is gone.
+    /// It was deleted.
     Deleted,
     /// Another file has its name.
     Replaced,
-    /// It has no contents any more.
+    /// It was truncated.
     Emptied,
     /// It has other contents.
     Overwritten,
@@ -130,12 +130,12 @@ impl std::fmt::Display for LostHow {
 }
 
 impl StateError {
-    /// Whether the file of the open store is not the store any more.
+    /// Checks whether the file of the open store is no longer the store.
     pub fn is_lost(&self) -> bool {
         matches!(self, StateError::Lost { .. })
     }
 
-    /// Whether the store as such takes no changes, and not only this one.
+    /// Checks whether the store itself accepts no changes, rather than just this one.
     pub(super) fn is_of_store(&self) -> bool {
         !matches!(
             self,
@@ -143,7 +143,7 @@ impl StateError {
         )
     }
 
-    /// Puts the path in, where it was not known.
+    /// Sets the path if it was unknown.
     pub(super) fn of(mut self, file: &Path) -> Self {
         let place = match &mut self {
             StateError::ReadOnly(path)

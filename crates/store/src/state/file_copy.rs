@@ -1,8 +1,8 @@
-//! Copies of zone files: the last version of each that was without errors, served where the file is broken when the server
+//! Copies of zone files: the last version of each without errors, served if the file is broken when the server
 //! starts.
 //!
-//! A large zone is written part by part, so that no change waits long for it; its new copy counts when the last part is there,
-//! and takes the place of the one before. Parts are known by the digest of the whole.
+//! A large zone is written in chunks, so that no change waits long for it; its new copy takes effect with the last
+//! chunk, and replaces the previous one. Chunks are identified by the digest of the whole.
 
 use super::StateStore;
 use super::digest::ContentsDigest;
@@ -20,16 +20,16 @@ pub struct FileCopy {
     pub serial: Serial,
     /// The digest of its records.
     pub digest: ContentsDigest,
-    /// Octets of all parts.
+    /// Size of all chunks in octets.
     pub octets: u64,
-    /// How many parts there are.
+    /// Number of chunks.
     pub parts: u32,
 }
 
-/// The copy of a zone, by the name of the zone in wire form and lower case.
+/// The copy of a zone, by the name of the zone in wire format and lower case.
 pub type ListedFileCopy = (Vec<u8>, FileCopy);
 
-/// Writes one part of a copy.
+/// Writes one chunk of a copy.
 pub(super) fn write_part(
     connection: &Connection,
     (zone, digest): (&NameBuf, ContentsDigest),
@@ -41,7 +41,7 @@ pub(super) fn write_part(
     Ok(())
 }
 
-/// Has a copy count whose parts are all written; what is left of others goes.
+/// Activates a copy whose chunks are all written; remains of others are deleted.
 pub(super) fn complete(
     connection: &Connection,
     zone: &NameBuf,
@@ -63,7 +63,7 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// Forgets the copy of a zone.
+/// Deletes the copy of a zone.
 pub(super) fn remove(connection: &Connection, zone: &NameBuf) -> Result<(), StateError> {
     let name = stored_name(zone);
     for sql in [
@@ -96,7 +96,7 @@ impl StateStore {
         })
     }
 
-    /// Reads the copy of a zone file: calls `part` with its records in parts. `None` if there is none.
+    /// Reads the copy of a zone file: calls `part` with its records in chunks. `None` if there is none.
     pub fn file_copy(
         &self,
         zone: &NameBuf,

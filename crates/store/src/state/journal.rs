@@ -1,8 +1,8 @@
 //! The journal of each zone: a chain of differences from serial to serial, bounded in size and number.
 //!
-//! Entries are numbered. The home of a zone (a file, contents in this store) has all entries up to `base`; those after it
-//! are what the home lacks, so only entries up to `base` are dropped when the journal is larger than its bounds. Where
-//! that is not enough the result names the zone (`Written::overfull`), so that the caller brings its home up to date.
+//! Entries are numbered. The zone's storage (a file, contents in this store) has all entries up to `base`; it lacks
+//! the later ones, so only entries up to `base` are dropped when the journal exceeds its limits. If that is not
+//! enough, the result names the zone (`Written::overfull`), so that the caller brings its storage up to date.
 
 use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 use super::deleted;
@@ -17,12 +17,12 @@ use nameward_zone::Serial;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// How much of the past is kept for each zone.
+/// How much history is kept for each zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalBounds {
-    /// Octets of all differences.
+    /// Maximum size of all differences in octets.
     pub octets: u64,
-    /// Differences.
+    /// Maximum number of differences.
     pub entries: u64,
 }
 
@@ -33,11 +33,11 @@ pub struct JournalEntry {
     pub from: Serial,
     /// The serial after.
     pub to: Serial,
-    /// Who made it.
+    /// The origin of the change.
     pub origin: JournalOrigin,
     /// Seconds since 1970.
     pub time: u64,
-    /// The records that go and come.
+    /// The removed and added records.
     pub difference: Difference,
 }
 
@@ -51,13 +51,13 @@ pub(super) struct JournalRow {
     pub(super) base: i64,
     pub(super) entries: u64,
     pub(super) octets: u64,
-    /// Of the contents at the end of the journal, if it is known.
+    /// Digest of the contents at the end of the journal, if known.
     pub(super) digest: Option<ContentsDigest>,
-    /// The file of the zone was edited while it lacked changes, and what it lacks is kept apart.
+    /// The zone file was edited while it lacked changes, and what it lacks is stored separately.
     pub(super) is_rebased: bool,
 }
 
-/// The name of a zone as the store has it.
+/// Returns the name of a zone as stored.
 pub(super) fn stored_name(name: &NameBuf) -> Vec<u8> {
     name.as_name().as_wire().to_ascii_lowercase()
 }
@@ -94,7 +94,7 @@ pub(super) fn find_zone(
 }
 
 impl ZoneRows {
-    /// Makes one change.
+    /// Applies one change.
     pub(super) fn apply(
         &mut self,
         connection: &Connection,
@@ -240,8 +240,8 @@ impl ZoneRows {
         row.octets > self.bounds.octets || row.entries > self.bounds.entries
     }
 
-    /// Drops the oldest entries of a journal that is larger than its bounds, some more than needed, so that not every
-    /// change has to.
+    /// Drops the oldest entries of a journal that exceeds its limits, more than necessary, so that not every change
+    /// has to.
     pub(super) fn prune(
         &self,
         connection: &Connection,
@@ -267,14 +267,15 @@ impl ZoneRows {
             );
         }
         drop(oldest);
-        // Where the home lacks all of them nothing can be dropped, and each change would sum the whole journal in vain.
+        // If the storage lacks all of them nothing can be dropped, and each change would sum up the whole journal in
+        // vain.
         match cut {
             Some(cut) => drop_entries(connection, row, cut),
             None => Ok(()),
         }
     }
 
-    /// The home has all entries up to the one that led to `serial`.
+    /// Records that the storage has all entries up to the one that led to `serial`.
     fn settle(
         &mut self,
         connection: &Connection,
@@ -293,7 +294,7 @@ impl ZoneRows {
         Ok(())
     }
 
-    /// Sets the digest of the contents at a serial, brought forward to the end of the journal.
+    /// Sets the digest of the contents at a serial, advanced to the end of the journal.
     fn set_digest(
         &mut self,
         connection: &Connection,
@@ -312,7 +313,7 @@ impl ZoneRows {
         let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
         let values = params![row.id, serial.0];
         let first: Option<i64> = connection.query_row(sql, values, |found| found.get(0))?;
-        // A journal that began anew since does not lead there.
+        // A journal that has restarted since does not lead there.
         if let Some(first) = first {
             let later = entries(connection, row.id, first, serial)?;
             let later = later.iter().map(|entry| &entry.difference);
@@ -378,7 +379,7 @@ impl ZoneRows {
     }
 }
 
-/// An entry to be appended.
+/// An entry to append.
 pub(super) struct NewEntry<'e> {
     pub(super) zone: &'e NameBuf,
     pub(super) home: ZoneHome,
@@ -397,7 +398,7 @@ pub(super) fn number_of(
     if row.serial == serial {
         return Ok(Some(row.last));
     }
-    // The one before the entry that begins there: numbers have no gaps, and that is what there is an index for.
+    // The one before the entry that starts there: numbers have no gaps, and from_serial is indexed.
     let sql = "SELECT max(number) - 1 FROM journal WHERE zone = ?1 AND from_serial = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement.query_row(params![row.id, serial.0], |found| found.get(0))?)

@@ -1,9 +1,9 @@
-//! The zones that the store has keys of, noted in a file beside it: a store that was deleted or replaced by another must
-//! not lead to new keys for a zone whose parent has a DS of the old ones.
+//! The zones whose keys are in the store, recorded in a file next to it: a store that was deleted or replaced must
+//! not lead to new keys for a zone whose parent has a DS for the old ones.
 //!
-//! The file has a line for each zone that got its first key (`+example.org.`) or lost its last one (`-example.org.`). It is
-//! written after a first key is stored and before a last one is removed, and made short when the store is opened, so that a
-//! crash between the two never leaves a zone in it that the store has no keys of.
+//! The file has a line for each zone that got its first key (`+example.org.`) or lost its last one (`-example.org.`).
+//! It is written after a first key is stored and before a last one is removed, and compacted when the store is
+//! opened, so that a crash in between never leaves a zone in it whose keys the store does not have.
 
 use super::change::StateChange;
 use super::error::StateError;
@@ -15,28 +15,28 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The kind of item that the keys of zones are: the name of the zone in wire form and a number of four octets.
+/// The item kind for zone keys: the item name is the zone's name in wire format and a number of four octets.
 pub const ZONE_KEY_ITEM: &str = "dnssec-key";
 /// The first octet of such an item if the private key is in a file elsewhere.
 pub const KEY_ELSEWHERE: u8 = 3;
 
 const FILE: &str = "signed-zones";
 const NUMBER: usize = 4;
-/// Zones that an error names.
+/// Maximum number of zones named in an error.
 const NAMED_MAX: usize = 3;
-/// Octets of the file that are read: more than ten million zones.
+/// Maximum size of the file in octets: more than ten million zones.
 const SIZE_MAX: u64 = 1 << 30;
 
-/// The zones that the store has keys of.
+/// The zones whose keys are in the store.
 pub(super) struct KeyRegister {
     path: PathBuf,
     zones: BTreeSet<String>,
-    /// Zones whose keys the transaction removes that is not committed yet.
+    /// Zones whose keys are removed by the uncommitted transaction.
     leaving: Vec<String>,
 }
 
 impl KeyRegister {
-    /// Returns the zones that the store of a directory had keys of.
+    /// Returns the zones whose keys were in the store of a directory.
     fn read(path: &Path) -> Result<BTreeSet<String>, StateError> {
         let found = match path.metadata() {
             Ok(found) => found,
@@ -52,7 +52,7 @@ impl KeyRegister {
             let Some((sign, name)) = line.split_first() else {
                 continue;
             };
-            // A line that a crash cut short has no final dot.
+            // A line truncated by a crash has no final dot.
             let Ok(name) = std::str::from_utf8(name) else {
                 continue;
             };
@@ -72,18 +72,18 @@ impl KeyRegister {
         Ok(zones)
     }
 
-    /// Refuses to begin with an empty store in the place of one that had keys.
+    /// Refuses to create an empty store in place of one that had keys.
     pub(super) fn check_new(store: &Path) -> Result<(), StateError> {
         let path = store.with_file_name(FILE);
         let zones = Self::read(&path)?;
         lost(store, &path, zones.iter())
     }
 
-    /// Compares the noted zones with those that a store has keys of, and notes what it has.
+    /// Compares the recorded zones with those whose keys are in a store, and records the result.
     pub(super) fn open(store: &Path, connection: &Connection) -> Result<Self, StateError> {
         let path = store.with_file_name(FILE);
         let noted = Self::read(&path)?;
-        // A key of an unknown zone is reported by those who read the keys.
+        // A key of an unknown zone is reported where keys are read.
         let zones = match stored(connection)? {
             Some(zones) => {
                 lost(store, &path, noted.difference(&zones))?;
@@ -104,7 +104,7 @@ impl KeyRegister {
         Ok(register)
     }
 
-    /// Writes all zones to a new file in the place of the old one.
+    /// Writes all zones to a new file that replaces the old one.
     fn write_whole(&self) -> std::io::Result<()> {
         let new = self.path.with_extension("new");
         let mut text = Vec::new();
@@ -123,8 +123,8 @@ impl KeyRegister {
         }
     }
 
-    /// Notes the zones whose keys are about to go, before a transaction that has `changes` is committed; returns what is
-    /// to be noted after it.
+    /// Records the zones whose keys are about to be removed, before a transaction with `changes` is committed;
+    /// returns the zones to record after it.
     pub(super) fn begin<'c>(
         &mut self,
         connection: &Connection,
@@ -153,13 +153,13 @@ impl KeyRegister {
         Ok(new)
     }
 
-    /// Notes again what a transaction would have removed that was not committed.
+    /// Records again the removals of a transaction that was not committed.
     pub(super) fn undo(&mut self) {
         let stay = std::mem::take(&mut self.leaving);
         self.end(stay);
     }
 
-    /// Notes the zones that have got keys, after the transaction was committed.
+    /// Records the zones that got keys, after the transaction was committed.
     pub(super) fn end(&mut self, new: Vec<String>) {
         self.leaving.clear();
         self.note('+', &new);
@@ -187,7 +187,7 @@ impl KeyRegister {
     }
 }
 
-/// The zone of a change that adds or removes a key.
+/// Returns the zone of a change that adds or removes a key.
 fn zone_of(change: &StateChange) -> Option<Vec<u8>> {
     let name = match change {
         StateChange::SetItem { kind, name, .. } | StateChange::RemoveItem { kind, name }
@@ -201,14 +201,14 @@ fn zone_of(change: &StateChange) -> Option<Vec<u8>> {
     Some(zone.to_vec())
 }
 
-/// The name of a zone in wire form and lower case as a line has it.
+/// Converts a name in wire format and lower case to the text of a line.
 fn text_of(zone: &[u8]) -> Option<String> {
     Some(Name::from_wire(zone).ok()?.to_string())
 }
 
 const IS_KEPT_HERE: &str = "kind = ?1 AND substr(value, 1, 1) <> ?2";
 
-/// Reads the zones that the store has keys of; `None` if it has a key of which nobody knows the zone.
+/// Reads the zones whose keys are in the store; `None` if a key's zone is unknown.
 fn stored(connection: &Connection) -> Result<Option<BTreeSet<String>>, StateError> {
     let sql = format!("SELECT name FROM item WHERE {IS_KEPT_HERE}");
     let mut statement = connection.prepare(&sql)?;

@@ -1,4 +1,5 @@
-//! The lock of a state directory: one server or one command at a time has it, and the file says which.
+//! The lock of a state directory: held by one server or one command at a time, and the file says
+//! which.
 
 use super::error::StateError;
 use std::fs::{File, OpenOptions};
@@ -6,15 +7,15 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Octets of the lock file that are read.
+/// Maximum number of octets read from the lock file.
 const TEXT_MAX: u64 = 64;
 
-/// Who has a state store open.
+/// The kind of process that has a state store open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreUser {
-    /// A server, which has it for long.
+    /// A server, which holds it permanently.
     Server,
-    /// A command that works on the store itself, which has it for a moment.
+    /// A command that works on the store itself, which holds it briefly.
     Command,
 }
 
@@ -27,7 +28,8 @@ impl StoreUser {
     }
 }
 
-/// Takes the lock. The error says who has it; for a moment after that one took it, who had it before.
+/// Takes the lock. The error names its holder; for a moment after a change of holders, the previous
+/// one.
 pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
     let mut options = OpenOptions::new();
     let file = options
@@ -44,7 +46,7 @@ pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
     }
     match file.try_lock() {
         Ok(()) => {
-            // Words for those who find it locked: a disk that is full keeps nobody from the store.
+            // For processes that find it locked; a full disk must not prevent use of the store.
             let _ = write_user(&mut file, user);
             Ok(file)
         }

@@ -1,4 +1,4 @@
-//! Reading from the state store: the journal of a zone, all zones that are kept, values.
+//! Reads from the state store: the journal of a zone, all stored zones, values.
 
 use super::StateStore;
 use super::change::{JournalOrigin, ZoneHome, ZoneTimers};
@@ -12,32 +12,32 @@ use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::Arc;
 
-/// A zone that something is kept for.
+/// A zone with stored state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptZone {
     /// Its name in lower case.
     pub name: NameBuf,
-    /// Where its contents are at home.
+    /// Where its contents are stored.
     pub home: ZoneHome,
     /// The serial that its journal ends at.
     pub serial: Serial,
-    /// Its times, if it has any.
+    /// Its timers, if it has any.
     pub timers: Option<ZoneTimers>,
-    /// The digest of the contents that its journal ends with, if it is known.
+    /// The digest of the contents that its journal ends with, if known.
     pub digest: Option<ContentsDigest>,
-    /// Entries of its journal and their octets.
+    /// Number of entries in its journal.
     pub entries: u64,
-    /// Octets of these.
+    /// Size of the entries in octets.
     pub octets: u64,
 }
 
-/// A value with its name before it.
+/// The name of a value, and the value.
 pub type StoredItem = (Vec<u8>, Vec<u8>);
 
-/// A difference of a journal, with who made it and why, if that is known.
+/// A journalled difference, with its author and reason, if known.
 pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
 
-/// All zones that something is kept for.
+/// All zones with stored state.
 pub type KeptZones = Vec<KeptZone>;
 
 /// The columns that [`kept_zone`] reads.
@@ -45,7 +45,7 @@ const KEPT_ZONE: &str = "SELECT name, home, serial, entries, octets, refreshed, 
                          FROM zone LEFT JOIN timer ON timer.zone = zone.id";
 
 impl StateStore {
-    /// Lists the zones that something is kept for.
+    /// Lists the zones with stored state.
     pub fn zones(&self) -> Result<KeptZones, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} ORDER BY zone.id");
@@ -59,7 +59,7 @@ impl StateStore {
         })
     }
 
-    /// Reads what is kept for one zone.
+    /// Reads the state of one zone.
     pub fn zone(&self, zone: &NameBuf) -> Result<Option<KeptZone>, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} WHERE name = ?1");
@@ -69,8 +69,8 @@ impl StateStore {
         })
     }
 
-    /// Returns the differences that lead from `serial` to the end of a zone's journal, oldest first; `None` if the journal
-    /// does not go back that far. None at all if it ends there.
+    /// Returns the differences from `serial` to the end of a zone's journal, oldest first; `None` if the journal does
+    /// not go back that far. Empty if it ends there.
     pub fn journal_from(
         &self,
         zone: &NameBuf,
@@ -84,7 +84,7 @@ impl StateStore {
             if row.serial == serial {
                 return Ok(Some(Vec::new()));
             }
-            // The last one, where a serial came twice.
+            // The last one, if a serial occurred twice.
             let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
             let values = params![row.id, serial.0];
             let first: Option<i64> = transaction.query_row(sql, values, |found| found.get(0))?;
@@ -95,7 +95,7 @@ impl StateStore {
         })
     }
 
-    /// Returns all differences that the journal of a zone has, oldest first; none if nothing is kept for it. The journal is
+    /// Returns all differences in the journal of a zone, oldest first; empty if the zone has no state. The journal is
     /// bounded, and so is this.
     pub fn journal(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
         self.read(|connection| {
@@ -113,7 +113,7 @@ impl StateStore {
         })
     }
 
-    /// Returns all differences that the journal of a zone has, as [`StateStore::journal`] does, with who made them and why.
+    /// Returns all differences in the journal of a zone like [`StateStore::journal`], with their authors and reasons.
     pub fn history(&self, zone: &NameBuf) -> Result<Vec<JournalVersion>, StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
@@ -138,8 +138,8 @@ impl StateStore {
         })
     }
 
-    /// Returns the differences that the home of a zone lacks, oldest first: those of its journal, after the one that leads from an
-    /// edited file to it.
+    /// Returns the differences that a zone's storage lacks, oldest first: those of its journal, after the one that
+    /// leads from an edited file to it.
     pub fn journal_after_base(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
@@ -154,8 +154,8 @@ impl StateStore {
         })
     }
 
-    /// Reads the contents of a zone that is at home here: calls `part` with its records in parts, then returns the
-    /// differences that are to be applied to them. `None` if the zone is not kept or not at home here.
+    /// Reads the contents of a zone stored here: calls `part` with its records in chunks, then returns the
+    /// differences to apply to them. `None` if the zone is unknown or not stored here.
     pub fn contents(
         &self,
         zone: &NameBuf,
@@ -192,7 +192,7 @@ impl StateStore {
         })
     }
 
-    /// Reads the values of a kind whose names are a prefix with so many octets behind it.
+    /// Reads the values of a kind whose names are a prefix followed by this many octets.
     pub fn items_behind(
         &self,
         kind: &str,
@@ -234,7 +234,7 @@ pub(super) fn unsettled(
     }
 }
 
-/// Reads the entries of a journal from a number on, each of which must continue the one before.
+/// Reads the entries of a journal from a number on, each of which must continue the previous one.
 pub(super) fn entries(
     connection: &Connection,
     zone: i64,

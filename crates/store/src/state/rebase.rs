@@ -1,4 +1,5 @@
-//! Zone files that were edited while they lacked changes: the journal goes on, and what the file lacks is kept beside it.
+//! Zone files that were edited while they lacked changes: the journal continues, and what the file lacks is stored
+//! next to it.
 //!
 //! ```text
 //! journal   ... -> last version before the edit -> both together -> ...      for IXFR: a chain without a gap
@@ -17,20 +18,20 @@ use nameward_zone::change::Difference;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::sync::Arc;
 
-/// A version of a zone that was put together of its edited file and of changes that the file lacks.
+/// A version of a zone merged from its edited file and the changes that the file lacks.
 #[derive(Debug, Clone)]
 pub struct RebasedVersion {
-    /// From the version before to this one.
+    /// From the previous version to this one.
     pub forward: Arc<Difference>,
-    /// From the version that the file has to this one.
+    /// From the version in the file to this one.
     pub lacking: Arc<Difference>,
     /// Seconds since 1970.
     pub time: u64,
 }
 
 impl ZoneRows {
-    /// Continues the journal of a file's zone by a version that stands on its edited file. Where the journal does not lead
-    /// there it begins anew at the file.
+    /// Continues the journal of a file zone with a version based on its edited file. If the journal does not lead
+    /// there, it restarts at the file.
     pub(super) fn rebase(
         &mut self,
         connection: &Connection,
@@ -76,7 +77,7 @@ impl ZoneRows {
     }
 }
 
-/// Forgets what a file lacked: it has that now, or the journal begins anew.
+/// Drops what a file lacked: either it has that now, or the journal restarts.
 pub(super) fn forget_rebase(
     connection: &Connection,
     row: &mut JournalRow,

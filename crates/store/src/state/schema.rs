@@ -1,21 +1,21 @@
-//! The schema of the state store and the way from one version to the next.
+//! The schema of the state store and its migrations.
 //!
-//! The version stands in `user_version`. Each migration is one transaction, so a store is of one version or the next and
-//! never between. A store of a version that is not known here is left alone.
+//! The version is in `user_version`. Each migration is one transaction, so a store has one version or the next and
+//! nothing in between. A store of an unknown version is left alone.
 
 use super::error::StateError;
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::PathBuf;
 
-/// The application id of SQLite files of Nameward: "NWst".
+/// The application ID of Nameward's SQLite files: "NWst".
 const APPLICATION: i64 = 0x4e57_7374;
 
-/// Migrations in order; the first makes version 1 of an empty file.
+/// Migrations in order; the first creates version 1 in an empty file.
 pub(super) const MIGRATIONS: &[&str] = &[
     VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
 ];
 
-/// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
+/// Names are in wire format and lower case, serials and times are unsigned, records are lists in wire format.
 const VERSION_1: &str = "
 CREATE TABLE zone (
     id INTEGER PRIMARY KEY,
@@ -63,10 +63,10 @@ CREATE TABLE item (
 ) WITHOUT ROWID;
 ";
 
-/// The digest of the contents that the journal of a zone ends with; NULL if it is not known.
+/// The digest of the contents that the journal of a zone ends with; NULL if unknown.
 const VERSION_2: &str = "ALTER TABLE zone ADD COLUMN digest INTEGER";
 
-/// The journal in one tree, so that a change writes a page less, and what edited files lack.
+/// The journal in one tree, so that a change writes one page less, and what edited files lack.
 const VERSION_3: &str = "
 CREATE TABLE new_journal (
     zone INTEGER NOT NULL REFERENCES zone (id) ON DELETE CASCADE,
@@ -94,7 +94,7 @@ CREATE TABLE rebase (
 );
 ";
 
-/// Copies of zones that were deleted.
+/// Copies of deleted zones.
 const VERSION_4: &str = "
 CREATE TABLE deleted_zone (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -112,13 +112,13 @@ CREATE INDEX deleted_zone_name ON deleted_zone (name, time);
 CREATE INDEX deleted_zone_time ON deleted_zone (time);
 ";
 
-/// Who made each change, and why; NULL if nobody said.
+/// The author of each change, and the reason; NULL if unknown.
 const VERSION_5: &str = "
 ALTER TABLE journal ADD COLUMN who TEXT;
 ALTER TABLE journal ADD COLUMN message TEXT;
 ";
 
-/// The last versions of zone files that were without errors.
+/// The last versions of zone files without errors.
 const VERSION_6: &str = "
 CREATE TABLE file_copy (
     name BLOB PRIMARY KEY,
@@ -152,7 +152,7 @@ pub(super) fn version(connection: &Connection) -> Result<i64, StateError> {
     }
 }
 
-/// Brings a store to the latest version.
+/// Migrates a store to the latest version.
 pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), StateError> {
     let known = migrations.len() as i64;
     let found = version(connection)?;

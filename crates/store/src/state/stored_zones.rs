@@ -1,4 +1,4 @@
-//! Zones that are at home in the state store, read back with their contents: one by its name, or all in one pass.
+//! Reads zones stored in the state store with their contents: one by its name, or all in one pass.
 
 use super::StateStore;
 use super::change::ZoneHome;
@@ -9,15 +9,15 @@ use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
 use rusqlite::{Connection, Rows, params};
 
-/// Takes zones as they are read: begin, records in parts, end.
+/// Receives zones as they are read: begin, records in chunks, end.
 pub trait TakeStoredZones {
-    /// A zone begins; false passes over it.
+    /// Starts a zone; false skips it.
     fn begin(&mut self, zone: &KeptZone) -> bool;
 
-    /// A part of its records.
+    /// Receives a chunk of its records.
     fn records(&mut self, records: RecordList);
 
-    /// The zone ends: `journal` has the differences that are to be applied to its records.
+    /// Finishes the zone: `journal` has the differences to apply to its records.
     fn end(
         &mut self,
         store: &StateStore,
@@ -26,13 +26,13 @@ pub trait TakeStoredZones {
     );
 }
 
-/// The parts of zones in their order, behind the columns of a zone that `kept_zone` reads and three more.
+/// The chunks of zones in order, with the zone columns that `kept_zone` reads and three more.
 const PARTS: &str = "SELECT name, home, serial, zone.entries, zone.octets, refreshed, next_check, expires, \
                      zone.id, base, last, records FROM zone JOIN contents ON contents.zone = zone.id \
                      LEFT JOIN timer ON timer.zone = zone.id WHERE home = ?1";
 
 impl StateStore {
-    /// Reads one zone that is at home here; nothing is taken if it is not.
+    /// Reads one zone stored here; calls nothing if it is not.
     pub fn zone_at_home(
         &self,
         zone: &NameBuf,
@@ -48,7 +48,7 @@ impl StateStore {
         })
     }
 
-    /// Reads all zones that are at home here, in one pass.
+    /// Reads all zones stored here, in one pass.
     pub fn zones_at_home(&self, taker: &mut impl TakeStoredZones) -> Result<(), StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
@@ -112,7 +112,7 @@ impl StateStore {
     }
 }
 
-/// A zone that is being read.
+/// A zone being read.
 struct StoredZone {
     id: i64,
     base: i64,

@@ -1,4 +1,4 @@
-//! Tests of the state store: chains, bounds, grouping, faults of the file and of the disk.
+//! Tests of the state store: chains, limits, grouping, faults of the file and of the disk.
 
 use super::*;
 use nameward_wire::{NameBuf, Type};
@@ -147,7 +147,7 @@ fn a_journal_is_bounded_in_number_and_size() {
         (chain.len(), chain[0].from, chain[50].to),
         (51, Serial(950), Serial(1001))
     );
-    // One that is larger than all that may be kept is of no use for anybody.
+    // One that is larger than the limit is useless.
     let StateChange::Append {
         zone,
         home,
@@ -204,7 +204,8 @@ fn entries_that_the_home_lacks_are_never_dropped() {
         .unwrap()
         .unwrap();
     assert_eq!((parts, missing.len()), (1, 150));
-    // New contents are all that is needed from then on; the journal goes on for those who are behind.
+    // From then on only the new contents are needed; the journal continues for secondaries that are
+    // behind.
     store.write(vec![contents("example.", 151)]).unwrap();
     let missing = store.contents(&name("example."), |_| ()).unwrap().unwrap();
     assert_eq!(missing, []);
@@ -215,7 +216,7 @@ fn entries_that_the_home_lacks_are_never_dropped() {
             .unwrap()
             .is_some()
     );
-    // Contents of another serial have no past.
+    // Contents of another serial have no history.
     store.write(vec![contents("example.", 900)]).unwrap();
     assert_eq!(
         store.journal_from(&name("example."), Serial(140)).unwrap(),
@@ -288,7 +289,7 @@ fn many_callers_share_transactions_and_each_has_its_own_result() {
     let store = open(&directory);
     let (results, received) = mpsc::channel();
     for serial in 1..=400u32 {
-        // Every tenth is wrong.
+        // Every tenth is invalid.
         let change = match serial % 10 {
             0 => append("example.", ZoneHome::Database, 9000, 9001),
             n => append(
@@ -307,7 +308,7 @@ fn many_callers_share_transactions_and_each_has_its_own_result() {
     let mut seen = 0;
     for (serial, result) in received {
         seen += 1;
-        // The first of a zone that does not exist yet is taken as it is.
+        // The first of a zone that does not exist yet is accepted as it is.
         let is_wrong = serial % 10 == 0 && serial > 10;
         assert_eq!(result.is_err(), is_wrong, "{serial}: {result:?}");
     }

@@ -1,4 +1,4 @@
-//! Care of the state store by its operator: check it, make it smaller, copy it. All of it while a server runs.
+//! Maintenance of the state store by its operator: check, compact, back up. All of it while a server runs.
 
 use super::change::ZoneHome;
 use super::error::StateError;
@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Faults that one check lists.
+/// Maximum number of faults listed by one check.
 const MAX_FAULTS: usize = 100;
 
 /// The findings of a check.
@@ -23,13 +23,13 @@ const MAX_FAULTS: usize = 100;
 pub struct StateCheckReport {
     /// The version of the schema.
     pub version: i64,
-    /// Zones that something is kept for.
+    /// Number of zones with stored state.
     pub zones: usize,
-    /// Differences in all journals.
+    /// Number of differences in all journals.
     pub entries: usize,
-    /// Octets of the file.
+    /// Size of the file in octets.
     pub octets: u64,
-    /// Faults, one line each; none if the store is whole.
+    /// Faults, one line each; empty if the store is intact.
     pub faults: Vec<String>,
 }
 
@@ -43,14 +43,14 @@ pub struct CompactReport {
 }
 
 impl StateStore {
-    /// Checks the store of a state directory: the file, each journal from end to end, and the zones at home there.
+    /// Checks the store of a state directory: the file, each journal from end to end, and the zones stored in it.
     pub fn check(directory: &Path) -> Result<StateCheckReport, StateError> {
         let path = existing(directory)?;
         check(&path).map_err(|error| error.of(&path))
     }
 
-    /// Returns whether the store of a state directory has values of a kind, without writing to it: also of a store that cannot
-    /// be opened for a server. A directory without a store has none.
+    /// Checks whether the store of a state directory has values of a kind, without writing to it: works for a store
+    /// that a server cannot open, too. A directory without a store has none.
     pub fn has_items(directory: &Path, kind: &str) -> Result<bool, StateError> {
         let path = match existing(directory) {
             Ok(path) => path,
@@ -59,7 +59,7 @@ impl StateStore {
         };
         let look = || -> Result<bool, StateError> {
             let connection = open_to_read(&path)?;
-            // Made, and nothing written to it yet.
+            // Created, and nothing written to it yet.
             if schema::version(&connection)? == 0 {
                 return Ok(false);
             }
@@ -69,7 +69,7 @@ impl StateStore {
         look().map_err(|error| error.of(&path))
     }
 
-    /// Gives the room that the store of a state directory does not use back to the disk.
+    /// Returns unused space of a state directory's store to the file system.
     pub fn compact(directory: &Path) -> Result<CompactReport, StateError> {
         let path = existing(directory)?;
         let size = || path.metadata().map_or(0, |metadata| metadata.len());
@@ -90,12 +90,13 @@ impl StateStore {
         })
     }
 
-    /// Copies the store of a state directory, as it is at one moment, to a file that does not exist yet. Returns octets.
+    /// Copies a consistent snapshot of a state directory's store to a file that does not exist yet. Returns its size
+    /// in octets.
     pub fn backup(directory: &Path, to: &Path) -> Result<u64, StateError> {
         let path = existing(directory)?;
         let connection = open_to_read(&path)?;
         known_version(&connection).map_err(|error| error.of(&path))?;
-        // It holds secrets. SQLite takes a file that is there if it is empty.
+        // It contains secrets. SQLite accepts an existing file if it is empty.
         let mut options = OpenOptions::new();
         let made = options.create_new(true).write(true).mode(0o600).open(to);
         made.map_err(|error| StateError::of_io(to, &error))?;
@@ -110,7 +111,7 @@ impl StateStore {
         match synchronised {
             Ok(metadata) => Ok(metadata.len()),
             Err(error) => {
-                // Half a copy is worse than none.
+                // A partial copy is worse than none.
                 let _ = std::fs::remove_file(to);
                 Err(error.of(to))
             }
@@ -122,7 +123,7 @@ fn existing(directory: &Path) -> Result<PathBuf, StateError> {
     let path = directory.join(FILE);
     match path.metadata() {
         Ok(_) => super::condition::require_regular(&path).map(|()| path),
-        // Another file is in the place of the directory: no store can be in it.
+        // The directory's path is a file: there can be no store in it.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Err(StateError::Missing(path)),
         Err(error) => Err(StateError::of_io(&path, &error)),
     }
@@ -160,12 +161,12 @@ fn check(path: &Path) -> Result<StateCheckReport, StateError> {
         }
     }
     drop(lines);
-    // One of an older version is looked into after the next server has migrated it.
+    // A store of an older version is checked after the next server has migrated it.
     let is_current = report.version == schema::MIGRATIONS.len() as i64;
     if !is_current || !report.faults.is_empty() {
         return Ok(report);
     }
-    // One moment for all.
+    // One snapshot for all.
     let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT name, home, serial, entries, octets, NULL, NULL, NULL, NULL FROM zone";
     let mut statement = transaction.prepare(sql)?;
@@ -184,7 +185,7 @@ fn check(path: &Path) -> Result<StateCheckReport, StateError> {
     Ok(report)
 }
 
-/// Checks one zone; returns how many entries its journal has.
+/// Checks one zone; returns the number of entries in its journal.
 fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateError> {
     let stored = super::journal::stored_name(name);
     let Some(row) = find_zone(connection, &stored)? else {
@@ -232,7 +233,7 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
     Ok(journal.len())
 }
 
-/// Makes the zone of contents; `None` if there are none yet.
+/// Builds the zone from its contents; `None` if there are none yet.
 fn build(connection: &Connection, id: i64, name: &NameBuf) -> Result<Option<Zone>, StateError> {
     let sql = "SELECT records FROM contents WHERE zone = ?1 ORDER BY part";
     let mut statement = connection.prepare_cached(sql)?;

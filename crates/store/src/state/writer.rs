@@ -1,9 +1,9 @@
-//! The one thread that writes to the state store: changes that wait are grouped into one transaction.
+//! The single thread that writes to the state store: pending changes are grouped into one transaction.
 //!
-//! A disk takes the same time to make one change durable as a hundred, so whatever has come while the last transaction
-//! was being written goes into the next. Each caller's changes stand behind a savepoint: one that is refused takes
-//! nothing else with it. Callers get their results after the transaction is on the disk, never before. If the transaction as a
-//! whole fails, as on a disk that is full, each caller's changes are tried alone, so that a small one may still fit.
+//! A disk takes the same time to make one change durable as a hundred, so whatever arrived while the last transaction
+//! was being written goes into the next. Each caller's changes are guarded by a savepoint: a rejected one does not
+//! affect the others. Callers get their results after the transaction is on disk, never before. If the transaction as
+//! a whole fails, as on a full disk, each caller's changes are tried separately, so that a small one may still fit.
 
 use super::change::{StateChange, Written};
 use super::condition::{StoreCondition, StoreFile};
@@ -22,7 +22,7 @@ use std::sync::mpsc::{
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Callers whose changes go into one transaction, and octets at which it is full.
+/// Maximum number of callers per transaction, and its size limit in octets.
 const GROUP: usize = 512;
 const GROUP_OCTETS: usize = 16 << 20;
 
@@ -34,14 +34,14 @@ struct WriteRequest {
     done: Done,
 }
 
-/// A message to the writing thread.
+/// A message to the writer thread.
 enum WriterMessage {
     Write(WriteRequest),
-    /// All before is to be written, and the file completed.
+    /// Everything before it is written, and the file completed.
     Close(SyncSender<()>),
 }
 
-/// State of the writer thread.
+/// The initial state of the writer thread.
 pub(super) struct WriterParts {
     pub(super) connection: Connection,
     pub(super) file: StoreFile,
@@ -49,19 +49,19 @@ pub(super) struct WriterParts {
     pub(super) condition: Arc<StoreCondition>,
 }
 
-/// How often the file is inspected while nothing is written.
+/// Interval at which the file is inspected while nothing is written.
 const INSPECT_EVERY: Duration = Duration::from_secs(1);
-/// Octets that a test of the disk writes, while the store takes no changes.
+/// Octets written by a disk probe, while the store accepts no changes.
 const PROBE_OCTETS: i64 = 64 << 10;
-/// How often the disk is tested then.
+/// Interval between such probes.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// The kind of item that such a test writes.
+/// The item kind that such a probe writes.
 const PROBE: &str = "probe";
 
-/// The way to the writing thread; it ends when this is dropped, after all that was handed in.
+/// Handle of the writer thread, which ends when this is dropped, after everything submitted is written.
 pub(super) struct StateWriter {
-    /// Not bounded here: a callback on the writing thread may hand in more, and must not wait for that very thread.
-    /// Callers that wait for a result are their own bound, commits have one (`maintain::commit`).
+    /// Not bounded here: a callback on the writer thread may submit more, and must not wait for that very thread.
+    /// Callers that wait for a result limit themselves, and commits have a limit (`maintain::commit`).
     requests: Option<Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -105,7 +105,7 @@ impl StateWriter {
         }
     }
 
-    /// Has the thread write all that was handed in, complete the file and end; waits for that.
+    /// Lets the thread write everything submitted, complete the file and end; waits for that.
     pub(super) fn close(&self) {
         let (sender, closed) = sync_channel(1);
         if let Some(requests) = &self.requests
@@ -129,30 +129,31 @@ impl Drop for StateWriter {
     fn drop(&mut self) {
         self.requests = None;
         let own = thread::current().id();
-        // A callback on the writing thread may have been the last to hold the store: that thread cannot wait for itself.
+        // A callback on the writer thread may have held the last reference to the store: that thread cannot wait for
+        // itself.
         if let Some(thread) = self
             .thread
             .take()
             .filter(|thread| thread.thread().id() != own)
         {
-            // A thread that panicked has nothing more to say.
+            // The result of a panicked thread is of no interest.
             let _ = thread.join();
         }
     }
 }
 
-/// The writing thread's own.
+/// The state of the writer thread.
 struct Scribe {
-    /// Before the file: closed first, while the locks of the process are still there.
+    /// Before the file: closed first, while the locks of the process are still held.
     connection: Connection,
     file: StoreFile,
     keys: KeyRegister,
     condition: Arc<StoreCondition>,
     path: PathBuf,
     zones: ZoneRows,
-    /// A commit waits for the disk.
+    /// Commits wait for the disk.
     has_barrier: bool,
-    /// When the disk was last tested.
+    /// When the disk was last probed.
     probed: Instant,
 }
 
@@ -181,7 +182,7 @@ impl Scribe {
         }
     }
 
-    /// Refuses everything from now on if the file is not the store any more.
+    /// Refuses everything from now on if the file is no longer the store.
     fn inspect(&mut self) {
         if self.condition.lost().is_some() {
             return;
@@ -201,7 +202,7 @@ impl Scribe {
         }
     }
 
-    /// Tests whether a store that took no changes takes some again: otherwise only the next change would show it.
+    /// Tests whether a failing store accepts changes again: otherwise only the next change would show it.
     fn probe(&mut self) {
         let is_failing = self.condition.fault().is_some() && self.condition.lost().is_none();
         if !is_failing || self.probed.elapsed() < PROBE_EVERY {
@@ -220,7 +221,7 @@ impl Scribe {
         }
     }
 
-    /// Puts the write-ahead log into the file.
+    /// Checkpoints the write-ahead log into the file.
     fn complete(&mut self) {
         self.inspect();
         if self.condition.lost().is_some() {
@@ -275,7 +276,7 @@ impl Scribe {
         }
     }
 
-    /// Records whether the store takes changes.
+    /// Records whether the store accepts changes.
     fn judge(&self, results: &[Result<Written, StateError>]) {
         let mut errors = results.iter().filter_map(|result| result.as_ref().err());
         match errors.rfind(|error| error.is_of_store()) {
@@ -284,7 +285,7 @@ impl Scribe {
         }
     }
 
-    /// Writes the changes of some callers in one transaction; each has a result of its own.
+    /// Writes the changes of several callers in one transaction; each has its own result.
     fn transact(
         &mut self,
         callers: &[&[StateChange]],
@@ -294,7 +295,7 @@ impl Scribe {
             self.zones.forget();
             self.keys.undo();
             if !self.connection.is_autocommit() {
-                // If this fails too, the next transaction says so.
+                // If this fails too, the next transaction reports it.
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
         }
@@ -310,7 +311,7 @@ impl Scribe {
         let mut results = Vec::with_capacity(callers.len());
         for changes in callers {
             let result = match callers.len() {
-                // Whatever is refused is all that the transaction has.
+                // Nothing else is in the transaction, so a rejection may undo all of it.
                 1 => Ok(self.apply(changes)?),
                 _ => self.apply_apart(changes)?,
             };
@@ -324,7 +325,7 @@ impl Scribe {
         Ok(results)
     }
 
-    /// Makes the changes of a caller behind a savepoint. The outer error is that of the whole transaction.
+    /// Applies the changes of a caller within a savepoint. The outer error is that of the whole transaction.
     fn apply_apart(
         &mut self,
         changes: &[StateChange],
@@ -333,7 +334,7 @@ impl Scribe {
         self.zones.begin_caller();
         let result = self.apply(changes);
         if self.connection.is_autocommit() {
-            // SQLite gave the whole transaction up.
+            // SQLite rolled back the whole transaction.
             return Err(result.err().unwrap_or(StateError::Closed));
         }
         if result.is_err() {
@@ -352,8 +353,8 @@ impl Scribe {
         Ok(written)
     }
 
-    /// Has the commit wait for the disk, unless all that it has is durable elsewhere: then it follows the next one that
-    /// waits, and after a power failure the journals of databases begin anew.
+    /// Lets the commit wait for the disk, unless all its changes are durable elsewhere: then they become durable with
+    /// the next commit that waits, and after a power failure the journals of database zones restart.
     fn set_barrier(&mut self, callers: &[&[StateChange]]) -> Result<(), StateError> {
         let has_barrier = !callers
             .iter()
@@ -366,14 +367,15 @@ impl Scribe {
         Ok(())
     }
 
-    /// Runs a statement that is kept prepared.
+    /// Runs a cached prepared statement.
     fn run_sql(&self, sql: &str) -> Result<(), StateError> {
         self.connection.prepare_cached(sql)?.execute([])?;
         Ok(())
     }
 }
 
-/// Takes what waits behind a request into one group; the way to report back if the store is to be closed after it.
+/// Collects pending requests after the first into one group; also returns the close request, if the store must be
+/// closed after it.
 fn gather(
     first: WriteRequest,
     queue: &Receiver<WriterMessage>,

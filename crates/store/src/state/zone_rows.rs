@@ -1,4 +1,4 @@
-//! The rows of the table `zone`, as the one who writes knows them.
+//! The writer's cache of rows of the table `zone`.
 
 use super::change::ZoneHome;
 use super::digest::ContentsDigest;
@@ -9,14 +9,14 @@ use nameward_zone::Serial;
 use rusqlite::{Connection, params};
 use std::collections::{HashMap, HashSet};
 
-/// The rows of zones that were seen. Those that changed are written back once at the end of the transaction, however many
+/// The rows of zones that were read. Changed rows are written back once at the end of the transaction, however many
 /// changes of their zone it has.
 pub(super) struct ZoneRows {
     pub(super) bounds: JournalBounds,
     known: HashMap<Vec<u8>, JournalRow>,
     /// Zones whose rows are not written back yet.
     unwritten: HashSet<Vec<u8>>,
-    /// Rows as they were before the changes of the present caller.
+    /// Rows as they were before the changes of the current caller.
     before: Vec<(Vec<u8>, Option<JournalRow>)>,
 }
 
@@ -30,24 +30,24 @@ impl ZoneRows {
         }
     }
 
-    /// Forgets the rows that were seen: a transaction was undone.
+    /// Clears the cache after a rollback.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.unwritten.clear();
         self.before.clear();
     }
 
-    /// Begins with the changes of another caller.
+    /// Starts the changes of another caller.
     pub(super) fn begin_caller(&mut self) {
         self.before.clear();
     }
 
-    /// Takes the rows back to what they were before the present caller, whose changes were undone.
+    /// Restores the rows to their state before the current caller, whose changes were undone.
     pub(super) fn undo_caller(&mut self) {
         for (name, row) in std::mem::take(&mut self.before).into_iter().rev() {
             match row {
                 Some(row) => self.known.insert(name, row),
-                // It was not known before, and may not be there any more.
+                // It was not known before, and may no longer exist.
                 None => {
                     self.unwritten.remove(&name);
                     self.known.remove(&name)
@@ -56,7 +56,7 @@ impl ZoneRows {
         }
     }
 
-    /// Writes the rows that changed, before the transaction ends.
+    /// Writes the changed rows, before the transaction ends.
     pub(super) fn write_back(&mut self, connection: &Connection) -> Result<(), StateError> {
         let sql = "UPDATE zone SET home = ?2, serial = ?3, last = ?4, base = ?5, entries = ?6, \
                    octets = ?7, digest = ?8 WHERE id = ?1";
@@ -121,20 +121,20 @@ impl ZoneRows {
         })
     }
 
-    /// Takes note of the row of a zone as it is to be.
+    /// Sets the row of a zone, to be written back.
     pub(super) fn put(&mut self, zone: &NameBuf, row: JournalRow) {
         let name = stored_name(zone);
         self.unwritten.insert(name.clone());
         self.note(name, row);
     }
 
-    /// Takes note of a row that the table has.
+    /// Records a row as it is in the table.
     pub(super) fn note(&mut self, name: Vec<u8>, row: JournalRow) {
         let known = self.known.insert(name.clone(), row);
         self.before.push((name, known));
     }
 
-    /// Takes note that a row was deleted.
+    /// Records that a row was deleted.
     pub(super) fn forget_row(&mut self, name: Vec<u8>) {
         let known = self.known.remove(&name);
         self.before.push((name, known));

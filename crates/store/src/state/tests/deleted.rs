@@ -1,4 +1,4 @@
-//! Copies of deleted zones: bounded in octets, number and time.
+//! Tests of copies of deleted zones: limited in octets, number and time.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! Digests of contents, zones that vanished, and contents that are written anew under a journal that goes on.
+//! Tests of content digests, vanished zones, and contents that are rewritten under a continuing journal.
 
 use super::*;
 use nameward_wire::zonefile::Record;
 use nameward_zone::{Zone, ZoneBuilder};
 
-/// A zone with the records of some lists.
+/// Builds a zone with the records of some lists.
 fn zone(lists: &[RecordList]) -> Zone {
     let apex = name("example.");
     let mut builder = ZoneBuilder::new(apex.as_name());
@@ -41,7 +41,7 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
         .write(vec![append("example.", ZoneHome::File, 1, 2)])
         .unwrap();
     assert_eq!(kept(), None);
-    // Of a version that the journal has passed.
+    // Of an earlier version in the journal.
     store
         .write(vec![
             append("example.", ZoneHome::File, 2, 3),
@@ -55,7 +55,7 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
     assert_eq!(kept(), Some(ContentsDigest::of(&last)));
     let other = zone(&[list("example.", 4, &texts[..3])]);
     assert_ne!(kept(), Some(ContentsDigest::of(&other)));
-    // Of a version that the journal does not know.
+    // Of a version that the journal does not have.
     store.write(vec![set_digest(99, &first)]).unwrap();
     assert_eq!(kept(), Some(ContentsDigest::of(&last)));
     let restart = StateChange::RestartJournal {
@@ -128,7 +128,7 @@ fn contents_are_written_anew_while_the_journal_goes_on() {
     };
     let after = [(6, 7), (7, 8), (8, 9), (9, 10)];
     assert_eq!(missing(&store), after);
-    // Older ones, and those of a serial that never was, change nothing.
+    // Older ones, and those of a serial that never existed, change nothing.
     store.write(vec![refresh(3), refresh(77)]).unwrap();
     assert_eq!(missing(&store), after);
     assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
@@ -175,7 +175,7 @@ fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
         .write(vec![StateChange::Settle { zone, serial }])
         .unwrap();
     assert_eq!(lacking(), []);
-    // A journal that does not lead there begins anew.
+    // A journal that does not lead there restarts.
     store.write(vec![rebase(8, 20, 21)]).unwrap();
     assert_eq!(from(6), None);
     assert_eq!(lacking(), [(8, 21)]);

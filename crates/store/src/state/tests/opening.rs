@@ -1,4 +1,5 @@
-//! Opening a state store: one server at a time, versions of the schema, files that are no store.
+//! Tests of opening a state store: one server at a time, schema versions, files that are not a
+//! store.
 
 use super::*;
 
