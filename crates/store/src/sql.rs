@@ -1,15 +1,15 @@
-//! Zones in databases: SQLite, PostgreSQL, MySQL and MariaDB, in the schema of PowerDNS 4.7 and later.
+//! Database zones: SQLite, PostgreSQL, MySQL and MariaDB, in the schema of PowerDNS 4.7 and later.
 //!
-//! Owns the statements ([`dialect`]), the connections ([`sqlite`], [`postgres`], [`mysql`]), what rows mean
-//! ([`row`]), and the part of a zone that one question needs ([`fragment`]). A database works unchanged after
-//! PowerDNS, and may be shared with it: `ordername`, `auth` and rows of empty non-terminals are not trusted but derived.
+//! Covers the statements ([`dialect`]), the connections ([`sqlite`], [`postgres`], [`mysql`]), the meaning of rows
+//! ([`row`]), and the fragment of a zone that one query needs ([`fragment`]). A database works unchanged after
+//! PowerDNS, and can be shared with it: `ordername`, `auth` and empty non-terminal rows are not trusted but derived.
 //!
-//! Two ways to use a zone:
+//! There are two ways to use a zone:
 //! - resident: [`SqlBackend::load_zone`] streams all rows into a `ZoneBuilder`;
-//! - live: [`SqlBackend::lookup`] fetches a `ZonePart` that answers every question for one name exactly as
-//!   the whole zone would.
+//! - live: [`SqlBackend::lookup`] fetches a `ZonePart` that answers every query for one name exactly as the whole zone
+//!   would.
 //!
-//! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] brings a [`Change`].
+//! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] reports a [`Change`].
 
 mod apex;
 mod back_off;
@@ -76,65 +76,65 @@ pub use watch::Change;
 pub use zone_cache::CacheBounds;
 use zone_cache::ZoneCache;
 
-/// Rows that are reported one by one; the rest is counted.
+/// Maximum number of rows reported individually; the rest are counted.
 const MAX_REPORTED: usize = 20;
 
-/// After this time facts that are kept about a zone are read again even without a change notice.
+/// Cached facts about a zone are read again after this time, even without a change notification.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// How to use a database.
 #[derive(Debug, Clone)]
 pub struct SqlOptions {
-    /// Where it is; reads go to `replica` if there is one.
+    /// The address of the database; reads go to `replica` if there is one.
     pub address: DatabaseAddress,
     /// Where reads go.
     pub replica: Option<DatabaseAddress>,
-    /// Connections, and batches of look-ups that are under way at one time. The fewer, the more look-ups share a
-    /// statement.
+    /// Connections, and concurrent lookup batches. The fewer there are, the more lookups share a statement.
     pub concurrency: Concurrency,
-    /// Memory for pages of SQLite, over all connections, in KiB.
+    /// Memory for SQLite pages over all connections, in KiB.
     pub page_cache_kib: usize,
-    /// How long a statement or a connection attempt may take.
+    /// Timeout for a statement or a connection attempt.
     pub timeout: Duration,
-    /// For zones that are signed.
+    /// Settings for signed zones.
     pub security: SecurityOptions,
-    /// The size that a zone may grow to when it is read as a whole.
+    /// Maximum size of a zone that is read as a whole.
     pub zone_limits: ZoneLimits,
 }
 
-/// The caches of signed zones.
+/// The caches for signed zones.
 #[derive(Debug, Clone)]
 pub struct SecurityOptions {
-    /// Whether keys and metadata are read at all; zones are not signed otherwise.
+    /// Whether keys and metadata are read at all; otherwise zones are not signed.
     pub is_read: bool,
-    /// Zones whose keys are kept.
+    /// Bounds of the key cache, in zones.
     pub keys: CacheBounds,
-    /// Zones whose metadata is kept.
+    /// Bounds of the metadata cache, in zones.
     pub metadata: CacheBounds,
-    /// Where signatures are kept; all databases of a server share it.
+    /// The signature cache, shared by all databases of a server.
     pub signatures: Arc<SignatureCache>,
-    /// SOA-EDIT of zones without such metadata (`default-soa-edit-signed` of PowerDNS).
+    /// SOA-EDIT for zones without such metadata (`default-soa-edit-signed` of PowerDNS).
     pub soa_edit: SoaEdit,
 }
 
-/// Statements that a database is given at one time.
+/// The number of statements a database gets at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Concurrency {
-    /// Connections for look-ups.
+    /// Connections for lookups.
     pub connections: usize,
-    /// Batches of look-ups.
+    /// Lookup batches.
     pub batches: usize,
 }
 
 impl Concurrency {
-    /// Returns what suits a database and the cores of this machine.
+    /// Returns values suitable for a database and the cores of this host.
     pub fn for_cores(address: &DatabaseAddress) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         let (connections, batches) = match address {
             DatabaseAddress::Sqlite(_) => (cores, cores),
-            // Each takes the next statement while it is at the one before; a second one in case the first is slow.
+            // Each is pipelined, so it takes the next statement before the previous one completes; a second one in case
+            // the first is slow.
             DatabaseAddress::Postgres(_) => (cores.max(2), cores.clamp(2, 8) * 2),
-            // Each waits for its answer.
+            // Each waits for its result.
             DatabaseAddress::Mysql(_) => (cores.clamp(2, 8) * 2, cores.clamp(2, 8) * 2),
         };
         Concurrency {
@@ -169,7 +169,7 @@ impl SqlOptions {
     }
 }
 
-/// Reads the kind of a zone from `domains.type`, in the words of PowerDNS before 4.5 and since.
+/// Parses the zone kind in `domains.type`, in the keywords of PowerDNS before and since 4.5.
 fn read_kind(text: &[u8]) -> Option<ZoneKind> {
     Some(match &text.trim_ascii().to_ascii_uppercase()[..] {
         b"NATIVE" => ZoneKind::Native,
@@ -184,11 +184,11 @@ fn read_kind(text: &[u8]) -> Option<ZoneKind> {
 /// A row of `domains`.
 #[derive(Debug, Clone)]
 pub struct ZoneRow {
-    /// Its id.
+    /// The row ID.
     pub id: i64,
-    /// The name of the zone.
+    /// The zone name.
     pub name: NameBuf,
-    /// The kind of the zone.
+    /// The zone kind.
     pub kind: ZoneKind,
     /// `master`: addresses of primaries, as written.
     pub primaries: Option<Box<str>>,
@@ -196,7 +196,7 @@ pub struct ZoneRow {
     pub last_check: Option<i64>,
     /// The serial of the last NOTIFY.
     pub notified_serial: Option<i64>,
-    /// The account.
+    /// The account of the zone.
     pub account: Option<Box<str>>,
     /// Options as JSON.
     pub options: Option<Box<str>>,
@@ -209,16 +209,16 @@ pub struct ZoneRow {
 pub struct LiveZone {
     /// `domains.id`.
     pub id: i64,
-    /// The name of the zone.
+    /// The zone name.
     pub apex: NameBuf,
 }
 
 /// All zones of a database.
 #[derive(Debug, Default)]
 pub struct ZoneList {
-    /// The zones.
+    /// The usable zones.
     pub zones: Vec<ZoneRow>,
-    /// Rows of `domains` that cannot be used, the first ones.
+    /// The first few unusable rows of `domains`.
     pub bad: Vec<RowError>,
 }
 
@@ -229,7 +229,7 @@ enum Driver {
 }
 
 impl Driver {
-    /// Runs a statement and hands each row over.
+    /// Runs a statement and passes each row on.
     async fn query(
         &self,
         statement: Statement,
@@ -239,7 +239,7 @@ impl Driver {
     ) -> Result<(), SqlError> {
         match self {
             Driver::Sqlite(sqlite) => sqlite.query(statement, zone, names, each),
-            // Apart: the futures of the clients have tens of kilobytes, and a look-up in SQLite would move them about.
+            // Boxed: the clients' futures are tens of kilobytes, and a SQLite lookup would have to move them around.
             Driver::Postgres(postgres) => {
                 Box::pin(postgres.query(statement, zone, names, each)).await
             }
@@ -262,12 +262,12 @@ struct BackendParts {
     above: AboveSets,
     apexes: Apexes,
     parts: SharedParts,
-    /// Of the fingerprints of zones.
+    /// Seed of the zone fingerprints.
     seed: RandomState,
     writer: write::Writer,
     own_commits: write::OwnCommits,
     condition: Condition,
-    /// Whether changes by others are seen.
+    /// Whether changes by others are detected.
     watched: Condition,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
@@ -276,9 +276,9 @@ struct BackendParts {
 }
 
 impl SqlBackend {
-    /// Prepares the use of a database. Nothing is connected yet, so a database that is down does no harm. All
-    /// calls to one backend that is not [`SqlBackend::is_blocking`] belong on one tokio runtime, which drives
-    /// its connections.
+    /// Prepares the use of a database. No connection is opened yet, so a database that is down does no harm. All calls
+    /// to a backend that is not [`SqlBackend::is_blocking`] must use the same tokio runtime, which drives its
+    /// connections.
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
         let primary = ConnectTarget::new(&options.address)?;
         let read_from = match &options.replica {
@@ -324,13 +324,13 @@ impl SqlBackend {
         })
     }
 
-    /// The options it was made from.
+    /// Returns the options it was created with.
     pub fn options(&self) -> &SqlOptions {
         &self.inner.options
     }
 
-    /// Whether look-ups run on the calling thread without ever waiting for another: their futures are
-    /// ready when first polled, but may block on the disk.
+    /// Checks whether lookups run on the calling thread without ever waiting for another: their futures are ready when
+    /// first polled, but may block on the disk.
     pub fn is_blocking(&self) -> bool {
         matches!(self.inner.reads, Driver::Sqlite(_))
     }
@@ -349,17 +349,18 @@ impl SqlBackend {
         result
     }
 
-    /// Whether the database answers.
+    /// Returns whether the database responds.
     pub fn health(&self) -> Health {
         self.inner.condition.health()
     }
 
-    /// Whether changes by others are seen. A database that has no means to notify of them is no failure.
+    /// Returns whether changes by others are detected. A database without a notification mechanism does not count as
+    /// failed.
     pub fn watch_health(&self) -> Health {
         self.inner.watched.health()
     }
 
-    /// Notes how an attempt to see changes ended.
+    /// Records the outcome of an attempt to detect changes.
     fn note_watch(&self, result: Result<(), SqlError>) {
         let result = match result {
             Err(SqlError::Refused(_)) => Ok(()),
@@ -369,7 +370,7 @@ impl SqlBackend {
         inner.watched.note(&result, &inner.options.address);
     }
 
-    /// All zones, in no order.
+    /// Returns all zones, in arbitrary order.
     pub async fn zones(&self) -> Result<ZoneList, SqlError> {
         let mut list = ZoneList::default();
         self.query(Statement::Zones, None, &[], &mut |row| {
@@ -384,8 +385,8 @@ impl SqlBackend {
         Ok(list)
     }
 
-    /// Reads the version of each zone that was ever seen to change; none where the database keeps no versions. Rows that
-    /// are read later are no older.
+    /// Reads the version of each zone that ever changed; empty if the database keeps no versions. Rows read later are
+    /// at least as new.
     pub async fn zone_versions(&self) -> Result<HashMap<i64, i64>, SqlError> {
         let mut versions = HashMap::new();
         if let Driver::Postgres(_) = self.inner.reads {
@@ -397,16 +398,16 @@ impl SqlBackend {
             }
             Ok(())
         };
-        // Not by the way that judges whether the database answers: the table is optional.
+        // Not through the path that determines whether the database responds: the table is optional.
         let reads = &self.inner.reads;
         match reads.query(Statement::Versions, None, &[], each).await {
-            // There is no such table.
+            // The table does not exist.
             Err(SqlError::Refused(_)) | Ok(()) => Ok(versions),
             Err(error) => Err(error),
         }
     }
 
-    /// One zone; `None` if it is not there (any more).
+    /// Returns one zone; `None` if it does not exist.
     pub async fn zone(&self, id: i64) -> Result<Option<ZoneRow>, SqlError> {
         let mut found = None;
         self.query(Statement::Zone, Some(id), &[], &mut |row| {
@@ -417,8 +418,8 @@ impl SqlBackend {
         Ok(found)
     }
 
-    /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. In the
-    /// findings of the builder, the place is the row.
+    /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. The builder's
+    /// findings have the row as their location.
     pub async fn load_zone(
         &self,
         zone: &LiveZone,
@@ -435,8 +436,8 @@ impl SqlBackend {
         Ok(loader.finish())
     }
 
-    /// Drops what is kept about a zone (`None`: about all), because it changed.
-    /// Returns how many entries the key cache and the metadata cache lost.
+    /// Drops cached data about a zone (`None`: about all zones), because it changed. Returns how many entries the key
+    /// and metadata caches lost.
     pub fn forget(&self, zone: Option<i64>) -> usize {
         self.inner.apexes.forget(zone);
         self.inner.parts.forget(zone);
@@ -444,12 +445,12 @@ impl SqlBackend {
         self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
     }
 
-    /// How many zones the key cache has.
+    /// Returns the number of zones in the key cache.
     pub fn key_cache_len(&self) -> usize {
         self.inner.keys.len()
     }
 
-    /// How many zones the metadata cache has.
+    /// Returns the number of zones in the metadata cache.
     pub fn metadata_cache_len(&self) -> usize {
         self.inner.metadata.len()
     }

@@ -1,9 +1,9 @@
-//! The apex of a live zone as every look-up has to know it, kept for a moment: the records that an answer may
-//! need, and that no wildcard stands right below it.
+//! Short-lived cache of live zone apexes: the records that an answer may need, and whether there is a wildcard directly
+//! below.
 //!
-//! Without this every look-up would fetch and parse the same SOA and NS records and search the same wildcard: half of
-//! its cost. It is dropped when the zone is known to have changed, and after a few seconds in any case. A question for the apex
-//! itself never uses them.
+//! Without it, every lookup would fetch and parse the same SOA and NS records and search for the same wildcard: half of
+//! its cost. Entries are dropped when the zone is known to have changed, and after a few seconds in any case. A query
+//! for the apex itself never uses them.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::zonefile::{Record, RecordPlace};
@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long they are used.
+/// How long an entry is used.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// Zones whose records are kept; when there are more, all are dropped, which costs each zone one fetch.
+/// Maximum number of cached zones; when it is exceeded, all are dropped, which costs each zone one fetch.
 const MAX_ZONES: usize = 50_000;
 
-/// One record of an apex, parsed.
+/// One parsed apex record.
 pub(crate) struct ApexRecord {
     pub(crate) id: i64,
     pub(crate) rtype: Type,
@@ -28,34 +28,34 @@ pub(crate) struct ApexRecord {
 
 /// The known records of an apex.
 pub(crate) struct Apex {
-    /// Its SOA and NS records, or all.
+    /// The SOA and NS records, or all.
     pub(crate) records: Vec<ApexRecord>,
-    /// The records packed for zone parts, once the first part has to be made with them.
+    /// The records packed for fragments, once the first fragment needs them.
     pub(crate) packed: OnceLock<Option<PackedApex>>,
-    /// Which of them.
+    /// Which records are included.
     pub(crate) scope: ApexScope,
-    /// No wildcard stands right below it.
+    /// There is no wildcard directly below the apex.
     pub(crate) no_wildcard: bool,
 }
 
-/// Which records of an apex are kept.
+/// Which records of an apex are cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApexScope {
     /// SOA and NS, which every answer may need.
     Plain,
-    /// All: the proofs of a signed zone list its types.
+    /// All records: the proofs of a signed zone list their types.
     Signed,
 }
 
 impl ApexRecord {
-    /// Returns the record as one of the apex with this name.
+    /// Returns the record with this apex as its owner.
     pub(crate) fn of<'r>(&'r self, apex: Name<'r>) -> Record<'r> {
         Record::new(apex, self.rtype, self.ttl, &self.rdata).at(RecordPlace::row(self.id))
     }
 }
 
 impl Apex {
-    /// Returns its records packed with `builder`, unless they cannot be, or were packed under another name.
+    /// Returns the records packed with `builder`, unless that is impossible or they were packed under a different name.
     pub(crate) fn packed(&self, apex: Name<'_>, builder: &mut ZoneBuilder) -> Option<&PackedApex> {
         let packed = self.packed.get_or_init(|| {
             let records = self.records.iter().map(|record| record.of(apex));
@@ -71,7 +71,7 @@ struct KeptApex {
     since: Instant,
 }
 
-/// The apex records of the zones asked for of late.
+/// The apex records of recently queried zones.
 #[derive(Default)]
 pub(crate) struct Apexes {
     zones: Mutex<Generation>,
@@ -85,7 +85,8 @@ struct Generation {
 }
 
 impl Apexes {
-    /// Returns the known apex of a zone, if it is what is asked for (`None`: it is not known what will be), and the generation to hand to [`Apexes::keep`].
+    /// Returns the cached apex of a zone if it has the requested scope (`None`: not known yet), and the generation to
+    /// pass to [`Apexes::keep`].
     pub(crate) fn of(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones
@@ -95,7 +96,7 @@ impl Apexes {
         (kept.map(|kept| kept.apex.clone()), zones.number)
     }
 
-    /// Keeps what was fetched after `generation` was read; not if anything changed since.
+    /// Caches data fetched after `generation` was read, unless anything has changed since.
     pub(crate) fn keep(&self, zone: i64, apex: Apex, generation: u64) {
         let mut zones = self.lock();
         if zones.number != generation {
@@ -111,7 +112,7 @@ impl Apexes {
         zones.kept.insert(zone, kept);
     }
 
-    /// The zone changed; `None`: any.
+    /// Drops the entry of a zone that changed; `None`: of all zones.
     pub(crate) fn forget(&self, zone: Option<i64>) {
         let mut zones = self.lock();
         zones.number += 1;

@@ -1,4 +1,4 @@
-//! When to try a database again that is down: soon at first, then seldom, and never by every question.
+//! Back-off for a database that is down: retried soon at first, then rarely, and never by every query.
 
 use super::error::SqlError;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) struct BackOff {
 }
 
 impl BackOff {
-    /// Whether it may be tried now; otherwise what the last attempt brought.
+    /// Checks whether a connection may be tried now; otherwise returns the error of the last attempt.
     pub(crate) fn check(&self) -> Result<(), SqlError> {
         match &self.failed {
             Some((at, wait, error)) if at.elapsed() < *wait => Err(error.clone()),
@@ -25,7 +25,7 @@ impl BackOff {
         self.failed = None;
     }
 
-    /// Notes a failure and returns it.
+    /// Records a failure and returns it.
     pub(crate) fn fail(&mut self, error: SqlError) -> SqlError {
         let wait = self
             .failed

@@ -1,30 +1,30 @@
-//! The properties that a zone has in a catalog (RFC 9432 section 4.4), as `domains.options` keeps them: JSON with a part for
-//! catalogs that are made and one for those that are followed.
+//! The catalog properties of a zone (RFC 9432 section 4.4), as stored in `domains.options`: JSON with an object for
+//! produced catalogs and one for consumed catalogs.
 
 use super::row::write_label;
 use nameward_wire::{Name, NameBuf};
 use serde_json::{Map, Value, json};
 
-/// Groups of one zone that are taken.
+/// Maximum number of groups per zone.
 const GROUPS_MAX: usize = 16;
 
-/// Whether a catalog is made here or followed.
+/// Whether a catalog is produced or consumed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatalogRole {
-    /// The zone is a member of a catalog that is made here.
+    /// The zone is a member of a catalog produced here.
     Producer,
-    /// The zone is here because a catalog that is followed has it.
+    /// The zone exists because a consumed catalog lists it.
     Consumer,
 }
 
 /// The properties of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct CatalogProperties {
-    /// The label of its node; made of its name where there is none.
+    /// The label of its node; derived from its name if there is none.
     pub label: Option<Box<[u8]>>,
     /// Its groups.
     pub groups: Vec<String>,
-    /// The catalog that it moves to, in wire form and lower case.
+    /// The catalog it moves to, in wire form and lower case.
     pub new_catalog: Option<Box<[u8]>>,
 }
 
@@ -38,7 +38,7 @@ impl CatalogRole {
 }
 
 impl CatalogProperties {
-    /// Reads the properties in `options`; `None` if there is no JSON, or none of that role.
+    /// Parses the properties in `options`; `None` if it is not JSON, or has none for this role.
     pub fn read(options: &str, role: CatalogRole) -> Option<Self> {
         let options: Value = serde_json::from_str(options).ok()?;
         let own = options.get(role.word())?;
@@ -65,7 +65,7 @@ impl CatalogProperties {
         })
     }
 
-    /// Writes the properties as PowerDNS does.
+    /// Formats the properties as PowerDNS does.
     pub fn write(&self, role: CatalogRole) -> String {
         let mut own = Map::new();
         if let Some(catalog) = &self.new_catalog

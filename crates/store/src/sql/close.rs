@@ -1,16 +1,16 @@
-//! Closes a database at the end of the server, and leaves a SQLite file that can be copied by itself.
+//! Closing a database at shutdown, leaving a SQLite file that can be copied on its own.
 
 use super::{DatabaseAddress, Driver, SqlBackend, SqlError};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the end of the server waits for other users of a SQLite file.
+/// How long shutdown waits for other users of a SQLite file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl SqlBackend {
-    /// Closes the connections that nobody uses. The changes in the write-ahead log of a SQLite file are written into
-    /// the file itself, and the log is emptied: whoever copies the file after that has all of it. May block.
+    /// Closes unused connections. Changes in the write-ahead log of a SQLite file are written into the file itself, and
+    /// the log is truncated, so that a copy of the file is complete. May block.
     pub fn close(&self) -> Result<(), SqlError> {
         self.inner.writer.close();
         if let Driver::Sqlite(reads) = &self.inner.reads {
@@ -26,7 +26,7 @@ impl SqlBackend {
 fn empty_log(path: &Path) -> Result<(), SqlError> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // Another journal mode, or nothing is in it.
+    // A different journal mode, or an empty log.
     if std::fs::metadata(log).map_or(0, |log| log.len()) == 0 {
         return Ok(());
     }
@@ -36,7 +36,7 @@ fn empty_log(path: &Path) -> Result<(), SqlError> {
         }
         _ => SqlError::Unavailable(format!("{}: {error}", path.display())),
     };
-    // Never made: a file that is gone stays gone.
+    // Never created: a deleted file stays deleted.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = Connection::open_with_flags(path, flags).map_err(failed)?;
     file.busy_timeout(PATIENCE).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! One connection to a database of any engine, for those who need one to themselves: a change of a zone, an
-//! administrator. Look-ups go through pools of connections with prepared statements instead.
+//! A dedicated connection to a database of any engine, for zone changes and administration. Lookups use connection
+//! pools with prepared statements instead.
 //!
-//! Statements are written once with `?` for each value; what an engine wants in its place stands here.
+//! Statements are written once with `?` for each value; the syntax required by each engine is generated here.
 
 use super::dialect::SqlEngine;
 use super::error::SqlError;
@@ -19,7 +19,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 
-/// A value of a statement.
+/// A statement parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'v> {
     Int(i64),
@@ -34,14 +34,14 @@ impl<'v> From<Option<&'v str>> for Value<'v> {
     }
 }
 
-/// How a connection is to be used.
+/// Settings of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// A SQLite file that is missing is made.
+    /// A missing SQLite file is created.
     pub(super) creates_file: bool,
-    /// How long a connection attempt may take, and SQLite may wait for a lock.
+    /// Timeout for a connection attempt, and for SQLite locks.
     pub(super) patience: Duration,
-    /// How long a statement may take; `None`: as long as it needs.
+    /// Timeout for a statement; `None`: unlimited.
     pub(super) statement_time: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl ConnectTarget {
         })
     }
 
-    /// Notes that a server failed or takes no changes: it is tried last.
+    /// Records that a server failed or accepts no changes: it is tried last.
     pub(super) fn avoid(&self, server: &Server) {
         match self {
             ConnectTarget::Sqlite(_) => {}
@@ -73,7 +73,7 @@ impl ConnectTarget {
         }
     }
 
-    /// Whether a connection to this server is still to be used.
+    /// Checks whether a connection to this server should still be used.
     pub(super) fn prefers(&self, server: &Server) -> bool {
         match self {
             ConnectTarget::Sqlite(_) => true,
@@ -89,7 +89,7 @@ enum Client {
     Mysql(Box<mysql_async::Conn>),
 }
 
-/// A connection that nobody else uses.
+/// An exclusively used connection.
 pub(super) struct SqlConnection {
     client: Client,
     /// The server it is connected to; none for a file.
@@ -97,7 +97,7 @@ pub(super) struct SqlConnection {
     terms: Terms,
 }
 
-/// The failure of a statement, as the client of its engine reports it.
+/// The failure of a statement, as reported by the engine's client library.
 #[derive(Debug)]
 pub(super) enum ClientError {
     Sqlite(rusqlite::Error),
@@ -127,9 +127,9 @@ fn of_sqlite(error: &rusqlite::Error) -> SqlError {
     }
 }
 
-/// Takes the rows of a statement.
+/// Receives the rows of a statement.
 pub(super) type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
-/// Takes the rows of a statement until it breaks off.
+/// Receives the rows of a statement until it breaks.
 pub(super) type EachUntil<'e> = &'e mut (dyn FnMut(&dyn Cells) -> ControlFlow<()> + Send);
 
 impl SqlConnection {
@@ -161,7 +161,7 @@ impl SqlConnection {
         })
     }
 
-    /// The server it is connected to; none for a file.
+    /// Returns the server it is connected to; none for a file.
     pub(super) fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
@@ -174,7 +174,7 @@ impl SqlConnection {
         }
     }
 
-    /// Runs a statement without values that the protocol for prepared ones may not take.
+    /// Runs a statement without parameters that the prepared-statement protocol may not support.
     pub(super) async fn command(&mut self, sql: &str) -> Result<(), ClientError> {
         let terms = self.terms;
         match &mut self.client {
@@ -188,7 +188,7 @@ impl SqlConnection {
         }
     }
 
-    /// Runs a statement and hands its rows over.
+    /// Runs a statement and passes its rows on.
     pub(super) async fn rows(
         &mut self,
         sql: &str,
@@ -202,8 +202,8 @@ impl SqlConnection {
         self.rows_until(sql, values, &mut all).await
     }
 
-    /// Runs a statement and hands its rows over until `each` breaks off. The connection is of no more use then: rows
-    /// may still be on their way.
+    /// Runs a statement and passes its rows on until `each` breaks. The connection is unusable afterwards: rows may
+    /// still be in transit.
     pub(super) async fn rows_until(
         &mut self,
         sql: &str,
@@ -282,7 +282,8 @@ fn sqlite_rows(
     Ok(())
 }
 
-/// PostgreSQL numbers its values and wants to know what they are, whatever integers a schema has. NULL is written out.
+/// Rewrites a statement for PostgreSQL, which numbers parameters and needs their types, whatever integers a schema has.
+/// NULL is written out.
 fn numbered<'v>(sql: &str, values: &'v [Value<'v>]) -> (String, Vec<&'v Value<'v>>) {
     let (mut text, mut bound) = (String::with_capacity(sql.len() + 24 * values.len()), vec![]);
     let mut values = values.iter();

@@ -1,5 +1,5 @@
-//! The administration of a database: makes the schema, checks schema and rows, and finds content of PowerDNS that is
-//! served otherwise here.
+//! Database administration: creates the schema, checks schema and rows, and finds PowerDNS content that is served
+//! differently here.
 
 mod check;
 mod survey;
@@ -14,10 +14,10 @@ use super::schema::{create, create_triggers};
 use super::url::DatabaseAddress;
 use std::time::Duration;
 
-/// How long one statement of an administrator may wait for others.
+/// Timeout for an administrative statement that waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens a connection for an administrator, who waits for as long as a statement takes.
+/// Opens an administrative connection, without a limit on statement time.
 async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
     let terms = Terms {
         creates_file: true,
@@ -27,7 +27,7 @@ async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
     SqlConnection::open(&ConnectTarget::new(address)?, terms).await
 }
 
-/// Makes what is missing of the schema. Returns warnings: without the triggers all works, but other servers see
+/// Creates missing parts of the schema. Returns warnings: everything works without the triggers, but other servers see
 /// changes later.
 pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
     let mut admin = open(address).await?;

@@ -1,8 +1,8 @@
-//! The statements, written once, and the little in which the engines differ.
+//! The SQL statements, written once, and the few differences between engines.
 //!
-//! Integers are cast so that a schema with other widths works. A look-up does not name the zone: planners without
-//! statistics would take the index on zones and read a whole zone for one name. The few rows of other zones that have
-//! the same name (a child's apex) are sorted out here.
+//! Integers are cast so that schemas with other widths work. A lookup does not include the zone: planners without
+//! statistics would use the zone index and read a whole zone for one name. The few rows of other zones with the same
+//! name (a child apex) are filtered out here.
 
 use super::peer_settings::TERM_KINDS;
 
@@ -11,46 +11,46 @@ use super::peer_settings::TERM_KINDS;
 pub enum SqlEngine {
     /// SQLite.
     Sqlite,
-    /// PostgreSQL and what speaks its protocol.
+    /// PostgreSQL and compatible servers.
     Postgres,
     /// MySQL and MariaDB.
     Mysql,
 }
 
-/// How many names one look-up statement takes; lists are filled up to the next size, so that few statements are
-/// prepared. Each place that is filled up costs a tenth of a name. PostgreSQL takes an array of any length.
+/// List sizes of lookup statements; lists are padded to the next size, so that few statements are prepared. Each
+/// padding entry costs a tenth of a name. PostgreSQL takes an array of any length.
 pub(crate) const NAME_COUNTS: [usize; 13] = [1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 128, 256];
-/// Names in one statement at the most.
+/// Maximum number of names in one statement.
 pub(crate) const MAX_NAMES: usize = 256;
 
-/// Rows that one look-up statement brings at the most. A message of 65,535 octets holds 5,461 records (RFC 1035 section
-/// 4.1.3: each has 12 octets at least), and a name has more than one type.
+/// Maximum number of rows that one lookup statement returns. A message of 65,535 octets holds 5,461 records (RFC 1035
+/// section 4.1.3: each has at least 12 octets), and a name can have several types.
 pub(crate) const MAX_ROWS: usize = 16_384;
 
-/// A statement, by its purpose.
+/// A statement, identified by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement {
-    /// Rows of some names, whatever their zones: id, name, type, ttl, prio, content, domain_id. Parameters: names.
+    /// Rows of several names, of any zone: id, name, type, ttl, prio, content, domain_id. Parameters: names.
     Lookup,
     /// All rows of a zone, same columns. Parameter: zone.
     ZoneRows,
-    /// The names of a zone that exist, more than once each: id, name, type. Parameter: zone.
+    /// The existing names of a zone, possibly repeated: id, name, type. Parameter: zone.
     Names,
     /// All zones: id, name, type, master, last_check, notified_serial, account, options, catalog.
     Zones,
     /// One zone, same columns. Parameter: zone.
     Zone,
-    /// The keys of some zones: id, flags, active, published, content, domain_id. Parameter: their ids, as text.
+    /// The keys of several zones: id, flags, active, published, content, domain_id. Parameter: their IDs, as text.
     Keys,
-    /// The metadata of some zones: id, kind, content, domain_id. Parameter: their ids, as text.
+    /// The metadata of several zones: id, kind, content, domain_id. Parameter: their IDs, as text.
     Metadata,
     /// The metadata of all zones about transfers and updates, same columns. No parameters.
     Terms,
-    /// The keys of TSIG: name, algorithm, secret. No parameters.
+    /// The TSIG keys: name, algorithm, secret. No parameters.
     TsigKeys,
     /// The autoprimaries: ip, nameserver, account. No parameters.
     Autoprimaries,
-    /// Which zones changed of late: domain_id, version. No parameters.
+    /// The zones that changed recently: domain_id, version. No parameters.
     Changes,
     /// The versions of all zones that ever changed: domain_id, version. No parameters.
     Versions,
@@ -60,14 +60,14 @@ pub(crate) enum Statement {
 
 pub(crate) const STATEMENTS: usize = 13;
 
-/// All records that are served, for a check: the columns of [`Statement::Lookup`].
+/// Returns the statement for all served records, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: SqlEngine) -> String {
     let (columns, zone) = (record_columns(engine), int(engine, "domain_id"));
-    // Zone after zone, so that each is checked as a whole; a name's rows together.
+    // Zone by zone, so that each is checked as a whole; with the rows of a name together.
     format!("SELECT {columns}, {zone} FROM records WHERE NOT disabled ORDER BY domain_id, name")
 }
 
-/// An integer column, whatever its width in the schema.
+/// Returns an integer column, whatever its width in the schema.
 pub(crate) fn int(engine: SqlEngine, column: &str) -> String {
     match engine {
         SqlEngine::Sqlite => column.to_owned(),
@@ -76,7 +76,7 @@ pub(crate) fn int(engine: SqlEngine, column: &str) -> String {
     }
 }
 
-/// A column of text.
+/// Returns a text column.
 pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     match engine {
         SqlEngine::Sqlite | SqlEngine::Mysql => column.to_owned(),
@@ -84,7 +84,7 @@ pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     }
 }
 
-/// The columns of a record: id, name, type, ttl, prio, content.
+/// Returns the columns of a record: id, name, type, ttl, prio, content.
 pub(crate) fn record_columns(engine: SqlEngine) -> String {
     let content = match engine {
         // As stored: the character set of the connection must not change it.
@@ -102,7 +102,7 @@ pub(crate) fn record_columns(engine: SqlEngine) -> String {
     .join(", ")
 }
 
-/// The columns of a key: id, flags, active, published, content, domain_id.
+/// Returns the columns of a key: id, flags, active, published, content, domain_id.
 fn key_columns(engine: SqlEngine) -> String {
     [
         int(engine, "id"),
@@ -115,7 +115,7 @@ fn key_columns(engine: SqlEngine) -> String {
     .join(", ")
 }
 
-/// The columns of an item of metadata: id, kind, content, domain_id.
+/// Returns the columns of a metadata item: id, kind, content, domain_id.
 fn metadata_columns(engine: SqlEngine) -> String {
     [
         int(engine, "id"),
@@ -126,18 +126,18 @@ fn metadata_columns(engine: SqlEngine) -> String {
     .join(", ")
 }
 
-/// All keys, for a check: the columns of [`Statement::Keys`].
+/// Returns the statement for all keys, for a check: the columns of [`Statement::Keys`].
 pub(crate) fn all_keys(engine: SqlEngine) -> String {
     format!("SELECT {} FROM cryptokeys", key_columns(engine))
 }
 
-/// All metadata, for a check: the columns of [`Statement::Metadata`].
+/// Returns the statement for all metadata, for a check: the columns of [`Statement::Metadata`].
 pub(crate) fn all_metadata(engine: SqlEngine) -> String {
     format!("SELECT {} FROM domainmetadata", metadata_columns(engine))
 }
 
 impl Statement {
-    /// All of them, for preparing.
+    /// All statements, for preparing them.
     pub(crate) const ALL: [Statement; STATEMENTS] = [
         Statement::Lookup,
         Statement::ZoneRows,
@@ -154,7 +154,7 @@ impl Statement {
         Statement::DataVersion,
     ];
 
-    /// Whether it reads a bounded number of rows, as a look-up does, so that it has to end in time.
+    /// Checks whether it reads a bounded number of rows, like a lookup, so that it must complete in time.
     pub(crate) fn reads_little(self) -> bool {
         matches!(
             self,
@@ -162,7 +162,7 @@ impl Statement {
         )
     }
 
-    /// Whether it reads `domains` or `records`, without which there are no zones.
+    /// Checks whether it reads `domains` or `records`, without which there are no zones.
     pub(crate) fn reads_zones(self) -> bool {
         matches!(
             self,
@@ -178,17 +178,17 @@ impl Statement {
     pub(crate) const LISTED: [Statement; 3] =
         [Statement::Lookup, Statement::Keys, Statement::Metadata];
 
-    /// The texts of those that take a list, for each of [`NAME_COUNTS`].
+    /// Returns the texts of the statements that take a list, for each of [`NAME_COUNTS`].
     pub(crate) fn lists(engine: SqlEngine) -> [[String; NAME_COUNTS.len()]; 3] {
         Self::LISTED.map(|statement| NAME_COUNTS.map(|count| statement.sql(engine, count)))
     }
 
-    /// Its place among those that take a list.
+    /// Returns its index among the statements that take a list.
     pub(crate) fn list_index(self) -> Option<usize> {
         Self::LISTED.iter().position(|listed| *listed == self)
     }
 
-    /// Its text for an engine and a number of names.
+    /// Returns its text for an engine and a number of names.
     pub(crate) fn sql(self, engine: SqlEngine, names: usize) -> String {
         let int = |column: &str| int(engine, column);
         let text = |column: &str| text(engine, column);
@@ -263,7 +263,7 @@ impl Statement {
                 text("account")
             ),
             Statement::Changes => {
-                // A transaction shows its row when it commits, which may be long after it wrote the time.
+                // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
                 let since = match engine {
                     SqlEngine::Sqlite => "unixepoch() - 60".to_owned(),
                     SqlEngine::Postgres => {

@@ -1,11 +1,11 @@
-//! The names of a zone that have something below them, so that empty non-terminals are known (RFC 8020).
+//! The names of a zone that have descendants, so that empty non-terminals are known (RFC 8020).
 //!
-//! PowerDNS stores empty non-terminals as rows without a type, but only after a "rectify", and forgets to remove
-//! them when they are edited by hand, so they are derived instead. No index of the schema finds names by their end:
-//! the names of a zone are read once, and again after a change, at most one twentieth of the time. Only hashes are
-//! kept: eight octets a name, and flat zones have few.
+//! PowerDNS stores empty non-terminals as rows without a type, but only after a "rectify", and they are not removed
+//! when rows are edited by hand, so they are derived instead. No index in the schema finds names by suffix: the names
+//! of a zone are read once, and again after a change, for at most one twentieth of the time. Only hashes are kept:
+//! eight octets per name, and flat zones have few.
 //!
-//! The chain of denial of a zone with slow keys is made of the same names ([`super::listing`]) and kept with them.
+//! The denial chain of a zone with slow keys is built from the same names ([`super::listing`]) and kept with them.
 
 use super::error::SqlError;
 use super::listing::{ChainFound, ListStanding, NamesRead};
@@ -20,17 +20,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Names with something below them that are kept for one zone; a zone with more has its last ones forgotten and
+/// Maximum number of names with descendants kept for one zone; beyond that, further names are dropped, and the zone
 /// relies on the rows that PowerDNS wrote for them.
 const MAX_NAMES: usize = 4_000_000;
-/// Zones whose sets are kept.
+/// Maximum number of zones whose sets are kept.
 const MAX_ZONES: usize = 10_000;
-/// Reading takes at most this part of the time.
+/// Reading takes at most this fraction (1/20) of the time.
 const REST: u32 = 20;
-/// Memory for chains of denial, over all zones; when they take more, those that were read first are dropped.
+/// Memory for denial chains over all zones, in octets; when they take more, the ones read first are dropped.
 const CHAIN_BYTES_MAX: usize = 256 << 20;
 
-/// A hash is its own hash.
+/// Uses a hash as its own hash.
 #[derive(Default)]
 pub(crate) struct Same(u64);
 
@@ -44,16 +44,16 @@ impl Hasher for Same {
     }
 }
 
-/// The names of one zone that have something below them.
+/// The names of one zone that have descendants.
 #[derive(Default)]
 pub(crate) struct Above {
     names: HashSet<u64, BuildHasherDefault<Same>>,
-    /// Some names are missing here.
+    /// Some names are missing.
     pub(crate) is_partial: bool,
 }
 
 impl Above {
-    /// Whether something stands below the suffix of `labels` labels.
+    /// Checks whether the suffix with `labels` labels has descendants.
     pub(crate) fn contains(&self, key: &NameKey, labels: usize) -> bool {
         self.names.contains(&key.hash(labels))
     }
@@ -81,7 +81,7 @@ impl Collector {
         }
     }
 
-    /// Takes one name, and returns it as it was read. One that is not valid cannot be asked for and stands below nothing.
+    /// Adds one name, and returns it parsed. An invalid name cannot be queried and has no ancestors.
     pub(crate) fn take(&mut self, text: &[u8]) -> Option<Name<'_>> {
         if text != self.last {
             self.last.clear();
@@ -96,7 +96,7 @@ impl Collector {
 
     fn add_ancestors(&mut self) {
         self.key.set(self.name.as_name());
-        // From below: where a name is known already, those above it are too.
+        // From the bottom up: if a name is known already, so are its ancestors.
         for labels in (self.apex_labels..self.key.labels()).rev() {
             if self.above.names.len() >= MAX_NAMES {
                 self.above.is_partial = true;
@@ -125,15 +125,15 @@ struct KeptAbove {
 #[derive(Default)]
 struct ReadTurn {
     reader: tokio::sync::Mutex<()>,
-    /// The zone changed while its names were read: what was read may be out of date.
+    /// The zone changed while its names were read: the result may be outdated.
     has_changed: AtomicBool,
 }
 
-/// The sets of all zones that were asked for. Names are read by one question at a time for each zone.
+/// The sets of all queried zones. For each zone, names are read by one query at a time.
 pub(crate) struct AboveSets {
     zones: Mutex<HashMap<i64, KeptAbove>>,
     turns: Mutex<HashMap<i64, Arc<ReadTurn>>>,
-    /// After this a set is read again even without a notice of a change.
+    /// A set is read again after this time, even without a change notification.
     max_age: Duration,
 }
 
@@ -146,10 +146,10 @@ impl AboveSets {
         }
     }
 
-    /// Something in the zone changed; `None`: in any zone.
+    /// Marks a zone as changed; `None`: any zone.
     pub(crate) fn forget(&self, zone: Option<i64>) {
         let is_meant = |id: &i64| zone.is_none_or(|zone| *id == zone);
-        // Turns first, and a reader keeps them locked while it puts its set in place: a change is noted in one of both.
+        // Turns first, and a reader holds their lock while it stores its set: a change is recorded in one of both.
         for (_, turn) in self.turns.lock().iter().filter(|(id, _)| is_meant(id)) {
             turn.has_changed.store(true, Ordering::Relaxed);
         }
@@ -159,7 +159,7 @@ impl AboveSets {
         }
     }
 
-    /// Returns the chain of denial of a zone that lists its names, if those were read since the last change.
+    /// Returns the denial chain of a zone with listed names, if the names were read since the last change.
     pub(crate) fn chain(&self, zone: i64, signing: &Signing) -> ChainFound {
         let mut zones = self.zones.lock();
         let Some(entry) = zones.get_mut(&zone).filter(|entry| !entry.is_stale) else {
@@ -175,7 +175,7 @@ impl AboveSets {
                     false => ChainFound::Later,
                 }
             }
-            // Keys or metadata are others than when the names were read.
+            // Keys or metadata have changed since the names were read.
             ListStanding::Made(_) | ListStanding::NotAsked => {
                 entry.is_stale = true;
                 ChainFound::Later
@@ -183,14 +183,14 @@ impl AboveSets {
         }
     }
 
-    /// Whether the chain of a zone was found to be too large the last time.
+    /// Checks whether the chain of a zone was too large the last time.
     pub(crate) fn is_too_large(&self, zone: i64) -> bool {
         let zones = self.zones.lock();
         let entry = zones.get(&zone);
         entry.is_some_and(|entry| matches!(entry.chain, ListStanding::TooLarge))
     }
 
-    /// The set if it may be used; the second is an old one to fall back to.
+    /// Returns the set if it is usable; the second value is an outdated one to fall back to.
     fn cached(&self, zone: i64) -> (Option<Arc<Above>>, Option<Arc<Above>>) {
         let zones = self.zones.lock();
         let Some(entry) = zones.get(&zone) else {
@@ -205,21 +205,22 @@ impl AboveSets {
         }
     }
 
-    /// The set of a zone if nothing has to be read for it.
+    /// Returns the set of a zone if nothing has to be read for it.
     pub(crate) fn usable(&self, zone: i64) -> Option<Arc<Above>> {
         let (current, old) = self.cached(zone);
-        // Another reader is at work: the old one is good for a moment more.
+        // Another reader is working: the outdated set can be used a little longer.
         current.or_else(|| old.filter(|_| self.is_being_read(zone)))
     }
 
-    /// Whether a reader of the names of a zone is at work. One that gave up leaves the turn behind, but does not hold it.
+    /// Checks whether the names of a zone are being read. A reader that gave up leaves the turn behind, but does not
+    /// hold it.
     fn is_being_read(&self, zone: i64) -> bool {
         let turns = self.turns.lock();
         let turn = turns.get(&zone);
         turn.is_some_and(|turn| turn.reader.try_lock().is_err())
     }
 
-    /// The set of a zone, read with `read` if there is none or the one there is out of date.
+    /// Returns the set of a zone, reading it with `read` if there is none or it is outdated.
     pub(crate) async fn of<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
     where
         F: AsyncFnOnce() -> Result<NamesRead, SqlError>,
@@ -233,7 +234,7 @@ impl AboveSets {
             None => turn.reader.lock().await,
             Some(old) => match turn.reader.try_lock() {
                 Ok(reader) => reader,
-                // Another reader is at work: the old one is good for a moment more.
+                // Another reader is working: the outdated set can be used a little longer.
                 Err(_) => return Ok(old),
             },
         };
@@ -281,15 +282,15 @@ impl AboveSets {
     }
 }
 
-/// Takes a turn away unless others wait for it: they go on with it, so a change has to find it.
+/// Removes a turn unless others wait for it: they continue with it, so a change must find it.
 fn end_turn(turns: &mut HashMap<i64, Arc<ReadTurn>>, zone: i64, turn: &Arc<ReadTurn>) {
-    // One is in the map, one is the caller's.
+    // One reference is in the map, one is the caller's.
     if Arc::strong_count(turn) == 2 {
         turns.remove(&zone);
     }
 }
 
-/// Drops the chains that were read first, as far as all together take too much memory.
+/// Drops the chains that were read first, as long as all together take too much memory.
 fn bound_chains(zones: &mut HashMap<i64, KeptAbove>) {
     let mut bytes: usize = zones.values().map(|entry| entry.chain.heap_bytes()).sum();
     while bytes > CHAIN_BYTES_MAX {
@@ -327,7 +328,8 @@ mod tests {
         above.contains(&NameKey::new(name.as_name()), name.as_name().label_count())
     }
 
-    /// Waits until names may be read again after a reading that has just ended: it takes at most one twentieth of the time.
+    /// Waits until names may be read again after a read that just ended: reading takes at most one twentieth of the
+    /// time.
     async fn rest_after(begin: Instant) {
         tokio::time::sleep((REST + 1) * begin.elapsed()).await;
     }

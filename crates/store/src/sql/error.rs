@@ -1,15 +1,15 @@
-//! Failures of a database, so that an answer, a log line and a check can tell them apart.
+//! Database errors, classified so that answers, log lines and checks can tell them apart.
 
 use core::fmt;
 
-/// A row that cannot be used: which one, and why.
+/// An unusable row: which one, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowError {
-    /// The table.
+    /// The table name.
     pub table: &'static str,
-    /// The row's `id`; 0 if it is about more than one row.
+    /// The row's `id`; 0 if it is about several rows.
     pub id: i64,
-    /// The expected and the found.
+    /// States what was expected and what was found.
     pub reason: String,
 }
 
@@ -19,36 +19,36 @@ impl fmt::Display for RowError {
     }
 }
 
-/// Why a database gave no answer. Messages never contain a password.
+/// The reason why a database request failed. Messages never contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// A row that the answer needs does not parse: only this answer fails.
     #[error("{0}")]
     Row(RowError),
-    /// The database cannot be reached; it is tried again with back-off.
+    /// The database cannot be reached; it is retried with back-off.
     #[error("the database is not reachable: {0}")]
     Unavailable(String),
-    /// The database did not answer in time.
+    /// The database did not respond in time.
     #[error("the database did not answer within {0} ms")]
     Timeout(u128),
-    /// The database refused a statement: the schema is not what we expect.
+    /// The database refused a statement: the schema is not as expected.
     #[error(
         "the database refused a statement: {0}; `nameward db check` shows what is wrong with the schema"
     )]
     Refused(String),
-    /// The database could not do a statement at this moment: a lock, a deadlock, a conflict with others.
+    /// The database could not run a statement at this time: a lock, a deadlock, a conflict with others.
     #[error("the database could not answer now: {0}")]
     Busy(String),
-    /// The server takes no changes: a standby, a replica, a server that an operator made read-only.
+    /// The server accepts no changes: a standby, a replica, a server that an operator made read-only.
     #[error("the database server takes no changes: {0}")]
     ReadOnly(String),
-    /// The address of the database is wrong.
+    /// The database URL is invalid.
     #[error("{0}")]
     Address(String),
 }
 
 impl SqlError {
-    /// Whether the server is at fault and not the statement: another server, or a new connection, may do better.
+    /// Checks whether the server is at fault and not the statement: another server, or a new connection, may work.
     pub(crate) fn is_of_server(&self) -> bool {
         matches!(
             self,
@@ -56,7 +56,7 @@ impl SqlError {
         )
     }
 
-    /// The failure without what kind it is.
+    /// Returns the error text without its kind.
     pub(crate) fn reason(&self) -> String {
         match self {
             SqlError::Unavailable(text)

@@ -1,14 +1,14 @@
-//! The part of a zone that answers every question for one name, gathered in as few statements as can be.
+//! The fragment of a zone that answers every query for one name, gathered in as few statements as possible.
 //!
-//! The first statement fetches the rows of the name, of all its ancestors in the zone and of the wildcards below
-//! them. [`Gathering::walk`] then goes the way of RFC 1034 section 4.3.2 through these rows and notes what the answer
-//! may need: the name's own records, a delegation, a DNAME, a wildcard. If that brings up hosts whose addresses belong
-//! into the additional section, or an alias inside the zone, one more statement fetches these; a chain of
-//! aliases takes one statement a link. Rows that the answer does not need are never parsed, so a broken row
-//! fails only the names that need it.
+//! The first statement fetches the rows of the name, of all its ancestors in the zone and of the wildcards below them.
+//! [`Gathering::walk`] then follows RFC 1034 section 4.3.2 through these rows and records what the answer may need: the
+//! name's own records, a delegation, a DNAME, a wildcard. If that leads to hosts whose addresses belong in the
+//! additional section, or to an alias inside the zone, one more statement fetches these; an alias chain takes one
+//! statement per link. Rows that the answer does not need are never parsed, so a broken row only affects the names that
+//! need it.
 //!
-//! [`Gathering`] holds what is wanted and the rows that came ([`need`]: what is wanted of each name); `walk` finds out
-//! what else is, and `build` makes the zone.
+//! [`Gathering`] holds the requested names and the rows received ([`need`]: what is needed from each name); `walk`
+//! determines what else is needed, and `build` makes the zone.
 
 mod build;
 mod need;
@@ -30,10 +30,10 @@ use nameward_zone::{NameKey, Zone};
 use requested_names::{WantedName, WantedNames};
 use std::sync::Arc;
 
-/// Links of a chain of aliases that are followed; as many as the answer engine follows.
+/// Maximum number of links followed in an alias chain, the same as in the answer engine.
 const MAX_CHAIN: usize = 16;
 
-/// A row as it came; its data is read when it turns out to be needed.
+/// A row as received; its data is parsed if it turns out to be needed.
 struct FetchedRow {
     of: usize,
     id: i64,
@@ -43,14 +43,14 @@ struct FetchedRow {
     content: (usize, usize),
 }
 
-/// A zone and the facts about it that are known before look-ups in it. Those that begin together share them.
+/// A zone and the facts about it that are known before lookups. Lookups that start together share them.
 pub(crate) struct KnownZone {
     pub(crate) zone: LiveZone,
     pub(crate) apex_labels: usize,
-    /// How it is signed, if that is known.
+    /// How it is signed, if known.
     pub(crate) signing: Option<Option<Arc<Signing>>>,
     pub(crate) apex: Option<Arc<Apex>>,
-    /// The generations of the apexes and of the parts that were kept when it was made.
+    /// The generations of the apex and fragment caches at creation.
     pub(crate) generation: (u64, u64),
 }
 
@@ -59,24 +59,24 @@ pub(crate) struct Gathering {
     wanted: WantedNames,
     rows: Vec<FetchedRow>,
     content: Vec<u8>,
-    /// How many rows and octets of content there were before the statement in work.
+    /// Number of rows and octets of content before the current statement.
     mark: (usize, usize),
-    /// The name that was asked for, in wire form and lower case.
+    /// The query name, in wire form and lower case.
     question: Box<[u8]>,
-    /// It is still to be walked to.
+    /// The query name has not been walked to yet.
     is_pending: bool,
-    /// Aliases still to be walked to, and all that were found.
+    /// Aliases not walked to yet, and all that were found.
     pending: Vec<NameBuf>,
     visited: Vec<NameBuf>,
-    /// A part that is kept for names below an ancestor of the question: it may turn out to be the one that is asked for.
+    /// A cached fragment for names below an ancestor of the query name, which may turn out to be the requested one.
     shared: Option<SharedPart>,
-    /// It did.
+    /// The cached fragment, if it is the requested one.
     ready: Option<Arc<Zone>>,
-    /// The names that the part will answer for, if not for the question alone, and the labels of their ancestor.
+    /// The names the fragment answers for, if not only for the query name, and the label count of their ancestor.
     kind: Option<(PartKind, usize)>,
-    /// Records of the apex from before, as long as nothing else of the apex is needed.
+    /// Cached apex records, as long as nothing else of the apex is needed.
     apex_records: Option<Arc<Apex>>,
-    /// It is known that no wildcard stands right below the apex.
+    /// There is known to be no wildcard directly below the apex.
     no_wildcard: bool,
     /// The keys of the zone and how it is signed; known from the first walk on.
     signing: Option<Arc<Signing>>,
@@ -121,7 +121,7 @@ impl Gathering {
                 let at = gathering.wanted.add(gathering.known.zone.apex.as_name());
                 gathering.wanted[at].needs = need::APEX;
                 gathering.wanted[at].asked = gathering.apex_records.is_some();
-                // Nothing at or above the encloser of a kept part has to be fetched again.
+                // Nothing at or above the encloser of a cached fragment has to be fetched again.
                 let top = shared.as_ref().map_or(apex_labels, |part| part.labels + 1);
                 gathering.shared = shared;
                 gathering.want_path(key, top, above);
@@ -130,22 +130,22 @@ impl Gathering {
         gathering
     }
 
-    /// The part of another look-up, if it answers for the question.
+    /// Returns the fragment of another lookup, if it answers the query.
     pub(crate) fn ready_part(&self) -> Option<Arc<Zone>> {
         self.ready.clone()
     }
 
-    /// The name that was asked for, in lower case.
+    /// Returns the query name, in lower case.
     pub(crate) fn question(&self) -> Name<'_> {
         Name::from_valid_wire(&self.question)
     }
 
-    /// The zone that the look-up is about.
+    /// Returns the zone of the lookup.
     pub(crate) fn known(&self) -> &KnownZone {
         &self.known
     }
 
-    /// The part that is shared if `zone` is the part for the question.
+    /// Returns the fragment to share, if `zone` is the fragment for the query.
     pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<SharedPart> {
         let (kind, labels) = self.kind?;
         let zone = Arc::clone(zone);
@@ -160,12 +160,12 @@ impl Gathering {
         self.statements
     }
 
-    /// Remembers what there is before a statement.
+    /// Records the state before a statement.
     pub(crate) fn set_mark(&mut self) {
         self.mark = (self.rows.len(), self.content.len());
     }
 
-    /// Drops what a statement brought; its names are sorted.
+    /// Drops the rows of a statement; its names must be sorted.
     pub(crate) fn roll_back(&mut self, names: &[&str]) {
         self.rows.truncate(self.mark.0);
         self.content.truncate(self.mark.1);
@@ -177,7 +177,7 @@ impl Gathering {
         }
     }
 
-    /// Notes that a name has more rows than are fetched.
+    /// Records that a name has more rows than are fetched.
     pub(crate) fn note_oversized(&mut self, name: &str) {
         if let Some(at) = self.wanted.position_of_text(name.as_bytes()) {
             self.wanted[at].is_oversized = true;
@@ -185,7 +185,7 @@ impl Gathering {
         }
     }
 
-    /// Fails what needs the rows of a name that has more of them than are fetched.
+    /// Fails if the rows of a name with too many of them are needed.
     fn check_size(&self, at: usize) -> Result<(), SqlError> {
         if !self.wanted[at].is_oversized {
             return Ok(());
@@ -203,19 +203,20 @@ impl Gathering {
         self.signing = signing;
     }
 
-    /// More of the apex is needed than its SOA and NS records: all of it is fetched.
+    /// Fetches the whole apex, because more than its SOA and NS records is needed.
     fn fetch_apex(&mut self) {
         if self.apex_records.take().is_some() {
             self.wanted[0].asked = false;
         }
     }
 
-    /// Goes on with a name: its ancestors and their wildcards are wanted too. One that leads in a circle is no name to go on with.
+    /// Continues with a name, whose ancestors and their wildcards are then needed too. A name that would form a loop is
+    /// ignored.
     fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
         if self.visited.iter().any(|visited| visited.as_name() == name) || name == self.question() {
             return;
         }
-        // What leads out of the zone is for the zone that has it.
+        // Targets outside the zone are left to their own zone.
         if !name.is_at_or_below(self.known.zone.apex.as_name()) || self.visited.len() >= MAX_CHAIN {
             return;
         }
@@ -227,7 +228,7 @@ impl Gathering {
         self.want_path(&key, self.known.apex_labels, above);
     }
 
-    /// Wants the rows of a name, of its ancestors down from the one with `top` labels, and of their wildcards.
+    /// Requests the rows of a name, of its ancestors down from the one with `top` labels, and of their wildcards.
     fn want_path(&mut self, key: &NameKey, top: usize, above: Option<&Above>) {
         let apex_labels = self.known.apex_labels;
         if key.labels() == apex_labels {
@@ -245,8 +246,8 @@ impl Gathering {
         }
     }
 
-    /// Labels of the deepest ancestor that may have rows: nothing stands below a name that has nothing below
-    /// it. A question with a hundred labels then costs no more than others.
+    /// Returns the label count of the deepest ancestor that may have rows: there is nothing below a name without
+    /// descendants. A query with a hundred labels then costs no more than others.
     fn deepest(&self, key: &NameKey, above: Option<&Above>) -> usize {
         let Some(above) = above.filter(|above| !above.is_partial) else {
             return key.labels();
@@ -255,11 +256,11 @@ impl Gathering {
         while limit < key.labels() && above.contains(key, limit) {
             limit += 1;
         }
-        // The wildcard below the closest encloser is one deeper.
+        // The wildcard below the closest encloser is one label deeper.
         (limit + 1).min(key.labels())
     }
 
-    /// Hands over the names that the next statement has to fetch.
+    /// Passes on the names that the next statement must fetch.
     pub(crate) fn next_names(&mut self, parts: &SharedParts, mut each: impl FnMut(&str)) {
         let mut any = false;
         for at in 0..self.wanted.len() {
@@ -277,19 +278,19 @@ impl Gathering {
         self.statements += u32::from(any);
     }
 
-    /// Whether names are wanted that no statement asked for yet.
+    /// Checks whether names are needed that no statement has requested yet.
     pub(crate) fn is_short(&self) -> bool {
         let is_missing = |wanted: &WantedName| !wanted.asked;
         self.ready.is_none() && (!self.pending.is_empty() || self.wanted.iter().any(is_missing))
     }
 
-    /// Takes one row: id, name, type, ttl, prio, content. `text` is its name.
+    /// Adds one row: id, name, type, ttl, prio, content. `text` is its name.
     pub(crate) fn take(&mut self, row: &dyn Cells, text: &[u8]) -> Result<(), SqlError> {
         let id = row.int(0).unwrap_or(0);
         let of = match self.wanted.position_of_text(text) {
             Some(of) => of,
             None => {
-                // A collation that ignores case, or more, brought it.
+                // Returned by a collation that ignores case, or more.
                 let mut name = NameBuf::root();
                 read_name(text, &mut name)
                     .map_err(|reason| SqlError::row("records", id, reason.to_string()))?;

@@ -1,4 +1,4 @@
-//! Whether a database answers, and what the log says of it.
+//! Whether a database responds, and the log messages about it.
 
 use super::error::SqlError;
 use super::url::DatabaseAddress;
@@ -6,29 +6,30 @@ use nameward_base::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long the log stays with what it said: a database that comes back answers some statements while others still fail.
+/// How long the log sticks to its last statement: a recovering database answers some statements while others still
+/// fail.
 const STEADY: Duration = Duration::from_secs(2);
 
-/// Whether a database answers.
+/// Whether a database responds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The last statement was answered, or none was tried yet.
+    /// The last statement succeeded, or none was tried yet.
     pub is_up: bool,
     /// The last failure; empty if it is up.
     pub reason: String,
-    /// When it came up or went down; the start of the server for one that was up ever since.
+    /// When it came up or went down; the server start if it has been up ever since.
     pub since: SystemTime,
-    /// The last failure, also when it is up again, and its time.
+    /// The last failure and its time, even if it is up again.
     pub last_error: Option<(String, SystemTime)>,
 }
 
-/// The health of a database as its statements show it.
+/// The health of a database as derived from its statements.
 pub(super) struct Condition {
-    /// The line of the log when it goes down, and when it is back.
+    /// The log messages for going down and for coming back.
     down: &'static str,
     up: &'static str,
     is_up: AtomicBool,
-    /// The log does not say yet how it is.
+    /// The log does not reflect the current state yet.
     is_unlogged: AtomicBool,
     notes: Mutex<HealthNotes>,
 }
@@ -38,13 +39,13 @@ struct HealthNotes {
     reason: String,
     since: SystemTime,
     last_error: Option<(String, SystemTime)>,
-    /// The last line of the log about it, and when it was written.
+    /// The last log message about it, and when it was written.
     logged_up: bool,
     logged_at: Option<Instant>,
 }
 
 impl Condition {
-    /// Nothing was tried yet. The texts are for the log: when it goes down, and when it is back.
+    /// Creates the state before any attempt. The texts are the log messages for going down and for coming back.
     pub(super) fn new(down: &'static str, up: &'static str) -> Self {
         Condition {
             down,
@@ -65,7 +66,7 @@ impl Condition {
         self.notes.lock()
     }
 
-    /// Whether the last statement was answered, or none was tried yet.
+    /// Checks whether the last statement succeeded, or none was tried yet.
     pub(super) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
     }
@@ -80,7 +81,7 @@ impl Condition {
         }
     }
 
-    /// Takes note of how a statement ended. The log says when the database goes down and when it is back, not every
+    /// Records the outcome of a statement. The log reports when the database goes down and comes back, not every
     /// statement.
     pub(super) fn note(&self, result: &Result<(), SqlError>, database: &DatabaseAddress) {
         let reason = match result {
@@ -105,7 +106,7 @@ impl Condition {
         if !is_up {
             notes.last_error = Some((reason.clone(), now));
         }
-        // Under the lock, as the time of it.
+        // Under the lock, like its time.
         if self.is_up.swap(is_up, Ordering::Relaxed) != is_up {
             notes.since = now;
         }
@@ -124,7 +125,7 @@ impl Condition {
 }
 
 impl HealthNotes {
-    /// Whether the log is to say this now.
+    /// Checks whether the log should report this now.
     fn is_due(&mut self, is_up: bool, now: Instant) -> bool {
         let is_steady = self
             .logged_at

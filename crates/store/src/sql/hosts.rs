@@ -1,7 +1,7 @@
-//! The servers that one address leads to, and the order in which they are tried.
+//! The servers behind one database URL, and the order in which they are tried.
 //!
-//! An address may list several hosts (`db1:5432,db2:5432`), and a host name may have several addresses. Each of them gets a
-//! time limit of its own, so that a silent server costs the others nothing but that time. The one that was good last is tried
+//! A URL can list several hosts (`db1:5432,db2:5432`), and a host name can have several addresses. Each has its own
+//! time limit, so that an unresponsive server costs the others no more than that time. The last good server is tried
 //! first, by all connections of a backend together: reads then go where changes are written.
 
 use super::error::SqlError;
@@ -11,19 +11,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a server may be silent while there is another one to try.
+/// How long a server may be unresponsive while there is another one to try.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Servers that are tried for one connection.
+/// Maximum number of servers tried for one connection.
 const SERVERS_MAX: usize = 16;
 
-/// A server as an address names it.
+/// A server as given in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListedHost {
     /// A host name, or an address as text, and a port.
     Name(String, u16),
     /// The address to connect to, and the name that its certificate must have.
     Address(String, SocketAddr),
-    /// A socket of this machine: a path, or for PostgreSQL a directory with the port that the name of the socket has.
+    /// A local socket: a path, or for PostgreSQL a directory with the port in the socket name.
     Socket(PathBuf, u16),
 }
 
@@ -45,11 +45,11 @@ impl fmt::Display for Server {
     }
 }
 
-/// How well a server suits.
+/// How suitable a server is.
 pub(crate) enum Suitable<T> {
-    /// It is what is looked for.
+    /// It is what is needed.
     Good(T),
-    /// It can be used if no other suits better: a read-only one.
+    /// It can be used if no other is better: a read-only one.
     Fallback(T),
 }
 
@@ -57,7 +57,8 @@ pub(crate) enum Suitable<T> {
 pub(crate) trait OpenConnection: Sync {
     type Connection: Send;
 
-    /// Connects to a server, and says how well it suits. `is_one_of_many` says that there are others to compare it with.
+    /// Connects to a server, and reports how suitable it is. `is_one_of_many` means that there are others to compare it
+    /// with.
     fn open(
         &self,
         server: &Server,
@@ -65,20 +66,20 @@ pub(crate) trait OpenConnection: Sync {
     ) -> impl Future<Output = Result<Suitable<Self::Connection>, SqlError>> + Send;
 }
 
-/// The servers of one address.
+/// The servers of one URL.
 pub(crate) struct Hosts {
     listed: Vec<ListedHost>,
     order: Mutex<ServerOrder>,
 }
 
-/// The order of servers, as connections have found them.
+/// The order of servers, based on earlier connections.
 #[derive(Default)]
 struct ServerOrder {
     /// The last one that was good.
     preferred: Option<Server>,
-    /// The last one that was not: tried after all others.
+    /// The last one that failed: tried after all others.
     avoided: Option<Server>,
-    /// The servers that the address led to when it was last resolved.
+    /// Number of servers when the URL was last resolved.
     count: usize,
 }
 
@@ -94,7 +95,7 @@ impl Hosts {
         self.order.lock()
     }
 
-    /// Whether a connection to this server is still to be used: false when another one was found to be better.
+    /// Checks whether a connection to this server should still be used: false if another one was found to be better.
     pub(crate) fn prefers(&self, server: &Server) -> bool {
         let order = self.order();
         match &order.preferred {
@@ -103,12 +104,12 @@ impl Hosts {
         }
     }
 
-    /// Whether there is more than one server to choose from.
+    /// Checks whether there is more than one server to choose from.
     pub(crate) fn are_several(&self) -> bool {
         self.order().count > 1
     }
 
-    /// Notes that a server failed or refused to be written to.
+    /// Records that a server failed or refused changes.
     pub(crate) fn avoid(&self, server: &Server) {
         let mut order = self.order();
         if order.preferred.as_ref() == Some(server) {
@@ -152,7 +153,7 @@ impl Hosts {
         servers.dedup();
         let mut order = self.order();
         order.count = servers.len();
-        // Stable: others keep the order of the address.
+        // Stable: others keep their order in the URL.
         servers.sort_by_key(|server| {
             let is = |one: &Option<Server>| one.as_ref() == Some(server);
             (!is(&order.preferred), is(&order.avoided))
@@ -161,7 +162,7 @@ impl Hosts {
         Ok(servers)
     }
 
-    /// Connects to the first server that suits, or else to the first that can be used.
+    /// Connects to the first suitable server, or else to the first usable one.
     pub(crate) async fn connect<O: OpenConnection>(
         &self,
         patience: Duration,
@@ -197,7 +198,7 @@ impl Hosts {
     }
 }
 
-/// One error for all servers; of several it names each.
+/// Returns one error for all servers; if there are several, it names each.
 fn joined(mut failures: Vec<(&Server, SqlError)>) -> SqlError {
     if failures.len() <= 1 {
         let only = failures.pop().map(|(_, error)| error);
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Connects and returns the ports that were tried and the one that was taken.
+    /// Connects and returns the ports that were tried and the one that was used.
     async fn tried(hosts: &Hosts, good: &[u16], fallback: &[u16]) -> (Vec<u16>, Option<u16>) {
         let ports = Ports {
             good,

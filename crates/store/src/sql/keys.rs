@@ -1,4 +1,4 @@
-//! The keys of zones (`cryptokeys`), read for many zones at once and kept for a while: the key cache.
+//! The key cache: zone keys (`cryptokeys`), read for many zones at once.
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
@@ -9,12 +9,12 @@ use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Keys of one zone that are looked at; a zone in the middle of every kind of rollover has a dozen.
+/// Maximum number of keys evaluated per zone; a zone in the middle of every kind of rollover has a dozen.
 pub(super) const MAX_KEYS: usize = 64;
 
 impl SqlBackend {
-    /// Reads the keys of zones; every one is in the result, also those without keys. A zone with a key that cannot be used
-    /// has the keys that were last read, or none that signs.
+    /// Reads the keys of zones; every zone is in the result, even those without keys. A zone with an unusable key has
+    /// the keys that were last read, or none that signs.
     pub(super) async fn read_keys(&self, zones: &[LiveZone]) -> Result<FactsOf<Keys>, SqlError> {
         let cache = &self.inner.keys;
         let generation = cache.generation();
@@ -55,14 +55,14 @@ impl SqlBackend {
     }
 }
 
-/// Whether a key does not sign and is of an algorithm that this server does not know, as after a roll that was never made.
-/// No signature depends on it, and its DNSKEY is not shown.
+/// Checks whether a key does not sign and has an unsupported algorithm, as after a rollover that was never completed.
+/// No signature depends on it, and its DNSKEY is not published.
 fn is_idle_and_unknown(row: &dyn Cells) -> bool {
     row.int(2) != Some(1)
         && SigningKey::unsupported_algorithm(row.text(4).unwrap_or_default()).is_some()
 }
 
-/// Signing with some of the keys could be signing with the wrong ones.
+/// Returns the error for too many keys: signing with some of them could mean signing with the wrong ones.
 fn too_many(row: &dyn Cells) -> RowError {
     RowError {
         table: "cryptokeys",

@@ -1,9 +1,9 @@
-//! The names of a zone, read as a whole: which have something below them, and their chain of denial.
+//! Complete lists of a zone's names: which have descendants, and their denial chain.
 //!
-//! `ordername` and `auth` have the order of names, too, but only as long as whoever writes rows keeps them up, and nothing shows
-//! where one was forgotten: a name that is missing from the order would be denied. The names that are read for
-//! [`super::empty_nonterminals`] anyway have the order without that. Where they are out of date, or too many, records of denial are made
-//! for each answer.
+//! `ordername` and `auth` also contain the order of names, but only as long as every writer maintains them, and nothing
+//! shows where one was forgotten: a name missing from the order would be denied. The names that are read for
+//! [`super::empty_nonterminals`] anyway provide the order without that risk. If they are outdated, or too many, denial
+//! records are made for each answer.
 
 use super::dialect::Statement;
 use super::empty_nonterminals::{Above, Collector};
@@ -13,9 +13,11 @@ use super::{LiveZone, SqlBackend};
 use nameward_zone::{ChainLister, ListedChain, NameRecord};
 use std::sync::Arc;
 
-/// Memory for the names and types of one zone while its chain is made: those of some two million records.
+/// Memory for the names and types of one zone while its chain is built, in octets: enough for about two million
+/// records.
 const LIST_BYTES_MAX: usize = 64 << 20;
-/// Records whose chain is made at once; that of more is made aside, because it takes a thread for longer than a moment.
+/// Maximum number of records whose chain is built inline; larger ones are built on a blocking thread, because they take
+/// longer.
 const RECORDS_AT_ONCE: usize = 5_000;
 
 /// The names of a zone.
@@ -26,33 +28,33 @@ pub(crate) struct NamesRead {
 
 /// How far the chain of a zone is known.
 pub(crate) enum ListStanding {
-    /// Nobody asked for one when the names were read, or it is out of date.
+    /// None was requested when the names were read, or it is outdated.
     NotAsked,
     /// It takes too much memory.
     TooLarge,
-    /// It is here.
+    /// It is available.
     Made(Arc<ListedChain>),
 }
 
 /// The chain of a zone for one answer.
 pub(crate) enum ChainFound {
-    /// It may be used.
+    /// It can be used.
     Usable(Arc<ListedChain>),
-    /// It may when the names have been read again.
+    /// It can be used when the names have been read again.
     Later,
     /// There is none.
     Never,
 }
 
 impl ListStanding {
-    /// Drops a chain that is out of date.
+    /// Drops an outdated chain.
     pub(crate) fn forget(&mut self) {
         if let ListStanding::Made(_) = self {
             *self = ListStanding::NotAsked;
         }
     }
 
-    /// Goes on with the chain from before if it is the same, so that parts which use it can.
+    /// Keeps the previous chain if it is identical, so that fragments using it remain valid.
     pub(crate) fn share_with(&mut self, before: &ListStanding) {
         if let (ListStanding::Made(own), ListStanding::Made(before)) = (&mut *self, before)
             && **own == **before
@@ -70,7 +72,7 @@ impl ListStanding {
 }
 
 impl SqlBackend {
-    /// The names of a zone that have something below them, and how many statements it took to know.
+    /// Returns the names of a zone that have descendants, and the number of statements it took.
     pub(super) async fn above(&self, zone: &LiveZone) -> Result<(Arc<Above>, u32), SqlError> {
         let mut statements = 0;
         let read = async || {
@@ -82,9 +84,9 @@ impl SqlBackend {
         Ok((above, statements))
     }
 
-    /// Begins the chain of a zone that has one.
+    /// Starts the chain of a zone that has one.
     async fn lister(&self, zone: &LiveZone) -> Option<ChainLister> {
-        // Where keys cannot be read the look-up fails by itself.
+        // If keys cannot be read, the lookup itself fails.
         let signing = self.signing(zone).await.ok().flatten()?;
         let apex = zone.apex.as_name();
         signing
@@ -116,7 +118,7 @@ impl SqlBackend {
 
     async fn finish_list(&self, zone: &LiveZone, lister: ChainLister) -> ListStanding {
         let is_full = lister.is_full();
-        // A thread that waits for SQLite may as well do this.
+        // A thread that may block on SQLite can just as well do this.
         let is_at_once = lister.len() <= RECORDS_AT_ONCE || self.is_blocking();
         let made = match is_at_once {
             true => lister.finish(),
@@ -139,7 +141,7 @@ impl SqlBackend {
     }
 }
 
-/// Reads a type as far as a chain has to know it.
+/// Parses a type as far as a chain needs it.
 fn listed(rtype: &[u8]) -> NameRecord {
     match read_type(rtype) {
         Ok(rtype) => NameRecord::Of(rtype),

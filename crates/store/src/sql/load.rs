@@ -1,4 +1,4 @@
-//! A whole zone: its rows into a builder, with what is wrong with them, and a fingerprint of them.
+//! Loading of a whole zone: its rows into a builder, the problems with them, and a fingerprint of them.
 
 use super::MAX_REPORTED;
 use super::error::RowError;
@@ -14,20 +14,21 @@ use std::sync::Arc;
 /// The outcome of loading a zone.
 #[derive(Debug, Default)]
 pub struct LoadReport {
-    /// Records handed to the builder.
+    /// Number of records passed to the builder.
     pub records: u64,
-    /// Rows that do not parse, the first ones.
+    /// The first few rows that do not parse.
     pub bad: Vec<RowError>,
-    /// How many rows do not parse.
+    /// Number of rows that do not parse.
     pub bad_count: u64,
-    /// Of all rows, whatever their order: the same backend gives the same rows the same one, and others another.
+    /// Fingerprint of all rows, whatever their order: within one backend, equal for equal rows and different for
+    /// others.
     pub fingerprint: u64,
     /// How the zone is signed, if it is.
     pub signing: Option<Arc<Signing>>,
 }
 
-/// Hands the rows of a zone to its builder. A row that does not parse breaks its name, as far as that is one:
-/// no complete answer can be given for it.
+/// Passes the rows of a zone to its builder. A row that does not parse breaks its name, if that is readable: no
+/// complete answer can be given for it.
 pub(super) struct Loader<'b> {
     builder: &'b mut ZoneBuilder,
     seed: &'b RandomState,
@@ -71,7 +72,7 @@ impl<'b> Loader<'b> {
         self.report
     }
 
-    /// Adds the records that stand at the apex because the zone is signed. Other keys or metadata are a change of the zone.
+    /// Adds the apex records made by signing. Different keys or metadata are a change to the zone.
     fn add_signing_records(&mut self, signing: &Signing) {
         for (rtype, rdata) in signing.apex_records() {
             self.builder.add(&Record::new(
@@ -86,7 +87,7 @@ impl<'b> Loader<'b> {
         self.report.fingerprint = sum;
     }
 
-    /// Takes one row: id, name, type, ttl, prio, content.
+    /// Adds one row: id, name, type, ttl, prio, content.
     pub(super) fn take(&mut self, row: &dyn Cells) {
         self.add_to_fingerprint(row);
         let id = row.int(0).unwrap_or(0);
@@ -149,7 +150,8 @@ impl<'b> Loader<'b> {
         }
     }
 
-    /// A sum, because rows come in any order; with a secret seed, so that nobody makes two zones that look the same.
+    /// Adds a row to the fingerprint: a sum, because rows arrive in any order; with a secret seed, so that colliding
+    /// zones cannot be constructed.
     fn add_to_fingerprint(&mut self, row: &dyn Cells) {
         let mut hasher = self.seed.build_hasher();
         for column in [0, 3, 4] {

@@ -1,12 +1,12 @@
-//! Look-ups at query time. Many names, also of different zones, share one statement: what a database does for a
-//! statement costs more than what it does for a name in it, and a round trip more than both.
+//! Lookups at query time. Many names, even in different zones, share one statement: the overhead of a statement is
+//! larger than that of a name in it, and a round trip costs more than both.
 //!
 //! ```text
 //! round 1   one statement for the names of all -> rows to each -> most are complete
-//! round 2   one statement for what is still missing: hosts of the additional section, the next name of an alias
+//! round 2   one statement for what is still missing: hosts for the additional section, the next name of an alias
 //! ```
-//! A look-up that must read all names of its zone first (is a name an empty non-terminal?) would keep the others
-//! waiting, so it is given back to be done alone.
+//! A lookup that must first read all names of its zone (is a name an empty non-terminal?) would delay the others, so it
+//! is returned to be done separately.
 
 use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
@@ -21,53 +21,53 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{NameKey, ZonePart};
 use std::sync::Arc;
 
-/// Questions this many labels below the apex first look whether anything can be that deep.
+/// Queries this many labels below the apex first check whether anything can be that deep.
 const DEEP: usize = 6;
-/// Octets of content that one statement brings at the most: the text of an RRset that fills a message has four times its
-/// octets at most, and a name has more than one type.
+/// Maximum octets of content that one statement returns: the text of an RRset that fills a message has at most four
+/// times its octets, and a name can have several types.
 const MAX_CONTENT: usize = 2 << 20;
 
-/// The outcome of one look-up of a batch.
+/// The outcome of one lookup in a batch.
 pub enum Found {
-    /// It is complete, or failed.
+    /// The lookup is complete, or has failed.
     Ended(Result<ZonePart, SqlError>),
-    /// It needs to know all names of its zone: [`SqlBackend::lookup_alone`] does that.
+    /// The lookup needs all names of its zone: the caller runs [`SqlBackend::lookup_alone`].
     Alone,
 }
 
 /// The outcome of one round.
 #[derive(Default)]
 pub struct Round {
-    /// Look-ups that ended, each with its place in the batch.
+    /// Completed lookups, each with its index in the batch.
     pub found: Vec<(usize, Found)>,
-    /// Statements that were sent.
+    /// Number of statements sent.
     pub statements: u32,
 }
 
-/// Look-ups that go together.
+/// A batch of lookups.
 pub struct SqlLookupBatch<'b> {
     backend: &'b SqlBackend,
     open: Vec<Open>,
     names: NameList,
-    /// The zone of the look-up that was added last: mostly it is that of the next one, too.
+    /// The zone of the lookup added last: usually that of the next one, too.
     last_zone: Option<Arc<KnownZone>>,
-    /// For one name after the other.
+    /// Reused for one name after another.
     key: Box<NameKey>,
 }
 
-/// A look-up that is not complete.
+/// An incomplete lookup.
 struct Open {
     place: usize,
-    /// How the zone is signed was not known when the look-up began.
+    /// How the zone is signed was not known when the lookup started.
     needs_facts: bool,
     gathering: Gathering,
     above: Option<Arc<Above>>,
-    /// It cannot go on without reading all names of its zone.
+    /// It cannot continue without reading all names of its zone.
     is_stuck: bool,
     failed: Option<SqlError>,
 }
 
-/// Where a look-up stands after its rows have come.
+/// The state of a lookup after its rows were received.
 enum LookupStanding {
     Complete,
     NeedsMore,
@@ -85,7 +85,8 @@ impl<'b> SqlLookupBatch<'b> {
         }
     }
 
-    /// Adds a look-up of `qname`, which is at or below the apex of `zone`. Its place is the number of those added before.
+    /// Adds a lookup of `qname`, which must be at or below the apex of `zone`. Its index is the number of lookups added
+    /// before.
     pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
         let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
         let above = match is_deep {
@@ -119,12 +120,12 @@ impl<'b> SqlLookupBatch<'b> {
         });
     }
 
-    /// Whether every look-up has ended.
+    /// Checks whether every lookup has ended.
     pub fn is_done(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Fetches what is missing and returns which look-ups ended.
+    /// Fetches what is missing and returns the lookups that ended.
     pub async fn round(&mut self) -> Round {
         let mut round = Round::default();
         self.names.clear();
@@ -162,7 +163,7 @@ impl<'b> SqlLookupBatch<'b> {
 }
 
 impl SqlLookupBatch<'_> {
-    /// The zones of which it is not known how they are signed.
+    /// Returns the zones whose signing state is unknown.
     fn unknown_zones(&self) -> Vec<LiveZone> {
         let open = self.open.iter();
         let unknown = open.filter(|open| open.needs_facts && !open.is_stuck);
@@ -172,8 +173,8 @@ impl SqlLookupBatch<'_> {
         zones
     }
 
-    /// Hands each look-up the signing of its zone; returns how many statements it took to know. One that cannot know
-    /// fails.
+    /// Passes the signing state of its zone to each lookup; returns the number of statements it took. A lookup whose
+    /// state cannot be determined fails.
     fn take_facts(&mut self, facts: &Facts) -> u32 {
         let unknown = self.open.iter_mut();
         for open in unknown.filter(|open| open.needs_facts && !open.is_stuck) {
@@ -187,7 +188,7 @@ impl SqlLookupBatch<'_> {
         facts.statements
     }
 
-    /// Asks for the names that are listed; returns how many statements it took.
+    /// Fetches the listed names; returns the number of statements it took.
     async fn fetch_names(&mut self) -> u32 {
         let mut statements = 0;
         let unique = self.names.unique();
@@ -198,7 +199,7 @@ impl SqlLookupBatch<'_> {
             match size {
                 Ok(Size::Whole) => {}
                 Ok(Size::TooLarge) if chunk.len() > 1 => {
-                    // One of them has too many rows: the others shall not suffer for it.
+                    // One of them has too many rows: the others must not suffer for it.
                     let (first, second) = chunk.split_at(chunk.len() / 2);
                     chunks.extend([second, first]);
                 }
@@ -221,14 +222,14 @@ impl SqlLookupBatch<'_> {
     }
 }
 
-/// Whether all rows of some names were fetched.
+/// Whether all rows of the names were fetched.
 enum Size {
     Whole,
-    /// There are too many; what came was dropped.
+    /// There are too many; the rows received were dropped.
     TooLarge,
 }
 
-/// Asks for some names and hands their rows to the look-ups that want them.
+/// Fetches several names and passes their rows to the lookups that requested them.
 async fn fetch_chunk(
     backend: &SqlBackend,
     chunk: &[&str],
@@ -244,7 +245,7 @@ async fn fetch_chunk(
             octets += row.text(5).map_or(0, <[u8]>::len);
             if rows > MAX_ROWS || octets > MAX_CONTENT {
                 is_too_large = true;
-                // Ends the statement; the error goes nowhere.
+                // Ends the statement; the error is discarded.
                 return Err(SqlError::row("records", 0, ""));
             }
             let text = row.text(1).unwrap_or_default();
@@ -342,7 +343,7 @@ impl Open {
             Ok(zone) => Arc::new(zone),
             Err(error) => return Found::Ended(Err(error)),
         };
-        // A part that lacks the chain for a moment is not for the names that come after it.
+        // A fragment that temporarily lacks the chain is not shared with later names.
         let is_lasting = !matches!(chain, ChainFound::Later);
         if let Some(part) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
             key.set(self.gathering.question());
@@ -357,7 +358,7 @@ impl Open {
 }
 
 impl SqlBackend {
-    /// Begins look-ups that go together.
+    /// Starts a batch of lookups.
     pub fn batch(&self) -> SqlLookupBatch<'_> {
         SqlLookupBatch::new(self)
     }
@@ -379,7 +380,7 @@ impl SqlBackend {
         }
     }
 
-    /// The part of a zone that answers every question for `qname`, which is at or below its apex.
+    /// Returns the fragment of a zone that answers every query for `qname`, which must be at or below its apex.
     pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<ZonePart, SqlError> {
         let mut batch = self.batch();
         batch.add(zone, qname);
@@ -394,7 +395,8 @@ impl SqlBackend {
         }
     }
 
-    /// The same for a look-up that a batch gave back: the names of the zone are read first, if they are not known.
+    /// Like [`SqlBackend::lookup`], for a lookup that a batch returned: the names of the zone are read first, if not
+    /// known.
     pub async fn lookup_alone(
         &self,
         zone: &LiveZone,
@@ -405,13 +407,13 @@ impl SqlBackend {
         batch.add_with(zone, qname, Some(above), false);
         match only(batch).await {
             (Found::Ended(result), statements) => counted(result, statements + names_read),
-            // With all names known nothing is left to wait for.
+            // With all names known there is nothing left to wait for.
             (Found::Alone, _) => Err(SqlError::Unavailable("the look-up did not end".into())),
         }
     }
 }
 
-/// Returns the outcome of the one look-up of a batch, and how many statements were sent.
+/// Returns the outcome of the only lookup in a batch, and the number of statements sent.
 async fn only(mut batch: SqlLookupBatch<'_>) -> (Found, u32) {
     let mut statements = 0;
     while !batch.is_done() {
@@ -424,16 +426,16 @@ async fn only(mut batch: SqlLookupBatch<'_>) -> (Found, u32) {
     (Found::Alone, statements)
 }
 
-/// A part with all statements that were sent for it.
+/// Sets the total number of statements sent for a fragment.
 fn counted(result: Result<ZonePart, SqlError>, statements: u32) -> Result<ZonePart, SqlError> {
     result.map(|part| ZonePart { statements, ..part })
 }
 
-/// The names that a statement asks for, each with the look-ups that want it.
+/// The names that a statement requests, each with the lookups that need it.
 #[derive(Default)]
 struct NameList {
     text: String,
-    /// Where each stands in `text`, and who asks; sorted by the name.
+    /// Range of each name in `text`, and the requesting lookup; sorted by name.
     entries: Vec<(u32, u32, u32)>,
 }
 
@@ -466,12 +468,12 @@ impl NameList {
         names
     }
 
-    /// Calls `each` with everybody who wants the name of a row.
+    /// Calls `each` with every lookup that needs the name of a row.
     fn askers(&self, text: &[u8], mut each: impl FnMut(u32)) {
         if self.with_name(text, &mut each) {
             return;
         }
-        // A collation that ignores case, or more, brought it.
+        // Returned by a collation that ignores case, or more.
         let (mut name, mut written) = (NameBuf::root(), String::new());
         if read_name(text, &mut name).is_ok() {
             write_name(name.as_name(), &mut written);

@@ -1,4 +1,4 @@
-//! The metadata of zones (`domainmetadata`), read for many zones at once and kept for a while: the metadata cache.
+//! The metadata cache: zone metadata (`domainmetadata`), read for many zones at once.
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
@@ -9,10 +9,10 @@ use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Zones whose iterations are remembered, so that each is logged once.
+/// Maximum number of zones whose iterations are remembered, so that each is logged once.
 const WARNED_MAX: usize = 100_000;
 
-/// Zones that were found with NSEC3 iterations, and how many.
+/// Zones found with NSEC3 iterations, and how many.
 #[derive(Default)]
 pub(super) struct IterationWarnings(Mutex<HashMap<i64, u16>>);
 
@@ -41,7 +41,7 @@ impl IterationWarnings {
 #[derive(Default)]
 pub(crate) struct Metadata {
     pub(super) policy: Arc<SigningPolicy>,
-    /// An item about signing makes no sense: to guess would be to sign in a way that nobody asked for.
+    /// An item about signing is invalid: guessing would mean signing in a way that was not requested.
     pub(super) is_broken: bool,
 }
 
@@ -55,8 +55,8 @@ impl Metadata {
 }
 
 impl SqlBackend {
-    /// Reads the metadata of zones; every one is in the result, also those without any. A zone with an item that makes no
-    /// sense has the metadata that was last read, or is broken.
+    /// Reads the metadata of zones; every zone is in the result, even those without any. A zone with an invalid item
+    /// has the metadata that was last read, or is broken.
     pub(super) async fn read_metadata(
         &self,
         zones: &[LiveZone],

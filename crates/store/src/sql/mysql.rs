@@ -1,6 +1,6 @@
-//! MySQL and MariaDB: a pool of connections to one server, each taking one statement at a time.
+//! MySQL and MariaDB: a connection pool to one server; each connection runs one statement at a time.
 //!
-//! Of several servers one that takes changes is preferred: a replica shows them later.
+//! Among several servers, one that accepts changes is preferred: a replica lags behind.
 
 use super::back_off::BackOff;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The port of a host that is listed without one.
+/// The default port of a listed host.
 const DEFAULT_PORT: u16 = 3306;
-/// When the system checks an idle connection.
+/// Idle time after which the operating system probes a connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Mysql {
     target: MysqlTarget,
-    /// The server in use, and the connections to it.
+    /// The current server, and the connections to it.
     pool: Mutex<Option<(Server, Pool)>>,
-    /// Connections in use are never more than this.
+    /// Limits the number of connections in use.
     seats: Semaphore,
     seat_count: usize,
     timeout: Duration,
@@ -37,7 +37,7 @@ pub(crate) struct Mysql {
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
-/// A table that is being altered fails its statements before clients give up. In seconds, 1 is the least.
+/// Makes statements on a table that is being altered fail before clients give up. In seconds; 1 is the minimum.
 const INIT: &str = "SET SESSION lock_wait_timeout = 1";
 
 /// A database, and how to connect to it.
@@ -48,7 +48,7 @@ pub(crate) struct MysqlTarget {
 }
 
 impl MysqlTarget {
-    /// Its servers.
+    /// Returns its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
@@ -89,7 +89,7 @@ impl OpenConnection for MysqlTarget {
     }
 }
 
-/// Connects to the server that suits best.
+/// Connects to the most suitable server.
 pub(crate) async fn connect(
     target: &MysqlTarget,
     timeout: Duration,
@@ -97,10 +97,10 @@ pub(crate) async fn connect(
     target.hosts.connect(timeout, target).await
 }
 
-/// Reads an address, and from its `sslmode` whether the connection is encrypted.
+/// Parses a URL, including its `sslmode`, which determines encryption.
 pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
     let wish = Wish::read(url)?;
-    // The message of the parser may quote the address, with the password.
+    // The parser's message may quote the URL, including the password.
     let expected = || SqlError::Address("expected mysql://user@host:port/database".into());
     let (first, others) = split_hosts(&wish.url).ok_or_else(expected)?;
     let options = Opts::from_url(&first).map_err(|_| expected())?;
@@ -109,8 +109,8 @@ pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
         None => ListedHost::Name(bare(options.ip_or_hostname()), options.tcp_port()),
     }];
     listed.extend(others);
-    // The driver would otherwise leave a connection to loopback for the socket path that the server reports. Behind a
-    // tunnel or in a container that path may belong to another server on this machine.
+    // The driver would otherwise abandon a loopback connection for the socket path that the server reports. Behind a
+    // tunnel or in a container, that path may belong to a different server on this host.
     let mut options = OptsBuilder::from_opts(options)
         .prefer_socket(false)
         .tcp_keepalive(Some(KEEPALIVE_IDLE));
@@ -128,7 +128,7 @@ pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
     })
 }
 
-/// Returns an address with its first host alone, and the other hosts that it lists.
+/// Returns a URL with only its first host, and the other hosts it lists.
 fn split_hosts(url: &str) -> Option<(String, Vec<ListedHost>)> {
     let start = url.find("://")? + 3;
     let end = url[start..].find(['/', '?', '#']);
@@ -154,7 +154,7 @@ fn split_hosts(url: &str) -> Option<(String, Vec<ListedHost>)> {
     ))
 }
 
-/// An IPv6 address without its brackets.
+/// Strips the brackets of an IPv6 address.
 fn bare(host: &str) -> String {
     let inner = host
         .strip_prefix('[')
@@ -171,7 +171,7 @@ struct Seated<'m> {
 
 impl Mysql {
     pub(crate) fn new(target: MysqlTarget, connections: usize, timeout: Duration) -> Self {
-        // One more, so that reading a whole zone takes nothing away from look-ups.
+        // One more, so that reading a whole zone takes nothing away from lookups.
         let most = connections.max(1) + 1;
         Mysql {
             target,
@@ -185,7 +185,7 @@ impl Mysql {
         }
     }
 
-    /// Runs a statement and hands each row over.
+    /// Runs a statement and passes each row on.
     pub(crate) async fn query(
         &self,
         statement: Statement,
@@ -216,7 +216,7 @@ impl Mysql {
         };
         match error {
             SqlError::Timeout(_) => {
-                // Other connections to a server that is only slow are of use.
+                // Other connections to a server that is merely slow are still useful.
                 if self.target.hosts.are_several() {
                     self.leave(&seated.server);
                 }
@@ -225,12 +225,12 @@ impl Mysql {
             SqlError::Unavailable(_) => self.leave(&seated.server),
             _ => {}
         }
-        // Rows that nobody reads any more may still be on their way.
+        // Rows that are no longer read may still be in transit.
         tokio::spawn(seated.connection.disconnect());
         result
     }
 
-    /// Gives the connections to a server up, and tries it last.
+    /// Drops the connections to a server, and tries it last.
     fn leave(&self, server: &Server) {
         self.target.hosts.avoid(server);
         let mut pool = self.pool();
@@ -239,7 +239,8 @@ impl Mysql {
         }
     }
 
-    /// Has the server end a connection whose statement nobody waits for any more: it would work on it to its end.
+    /// Makes the server terminate a connection whose statement has been abandoned; otherwise it would run to
+    /// completion.
     fn kill(&self, seated: &Seated<'_>) {
         let (options, timeout) = (self.target.options(&seated.server), self.timeout);
         let connection = seated.connection.id();
@@ -249,14 +250,15 @@ impl Mysql {
                 own.query_drop(format!("KILL {connection}")).await?;
                 own.disconnect().await
             };
-            // A server that does not answer does not take this either; and one that has ended it says that it is not there.
+            // A server that does not respond does not handle this either; one that has terminated it reports that it
+            // does not exist.
             let _ = tokio::time::timeout(timeout, killing).await;
         });
     }
 
     async fn connection(&self) -> Result<Seated<'_>, SqlError> {
         self.back_off().check()?;
-        // Too many statements are no reason to stay away from the database.
+        // Too many statements are not a reason to back off from the database.
         let seat = tokio::time::timeout(self.timeout, self.seats.acquire())
             .await
             .map_err(|_| SqlError::Timeout(self.timeout.as_millis()))?
@@ -291,7 +293,7 @@ impl Mysql {
         }
     }
 
-    /// Makes further connections to a server.
+    /// Uses a server for further connections.
     fn use_server(&self, server: &Server) {
         let mut pool = self.pool();
         if pool.as_ref().is_some_and(|(of, _)| of == server) {
@@ -299,7 +301,7 @@ impl Mysql {
         }
         let bounds = PoolOpts::default()
             .with_constraints(PoolConstraints::new(1, self.seat_count).unwrap_or_default())
-            // A reset would throw the prepared statements away, and cost a round trip.
+            // A reset would discard the prepared statements, and cost a round trip.
             .with_reset_connection(false);
         let options = self.target.options(server);
         let options = options
@@ -332,7 +334,7 @@ impl Mysql {
             (&self.statements[statement as usize], 0)
         };
         let mut values: Vec<Value> = zone.map(Value::Int).into_iter().collect();
-        // Places that are left over repeat the last name.
+        // Padding entries repeat the last name.
         values.extend((0..filled).map(|i| {
             let name = names.get(i).or(names.last()).copied().unwrap_or_default();
             Value::Bytes(name.into())
@@ -358,18 +360,18 @@ impl Mysql {
     }
 }
 
-/// Returns the meaning of a failure.
+/// Classifies an error.
 pub(crate) fn failure(error: &Error) -> SqlError {
     match error {
         Error::Server(refusal) => match refusal.code {
             // A time limit of the server.
             1969 | 3024 => SqlError::Timeout(0),
-            // Lock wait, deadlock, the table changed meanwhile, serialisation failure.
+            // Lock wait, deadlock, table changed in the meantime, serialisation failure.
             1205 | 1213 | 1412 | 1020 => SqlError::Busy(refusal.message.clone()),
             // A replica, a server that an operator made read-only, a read-only transaction.
             1290 | 1836 | 1792 => SqlError::ReadOnly(refusal.message.clone()),
-            // Too many connections, login, a node that is not part of its cluster, no such database, shutting down, an error
-            // during COMMIT, killed.
+            // Too many connections, login, a node outside its cluster, no such database, shutting down, an error during
+            // COMMIT, killed.
             1040 | 1044 | 1045 | 1047 | 1049 | 1053 | 1129 | 1130 | 1180 | 1203 | 1226 | 1317
             | 1927 | 3169 => SqlError::Unavailable(refusal.message.clone()),
             _ => SqlError::Refused(refusal.message.clone()),

@@ -1,7 +1,8 @@
-//! The terms of zones that PowerDNS keeps beside them: metadata about transfers and updates, keys of TSIG, autoprimaries.
+//! Zone settings that PowerDNS stores next to the zones: metadata about transfers and updates, TSIG keys,
+//! autoprimaries.
 //!
-//! They are read for all zones in one statement each. A table that cannot be read is an error, never an empty list:
-//! the caller must not take "unknown" for "nothing is set".
+//! They are read for all zones in one statement each. A table that cannot be read is an error, never an empty list: the
+//! caller must not mistake "unknown" for "nothing is set".
 
 use super::dialect::Statement;
 use super::row::{Cells, read_name};
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Kinds of metadata about who may transfer, notify and update a zone, and how.
+/// Metadata kinds about who may transfer, notify and update a zone, and how.
 pub(crate) const TERM_KINDS: [&str; 14] = [
     "ALLOW-AXFR-FROM",
     "TSIG-ALLOW-AXFR",
@@ -28,43 +29,43 @@ pub(crate) const TERM_KINDS: [&str; 14] = [
     "PRESIGNED",
     "X-NAMEWARD-DNSSEC-POLICY",
 ];
-/// Returns a kind of metadata about transfers and updates as items have it, if it is one; `kind` is in upper case.
+/// Returns a metadata kind about transfers and updates as used in items, if it is one; `kind` must be in upper case.
 pub fn term_kind(kind: &str) -> Option<&'static str> {
     TERM_KINDS.into_iter().find(|known| *known == kind)
 }
 
-/// Items of one zone that are taken; nobody lists more peers by hand.
+/// Maximum number of items per zone; more peers are never listed by hand.
 const MAX_ITEMS: usize = 10_000;
-/// The port that an autoprimary is asked on.
+/// The port on which an autoprimary is queried.
 const PORT: u16 = 53;
-/// Keys and autoprimaries that are taken.
+/// Maximum number of keys and of autoprimaries.
 const MAX_ROWS: usize = 1_000_000;
 
-/// An item of metadata: its kind and its content.
+/// A metadata item: its kind and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TermItem {
-    /// Its kind, in upper case.
+    /// The kind, in upper case.
     pub kind: &'static str,
-    /// Its content.
+    /// The content as stored.
     pub content: Box<str>,
 }
 
-/// The items of zones by the ids of these.
+/// The items of zones, by zone ID.
 pub type TermItems = HashMap<i64, Vec<TermItem>>;
 
 /// A row of `tsigkeys`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredTsigKey {
-    /// The name of the key.
+    /// The key name.
     pub name: NameBuf,
-    /// The word for its algorithm.
+    /// The algorithm keyword.
     pub algorithm: String,
-    /// The secret as base64.
+    /// The secret in base64.
     pub secret: String,
 }
 
 impl fmt::Debug for StoredTsigKey {
-    /// Shows everything but the secret.
+    /// Shows everything except the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "StoredTsigKey({} {})", self.name, self.algorithm)
     }
@@ -73,16 +74,17 @@ impl fmt::Debug for StoredTsigKey {
 /// A row of `supermasters`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAutoprimary {
-    /// The address that notifies, with the port that it is asked on: 53, unless the row has another behind the address.
+    /// The address that sends NOTIFY, with the port on which it is queried: 53, unless the row has another one after
+    /// the address.
     pub address: SocketAddr,
     /// The name server that its zones must have.
     pub name_server: NameBuf,
-    /// The account of zones that are made for it.
+    /// The account of zones created for it.
     pub account: String,
 }
 
 impl SqlBackend {
-    /// Reads the terms of all zones, or of one; zones without any are not in the result.
+    /// Reads the settings of all zones, or of one; zones without any are not in the result.
     pub async fn term_items(&self, zone: Option<i64>) -> Result<TermItems, SqlError> {
         let mut items = TermItems::new();
         let mut take = |row: &dyn Cells| {
@@ -112,7 +114,7 @@ impl SqlBackend {
         Ok(items)
     }
 
-    /// Reads the keys of TSIG. Rows whose name is none are left out: nobody can ask for them.
+    /// Reads the TSIG keys. Rows with an invalid name are left out: they cannot be requested.
     pub async fn tsig_keys(&self) -> Result<Vec<StoredTsigKey>, SqlError> {
         let mut keys = Vec::new();
         let mut take = |row: &dyn Cells| {
@@ -136,14 +138,14 @@ impl SqlBackend {
         Ok(keys)
     }
 
-    /// Reads the autoprimaries. Rows that make no sense are left out: nobody is let in by them.
+    /// Reads the autoprimaries. Invalid rows are left out: they grant no access.
     pub async fn autoprimaries(&self) -> Result<Vec<StoredAutoprimary>, SqlError> {
         let mut found = Vec::new();
         let mut take = |row: &dyn Cells| {
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
             let mut name_server = NameBuf::root();
             let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
-            // The type of PostgreSQL is INET, which is written with the length of a network.
+            // The column type in PostgreSQL is INET, which is printed with a prefix length.
             let address = text(0);
             let address = address.split('/').next().unwrap_or_default().trim();
             let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));

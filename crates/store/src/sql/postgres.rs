@@ -1,9 +1,9 @@
-//! PostgreSQL: a few connections, each taking many statements at once.
+//! PostgreSQL: a few connections, each running many statements at once.
 //!
-//! Statements are sent without waiting for the answers to those before (pipelining), so a few connections carry
-//! many look-ups. Statements that read a lot have a connection of their own, so that no look-up waits behind them.
+//! Statements are sent without waiting for earlier results (pipelining), so a few connections carry many lookups.
+//! Statements that read a lot have their own connection, so that no lookup waits behind them.
 //!
-//! Of several servers the one that takes changes is preferred: a standby shows them later.
+//! Among several servers, the one that accepts changes is preferred: a standby lags behind.
 
 use super::back_off::BackOff;
 use super::dialect::{STATEMENTS, SqlEngine, Statement};
@@ -42,13 +42,14 @@ struct PostgresSession {
     prepared: [OnceCell<Prepared>; STATEMENTS],
 }
 
-/// The port of a host that is listed without one.
+/// The default port of a listed host.
 const DEFAULT_PORT: u16 = 5432;
-/// When the system checks an idle connection, how often, and after how many failures it is broken.
+/// Idle time before the operating system probes a connection, probe interval, and failures before it is considered
+/// broken.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long sent data may stay unacknowledged before the connection is broken.
+/// How long sent data may stay unacknowledged before the connection is considered broken.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A database, and how to connect to it.
@@ -61,12 +62,12 @@ pub(crate) struct PostgresTarget {
 }
 
 impl PostgresTarget {
-    /// Its servers.
+    /// Returns its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// Opens a connection that has to be polled.
+    /// Opens a connection that the caller must poll.
     pub(crate) async fn open_polled(
         &self,
         server: &Server,
@@ -86,7 +87,7 @@ impl PostgresTarget {
 impl OpenConnection for PostgresTarget {
     type Connection = Client;
 
-    /// Connects to a server and lets the connection work on its own.
+    /// Connects to a server and spawns the connection task.
     async fn open(
         &self,
         server: &Server,
@@ -98,13 +99,13 @@ impl OpenConnection for PostgresTarget {
             .map_err(|error| failure(&error))?;
         // It ends when the client is dropped or the connection breaks; the client reports both.
         tokio::spawn(connection);
-        // Planning a look-up again for each list of names takes longer than the look-up. Older servers, and others that speak
-        // the protocol, do not know the setting and go on without it.
+        // Replanning a lookup for each list of names takes longer than the lookup. Older and compatible servers do not
+        // know the setting and work without it.
         let _ = client
             .batch_execute("SET plan_cache_mode = force_generic_plan")
             .await;
         if is_one_of_many {
-            // Others that speak the protocol may not have the function: they have no standby.
+            // Compatible servers may lack the function: they have no standby.
             let asked = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
             if asked.is_ok_and(|row| row.try_get(0).unwrap_or(false)) {
                 return Ok(Suitable::Fallback(client));
@@ -117,10 +118,10 @@ impl OpenConnection for PostgresTarget {
 /// A connection, encrypted or not.
 pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 
-/// Reads an address.
+/// Parses a URL.
 pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
     let wish = Wish::read(url)?;
-    // The message of the parser may quote the address, with the password.
+    // The parser's message may quote the URL, including the password.
     let expected = || SqlError::Address("expected postgres://user@host:port/database".into());
     let read: Config = wish.url.parse().map_err(|_| expected())?;
     let mut config = without_hosts(&read);
@@ -130,7 +131,7 @@ pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
         .keepalives_retries(KEEPALIVE_RETRIES)
         .tcp_user_timeout(USER_TIMEOUT)
         .application_name("nameward")
-        // Nothing in between: who asks for encryption gets it or nothing.
+        // No fallback: if encryption is requested, it is used or the connection fails.
         .ssl_mode(match wish.authorities {
             Some(_) => SslMode::Require,
             None => SslMode::Disable,
@@ -144,7 +145,7 @@ pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
     })
 }
 
-/// Returns what an address says besides its hosts.
+/// Returns the settings of a URL other than its hosts.
 fn without_hosts(read: &Config) -> Config {
     let mut config = Config::new();
     if let Some(user) = read.get_user() {
@@ -166,7 +167,7 @@ fn without_hosts(read: &Config) -> Config {
     config
 }
 
-/// Returns the hosts that an address lists; `None` if there are none, or the lists do not match.
+/// Returns the hosts that a URL lists; `None` if there are none, or the lists do not match.
 fn listed_hosts(read: &Config) -> Option<Vec<ListedHost>> {
     let (hosts, addresses, ports) = (read.get_hosts(), read.get_hostaddrs(), read.get_ports());
     let count = hosts.len().max(addresses.len());
@@ -196,7 +197,7 @@ fn listed_hosts(read: &Config) -> Option<Vec<ListedHost>> {
     Some(listed.collect())
 }
 
-/// Connects to the server that suits best and lets the connection work on its own.
+/// Connects to the most suitable server and spawns the connection task.
 pub(crate) async fn connect(
     target: &PostgresTarget,
     timeout: Duration,
@@ -216,7 +217,7 @@ impl Postgres {
         }
     }
 
-    /// Runs a statement and hands each row over. A connection that turns out to be broken is replaced once.
+    /// Runs a statement and passes each row on. A connection that turns out to be broken is replaced once.
     pub(crate) async fn query(
         &self,
         statement: Statement,
@@ -256,13 +257,13 @@ impl Postgres {
         self.target.hosts.avoid(&session.server);
     }
 
-    /// Has the server give up the statement of a session that nobody uses any more: it would work on it to its end. Whatever
-    /// waits behind that statement has waited too long as well.
+    /// Makes the server cancel the statement of an abandoned session; otherwise it would run to completion. Statements
+    /// waiting behind it have waited too long as well.
     fn cancel(&self, session: &PostgresSession) {
         let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());
         let timeout = self.timeout;
         tokio::spawn(async move {
-            // A server that does not answer does not take this either.
+            // A server that does not respond does not handle this either.
             let _ = tokio::time::timeout(timeout, token.cancel_query(tls)).await;
         });
     }
@@ -277,7 +278,7 @@ impl Postgres {
         }
     }
 
-    /// The session of a slot, and whether it is new.
+    /// Returns the session of a slot, and whether it is new.
     async fn session(
         &self,
         slot: &ConnectionSlot,
@@ -314,8 +315,8 @@ impl Postgres {
         session.as_ref().filter(is_of_use).cloned()
     }
 
-    /// A table that is locked (it is being altered) fails its own statements soon, and not all that wait behind them
-    /// on the connection.
+    /// Sets a lock timeout, so that a locked table (one being altered) makes its own statements fail soon, and not all
+    /// that wait behind them on the connection.
     async fn bound_locks(&self, client: &Client) {
         let most = (self.timeout / 4).as_millis().max(1);
         let set = format!("SET lock_timeout = {most}");
@@ -375,7 +376,7 @@ impl PostgresSession {
     ) -> Result<RowStream, tokio_postgres::Error> {
         let prepared = self.prepared[statement as usize]
             .get_or_try_init(|| {
-                // Without this the cast of a name list to the type of the column would hide the index.
+                // Without this, the cast of a name list to the column type would prevent the use of the index.
                 let types: &[Type] = match statement {
                     Statement::Lookup | Statement::Keys | Statement::Metadata => {
                         &[Type::VARCHAR_ARRAY]
@@ -392,7 +393,7 @@ impl PostgresSession {
     }
 }
 
-/// Takes a session out of use, unless another has taken its place.
+/// Takes a session out of use, unless it has already been replaced.
 fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
     let mut session = slot.session.lock();
     if session
@@ -403,7 +404,7 @@ fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
     }
 }
 
-/// Returns the meaning of a failure, by SQLSTATE.
+/// Classifies an error by SQLSTATE.
 pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
     let Some(refusal) = error.as_db_error() else {
         let cause = error

@@ -1,20 +1,20 @@
-//! One row of `records` to one record, with the ways of the PowerDNS schema.
+//! Conversion of a `records` row to a record, with the conventions of the PowerDNS schema.
 //!
-//! Names and targets have no final dot and are absolute. The priority of MX and SRV stands in `prio`. A SOA may lack
-//! its last fields. TTLs may be missing or out of range. Types are in any case.
+//! Names and targets have no final dot and are absolute. The priority of MX and SRV is in `prio`. A SOA may lack its
+//! last fields. TTLs may be missing or out of range. Types can be in any case.
 
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, NameError, Type};
 
-/// The TTL where the column is NULL: the default of PowerDNS.
+/// The TTL if the column is NULL: the PowerDNS default.
 const DEFAULT_TTL: u32 = 3600;
-/// RFC 2181 section 8.
+/// The highest TTL (RFC 2181 section 8).
 const MAX_TTL: i64 = i32::MAX as i64;
-/// The fields that a SOA may lack at its end: serial, refresh, retry, expire, minimum.
+/// Defaults for the fields that a SOA may lack at its end: serial, refresh, retry, expire, minimum.
 const SOA_DEFAULTS: [&str; 5] = ["0", "10800", "3600", "604800", "3600"];
 
-/// A column that cannot be used.
+/// An unusable column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RowFault {
     #[error("the name '{0}' is not valid: {1}")]
@@ -29,29 +29,29 @@ pub(crate) enum RowFault {
     Content(Type, String),
 }
 
-/// Gives access to the columns of a row, whichever driver it comes from.
+/// Access to the columns of a row, whichever driver it comes from.
 pub(crate) trait Cells {
     fn int(&self, column: usize) -> Option<i64>;
     fn text(&self, column: usize) -> Option<&[u8]>;
 }
 
-/// Reads a name as it stands in the database.
+/// Parses a name as stored in the database.
 pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowFault> {
     let read = match text {
-        // Taken for the origin elsewhere; in a database it is a label.
+        // Elsewhere it is the origin; in a database it is a label.
         b"@" => name.set_from_text(b"\\@", Name::ROOT),
         _ => name.set_from_text(text, Name::ROOT),
     };
     read.map_err(|error| RowFault::Name(shown(text), error))
 }
 
-/// Writes a name as PowerDNS stores it: lower case, no final dot, octets that are not printable as `\DDD`.
+/// Writes a name as PowerDNS stores it: lower case, no final dot, non-printable octets as `\DDD`.
 pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
     out.clear();
     append_name(name, out);
 }
 
-/// Appends a name as [`write_name`] writes it.
+/// Appends a name in the form of [`write_name`].
 pub(crate) fn append_name(name: Name<'_>, out: &mut String) {
     if name.is_root() {
         out.push('.');
@@ -81,12 +81,12 @@ pub(crate) fn write_label(label: &[u8], out: &mut String) {
     }
 }
 
-/// A TTL as it stands in the database.
+/// Converts a TTL as stored in the database.
 pub(crate) fn read_ttl(ttl: Option<i64>) -> u32 {
     ttl.map_or(DEFAULT_TTL, |ttl| ttl.clamp(0, MAX_TTL) as u32)
 }
 
-/// Reads the type.
+/// Parses the type.
 pub(crate) fn read_type(text: &[u8]) -> Result<Type, RowFault> {
     match Type::from_text(text.trim_ascii()) {
         Some(rtype) if !rtype.is_meta() => Ok(rtype),
@@ -149,7 +149,7 @@ fn words(content: &[u8]) -> usize {
         .count()
 }
 
-/// Text of the database for a message: bounded, without control characters.
+/// Formats database text for a message: bounded, without control characters.
 pub(crate) fn shown(text: &[u8]) -> String {
     let mut shown: String = String::from_utf8_lossy(&text[..text.len().min(80)])
         .chars()

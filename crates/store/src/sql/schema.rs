@@ -1,23 +1,23 @@
-//! The schema, described once: made from here, and checked against it.
+//! The schema, described once: created from here, and checked against it.
 //!
-//! Tables, columns and what they hold are those of PowerDNS 4.7, so that both servers use one database. Two things are ours
-//! and optional: a table of changes (SQLite, MySQL) or a notice (PostgreSQL), kept by triggers, that show every
-//! server which zone changed, whoever changed it.
+//! Tables, columns and their contents are those of PowerDNS 4.7, so that both servers can use one database. Nameward
+//! adds two optional things: a table of changes (SQLite, MySQL) or a notification (PostgreSQL), maintained by triggers,
+//! that tell every server which zone changed, regardless of who changed it.
 
 use super::dialect::SqlEngine;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]
 pub(crate) enum Holds {
-    /// The primary key, given by the database.
+    /// The primary key, assigned by the database.
     Id,
-    /// The id of a zone; its rows go with the zone.
+    /// The ID of a zone; rows are deleted with the zone.
     Zone,
-    /// Text of at most so many octets, NULL allowed or not.
+    /// Text of at most this many octets, nullable or not.
     Text(u32, Null),
     /// An integer.
     Int(Null),
-    /// A truth value with its default.
+    /// A boolean with its default.
     Bool(bool),
 }
 
@@ -59,7 +59,7 @@ const fn index(
     }
 }
 
-/// Long text: the most that one row of MySQL takes beside the other columns.
+/// Long text: the most that a MySQL row holds next to the other columns.
 const LONG: u32 = 64_000;
 
 /// All tables.
@@ -193,7 +193,7 @@ impl Holds {
             (Id, SqlEngine::Sqlite) => "INTEGER PRIMARY KEY".into(),
             (Id, SqlEngine::Postgres) => "BIGSERIAL PRIMARY KEY".into(),
             (Id, SqlEngine::Mysql) => "BIGINT AUTO_INCREMENT PRIMARY KEY".into(),
-            // MySQL runs no triggers for rows that a foreign key deletes, so there it has none.
+            // MySQL runs no triggers for rows deleted by a foreign key, so it has none there.
             (Zone, SqlEngine::Mysql) => "BIGINT".into(),
             (Zone, SqlEngine::Sqlite) => {
                 "INTEGER REFERENCES domains(id) ON DELETE CASCADE ON UPDATE CASCADE".into()
@@ -209,7 +209,7 @@ impl Holds {
     }
 }
 
-/// The statements that make the tables where they are missing.
+/// Returns the statements that create missing tables.
 pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
     let mut statements = Vec::new();
     for table in TABLES {
@@ -219,7 +219,7 @@ pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
             .map(|(name, holds)| format!("{name} {}", holds.sql(engine)))
             .collect();
         if engine == SqlEngine::Mysql {
-            // No CREATE INDEX IF NOT EXISTS in MySQL, so they come with the table.
+            // MySQL has no CREATE INDEX IF NOT EXISTS, so indexes are created with the table.
             parts.extend(table.indexes.iter().map(|index| {
                 let unique = if index.unique { "UNIQUE " } else { "" };
                 format!(
@@ -233,7 +233,7 @@ pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
             parts.push("CHECK (name = LOWER(name))".into());
         }
         let end = match engine {
-            // One octet a character, as names are written: the longest rows fit.
+            // One octet per character, as names are written: the longest rows fit.
             SqlEngine::Mysql => ") ENGINE = InnoDB CHARACTER SET latin1",
             _ => ")",
         };
@@ -264,10 +264,10 @@ fn has_name(table: &SqlTable) -> bool {
     table.columns.iter().any(|(name, _)| *name == "name")
 }
 
-/// The channel of PostgreSQL on which changes are announced.
+/// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "nameward";
 
-/// The statements that make changes known: one row a zone, or one notice.
+/// Returns the statements that announce changes: one row per zone, or one notification.
 pub(crate) fn create_triggers(engine: SqlEngine) -> Vec<String> {
     let mut statements = match engine {
         SqlEngine::Postgres => vec![format!(
@@ -309,7 +309,7 @@ pub(crate) fn create_triggers(engine: SqlEngine) -> Vec<String> {
 
 fn trigger(engine: SqlEngine, table: &str, key: &str, event: &str) -> Vec<String> {
     let name = format!("nameward_{table}_{}", event.to_lowercase());
-    // PowerDNS notes every check and NOTIFY in `domains`: these change no answer.
+    // PowerDNS records every check and NOTIFY in `domains`: these change no answer.
     let of = match (engine, table, event) {
         (SqlEngine::Sqlite | SqlEngine::Postgres, "domains", "UPDATE") => {
             "UPDATE OF id, name, master, type, account, options, catalog"

@@ -1,6 +1,6 @@
-//! Checks a database: what its schema lacks, and which rows make an answer fail.
+//! Database checks: what the schema lacks, and which rows make answers fail.
 //!
-//! The records of a zone go through the same builder as those that are served, so that what fails there is found here.
+//! The records of a zone go through the same builder as served ones, so that everything that fails there is found here.
 
 use super::super::connection::SqlConnection;
 use super::super::dialect::{SqlEngine, Statement, all_keys, all_metadata, all_records};
@@ -17,13 +17,13 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::collections::{HashMap, HashSet};
 
-/// Problems that are listed one by one; the rest is counted.
+/// Maximum number of problems listed individually; the rest are counted.
 const MAX_PROBLEMS: usize = 1000;
 
-/// A row that makes answers fail, and the zone it belongs to.
+/// A row that makes answers fail, and its zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowProblem {
-    /// The zone, if it is known.
+    /// The zone, if known.
     pub zone: Option<String>,
     /// The row and the reason.
     pub error: RowError,
@@ -38,23 +38,23 @@ impl fmt::Display for RowProblem {
     }
 }
 
-/// The problems of a database.
+/// The problems in a database.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// Tables, columns and indexes that are missing.
+    /// Missing tables, columns and indexes.
     pub schema: Vec<String>,
-    /// Rows that cannot be served, the first ones.
+    /// The first few rows that cannot be served.
     pub rows: Vec<RowProblem>,
-    /// How many problems of rows there are.
+    /// Number of problems with rows.
     pub bad_rows: u64,
-    /// Rows that were read.
+    /// Number of rows read.
     pub checked_rows: u64,
-    /// Content that is served otherwise than by PowerDNS.
+    /// Content that is served differently than by PowerDNS.
     pub foreign: Vec<ForeignContent>,
 }
 
 impl CheckReport {
-    /// Whether nothing fails; content of PowerDNS that is served otherwise is a warning.
+    /// Checks whether nothing fails; PowerDNS content that is served differently is only a warning.
     pub fn is_clean(&self) -> bool {
         self.schema.is_empty() && self.bad_rows == 0
     }
@@ -73,7 +73,7 @@ pub async fn check(address: &DatabaseAddress) -> Result<CheckReport, SqlError> {
     if let DatabaseAddress::Sqlite(path) = address
         && !path.exists()
     {
-        // Opening would make an empty file.
+        // Opening would create an empty file.
         return Err(SqlError::Unavailable(format!(
             "{}: no such file",
             path.display()
@@ -107,7 +107,7 @@ async fn check_table(
         return Ok(());
     }
     for (column, _) in table.columns {
-        // Qualified: a name in quotes that is no column would be text to SQLite.
+        // Qualified: SQLite would treat a quoted name that is not a column as text.
         let sql = format!("SELECT {0}.{column} FROM {0} LIMIT 0", table.name);
         if admin.rows(&sql, &[], &mut |_| {}).await.is_err() {
             let problem = format!("the column {column} of {} is missing", table.name);
@@ -117,7 +117,7 @@ async fn check_table(
     check_indexes(admin, table, report).await
 }
 
-/// The indexes of a table, each as its columns in order.
+/// Checks the indexes of a table, each given by its columns in order.
 async fn check_indexes(
     admin: &mut SqlConnection,
     table: &SqlTable,
@@ -152,7 +152,7 @@ async fn check_indexes(
         })
         .await?;
     for wanted in table.indexes.iter().filter(|index| index.needed) {
-        // The first column is what keeps a look-up from reading the whole table.
+        // The first column keeps a lookup from reading the whole table.
         if !indexes
             .values()
             .any(|columns| columns[0] == wanted.columns[0])
@@ -169,7 +169,7 @@ async fn check_indexes(
 /// A zone while its rows are checked.
 struct CheckedZone {
     name: NameBuf,
-    /// It has keys, so that records which a signer makes are not taken from the rows.
+    /// It has keys, so that records made by a signer are not taken from the rows.
     is_signed: bool,
     has_soa: bool,
     has_ns: bool,
@@ -212,7 +212,7 @@ async fn check_zones(
     Ok(zones)
 }
 
-/// Finds keys and metadata that fail answers with DNSSEC.
+/// Finds keys and metadata that make answers with DNSSEC fail.
 async fn check_signing(
     admin: &mut SqlConnection,
     zones: &mut CheckedZones,
@@ -302,7 +302,7 @@ async fn check_records(
     Ok(())
 }
 
-/// Reports the records of a zone that do not go together.
+/// Reports the records of a zone that conflict.
 fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut CheckReport) {
     let zone = &zones[&id];
     let (_, findings) = builder.finish();
@@ -341,7 +341,7 @@ fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
     }
 }
 
-/// A record that cannot be served, whatever stands beside it.
+/// A record that cannot be served, independently of others.
 #[derive(Debug, thiserror::Error)]
 enum CheckFault {
     #[error("{0}")]
@@ -354,7 +354,7 @@ enum CheckFault {
     NotFound(Unfindable),
 }
 
-/// Checks a row by itself and hands it to the builder.
+/// Checks a row on its own and passes it to the builder.
 fn check_record(
     engine: SqlEngine,
     row: &dyn Cells,
@@ -391,7 +391,7 @@ fn check_record(
     Ok(())
 }
 
-/// A name as it is stored that look-ups do not find: they ask for the form that PowerDNS stores.
+/// A stored name that lookups do not find: they use the form that PowerDNS stores.
 #[derive(Debug, thiserror::Error)]
 enum Unfindable {
     #[error("the name '{0}' has upper-case letters: it is not found")]
@@ -401,7 +401,7 @@ enum Unfindable {
 }
 
 fn unfindable(engine: SqlEngine, text: &[u8]) -> Option<Unfindable> {
-    // The collations of MySQL ignore case, unless an operator chose another.
+    // MySQL collations ignore case, unless an operator chose another one.
     if engine != SqlEngine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
         return Some(Unfindable::UpperCase(shown(text)));
     }

@@ -1,4 +1,4 @@
-//! Finds content of PowerDNS that this server serves otherwise: one line a kind, with a count and the first names.
+//! Finds PowerDNS content that this server serves differently: one line per kind, with a count and the first names.
 
 use super::super::connection::SqlConnection;
 use super::super::dialect::{SqlEngine, int, text};
@@ -7,28 +7,28 @@ use super::super::row::shown;
 use super::super::url::DatabaseAddress;
 use core::fmt;
 
-/// Names that are listed; the rest is counted.
+/// Maximum number of names listed; the rest are counted.
 const NAMES: usize = 3;
 
-/// Content of PowerDNS that is served otherwise here.
+/// PowerDNS content that is served differently here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignKind {
     /// LUA records.
     Lua,
-    /// Zones with the metadata PRESIGNED that have no chain of NSEC or NSEC3.
+    /// Zones with PRESIGNED metadata but without an NSEC or NSEC3 chain.
     Presigned,
-    /// Zones with the metadata LUA-AXFR-SCRIPT.
+    /// Zones with LUA-AXFR-SCRIPT metadata.
     LuaTransfer,
-    /// Zones with metadata about GSS-TSIG.
+    /// Zones with GSS-TSIG metadata.
     Gss,
 }
 
 /// All content of one kind in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignContent {
-    /// The kind.
+    /// The kind of content.
     pub kind: ForeignKind,
-    /// How many zones or records there are.
+    /// Number of zones or records.
     pub count: u64,
     /// The first names.
     pub names: Vec<String>,
@@ -42,7 +42,7 @@ impl ForeignKind {
         ForeignKind::Gss,
     ];
 
-    /// The column with the names, and where they are.
+    /// Returns the column with the names, and the table and condition.
     fn source(self) -> (&'static str, &'static str) {
         match self {
             ForeignKind::Lua => ("name", "records WHERE type = 'LUA' AND NOT disabled"),
@@ -66,7 +66,7 @@ impl ForeignKind {
         }
     }
 
-    /// One and many of it, and what becomes of it here.
+    /// Returns the singular, the plural, and how it is handled here.
     fn words(self) -> [&'static str; 3] {
         match self {
             ForeignKind::Lua => [
@@ -106,7 +106,7 @@ impl fmt::Display for ForeignContent {
     }
 }
 
-/// Finds content of PowerDNS that is served otherwise here. It reads an index of all records once.
+/// Finds PowerDNS content that is served differently here. Reads an index over all records once.
 pub async fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, SqlError> {
     survey_with(&mut super::open(address).await?).await
 }
@@ -118,7 +118,7 @@ pub(super) async fn survey_with(
     for kind in ForeignKind::ALL {
         match count(admin, kind).await {
             Ok(content) if content.count > 0 => found.push(content),
-            // A table that is missing or may not be read has no content.
+            // A table that is missing or not readable has no content.
             Ok(_) | Err(SqlError::Refused(_)) => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! The zone that is made of the rows an answer needs.
+//! Builds the zone fragment from the rows that an answer needs.
 
 use super::super::apex::{Apex, ApexRecord, ApexScope};
 use super::super::error::{RowError, SqlError};
@@ -12,25 +12,25 @@ use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
 thread_local! {
-    /// Each thread that builds zone parts keeps its buffers.
+    /// Buffers of each thread that builds fragments.
     static PARTS: RefCell<PartBuilder> = RefCell::new(PartBuilder {
         zone: ZoneBuilder::new(Name::ROOT),
         rdata: Vec::new(),
     });
 }
 
-/// Buffers for one zone part after the other.
+/// Buffers reused from one fragment to the next.
 struct PartBuilder {
     zone: ZoneBuilder,
     rdata: Vec<u8>,
 }
 
-/// Octets of record data for which the buffer is kept.
+/// Largest record data buffer that is kept, in octets.
 const RDATA_KEPT: usize = 4 << 10;
 
 impl Gathering {
-    /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME or with records that cannot be read,
-    /// or whose name is written in another case than that of the zone, is fetched each time.
+    /// Returns the apex for future lookups, if it was fetched. An apex with a DNAME or with unreadable records, or
+    /// whose name is written in a different case than that of the zone, is fetched each time.
     pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
         let apex = self.known.zone.apex.as_name();
         if self.apex_records.is_some()
@@ -49,7 +49,7 @@ impl Gathering {
             let mut rdata = Vec::new();
             let rtype = match self.parse(i, &mut rdata) {
                 Ok(rtype) => rtype,
-                // What cannot be read is reported again by each look-up that needs it.
+                // Unreadable data is reported by each lookup that needs it.
                 Err(_) => return None,
             };
             records.push(ApexRecord {
@@ -59,7 +59,7 @@ impl Gathering {
                 rdata: rdata.into(),
             });
         }
-        // A zone without a SOA is not served; the next look-up shall see when it gets one.
+        // A zone without a SOA is not served; the next lookup should notice when it gets one.
         let has_soa = records.iter().any(|record| record.rtype == Type::SOA);
         let wildcard = NameBuf::join(b"\x01*", apex).ok()?;
         let wildcard = self.wanted.position(wildcard.as_name());
@@ -75,8 +75,8 @@ impl Gathering {
         })
     }
 
-    /// Returns how much the answer needs a row of a name. A row of the closest encloser that cannot be read does not fail
-    /// the answer: it is not about that name.
+    /// Returns how much the answer needs a row of a name. An unreadable row of the closest encloser does not fail the
+    /// answer: it is not about that name.
     fn is_needed(&self, wanted: &WantedName, row: &FetchedRow, is_apex: bool) -> Need {
         let signing = self.signing.as_ref();
         let is_signed = signing.is_some();
@@ -87,7 +87,7 @@ impl Gathering {
             Ok(rtype) => is_needed(wanted.needs, rtype),
             Err(_) => wanted.needs & need::ALL != 0,
         };
-        // Who asks for a name can do without addresses of hosts that it leads to, but not without those of a delegation.
+        // An answer can do without the addresses of hosts it refers to, but not without those of a delegation.
         let is_additional = wanted.needs & need::GLUE == 0
             && matches!(row.rtype, Ok(rtype) if !is_needed(wanted.needs & !need::ADDRESSES, rtype));
         if by_type && is_additional {
@@ -101,7 +101,7 @@ impl Gathering {
         }
     }
 
-    /// Adds what stands at the apex because the zone is signed, where an answer may show it or name its type.
+    /// Adds the apex records made by signing, where an answer may contain them or list their types.
     fn add_signing_records(&self, builder: &mut ZoneBuilder, minimum: u32) {
         let Some(signing) = &self.signing else {
             return;
@@ -114,7 +114,7 @@ impl Gathering {
         }
     }
 
-    /// Builds the zone from what was found to be needed. `chain` has the names of the whole zone, if they are listed.
+    /// Builds the zone from the data found to be needed. `chain` has the names of the whole zone, if they are listed.
     pub(crate) fn finish(&mut self, chain: Option<&Arc<ListedChain>>) -> Result<Zone, SqlError> {
         PARTS.with_borrow_mut(|parts| {
             parts.rdata.shrink_to(RDATA_KEPT);
@@ -131,10 +131,10 @@ impl Gathering {
         })
     }
 
-    /// Begins the zone, with the records of the apex if these are known and the same in all parts; true if so.
+    /// Starts the zone, with the apex records if they are known and the same in all fragments; returns true if so.
     fn begin_in(&self, builder: &mut ZoneBuilder, room: usize) -> bool {
         let apex = self.known.zone.apex.as_name();
-        // Which records of a signed apex a part has depends on the name that is asked for.
+        // The records of a signed apex in a fragment depend on the query name.
         let kept = match self.signing {
             Some(_) => None,
             None => self.apex_records.as_deref(),
@@ -203,7 +203,7 @@ impl Gathering {
                 }
                 builder.add(&Record::new(name, rtype, row.ttl, rdata).at(RecordPlace::row(row.id)));
             }
-            // A name that has records here exists by them.
+            // A name with records here exists because of them.
             if exists && builder.record_count() == records {
                 builder.add_empty(name);
             }
@@ -232,25 +232,25 @@ impl Gathering {
     }
 }
 
-/// Whether a row is part of what is built.
+/// Whether a row is included in the fragment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     No,
     /// Only its type matters.
     IfReadable,
-    /// It goes into the additional section, which an answer may lack.
+    /// It belongs in the additional section, which may be incomplete.
     Additional,
     Yes,
 }
 
-/// The last field of a SOA: TTL of negative answers, and of the records that signing adds.
+/// Returns the last field of a SOA: the TTL of negative answers, and of the records that signing adds.
 pub(crate) fn soa_minimum(rdata: &[u8]) -> u32 {
     rdata
         .last_chunk()
         .map_or(0, |minimum| u32::from_be_bytes(*minimum))
 }
 
-/// Returns the error of a finding about a zone, with the row it is about.
+/// Returns the error for a finding about a zone, with the row it refers to.
 pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
     let (table, id) = match finding.place.row_id() {
         None => ("domains", zone_id),

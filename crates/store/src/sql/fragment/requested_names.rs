@@ -1,18 +1,18 @@
-//! The names whose rows a look-up asks for. Their octets stand together, because a buffer for the longest name would take
-//! more than ten times what most need, and a look-up in a batch of many is moved about.
+//! The names whose rows a lookup requests. Their octets are stored together, because a buffer for the longest name
+//! would take more than ten times what most need, and lookups are moved around in large batches.
 
 use super::super::row::append_name;
 use nameward_wire::Name;
 use std::ops::{Index, IndexMut, Range};
 
-/// A name whose rows a look-up asks for.
+/// A name whose rows a lookup requests.
 pub(super) struct WantedName {
     wire: Range<usize>,
     text: Range<usize>,
-    /// Rows were asked for.
+    /// Its rows have been requested.
     pub(super) asked: bool,
     pub(super) has_rows: bool,
-    /// PowerDNS says that it is an empty non-terminal.
+    /// PowerDNS has marked it as an empty non-terminal.
     pub(super) has_empty_row: bool,
     /// It has more rows than are fetched.
     pub(super) is_oversized: bool,
@@ -20,11 +20,11 @@ pub(super) struct WantedName {
     pub(super) needs: u16,
 }
 
-/// The names of one look-up; the first is the apex of the zone.
+/// The names of one lookup; the first is the zone apex.
 pub(super) struct WantedNames {
     list: Vec<WantedName>,
     wires: Vec<u8>,
-    /// As they stand in the database.
+    /// The names as stored in the database.
     texts: String,
 }
 
@@ -37,7 +37,7 @@ impl WantedNames {
         }
     }
 
-    /// Adds a name unless it is there; returns where it stands.
+    /// Adds a name unless it is present; returns its index.
     pub(super) fn add(&mut self, name: Name<'_>) -> usize {
         if let Some(at) = self.position(name) {
             return at;
@@ -57,18 +57,18 @@ impl WantedNames {
         self.list.len() - 1
     }
 
-    /// Takes over the letter case that the database has.
+    /// Applies the case used in the database.
     pub(super) fn respell(&mut self, at: usize, name: Name<'_>) {
         let wire = self.list[at].wire.clone();
         self.wires[wire].copy_from_slice(name.as_wire());
     }
 
-    /// Finds a name in any letter case.
+    /// Finds a name, ignoring case.
     pub(super) fn position(&self, name: Name<'_>) -> Option<usize> {
         (0..self.list.len()).find(|&at| self.name(at) == name)
     }
 
-    /// Finds the name that stands so in the database.
+    /// Finds the name that is stored as this text in the database.
     pub(super) fn position_of_text(&self, text: &[u8]) -> Option<usize> {
         (0..self.list.len()).find(|&at| self.text(at).as_bytes() == text)
     }
@@ -77,7 +77,7 @@ impl WantedNames {
         Name::from_valid_wire(&self.wires[self.list[at].wire.clone()])
     }
 
-    /// The name as it stands in the database.
+    /// Returns the name as stored in the database.
     pub(super) fn text(&self, at: usize) -> &str {
         &self.texts[self.list[at].text.clone()]
     }

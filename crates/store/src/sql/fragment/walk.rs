@@ -1,4 +1,4 @@
-//! The way to a name through the rows that came: what its answer needs, and what is still missing for that.
+//! The walk to a name through the fetched rows: what its answer needs, and what is still missing.
 
 use super::super::empty_nonterminals::Above;
 use super::super::error::SqlError;
@@ -9,11 +9,11 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::NameKey;
 use std::sync::Arc;
 
-/// Hosts whose addresses are fetched for one question.
+/// Maximum number of hosts whose addresses are fetched for one query.
 const MAX_TARGETS: usize = 256;
 
-/// How many labels below the apex of a signed zone hosts may be whose addresses are fetched: whether they are glue
-/// depends on each name above them.
+/// Maximum depth, in labels below the apex of a signed zone, of hosts whose addresses are fetched: whether they are
+/// glue depends on each of their ancestors.
 const MAX_DEPTH_OF_HOSTS: usize = 8;
 
 /// Which name is walked to.
@@ -23,16 +23,16 @@ enum WalkTarget {
     Alias,
 }
 
-/// Where a walk ended.
+/// How a walk ended.
 enum Walked {
-    /// All that it needs is known.
+    /// Everything it needs is known.
     Done,
-    /// The name has no rows: whether it or its ancestors are empty non-terminals must be known.
+    /// The name has no rows: it must be known whether it or its ancestors are empty non-terminals.
     NeedsAbove,
 }
 
 impl Gathering {
-    /// Walks to all names that are pending, each prepared in `key`. False: `above` is needed first.
+    /// Walks to all pending names, each prepared in `key`. Returns false if `above` is needed first.
     pub(crate) fn walk(
         &mut self,
         key: &mut NameKey,
@@ -41,7 +41,7 @@ impl Gathering {
         if self.ready.is_some() {
             return Ok(true);
         }
-        // Aliases found on the way are for the next round: their rows are not here yet.
+        // Aliases found on the way are left to the next round: their rows are not here yet.
         let mut names = std::mem::take(&mut self.pending);
         if self.is_pending {
             key.set(self.question());
@@ -65,7 +65,7 @@ impl Gathering {
         Ok(true)
     }
 
-    /// RFC 1034 section 4.3.2 step 3, over the rows.
+    /// Applies RFC 1034 section 4.3.2 step 3 to the rows.
     fn walk_to(
         &mut self,
         key: &NameKey,
@@ -112,7 +112,7 @@ impl Gathering {
         Ok(Walked::Done)
     }
 
-    /// The name has no rows. `encloser`: labels of the deepest ancestor that has some.
+    /// Handles a name without rows. `encloser`: label count of the deepest ancestor that has some.
     fn walk_without_rows(
         &mut self,
         (key, target): (&NameKey, WalkTarget),
@@ -164,12 +164,12 @@ impl Gathering {
         Ok(())
     }
 
-    /// Everything of a name: hosts its records name, and where it leads if it is an alias.
+    /// Requests everything of a name: the hosts its records name, and its target if it is an alias.
     fn take_all(&mut self, at: usize, above: Option<&Above>) -> Result<(), SqlError> {
         self.check_size(at)?;
         self.wanted[at].needs |= need::ALL;
         self.fetch_targets(at, &[])?;
-        // An ALIAS leads to addresses as a CNAME does.
+        // An ALIAS leads to addresses like a CNAME.
         for rtype in [Type::CNAME, Type::ALIAS] {
             let Some(row) = self.row_of(at, rtype) else {
                 continue;
@@ -208,7 +208,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Wants the addresses of the hosts in the zone that records of a name name; no types means all.
+    /// Requests the addresses of in-zone hosts named by the records of a name; an empty list of types means all.
     fn fetch_targets(&mut self, at: usize, types: &[Type]) -> Result<(), SqlError> {
         let mut rdata = Vec::new();
         let mut targets: Vec<(NameBuf, u16, bool)> = Vec::new();
@@ -223,7 +223,7 @@ impl Gathering {
             rdata.clear();
             self.parse(i, &mut rdata)?;
             let hosts = names_in(rtype, &rdata).filter(|(_, _, name_use)| name_use.additional);
-            // Addresses of the servers of a delegation are not signed, whatever stands above them.
+            // Addresses of a delegation's name servers are not signed, whatever is above them.
             let is_delegation = rtype == Type::NS && at != 0;
             let is_signed = self.signing.is_some() && !is_delegation;
             let needs = match is_delegation {
@@ -255,7 +255,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Wants to know of a host whether a delegation or a DNAME stands at or above it.
+    /// Requests whether there is a delegation or a DNAME at or above a host.
     fn want_above(&mut self, host: Name<'_>) {
         let mut name = host;
         while name.as_wire().len() > self.known.zone.apex.as_name().as_wire().len() {
@@ -269,7 +269,7 @@ impl Gathering {
     }
 }
 
-/// Whether records of a type may name hosts whose addresses belong into the additional section.
+/// Checks whether records of a type may name hosts whose addresses belong in the additional section.
 fn may_have_targets(rtype: Type) -> bool {
     !matches!(
         rtype,
