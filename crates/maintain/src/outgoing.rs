@@ -1,8 +1,8 @@
 //! Messages of transfers to secondaries (AXFR of RFC 5936, IXFR of RFC 1995), without sockets and without a clock.
 //!
-//! A transfer is made from one version of a zone, message by message as the client takes them: each is packed to the room
-//! that it is given, and what is kept between two messages is a place, not records. A record that does not fit into
-//! a message of its own ends the transfer with an error that names it.
+//! A transfer sends one version of a zone, message by message as the client reads them: each is packed into the room
+//! it is given, and only a position is kept between two messages, not records. A record that does not fit into a
+//! message of its own ends the transfer with an error that names it.
 
 mod axfr;
 mod condense;
@@ -43,7 +43,7 @@ pub enum OutgoingFault {
     NoSoa,
 }
 
-/// The request of a transfer, and the OPT record of the reply to it.
+/// The request for a transfer, and the OPT record of its reply.
 #[derive(Debug, Clone)]
 pub struct TransferRequest {
     query: QueryBuf,
@@ -60,7 +60,7 @@ struct TransferOpt {
 }
 
 impl TransferRequest {
-    /// Takes what the messages need of a request. `opt` is the OPT record of the reply, if the request had one.
+    /// Copies what the messages need from a request. `opt` is the OPT record of the reply, if the request had one.
     pub fn new(query: &Query<'_>, opt: Option<OptRecord<'_>>) -> Self {
         TransferRequest {
             query: QueryBuf::from(query),
@@ -84,7 +84,7 @@ impl TransferRequest {
         })
     }
 
-    /// Returns the question again.
+    /// Returns the query.
     pub fn query(&self) -> Query<'_> {
         self.query.as_query()
     }
@@ -104,10 +104,10 @@ impl TransferRequest {
         Ok(writer)
     }
 
-    /// Ends a message and returns its octets.
+    /// Finishes a message and returns its length in octets.
     fn finish(&self, mut writer: BulkWriter<'_, '_>, is_first: bool) -> usize {
         if let Some(opt) = self.opt().filter(|_| is_first) {
-            // Room was kept, so it fits.
+            // Room was reserved, so it fits.
             let _ = writer.opt(&opt, Rcode::NoError);
         }
         let flags = ReplyFlags {
@@ -138,7 +138,8 @@ impl<'n> RecordHead<'n> {
         }
     }
 
-    /// RFC 4034 section 3: an RRSIG has the TTL of the RRset that it covers. In memory all at a name share one.
+    /// Sets the TTL of an RRSIG to that of the covered RRset (RFC 4034 section 3). In memory all RRSIGs of a name
+    /// share one.
     fn with_ttl_of_covered(mut self, node: Node<'_>, rdata: &[u8]) -> Self {
         let covered = rdata
             .first_chunk()
@@ -149,7 +150,7 @@ impl<'n> RecordHead<'n> {
         self
     }
 
-    /// The fault of a record that does not fit into a message of its own.
+    /// Returns the error for a record that does not fit into a message of its own.
     fn too_large(&self) -> OutgoingFault {
         OutgoingFault::TooLarge {
             owner: Box::new(Name::from_valid_wire(self.owner).into()),
@@ -157,7 +158,7 @@ impl<'n> RecordHead<'n> {
         }
     }
 
-    /// Writes a record, all of it or nothing. `written` is its owner, if the record before it has the same.
+    /// Writes a record, all of it or nothing. `written` is its owner, if the previous record has the same.
     #[inline]
     fn write(
         &self,
@@ -202,14 +203,14 @@ impl<'n> RecordHead<'n> {
     }
 }
 
-/// Writes data that begins with a name.
+/// Writes data that starts with a name.
 fn write_name<'n>(data: &'n [u8], writer: &mut BulkWriter<'n, '_>) -> Result<(), MessageFull> {
     match Name::split_from(data) {
         Ok((name, rest)) => {
             writer.name(name.as_wire())?;
             writer.bytes(rest)
         }
-        // Data of a zone was checked when it was read; whatever it is, it goes out as it is.
+        // Zone data was checked when it was read; anything else is sent as it is.
         Err(_) => writer.bytes(data),
     }
 }

@@ -1,9 +1,10 @@
-//! The policies of zones: their kind, whom they come from, who is notified of changes, who may transfer, notify and update.
+//! Zone policies: kind, primaries, NOTIFY targets, and access control for transfers, NOTIFY and updates.
 //!
-//! [`ZonePolicy`] is a zone's policy as the server acts on it. It is put together of parts ([`PolicyPart`]), each with
-//! what one place says: the zone's own table in the configuration, the database or catalog that has the zone, and the
-//! defaults for all zones. [`PolicyTable`] keeps the parts of all sources and publishes [`Policies`], a snapshot that
-//! readers load without a lock. Nobody may transfer, notify or update a zone unless a part says so.
+//! [`ZonePolicy`] is a zone's policy as the server applies it. It is assembled from fragments ([`PolicyPart`]), each
+//! with the settings from one source: the zone's own table in the configuration, the database or catalog that has the
+//! zone, and the defaults for all zones. [`PolicyTable`] keeps the fragments of all sources and publishes
+//! [`Policies`], a snapshot that readers load without a lock. Transfers, NOTIFY and updates are denied unless a
+//! fragment allows them.
 
 pub mod database;
 mod fragment;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 
 /// The rank of zones that the configuration itself declares: before every backend.
 pub const CONFIGURED_RANK: u16 = 0;
-/// The rank of zones that catalogs and the state store declare: behind every backend.
+/// The rank of zones that catalogs and the state store declare: after every backend.
 pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
 
 /// Another server: a primary, or one that is notified of changes.
@@ -35,13 +36,13 @@ pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
 pub struct RemoteServer {
     /// Its address.
     pub address: SocketAddr,
-    /// The key that messages to it are signed with.
+    /// The key that signs messages to it.
     pub key: Option<NameBuf>,
-    /// The address that messages to it are sent from; the system's choice if there is none.
+    /// The source address of messages to it; chosen by the kernel if there is none.
     pub source: Option<IpAddr>,
 }
 
-/// Writes the address of a server as `domains.master` has it: with its port if that is not the usual one.
+/// Formats the address of a server as in `domains.master`: with its port if that is not 53.
 pub fn address_text(address: SocketAddr) -> String {
     match address.port() {
         53 => address.ip().to_string(),
@@ -49,20 +50,20 @@ pub fn address_text(address: SocketAddr) -> String {
     }
 }
 
-/// A server whose zones become secondaries here when it notifies of them.
+/// A server whose zones become secondaries here when it sends NOTIFY for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Autoprimary {
-    /// Its address, with the port that it is asked on.
+    /// Its address, with the port for queries.
     pub address: SocketAddr,
     /// The name server that an NS record of the zone must name.
     pub name_server: NameBuf,
-    /// The template whose terms the zone has; none if empty.
+    /// The template for the zone's settings; none if empty.
     pub template: String,
-    /// The key that a NOTIFY must be signed with.
+    /// The key that must sign the NOTIFY.
     pub key: Option<NameBuf>,
-    /// Who lists it: a database has the zones of its own autoprimaries.
+    /// The source that lists it: a database stores the zones of its own autoprimaries.
     pub listed_by: PolicySource,
-    /// The account of zones that are made in a database.
+    /// The account of zones created in a database.
     pub account: String,
 }
 
@@ -71,69 +72,69 @@ pub struct Autoprimary {
 pub struct ZonePolicy {
     /// The kind of the zone.
     pub kind: ZoneKind,
-    /// Who says that the zone is there: zones of a database are at home in it, transferred zones of others in the state
-    /// store.
+    /// The source that declares the zone: database zones are stored in their database, other transferred zones in the
+    /// state store.
     pub declared_by: PolicySource,
-    /// Where it is transferred from, in the order they are asked.
+    /// The servers it is transferred from, in order of preference.
     pub primaries: Vec<RemoteServer>,
-    /// Who is notified of changes besides the zone's name servers.
+    /// Servers that are notified of changes besides the zone's name servers.
     pub also_notify: Vec<RemoteServer>,
     /// Whether the addresses of the zone's NS records are notified of changes.
     pub notify_name_servers: bool,
-    /// Whether they are notified of each change at once, and not of the changes of a minute together.
+    /// Whether each change is announced at once, rather than the changes of a minute together.
     pub notify_at_once: bool,
-    /// Who may transfer the zone.
+    /// Clients that may transfer the zone.
     pub allow_transfer: AccessList,
     /// Whether the addresses of the zone's NS records may transfer it, too.
     pub transfer_to_name_servers: bool,
-    /// Who may notify, besides the primaries.
+    /// Peers that may send NOTIFY, besides the primaries.
     pub allow_notify: AccessList,
-    /// Who may update the zone (RFC 2136).
+    /// Clients that may update the zone (RFC 2136).
     pub allow_update: AccessList,
     /// The names and types that may be updated; everything if there is no rule.
     pub update_rules: Vec<UpdateRule>,
-    /// How an update raises the serial.
+    /// How an update increments the serial.
     pub update_serial: UpdateSerial,
     /// Whether updates of a secondary zone are forwarded to its primary.
     pub forward_updates: bool,
-    /// Whether a zone that is signed while it is served goes out without signatures.
+    /// Whether an online-signed zone is transferred without signatures.
     pub transfer_unsigned: bool,
-    /// Octets that a transferred zone may have.
+    /// Maximum size of a transferred zone in octets.
     pub transfer_octets_max: u64,
-    /// Whether incremental transfers (RFC 1995) are asked for.
+    /// Whether incremental transfers (RFC 1995) are requested.
     pub is_incremental: bool,
-    /// Whether transfers to others have the addresses of the targets of ALIAS records in place of these.
+    /// Whether outgoing transfers have the addresses of ALIAS targets in place of the ALIAS records.
     pub expands_alias: bool,
-    /// Whether the zone's signatures are brought with it, whatever keys there are.
+    /// Whether the zone has its own signatures, whatever keys there are.
     pub is_presigned: bool,
-    /// Where a copy of a transferred zone is written as text.
+    /// The file for a text copy of a transferred zone.
     pub copy_file: Option<PathBuf>,
-    /// The producer's catalog that the zone is a member of.
+    /// The produced catalog that lists the zone.
     pub catalog: Option<NameBuf>,
-    /// The group that it has there (RFC 9432 section 4.4.2).
+    /// Its group there (RFC 9432 section 4.4.2).
     pub catalog_group: Option<String>,
     /// The catalog that it is about to move to (RFC 9432 section 4.4.1).
     pub catalog_moves_to: Option<NameBuf>,
-    /// Its label and further properties there, as databases keep them.
+    /// Its label and further properties there, as stored in databases.
     pub catalog_properties: CatalogProperties,
-    /// The policy by which its keys live, by name.
+    /// The name of the DNSSEC policy that manages its keys.
     pub dnssec_policy: Option<String>,
-    /// Where its keys are kept as files; none for the state store.
+    /// The directory for its key files; none for the state store.
     pub key_directory: Option<PathBuf>,
-    /// The use of digests over the whole zone (ZONEMD).
+    /// The use of zone digests (ZONEMD).
     pub zonemd: ZonemdRule,
 }
 
 impl ZonePolicy {
-    /// Returns whether anybody is notified of changes of the zone.
+    /// Checks whether any server is notified of changes of the zone.
     pub fn sends_notify(&self) -> bool {
         self.notify_name_servers || !self.also_notify.is_empty()
     }
 }
 
 impl ZonePolicy {
-    /// Returns whether a NOTIFY from an address, signed with a key that was verified or with none, is taken: from a primary,
-    /// with its key if it has one, or from a client that may.
+    /// Checks whether a NOTIFY from an address, signed with a verified key or unsigned, is accepted: from a primary,
+    /// with its key if it has one, or from an allowed peer.
     pub fn takes_notify(&self, peer: IpAddr, key: Option<nameward_wire::Name<'_>>) -> bool {
         let peer = peer.to_canonical();
         let is_primary = |primary: &RemoteServer| {

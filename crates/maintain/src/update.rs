@@ -1,14 +1,15 @@
-//! DNS UPDATE (RFC 2136): from a message to the edits of a zone, or to a response code.
+//! DNS UPDATE (RFC 2136): converts a message to the edits of a zone, or to a response code.
 //!
 //! ```text
-//! message        the sections are read and their forms checked: FORMERR, NOTZONE           message
-//! permission     who may change which names and types: REFUSED                             plan
+//! message        the sections are read and their format checked: FORMERR, NOTZONE          message
+//! permission     which names and types the client may change: REFUSED                     plan
 //! prerequisites  compared with the zone: NXDOMAIN, YXDOMAIN, NXRRSET, YXRRSET              plan
-//! steps          become edits; what the RFC passes over is left out                        plan
+//! steps          become edits; steps that the RFC ignores are left out                    plan
 //! commit         grouped, durable, served, then answered                                    queue
 //! ```
-//! Nothing here has sockets, and but for the queue no threads. The zone comes in as [`RecordsAt`], so that one function judges zones in memory and
-//! zones of databases, within the commit that makes the change ([`ConditionalChange`]).
+//! Nothing here has sockets, and except for the queue no threads. The zone is passed as [`RecordsAt`], so that one
+//! function judges zones in memory and database zones, within the commit that makes the change
+//! ([`ConditionalChange`]).
 
 #[doc(hidden)]
 pub mod fuzzing;

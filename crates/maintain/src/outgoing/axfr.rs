@@ -1,4 +1,4 @@
-//! A whole zone (RFC 5936): its SOA, all other records in the order of memory, its SOA again.
+//! A whole zone (RFC 5936): its SOA, all other records in memory order, its SOA again.
 
 use super::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Flags of names with records that could not be read.
 const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
-/// The messages of a transfer of a whole zone.
+/// The messages of a whole-zone transfer.
 pub struct AxfrMessages {
     request: TransferRequest,
     walk: ZoneWalk,
@@ -19,17 +19,17 @@ pub struct AxfrMessages {
     records: u64,
 }
 
-/// How far a transfer has come.
+/// The progress of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AxfrStage {
     FirstSoa,
-    /// At a node, behind some of its records.
+    /// At a node, after some of its records.
     Node(WalkPlace, NodeProgress),
     LastSoa,
     Done,
 }
 
-/// The records of a node that were written: RRsets, and records of the next one.
+/// The written records of a node: RRsets, and records of the next one.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NodeProgress {
     rrsets: usize,
@@ -37,7 +37,7 @@ struct NodeProgress {
 }
 
 impl AxfrMessages {
-    /// Begins the transfer of a version.
+    /// Starts the transfer of a version.
     pub fn new(zone: Arc<Zone>, request: TransferRequest) -> Self {
         AxfrMessages {
             request,
@@ -48,7 +48,7 @@ impl AxfrMessages {
         }
     }
 
-    /// Returns the zone that is transferred.
+    /// Returns the transferred zone.
     pub fn zone(&self) -> &Arc<Zone> {
         self.walk.zone()
     }
@@ -58,7 +58,7 @@ impl AxfrMessages {
         self.records
     }
 
-    /// Writes the next message and returns its octets; `None` after the last one.
+    /// Writes the next message and returns its length in octets; `None` after the last one.
     pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
         if self.stage == AxfrStage::Done {
             return Ok(None);
@@ -90,7 +90,7 @@ impl AxfrMessages {
         }
     }
 
-    /// Writes what a stage has; the inner error is the stage at which the message was full.
+    /// Writes the records of a stage; the inner error is the stage at which the message was full.
     fn write_stage<'n>(
         &'n self,
         stage: AxfrStage,
@@ -154,7 +154,7 @@ struct StoppedAt<'n> {
     head: RecordHead<'n>,
 }
 
-/// Writes the records of a node that are left, but for the SOA, which has its places.
+/// Writes the remaining records of a node, except the SOA, which is sent first and last.
 #[inline]
 fn write_node<'n>(
     node: Node<'n>,

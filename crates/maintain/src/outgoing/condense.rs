@@ -1,10 +1,11 @@
-//! Many differences as one (RFC 1995 section 5): records that came and went again are left out.
+//! Condenses many differences into one (RFC 1995 section 5): records that were added and removed again
+//! are left out.
 
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, WireRecord};
 use std::collections::HashMap;
 
-/// Which way a record goes, all differences together.
+/// The net effect of all differences on a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Net {
     Goes,
@@ -29,7 +30,7 @@ pub fn condense(differences: &[Difference]) -> Difference {
                 let net = &mut order[place].1;
                 *net = match *net {
                     Net::Stays => way,
-                    // It goes and comes again, or the other way round.
+                    // Removed and added again, or the other way round.
                     other if other != way => Net::Stays,
                     same => same,
                 };
@@ -46,7 +47,8 @@ pub fn condense(differences: &[Difference]) -> Difference {
     }
 }
 
-/// All that makes a record itself. Letter case counts: a name that changes its letters goes and comes.
+/// Everything that identifies a record. Letter case counts: a name whose case changes is removed and
+/// added.
 type WireRecordKey<'a> = (&'a [u8], u16, u32, &'a [u8]);
 
 fn key_of<'a>(record: &WireRecord<'a>) -> WireRecordKey<'a> {

@@ -1,5 +1,5 @@
-//! Differences (RFC 1995): the newest SOA; for each difference the older SOA, what goes, the newer SOA, what comes; the
-//! newest SOA again.
+//! Differences (RFC 1995): the newest SOA; for each difference the older SOA, removed records, the newer SOA, added
+//! records; the newest SOA again.
 
 use super::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
@@ -20,9 +20,10 @@ pub struct IxfrMessages {
     records: u64,
 }
 
-/// How far a transfer has come: a step, and octets of its list.
+/// The progress of a transfer: a step, and an octet offset in its list.
 ///
-/// Step 0 is the newest SOA, four steps are one difference, and the step behind the last difference is the newest SOA again.
+/// Step 0 is the newest SOA, four steps are one difference, and the step after the last difference is the newest SOA
+/// again.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct IxfrPlace {
     step: usize,
@@ -32,13 +33,13 @@ struct IxfrPlace {
 /// The records of one step.
 enum IxfrStep<'n> {
     Soa(&'n RecordList),
-    /// All but the SOA.
+    /// All except the SOA.
     Others(&'n RecordList),
 }
 
 impl IxfrMessages {
-    /// Begins a transfer that leads to `zone` over these differences, the oldest first. Without any the transfer is the
-    /// SOA alone: the client has the newest version.
+    /// Starts a transfer that leads to `zone` over these differences, the oldest first. Without any, the transfer is
+    /// the SOA alone: the client has the newest version.
     pub fn new(zone: &Arc<Zone>, differences: Vec<Difference>, request: TransferRequest) -> Self {
         let soa = zone.soa().into_iter().flat_map(|soa| {
             soa.records().map(move |record| WireRecord {
@@ -51,7 +52,7 @@ impl IxfrMessages {
         Self::with_soa(zone, soa.collect(), differences, request)
     }
 
-    /// Begins a transfer to a client that has the newest version, whose SOA is this one.
+    /// Starts a transfer to a client that has the newest version, whose SOA is this one.
     pub fn up_to_date(zone: &Arc<Zone>, soa: WireRecord<'_>, request: TransferRequest) -> Self {
         let soa = std::iter::once(soa).collect();
         Self::with_soa(zone, soa, Vec::new(), request)
@@ -79,12 +80,12 @@ impl IxfrMessages {
         self.records
     }
 
-    /// Returns whether the last message was written.
+    /// Checks whether the last message was written.
     pub fn is_done(&self) -> bool {
         self.step(self.place.step).is_none()
     }
 
-    /// The records of a step; `None` behind the last.
+    /// Returns the records of a step; `None` after the last.
     fn step(&self, step: usize) -> Option<IxfrStep<'_>> {
         let Some(number) = step.checked_sub(1) else {
             return Some(IxfrStep::Soa(&self.soa));
@@ -101,7 +102,7 @@ impl IxfrMessages {
         })
     }
 
-    /// Writes the next message and returns its octets; `None` after the last one.
+    /// Writes the next message and returns its length in octets; `None` after the last one.
     pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
         if self.is_done() {
             return Ok(None);
@@ -133,7 +134,7 @@ impl IxfrMessages {
     }
 }
 
-/// Writes the records of a step from an octet of its list on; the error is where the message was full.
+/// Writes the records of a step from an octet offset of its list on; the error is where the message was full.
 fn write_step<'n>(
     zone: &Zone,
     step: &IxfrStep<'n>,

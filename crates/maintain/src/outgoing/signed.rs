@@ -1,10 +1,10 @@
-//! A zone that is signed while it is served, as a secondary gets it: with its signatures and its chain of NSEC or NSEC3.
+//! An online-signed zone as sent to secondaries: with its signatures and its NSEC or NSEC3 chain.
 //!
-//! A secondary has only records, so it gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1) even where
-//! answers are made of white lies. A copy is signed piece by piece, by whichever threads the caller has, and each piece can be
-//! sent as soon as it is there ([`SignedMessages`]): a large zone starts to arrive before its last signature is made.
-//! Signatures are taken from the version that was sent before where nothing changed, then from the signature cache, and made
-//! only where both lack them.
+//! A secondary only has records, so it gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1) even
+//! if answers use white lies. A copy is signed piece by piece, by the caller's threads, and each piece can be sent as
+//! soon as it is ready ([`SignedMessages`]): a large zone starts to arrive before its last signature is made.
+//! Signatures are taken from the previously sent version where nothing changed, then from the signature cache, and
+//! made only if both lack them.
 //!
 //! Invariant: a piece never changes once it is stored, so all clients of one copy get the same records.
 
@@ -19,37 +19,39 @@ use nameward_zone::node::flags;
 use nameward_zone::{DenialChain, Serial, WalkPlace, WireRecord, Zone, ZoneBuilder, ZoneWalk};
 use std::sync::{Arc, OnceLock};
 
-/// Names, or links of the chain, in one piece. Small, so that a slow signer still has something to send every few seconds.
+/// Names, or links of the chain, per piece. Small, so that a slow signer still has something to send every few
+/// seconds.
 const PIECE: usize = 16;
 
 /// Why a zone has no signed copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignedCopyError {
-    /// Its metadata says NSEC3NARROW.
+    /// Its metadata has NSEC3NARROW.
     #[error(
         "its NSEC3 records are narrow, made for each answer: without NSEC3NARROW it has a chain that can be transferred"
     )]
     Narrow,
-    /// A key cannot be used.
+    /// A key is unusable.
     #[error("a key of the zone cannot be used")]
     CannotSign,
-    /// A hashed name does not fit before the name of the zone.
+    /// A hashed name does not fit in front of the zone's name.
     #[error("the zone's name is too long for NSEC3")]
     TooLong,
     /// A name has records that could not be read from its source.
     #[error("{0} has records that cannot be read")]
     Broken(Box<NameBuf>),
-    /// The copy is not a zone.
+    /// The copy is not a valid zone.
     #[error("the signed copy is incomplete: {0}")]
     Invalid(String),
 }
 
-/// Whether a copy gets a digest of its own (ZONEMD, RFC 8976).
+/// Whether a copy gets its own digest (ZONEMD, RFC 8976).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyDigest {
     /// ZONEMD records at the apex are copied like all others.
     Kept,
-    /// The digest over the copy replaces those at the apex. The zone must have one already, so that the chain lists the type.
+    /// The digest over the copy replaces those at the apex. The zone must already have one, so that the chain lists
+    /// the type.
     Made,
 }
 
@@ -58,18 +60,18 @@ pub enum CopyDigest {
 enum CopyPiece {
     /// Names from this one on.
     Names(WalkPlace),
-    /// Links of a block of the chain, from this one on.
+    /// Links of a chain block, from this one on.
     Links { block: usize, start: usize },
 }
 
-/// A copy in the making.
+/// A copy in progress.
 pub struct SignedCopy {
     walk: ZoneWalk,
     signing: Arc<Signing>,
     chain: Arc<DenialChain>,
-    /// The version that was sent before, if its signatures may be used again.
+    /// The previously sent version, if its signatures may be reused.
     previous: Option<Arc<Zone>>,
-    /// Seconds since 1970 at which all signatures are made.
+    /// Time at which all signatures are made, in seconds since 1970.
     now: u32,
     digest: CopyDigest,
     soa: (u32, Box<[u8]>),
@@ -81,7 +83,8 @@ pub struct SignedCopy {
 }
 
 impl SignedCopy {
-    /// Prepares the copy of a version. Takes time of the zone's size, much more if its chain has to be made.
+    /// Prepares the copy of a version. Takes time in proportion to the zone's size, much more if its chain has to be
+    /// built.
     pub fn new(
         zone: Arc<Zone>,
         signing: Arc<Signing>,
@@ -101,7 +104,7 @@ impl SignedCopy {
             chunk::set_serial(&mut rdata, signing.soa_edit().serial(zone.serial().0, now));
         }
         let chain = zone.chain_for(&signing);
-        // RFC 9077: the lesser of the SOA's TTL and its minimum.
+        // RFC 9077: the lesser of the SOA's TTL and its MINIMUM field.
         let denial_ttl = zone.soa().map_or(0, nameward_zone::negative_ttl);
         let walk = ZoneWalk::new(zone);
         let places = std::iter::successors(walk.first(), |place| walk.next(*place));
@@ -127,8 +130,8 @@ impl SignedCopy {
         })
     }
 
-    /// Lets signatures of an older signed version be used again for RRsets that are the same there. Nothing is reused where two
-    /// different keys of both versions share a key tag: an RRSIG names its key by the tag alone.
+    /// Allows signatures of an older signed version to be reused for RRsets that are the same there. Nothing is
+    /// reused if two different keys of both versions share a key tag: an RRSIG identifies its key by the tag alone.
     pub fn with_previous(mut self, previous: Option<Arc<Zone>>) -> Self {
         self.previous = previous.filter(|previous| {
             let dnskeys = |zone: &Zone| -> Vec<Vec<u8>> {
@@ -143,18 +146,18 @@ impl SignedCopy {
         self
     }
 
-    /// Returns the version without signatures that the copy is made of.
+    /// Returns the unsigned version that the copy is made from.
     pub fn zone(&self) -> &Arc<Zone> {
         self.walk.zone()
     }
 
-    /// Returns the serial that the copy shows.
+    /// Returns the serial of the copy.
     pub fn serial(&self) -> Serial {
         let edit = self.signing.soa_edit();
         Serial(edit.serial(self.zone().serial().0, self.now))
     }
 
-    /// Returns the SOA that the copy shows.
+    /// Returns the SOA of the copy.
     pub fn soa(&self) -> WireRecord<'_> {
         WireRecord {
             owner: self.zone().apex_name(),
@@ -169,26 +172,26 @@ impl SignedCopy {
         self.pieces.len()
     }
 
-    /// Returns whether a piece is signed.
+    /// Checks whether a piece is signed.
     pub fn has(&self, piece: usize) -> bool {
         self.chunks
             .get(piece)
             .is_some_and(|chunk| chunk.get().is_some())
     }
 
-    /// Returns whether all pieces are signed.
+    /// Checks whether all pieces are signed.
     pub fn is_whole(&self) -> bool {
         self.chunks.iter().all(|chunk| chunk.get().is_some())
     }
 
-    /// Returns the octets of the pieces that are signed.
+    /// Returns the octets of the signed pieces.
     pub fn octets(&self) -> usize {
         let signed = self.chunks.iter().filter_map(OnceLock::get);
         signed.map(SignedChunk::octets).sum()
     }
 
-    /// Signs a piece and returns how many signatures were made. `pause` is called after each name and may sleep; where it
-    /// returns false the piece is given up.
+    /// Signs a piece and returns how many signatures were made. `pause` is called after each name and may sleep; if
+    /// it returns false, the piece is given up.
     pub fn sign(
         &self,
         piece: usize,
@@ -219,7 +222,7 @@ impl SignedCopy {
         Ok(made)
     }
 
-    /// Builds the zone of all pieces, with the digest if the copy gets one; returns how many signatures were made.
+    /// Builds the zone from all pieces, with the digest if the copy gets one; returns how many signatures were made.
     pub fn finish(&self) -> Result<(Arc<Zone>, u32), SignedCopyError> {
         let mut builder = ZoneBuilder::new(self.zone().apex_name());
         for chunk in &self.chunks {
@@ -239,7 +242,7 @@ impl SignedCopy {
         }
     }
 
-    /// Adds the digest over a copy, and keeps it for the clients that are waiting for it.
+    /// Adds the digest over a copy, and keeps it for the clients that wait for it.
     fn add_digest(&self, copy: &Arc<Zone>) -> Result<(Arc<Zone>, u32), SignedCopyError> {
         let (apex, ttl) = (self.zone().apex_name(), self.soa.0);
         let zonemd = copy.zonemd(ZonemdHash::Sha384);
@@ -261,12 +264,12 @@ impl SignedCopy {
         Ok((Arc::new(digested), making.take_made()))
     }
 
-    /// Returns the number of chunks that a client gets, the digest included.
+    /// Returns the number of chunks that a client gets, including the digest.
     fn sent_chunks(&self) -> usize {
         self.chunks.len() + usize::from(self.digest == CopyDigest::Made)
     }
 
-    /// Returns a chunk that a client gets, if it is there.
+    /// Returns a chunk that a client gets, if it is ready.
     fn sent_chunk(&self, index: usize) -> Option<&SignedChunk> {
         match self.chunks.get(index) {
             Some(chunk) => chunk.get(),
@@ -275,7 +278,7 @@ impl SignedCopy {
     }
 }
 
-/// Signs a version as a whole on the calling thread; returns how many signatures were made.
+/// Signs a whole version on the calling thread; returns how many signatures were made.
 pub fn signed_copy(
     zone: &Arc<Zone>,
     signing: &Arc<Signing>,

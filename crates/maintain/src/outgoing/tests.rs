@@ -1,4 +1,4 @@
-//! Transfers as their messages say them: whole zones, differences, and what does not fit.
+//! Tests of transfer messages: whole zones, differences, and records that do not fit.
 
 use super::*;
 use nameward_wire::NameBuf;
@@ -39,7 +39,7 @@ fn request() -> TransferRequest {
     TransferRequest::new(&Query::parse(QUESTION).unwrap(), None)
 }
 
-/// A record as text that says all of it.
+/// Formats a record completely as text.
 fn listed(record: &RecordView<'_>) -> String {
     let mut data = Vec::new();
     record.expand_data(&mut data).unwrap();
@@ -47,7 +47,7 @@ fn listed(record: &RecordView<'_>) -> String {
     format!("{owner} {rtype} {ttl} {data:?}")
 }
 
-/// All records of messages, and the length of each message.
+/// Collects all records of messages, and the length of each message.
 fn collect(
     mut next: impl FnMut(&mut [u8]) -> Result<Option<usize>, OutgoingFault>,
     room: usize,
@@ -73,7 +73,7 @@ fn axfr(zone: &Arc<Zone>, room: usize) -> Result<(Vec<String>, Vec<usize>), Outg
     Ok(result)
 }
 
-/// The records of a zone as text.
+/// Returns the records of a zone as text.
 fn contents(zone: &Zone) -> Vec<String> {
     let nodes = zone.nodes_in_order();
     let mut all: Vec<String> = nodes
@@ -115,13 +115,13 @@ fn a_zone_goes_out_whole_in_messages_as_large_as_there_is_room() {
         assert_whole(&zone, records);
         let (last, full) = lengths.split_last().unwrap();
         assert!(*last <= room);
-        // Nothing but a record that did not fit ends a message.
+        // Only a record that did not fit ends a message.
         assert!(
             full.iter().all(|len| room - len < 80),
             "{room}: {lengths:?}"
         );
     }
-    // Compression: the owner of three records is spelled once as long as pointers reach it.
+    // Compression: the owner of three records is written once as long as pointers reach it.
     let (_, lengths) = axfr(&zone, 16_384).unwrap();
     let octets: usize = lengths.iter().sum();
     assert!(octets < 12_000 * 33, "{octets}");
@@ -137,7 +137,7 @@ fn the_smallest_zone_is_one_message() {
 #[test]
 fn a_record_as_large_as_a_message_goes_out_and_a_larger_one_ends_the_transfer() {
     let owner = "large.example.";
-    // The header, the owner spelled out, and the fixed part of a record are before the data.
+    // The header, the uncompressed owner, and the fixed part of a record precede the data.
     let fits = 65_535 - 12 - 15 - 10;
     let zone = zone_with(APEX, |builder| add_large(builder, owner, fits));
     let (records, lengths) = axfr(&zone, 65_535).unwrap();
@@ -149,7 +149,7 @@ fn a_record_as_large_as_a_message_goes_out_and_a_larger_one_ends_the_transfer() 
         rtype: Type(65_400),
     };
     assert_eq!(axfr(&zone, 65_535), Err(fault.clone()));
-    // Room that a signature takes is missing to the record.
+    // Room for a signature is not available to the record.
     let zone = zone_with(APEX, |builder| add_large(builder, owner, 65_000));
     assert!(axfr(&zone, 65_535 - 120).is_ok());
     assert_eq!(axfr(&zone, 65_000), Err(fault));
@@ -202,7 +202,7 @@ fn signatures_have_the_ttl_of_what_they_cover() {
     assert!(is_right(&records), "{records:#?}");
 }
 
-/// A zone of hosts, each with some addresses.
+/// Builds a zone of hosts, each with some addresses.
 fn hosts(serial: u32, hosts: &[(u8, u8)]) -> Arc<Zone> {
     let mut text = format!("@ 60 SOA ns host {serial} 2 3 4 5\n@ 60 NS ns.other.\n");
     for (host, address) in hosts {
@@ -211,7 +211,7 @@ fn hosts(serial: u32, hosts: &[(u8, u8)]) -> Arc<Zone> {
     zone(&text)
 }
 
-/// Reads the records of an IXFR as the differences they are.
+/// Parses the records of an IXFR into differences.
 fn read_ixfr(records: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     let is_soa = |record: &String| record.starts_with("example. SOA");
     let (first, rest) = records.split_first().unwrap();

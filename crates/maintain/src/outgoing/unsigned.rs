@@ -1,12 +1,11 @@
-//! Copies without signatures of zones that are signed while they are served, for secondaries that sign by themselves or not
-//! at all.
+//! Unsigned copies of online-signed zones, for secondaries that sign by themselves or not at all.
 
 use nameward_dnssec::Signing;
 use nameward_wire::Type;
 use nameward_wire::zonefile::Record;
 use nameward_zone::{Zone, ZoneBuilder};
 
-/// Returns a zone without the records that signing puts at its apex; `None` if the rest is not a zone.
+/// Returns a zone without the records that signing adds at its apex; `None` if the rest is not a valid zone.
 pub fn unsigned_copy(zone: &Zone, signing: &Signing) -> Option<Zone> {
     let made = signing.apex_records();
     let apex = zone.apex_name();

@@ -1,9 +1,9 @@
-//! The differences of an IXFR (RFC 1995 section 4): sequences of removed and added records, each behind its SOA.
+//! The differences of an IXFR (RFC 1995 section 4): sequences of removed and added records, each after its SOA.
 //!
 //! ```text
-//! SOA of the newest version          was read before
+//! SOA of the newest version          already read
 //! SOA of the version before          removed records follow
-//! SOA of the version after           added records follow; the next sequence begins at this serial
+//! SOA of the version after           added records follow; the next sequence starts at this serial
 //! ...
 //! SOA of the newest version          the end
 //! ```
@@ -14,20 +14,20 @@ use nameward_wire::Type;
 use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{Serial, WireRecord};
 
-/// Differences in the making.
+/// Differences being read.
 pub(super) struct DifferenceChain {
     newest: Serial,
-    /// The serial that the sequence in work leads from, and to once that is known.
+    /// The serial that the current sequence leads from, and to once that is known.
     from: Serial,
     to: Option<Serial>,
     current: Difference,
     done: Vec<Difference>,
-    /// Octets of the differences that are complete.
+    /// Octets of the complete differences.
     done_octets: u64,
 }
 
 impl DifferenceChain {
-    /// Begins with the SOA of the version that is here.
+    /// Starts with the SOA of our version.
     pub(super) fn begin(
         newest: Serial,
         have: Serial,
@@ -49,7 +49,7 @@ impl DifferenceChain {
     pub(super) fn memory(&self) -> u64 {
         let lists = [&self.current.removed, &self.current.added];
         let current: usize = lists.iter().map(|list| list.as_bytes().len()).sum();
-        // A sequence costs its place in the list, however little it has.
+        // A sequence costs its entry in the list, however small it is.
         self.done_octets + (current + size_of::<Difference>()) as u64
     }
 
@@ -67,7 +67,7 @@ impl DifferenceChain {
         Ok(())
     }
 
-    /// Takes a record; the differences if it was the last one.
+    /// Processes a record; returns the differences if it was the last one.
     pub(super) fn take(
         &mut self,
         record: &ScannedRecord<'_>,

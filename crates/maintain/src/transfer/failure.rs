@@ -1,4 +1,4 @@
-//! The reasons why a transfer is not taken, in words for the log and for `nameward zone status`.
+//! Why a transfer is rejected, worded for the log and for `nameward zone status`.
 
 use nameward_dnssec::tsig::TsigFailure;
 use nameward_wire::message::MessageError;
@@ -6,25 +6,25 @@ use nameward_wire::rdata::RdataError;
 use nameward_wire::{Class, Type, rcode_name};
 use nameward_zone::Serial;
 
-/// The reason why a reply of a primary is not taken.
+/// Why a primary's response is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferFailure {
-    /// A message cannot be read.
+    /// A message is malformed.
     #[error("a message of the primary is malformed: {0}")]
     Message(#[from] MessageError),
-    /// The data of a record cannot be read.
+    /// The data of a record is malformed.
     #[error("a record of type {0} is malformed: {1}")]
     Rdata(Type, RdataError),
-    /// The message has another id than the question.
+    /// The message has another ID than the query.
     #[error("the reply has another id than the question")]
     WrongId,
-    /// The message is a request, or a reply to another kind of request.
+    /// The message is a request, or a response to another kind of request.
     #[error("the message is no reply to the question")]
     NotReply,
     /// The message has another question.
     #[error("the reply is about another question")]
     WrongQuestion,
-    /// The primary answers with an error.
+    /// The primary returned an error.
     #[error("the primary answers {}", rcode_name(*.0))]
     Code(u8),
     /// The primary is not authoritative for the zone.
@@ -33,13 +33,13 @@ pub enum TransferFailure {
     /// The message is truncated although it came over TCP.
     #[error("the reply is truncated")]
     Truncated,
-    /// The reply has no SOA of the zone.
+    /// The response has no SOA of the zone.
     #[error("the primary gives no SOA of the zone")]
     NoSoa,
-    /// A transfer begins with something else than the SOA (RFC 5936 section 2.2).
+    /// A transfer starts with something other than the SOA (RFC 5936 section 2.2).
     #[error("the transfer does not begin with the SOA of the zone, but with {0}")]
     FirstNotSoa(Type),
-    /// A transfer ends with another SOA than it began with.
+    /// A transfer ends with another SOA than it started with.
     #[error("the transfer begins with serial {first} and ends with another SOA, serial {last}")]
     LastSoaDiffers {
         /// The serial of the first SOA.
@@ -47,7 +47,7 @@ pub enum TransferFailure {
         /// The serial of the last one.
         last: Serial,
     },
-    /// A SOA stands at a name that is not the apex.
+    /// There is an SOA at a name other than the apex.
     #[error("the transfer has a SOA at {0}, which is not the zone")]
     StraySoa(String),
     /// Records follow the last SOA.
@@ -56,18 +56,18 @@ pub enum TransferFailure {
     /// A record is not at or below the apex.
     #[error("the transfer has a record outside of the zone, at {0}")]
     OutOfZone(String),
-    /// A record is of another class than IN.
+    /// A record has a class other than IN.
     #[error("the transfer has a record of class {0}")]
     WrongClass(Class),
-    /// A record has a type that cannot stand in a zone.
+    /// A record has a type that is not allowed in a zone.
     #[error("the transfer has a record of type {0}, which cannot stand in a zone")]
     MetaType(Type),
-    /// Differences do not begin at the version that is here, or do not follow each other.
+    /// Differences do not start at our version, or do not follow each other.
     #[error("the differences go on from serial {found}, and not from {expected}")]
     BrokenChain {
-        /// The serial that a difference had to begin with.
+        /// The serial that a difference had to start with.
         expected: Serial,
-        /// The serial that it begins with.
+        /// The serial that it starts with.
         found: Serial,
     },
     /// A difference does not lead to a newer serial.
@@ -78,25 +78,26 @@ pub enum TransferFailure {
         /// The serial after.
         to: Serial,
     },
-    /// The zone takes more memory than it may.
+    /// The zone exceeds its memory limit.
     #[error("the zone is larger than {} MiB in memory (transfer_size_max_mb)", .0 >> 20)]
     TooLarge(u64),
-    /// Too many messages without records follow each other.
+    /// Too many consecutive messages have no records.
     #[error("the primary sends messages without records")]
     EmptyMessages,
     /// The stream ends before the transfer does.
     #[error("the transfer ends too soon, after {0} records")]
     Short(u64),
-    /// A signature is missing or wrong.
+    /// A signature is missing or invalid.
     #[error("{0}")]
     Tsig(#[from] TsigFailure),
-    /// The records are no zone.
+    /// The records are not a valid zone.
     #[error("the zone is not valid: {0}")]
     Invalid(String),
 }
 
 impl TransferFailure {
-    /// Returns whether a datagram is passed over, since anybody may have sent it: the true reply may still come.
+    /// Checks whether a datagram is ignored because anyone may have sent it: the genuine response may still
+    /// arrive.
     pub fn is_forgeable(&self) -> bool {
         matches!(
             self,

@@ -1,7 +1,8 @@
-//! The memory of incoming transfers, in all: what is read and not yet committed.
+//! The memory of all incoming transfers: what is read and not yet committed.
 //!
-//! A transfer takes memory in steps as its messages arrive, and gives it back when the version is committed or dropped. When
-//! there is none left it waits, and its primary with it (TCP has room for a window and no more). Small transfers never wait.
+//! A transfer takes memory in steps as its messages arrive, and returns it when the version is committed or dropped.
+//! When there is none left it waits, and its primary with it (TCP buffers no more than a window). Small transfers
+//! never wait.
 //!
 //! ```text
 //! share     one primary may hold as much as is then still free: half of all if it is the only one, and zones of others
@@ -15,12 +16,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Octets that every transfer has besides: most zones need no more.
+/// Octets that every transfer has for free: most zones need no more.
 const FREE: u64 = 1 << 20;
-/// Memory is taken in steps of so many octets.
+/// Step in which memory is taken, in octets.
 const STEP: u64 = 1 << 20;
 
-/// The memory of all incoming transfers; clones are the same.
+/// The memory of all incoming transfers; clones share it.
 #[derive(Clone)]
 pub struct TransferMemory {
     pool: Arc<Pool>,
@@ -44,16 +45,16 @@ struct ShareState {
     primary: IpAddr,
     octets: u64,
     is_waiting: bool,
-    /// It has to give up, so that others go on.
+    /// It must give up, so that others can continue.
     is_refused: bool,
 }
 
-/// Why a transfer gets no more memory.
+/// Why a transfer gets no further memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryRefused {
     /// It needs more than half of what all transfers may have.
     TooLarge,
-    /// Others use it, and none of them can go on either.
+    /// Others use it, and none of them can continue either.
     UsedUp,
 }
 
@@ -64,7 +65,7 @@ enum Growth {
 }
 
 impl TransferMemory {
-    /// Bounds the memory of all transfers.
+    /// Limits the memory of all transfers.
     pub fn new(octets_max: u64) -> Self {
         TransferMemory {
             pool: Arc::new(Pool {
@@ -75,7 +76,7 @@ impl TransferMemory {
         }
     }
 
-    /// Begins a transfer from a primary.
+    /// Starts a transfer from a primary.
     pub fn share(&self, primary: IpAddr) -> MemoryShare {
         let mut state = self.pool.lock();
         let number = state.next;
@@ -106,7 +107,7 @@ impl Pool {
     }
 }
 
-/// The memory of one transfer, given back when this is dropped.
+/// The memory of one transfer, returned when this is dropped.
 pub struct MemoryShare {
     pool: Arc<Pool>,
     number: u64,
@@ -114,7 +115,7 @@ pub struct MemoryShare {
 }
 
 impl MemoryShare {
-    /// Takes memory for so many octets in all, and waits while there is none. Returns whether it waited.
+    /// Takes memory for this many octets in total, and waits while there is none. Returns whether it waited.
     pub async fn grow_to(&mut self, octets: u64) -> Result<bool, MemoryRefused> {
         let wanted = octets.saturating_sub(FREE).next_multiple_of(STEP);
         if wanted <= self.octets {
@@ -125,7 +126,7 @@ impl MemoryShare {
         loop {
             let changed = pool.changed.notified();
             tokio::pin!(changed);
-            // Whatever changes from here on is heard of.
+            // No later change is missed.
             changed.as_mut().enable();
             match self.try_grow(wanted) {
                 Growth::Granted => return Ok(has_waited),
@@ -180,7 +181,7 @@ impl MemoryShare {
         Growth::Waits
     }
 
-    /// Notes how much the finished version takes, whether or not there is room: it is there.
+    /// Records how much the finished version takes, whether or not there is room: it already exists.
     pub fn settle(&mut self, octets: u64) {
         let octets = octets.saturating_sub(FREE).next_multiple_of(STEP);
         let mut state = self.pool.lock();
@@ -195,7 +196,7 @@ impl MemoryShare {
 }
 
 impl PoolState {
-    /// Returns the youngest transfer that waits, if none of those that hold memory goes on.
+    /// Returns the youngest waiting transfer, if none of those that hold memory can continue.
     fn stalemate(&self) -> Option<u64> {
         let mut holders = self.shares.values().filter(|share| share.octets > 0);
         if !holders.all(|share| share.is_waiting && !share.is_refused) {
@@ -230,7 +231,7 @@ mod tests {
         IpAddr::from([192, 0, 2, octet])
     }
 
-    /// The result if it does not wait.
+    /// Returns the result if the future does not wait.
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Some(result),

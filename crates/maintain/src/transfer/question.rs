@@ -1,21 +1,21 @@
-//! Messages that this server sends to others: questions for the SOA, AXFR, IXFR, and NOTIFY.
+//! Messages that this server sends to others: queries for SOA, AXFR and IXFR, and NOTIFY.
 
 use super::failure::TransferFailure;
 use nameward_wire::message::{HEADER, Message, MessageError};
 use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
 use nameward_zone::{Serial, Zone};
 
-/// An OPT record with an empty EXPIRE option (RFC 7314 section 2), which asks how long the primary's own copy is good. UDP
-/// replies may have 1232 octets.
+/// An OPT record with an empty EXPIRE option (RFC 7314 section 2), which requests the remaining lifetime of the
+/// primary's own copy. UDP responses may have 1232 octets.
 const ASK_EXPIRE: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, 9, 0, 0];
 
-/// Octets of a SOA record without owner and with the root as both of its names.
+/// Size of the data of a SOA record with the root as both of its names, in octets.
 const BARE_SOA: usize = 22;
 
-/// A question about a zone that was sent and that replies must be about.
+/// A query about a zone that was sent and that responses must match.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedQuestion {
-    /// The id of the message.
+    /// The message ID.
     pub id: u16,
     /// QUERY or NOTIFY.
     pub opcode: Opcode,
@@ -26,7 +26,7 @@ pub struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Asks a primary about a zone.
+    /// Creates a query to a primary about a zone.
     pub fn query(id: u16, zone: NameBuf, qtype: Type) -> Self {
         AskedQuestion {
             id,
@@ -36,7 +36,7 @@ impl AskedQuestion {
         }
     }
 
-    /// Makes the NOTIFY of a zone that has changed (RFC 1996).
+    /// Creates the NOTIFY for a changed zone (RFC 1996).
     pub fn notify(id: u16, zone: NameBuf) -> Self {
         AskedQuestion {
             id,
@@ -46,7 +46,7 @@ impl AskedQuestion {
         }
     }
 
-    /// Returns the message. `have` is the serial that is here, for an IXFR (RFC 1995 section 3).
+    /// Returns the message. `have` is our serial, for an IXFR (RFC 1995 section 3).
     pub fn message(&self, have: Option<Serial>) -> Vec<u8> {
         let mut message = Vec::with_capacity(HEADER + 2 * 255);
         message.extend_from_slice(&self.id.to_be_bytes());
@@ -60,7 +60,7 @@ impl AskedQuestion {
         message.extend_from_slice(&self.qtype.0.to_be_bytes());
         message.extend_from_slice(&Class::IN.0.to_be_bytes());
         if let Some(have) = have {
-            // Nothing but the serial of this SOA means anything to the primary.
+            // Only the serial of this SOA matters to the primary.
             message[9] = 1;
             let mut rdata = [0; BARE_SOA];
             rdata[2..6].copy_from_slice(&have.0.to_be_bytes());
@@ -77,10 +77,10 @@ impl AskedQuestion {
         message
     }
 
-    /// Checks the header and the question of a reply, and returns where its records begin.
+    /// Checks the header and the question of a response, and returns where its records start.
     ///
-    /// RFC 5936 section 2.2.1: the id and the question are those of the request. A message of a transfer may leave the
-    /// question out, and some primaries leave it out of the first one as well.
+    /// RFC 5936 section 2.2.1: the ID and the question are those of the request. A message of a transfer may omit the
+    /// question, and some primaries omit it in the first one as well.
     pub(super) fn check(&self, message: &Message<'_>) -> Result<usize, TransferFailure> {
         if message.id() != self.id {
             return Err(TransferFailure::WrongId);
@@ -116,7 +116,7 @@ pub fn notify_message(asked: &AskedQuestion, version: Option<&Zone>) -> Vec<u8> 
     message
 }
 
-/// Appends a SOA whose owner is the name of the question.
+/// Appends an SOA whose owner is the name in the question.
 fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
     // A pointer to the question; the root is shorter and has no labels to point at.
     match message[HEADER] {
@@ -130,7 +130,7 @@ fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
     message.extend_from_slice(rdata);
 }
 
-/// Returns whether a name is that of the zone asked about.
+/// Checks whether a name is that of the queried zone.
 pub(super) fn is_zone(asked: &AskedQuestion, name: Name<'_>) -> bool {
     name == asked.zone.as_name()
 }

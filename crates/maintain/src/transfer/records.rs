@@ -1,7 +1,7 @@
-//! The records of the answer section of one message, expanded into buffers that are kept from record to record.
+//! The records in the answer section of one message, expanded into buffers that are reused for every record.
 //!
-//! Three million records come in one transfer: nothing is allocated for each, and an owner that is written as a
-//! pointer to the owner before it, as most are, is not expanded again.
+//! One transfer may have three million records: nothing is allocated for each, and an owner that is a pointer to the
+//! previous owner, as most are, is not expanded again.
 
 use super::failure::TransferFailure;
 use nameward_wire::message::MessageError;
@@ -10,7 +10,7 @@ use nameward_wire::{Class, Name, NameBuf, Type, rdata};
 /// The buffers that records are expanded into.
 pub(super) struct RecordScratch {
     owner: NameBuf,
-    /// Where the owner stands in the message, or where its pointer leads.
+    /// The position of the owner in the message, or the target of its pointer.
     owner_place: usize,
     rdata: Vec<u8>,
 }
@@ -25,15 +25,15 @@ impl Default for RecordScratch {
     }
 }
 
-/// No place in a message.
+/// Not a position in a message.
 const NOWHERE: usize = usize::MAX;
 /// Octets of a record between owner and data.
 const FIXED: usize = 10;
 
-/// A record, expanded.
+/// An expanded record.
 pub(super) struct ScannedRecord<'s> {
     pub(super) owner: Name<'s>,
-    /// The owner is known to be that of the record before.
+    /// The owner is known to be that of the previous record.
     pub(super) same_owner: bool,
     pub(super) rtype: Type,
     pub(super) class: Class,
@@ -42,13 +42,13 @@ pub(super) struct ScannedRecord<'s> {
 }
 
 impl ScannedRecord<'_> {
-    /// Returns the octets of the record in wire form, without compression.
+    /// Returns the uncompressed size of the record in wire format.
     pub(super) fn octets(&self) -> u64 {
         (self.owner.as_wire().len() + FIXED + self.rdata.len()) as u64
     }
 }
 
-/// The place that has been reached in a message.
+/// A position in a message.
 pub(super) struct RecordCursor<'m> {
     octets: &'m [u8],
     at: usize,
@@ -56,7 +56,7 @@ pub(super) struct RecordCursor<'m> {
 }
 
 impl<'m> RecordCursor<'m> {
-    /// Begins at the first of `count` records. The owner of a message before is not one to point at.
+    /// Starts at the first of `count` records. The owner from an earlier message cannot be pointed at.
     pub(super) fn new(
         octets: &'m [u8],
         at: usize,
@@ -71,7 +71,7 @@ impl<'m> RecordCursor<'m> {
         }
     }
 
-    /// Expands the next record; `None` behind the last.
+    /// Expands the next record; `None` after the last.
     pub(super) fn next<'s>(
         &mut self,
         scratch: &'s mut RecordScratch,
@@ -106,13 +106,13 @@ impl<'m> RecordCursor<'m> {
         }))
     }
 
-    /// Reads the owner; true if it is that of the record before in this message.
+    /// Reads the owner; true if it is that of the previous record in this message.
     fn read_owner(&mut self, scratch: &mut RecordScratch) -> Result<bool, TransferFailure> {
         let place = match self.octets.get(self.at..self.at + 2) {
             Some(&[high @ 0xc0..=0xff, low]) => usize::from(high & 0x3f) << 8 | usize::from(low),
             _ => self.at,
         };
-        // What stands there was read before, so it is further up in the message.
+        // That position was read before, so it is earlier in the message.
         if place == scratch.owner_place {
             self.at += 2;
             return Ok(true);
@@ -125,8 +125,8 @@ impl<'m> RecordCursor<'m> {
         Ok(false)
     }
 
-    /// Skips records of other sections, which mean nothing in a transfer (RFC 5936 sections 2.2.3 to 2.2.5). They and
-    /// nothing else must fill the message.
+    /// Skips records of other sections, which have no meaning in a transfer (RFC 5936 sections 2.2.3 to 2.2.5). They
+    /// must exactly fill the message.
     pub(super) fn skip_to_end(mut self, count: u32) -> Result<(), TransferFailure> {
         for _ in 0..count {
             let (_, behind) =

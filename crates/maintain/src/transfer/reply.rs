@@ -1,4 +1,4 @@
-//! Replies of one message: to a question for the SOA, and to a NOTIFY.
+//! Single-message responses: to an SOA query, and to a NOTIFY.
 
 use super::failure::TransferFailure;
 use super::question::{AskedQuestion, is_zone};
@@ -8,22 +8,22 @@ use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
 
-/// The number of the EXPIRE option.
+/// The EXPIRE option code.
 const EXPIRE: u16 = 9;
 
-/// The reply to a question for the SOA.
+/// The response to an SOA query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SoaReply {
-    /// The serial that the primary has, and the seconds that its copy is good for, if it says so (RFC 7314).
+    /// The primary's serial, and the remaining lifetime of its copy in seconds, if it sent one (RFC 7314).
     Serial(Serial, Option<u32>),
-    /// The reply did not fit: the question is to be asked again over TCP.
+    /// The response did not fit: the query must be repeated over TCP.
     Truncated,
 }
 
-/// Reads the reply to a question for the SOA.
+/// Reads the response to an SOA query.
 ///
-/// RFC 1034 section 4.3.5 has the secondary ask the primary, so an answer that is not authoritative is none: it may be
-/// that of a resolver that stands in between.
+/// RFC 1034 section 4.3.5 has the secondary query the primary, so a non-authoritative answer is rejected: it may come
+/// from a resolver in between.
 pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
     let message = Message::parse(octets)?;
     let at = asked.check(&message)?;
@@ -48,7 +48,7 @@ pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, 
     Err(TransferFailure::NoSoa)
 }
 
-/// Reads the EXPIRE option of a reply (RFC 7314), if it has one.
+/// Reads the EXPIRE option of a response (RFC 7314), if it has one.
 pub(super) fn expire_of(message: &Message<'_>) -> Option<u32> {
     if message.promised(MessageSection::Additional) == 0 {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn expire_of(message: &Message<'_>) -> Option<u32> {
     None
 }
 
-/// Reads the reply to a question for the NS records of a zone, which must be authoritative.
+/// Reads the response to a query for the NS records of a zone, which must be authoritative.
 pub fn read_name_servers(
     asked: &AskedQuestion,
     octets: &[u8],
@@ -93,7 +93,8 @@ pub fn read_name_servers(
     Ok(servers)
 }
 
-/// Reads the reply to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is a failure.
+/// Reads the response to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is a
+/// failure.
 pub fn read_notify_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<(), TransferFailure> {
     let message = Message::parse(octets)?;
     asked.check(&message)?;

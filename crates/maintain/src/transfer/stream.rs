@@ -1,13 +1,13 @@
-//! The messages of a transfer, read one after the other as they come.
+//! The messages of a transfer, read one after the other as they arrive.
 //!
 //! ```text
-//! First    the SOA of the newest version; not newer than what is here: the end (RFC 1995 section 2)
+//! First    the SOA of the newest version; not newer than ours: the end (RFC 1995 section 2)
 //! Second   another SOA: differences; anything else: the whole zone (RFC 1995 section 4)
-//! Whole    records until the SOA comes again (RFC 5936 section 2.2)
+//! Whole    records until the SOA is repeated (RFC 5936 section 2.2)
 //! Chain    differences until the newest version is reached
 //! ```
-//! A whole zone is packed as it comes, as a zone file is, and its records are kept beside it in the form in which the
-//! state store keeps them: neither is made from the other afterwards.
+//! A whole zone is packed as it arrives, like a zone file, and its records are kept separately in the format of the
+//! state store: neither is derived from the other afterwards.
 
 use super::chain::{DifferenceChain, listed};
 use super::failure::TransferFailure;
@@ -22,16 +22,16 @@ use nameward_wire::{Class, Name, Type};
 use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder, ZoneLimits};
 
-/// Messages without records that may follow each other.
+/// Maximum number of consecutive messages without records.
 const EMPTY_IN_A_ROW: u32 = 16;
 /// Octets of the numbers at the end of a SOA.
 const SOA_NUMBERS: usize = 20;
 
 /// A zone that was transferred as a whole.
 pub struct WholeZone {
-    /// The zone, packed.
+    /// The packed zone.
     pub zone: Zone,
-    /// Its records as they came, for the state store.
+    /// Its records as received, for the state store.
     pub contents: Vec<RecordList>,
 }
 
@@ -45,9 +45,9 @@ impl WholeZone {
 
 /// The result of a transfer.
 pub enum TransferAnswer {
-    /// The primary has this serial, which is not newer than the one that is here.
+    /// The primary's serial, which is not newer than ours.
     NotNewer(Serial),
-    /// The differences that lead from the version that is here to the newest.
+    /// The differences from our version to the newest.
     Differences(Vec<Difference>),
     /// The whole zone.
     Whole(Box<WholeZone>),
@@ -72,7 +72,7 @@ struct WholeDraft {
     soa: FirstSoa,
     builder: ZoneBuilder,
     contents: Vec<RecordList>,
-    /// Octets of the parts of `contents` before the last one.
+    /// Octets of all chunks of `contents` except the last one.
     contents_octets: u64,
     octets_max: u64,
 }
@@ -101,8 +101,8 @@ pub struct TransferReader {
 }
 
 impl TransferReader {
-    /// Begins to read the reply to a question for AXFR or IXFR. `have` is the serial that is here; nothing that is not
-    /// newer is transferred. `verifier` is that of the signed question.
+    /// Starts reading the response to an AXFR or IXFR query. `have` is our serial; only a newer version is
+    /// transferred. `verifier` belongs to the signed query.
     pub fn new(
         asked: AskedQuestion,
         have: Option<Serial>,
@@ -123,7 +123,7 @@ impl TransferReader {
         }
     }
 
-    /// Returns how many records have come.
+    /// Returns the number of records received.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -133,7 +133,7 @@ impl TransferReader {
         self.octets
     }
 
-    /// Returns the octets of memory that what was read takes.
+    /// Returns the octets of memory used so far.
     pub fn memory(&self) -> u64 {
         match &self.phase {
             Phase::Whole(whole) => whole.memory(),
@@ -142,12 +142,12 @@ impl TransferReader {
         }
     }
 
-    /// Returns the seconds that the primary's copy is good for, if its first message says so (RFC 7314).
+    /// Returns the remaining lifetime of the primary's copy in seconds, if its first message has one (RFC 7314).
     pub fn expire(&self) -> Option<u32> {
         self.expire
     }
 
-    /// Takes the next message; `now` is in seconds since 1970. After a failure nothing more is taken.
+    /// Processes the next message; `now` is in seconds since 1970. After a failure nothing more is accepted.
     pub fn take(&mut self, octets: &[u8], now: u64) -> Result<TransferStep, TransferFailure> {
         let step = self.read_message(octets, now);
         if !matches!(step, Ok(TransferStep::More)) {
@@ -156,13 +156,13 @@ impl TransferReader {
         step
     }
 
-    /// Ends the reading where the stream ends before the transfer.
+    /// Returns the failure for a stream that ends before the transfer.
     pub fn cut_short(&self) -> TransferFailure {
         TransferFailure::Short(self.records)
     }
 
-    /// Ends an IXFR over UDP, whose reply is one message. `None`: it did not fit, and is to be asked for over TCP
-    /// (RFC 1995 section 2).
+    /// Finishes an IXFR over UDP, whose response is one message. `None`: it did not fit, and must be requested over
+    /// TCP (RFC 1995 section 2).
     pub fn read_datagram(
         mut self,
         octets: &[u8],
@@ -218,7 +218,7 @@ impl TransferReader {
                 return Err(TransferFailure::BehindEnd);
             }
             answer = self.take_record(&record)?;
-            // Whatever else a primary has to say of a version that is not newer is not looked at.
+            // The rest of a response with a version that is not newer is ignored.
             if let Some(TransferAnswer::NotNewer(_)) = answer {
                 return self.end(answer);
             }
@@ -272,7 +272,7 @@ impl TransferReader {
         }
     }
 
-    /// Checks a record by itself.
+    /// Checks a single record.
     #[inline]
     fn check_record(&mut self, record: &ScannedRecord<'_>) -> Result<(), TransferFailure> {
         self.records += 1;
@@ -388,7 +388,7 @@ impl WholeDraft {
         }
     }
 
-    /// Ends the zone with the SOA that came last, which is the first one again (RFC 5936 section 2.2).
+    /// Finishes the zone with the last SOA, which repeats the first one (RFC 5936 section 2.2).
     fn finish(mut self, last: &ScannedRecord<'_>) -> Result<TransferAnswer, TransferFailure> {
         if !is_same_soa(last.rdata, &self.soa.rdata) {
             return Err(TransferFailure::LastSoaDiffers {
@@ -396,7 +396,7 @@ impl WholeDraft {
                 last: soa_serial(last.rdata).unwrap_or_default(),
             });
         }
-        // Names without records of their own are made now, and count as well.
+        // Empty non-terminals are created now, and count as well.
         self.builder.set_limits(ZoneLimits {
             octets: self.octets_max.saturating_sub(self.contents_memory()),
             records: u64::MAX,

@@ -34,7 +34,8 @@ fn zone() -> &'static Arc<Zone> {
     })
 }
 
-/// Takes any octets for an UPDATE: they are refused, or make a version that has a SOA, an NS and a later serial.
+/// Treats any octets as an UPDATE: they are refused, or produce a version that has an SOA, an NS and a later
+/// serial.
 pub fn update(octets: &[u8]) {
     let Ok(request) = UpdateRequest::read(octets) else {
         return;

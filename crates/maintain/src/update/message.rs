@@ -1,14 +1,14 @@
-//! The sections of an UPDATE and the forms that RFC 2136 gives to their records.
+//! The sections of an UPDATE and the record formats defined by RFC 2136.
 //!
-//! Every record is checked before the first prerequisite is compared with the zone, so a message is well formed as a whole or
-//! changes nothing. What is kept is bounded by the message, which has at most 65,535 octets.
+//! Every record is checked before the first prerequisite is compared with the zone, so a message is well formed as a
+//! whole or changes nothing. Memory is bounded by the message, which has at most 65,535 octets.
 
 use nameward_wire::message::{Message, MessageSection, RecordView};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::change::ChangeRefused;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The highest TTL (RFC 2181 section 8); one above counts as 0.
+/// The maximum TTL (RFC 2181 section 8); a higher one counts as 0.
 const MAX_TTL: u32 = i32::MAX as u32;
 
 /// A condition that the zone must meet (RFC 2136 section 2.4).
@@ -16,7 +16,7 @@ const MAX_TTL: u32 = i32::MAX as u32;
 pub enum Prerequisite {
     /// Section 2.4.1: an RRset exists, whatever its data.
     RrsetExists(NameBuf, Type),
-    /// Section 2.4.2: an RRset has these data, each in canonical form, and no others.
+    /// Section 2.4.2: an RRset has exactly these data, each in canonical form.
     RrsetIs(NameBuf, Type, BTreeSet<Vec<u8>>),
     /// Section 2.4.3: an RRset does not exist.
     RrsetIsAbsent(NameBuf, Type),
@@ -26,7 +26,7 @@ pub enum Prerequisite {
     NameIsNotInUse(NameBuf),
 }
 
-/// Values that RRsets must have, by owner in lower case and type.
+/// Expected RRset values, by owner in lower case and type.
 type RrsetValues = BTreeMap<(Vec<u8>, Type), (NameBuf, BTreeSet<Vec<u8>>)>;
 
 /// A step of an update (RFC 2136 section 2.5).
@@ -58,14 +58,14 @@ pub enum UpdateStep {
     },
 }
 
-/// An UPDATE whose form is right.
+/// A well-formed UPDATE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateRequest {
-    /// The zone to be changed.
+    /// The zone to change.
     pub zone: NameBuf,
-    /// The conditions; those about one RRset's data are one and stand behind all others (section 3.2.5).
+    /// The conditions; those about one RRset's data are merged and come after all others (section 3.2.5).
     pub prerequisites: Vec<Prerequisite>,
-    /// The steps, in the order of the message.
+    /// The steps, in message order.
     pub steps: Vec<UpdateStep>,
 }
 
@@ -100,7 +100,7 @@ impl UpdateRequest {
                     let step = request.read_step(&record)?;
                     request.steps.push(step);
                 }
-                // RFC 2136 section 2.6: nothing there is needed here; OPT and TSIG are read elsewhere.
+                // RFC 2136 section 2.6: nothing there is needed; OPT and TSIG are read elsewhere.
                 MessageSection::Additional => {}
             }
         }
@@ -111,7 +111,7 @@ impl UpdateRequest {
         Ok(request)
     }
 
-    /// RFC 2136 section 3.2. The values of an RRset are collected and compared as a whole.
+    /// Reads a prerequisite (RFC 2136 section 3.2). The values of an RRset are collected and compared as a whole.
     fn read_prerequisite(
         &mut self,
         record: &RecordView<'_>,
@@ -148,7 +148,7 @@ impl UpdateRequest {
         Ok(())
     }
 
-    /// RFC 2136 section 3.4.1.
+    /// Reads a step (RFC 2136 section 3.4.1).
     fn read_step(&self, record: &RecordView<'_>) -> Result<UpdateStep, ChangeRefused> {
         let (name, rtype) = (record.owner, record.rtype);
         self.check_owner(record)?;
@@ -179,7 +179,7 @@ impl UpdateRequest {
         }
     }
 
-    /// RFC 2136 sections 3.2.5 and 3.4.1.3: names outside of the zone.
+    /// Rejects names outside the zone (RFC 2136 sections 3.2.5 and 3.4.1.3).
     fn check_owner(&self, record: &RecordView<'_>) -> Result<(), ChangeRefused> {
         match record.name().is_at_or_below(self.zone.as_name()) {
             true => Ok(()),
@@ -192,7 +192,7 @@ impl UpdateRequest {
 }
 
 impl Prerequisite {
-    /// The name that it is about.
+    /// Returns the name that it concerns.
     pub fn name(&self) -> Name<'_> {
         match self {
             Prerequisite::RrsetExists(name, _)
@@ -205,7 +205,7 @@ impl Prerequisite {
 }
 
 impl UpdateStep {
-    /// The name that it is about.
+    /// Returns the name that it concerns.
     pub fn name(&self) -> Name<'_> {
         match self {
             UpdateStep::DeleteRrset(name, _) | UpdateStep::DeleteName(name) => name.as_name(),
@@ -213,7 +213,7 @@ impl UpdateStep {
         }
     }
 
-    /// The type that it is about; `None` if it is about all of a name.
+    /// Returns the type that it concerns; `None` for all types of a name.
     pub fn rtype(&self) -> Option<Type> {
         match self {
             UpdateStep::Add { rtype, .. } | UpdateStep::DeleteRecord { rtype, .. } => Some(*rtype),
@@ -231,7 +231,7 @@ fn data_of(record: &RecordView<'_>) -> Result<Vec<u8>, ChangeRefused> {
     Ok(rdata)
 }
 
-/// Data with its names in lower case, so that equal data are equal octets (RFC 4034 section 6.2).
+/// Converts names in the data to lower case, so that equal data are equal octets (RFC 4034 section 6.2).
 pub(super) fn canonical(rtype: Type, mut rdata: Vec<u8>) -> Vec<u8> {
     nameward_wire::rdata::canonicalise(rtype, &mut rdata);
     rdata

@@ -1,8 +1,8 @@
-//! An UPDATE compared with a zone: permission, prerequisites, and the edits that its steps become.
+//! Compares an UPDATE with a zone: permission, prerequisites, and the edits that its steps become.
 //!
-//! The names of the message are copied when they are first needed, and each step sees what the steps before it have made of
-//! them, so that "the last NS of the apex" means the last one at that moment. The cost is that of the message and of the
-//! names in it, whatever the size of the zone.
+//! The names of the message are copied when they are first needed, and each step sees the result of the earlier
+//! steps, so that "the last NS of the apex" means the last one at that moment. The cost is that of the message and of
+//! the names in it, whatever the size of the zone.
 
 use super::message::{Prerequisite, UpdateRequest, UpdateStep, canonical, refused};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Says which records a client may change.
+/// Decides which records a client may change.
 pub trait UpdatePermission: Send + Sync {
-    /// Whether the client may change records of this owner and type.
+    /// Checks whether the client may change records of this owner and type.
     fn permits(&self, owner: Name<'_>, rtype: Type) -> bool;
 
-    /// Returns the client as the history of the zone names it.
+    /// Returns the client's name for the zone history.
     fn author(&self) -> Option<Arc<ChangeAuthor>> {
         None
     }
@@ -36,15 +36,15 @@ impl UpdatePermission for Box<dyn UpdatePermission> {
     }
 }
 
-/// An UPDATE on its way to a zone.
+/// An UPDATE for a zone.
 pub struct UpdateChange<P> {
     /// The message.
     pub request: UpdateRequest,
-    /// The rights of the client.
+    /// The permissions of the client.
     pub permission: P,
-    /// How the serial is raised.
+    /// How the serial is incremented.
     pub serial: SerialRule,
-    /// For serials that are dates.
+    /// The current time, for serials that are dates.
     pub now: SystemTime,
 }
 
@@ -71,7 +71,7 @@ impl<P: UpdatePermission> ConditionalChange for UpdateChange<P> {
             owners: BTreeMap::new(),
             edits: Vec::new(),
         };
-        // Before the prerequisites: their results would show a stranger what the zone has.
+        // Before the prerequisites: their results would reveal the zone's contents to unauthorized clients.
         for step in &self.request.steps {
             self.check_permission(step, &mut draft)?;
         }
@@ -99,7 +99,7 @@ impl<P: UpdatePermission> UpdateChange<P> {
         let name = step.name();
         let (signed_by, is_apex) = (draft.records.signed_by(), name == draft.apex);
         let is_refused = |rtype: Type| match signed_by {
-            // A deletion that changes nothing in the zone that is served would look like one that did.
+            // A deletion that has no effect on the served zone would look as if it had.
             SignedBy::ThisServer(_) => !signed_by.takes(rtype, is_apex),
             SignedBy::Nobody | SignedBy::Elsewhere => {
                 matches!(step, UpdateStep::Add { .. }) && !signed_by.takes(rtype, is_apex)
@@ -122,7 +122,7 @@ impl<P: UpdatePermission> UpdateChange<P> {
         };
         match step.rtype() {
             Some(rtype) => check(rtype),
-            // A name is deleted by a client that may delete each of its RRsets.
+            // A client may delete a name if it may delete each of its RRsets.
             None => {
                 let types = draft.owner(name).rrsets.keys().copied();
                 let mut deleted = types.filter(|rtype| !(is_apex && stays_at_apex(*rtype)));
@@ -132,12 +132,12 @@ impl<P: UpdatePermission> UpdateChange<P> {
     }
 }
 
-/// RFC 2136 section 3.4.2.3: what the deletion of all RRsets of the apex leaves.
+/// Checks whether a type remains when all RRsets of the apex are deleted (RFC 2136 section 3.4.2.3).
 fn stays_at_apex(rtype: Type) -> bool {
     matches!(rtype, Type::SOA | Type::NS)
 }
 
-/// Types that may stand beside a CNAME (RFC 4034 section 3, RFC 2535 section 2.3.5).
+/// Checks whether a type is allowed next to a CNAME (RFC 4034 section 3, RFC 2535 section 2.3.5).
 fn may_stand_beside_cname(rtype: Type) -> bool {
     matches!(
         rtype,
@@ -145,16 +145,16 @@ fn may_stand_beside_cname(rtype: Type) -> bool {
     )
 }
 
-/// The data of an RRset as the zone has them, by their canonical forms.
+/// The data of an RRset as in the zone, by canonical form.
 type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The records of one name, as the steps so far have left them.
+/// The records of one name after the steps so far.
 #[derive(Default)]
 struct UpdatedName {
     rrsets: BTreeMap<Type, Values>,
 }
 
-/// A change in the making.
+/// A change being built.
 struct UpdateDraft<'d> {
     apex: Name<'d>,
     records: &'d dyn RecordsAt,
@@ -175,7 +175,7 @@ impl UpdateDraft<'_> {
         })
     }
 
-    /// RFC 2136 section 3.2: compares a prerequisite with the zone.
+    /// Compares a prerequisite with the zone (RFC 2136 section 3.2).
     fn check(&mut self, prerequisite: &Prerequisite) -> Result<(), ChangeRefused> {
         let name = prerequisite.name();
         let owner = self.owner(name);
@@ -216,7 +216,7 @@ impl UpdateDraft<'_> {
         }
     }
 
-    /// RFC 2136 section 3.4.2: takes a step, or passes it over where the RFC says so.
+    /// Performs a step, or ignores it where the RFC says so (RFC 2136 section 3.4.2).
     fn take(&mut self, step: &UpdateStep) {
         let name = NameBuf::from(step.name());
         let is_apex = step.name() == self.apex;
@@ -239,7 +239,7 @@ impl UpdateDraft<'_> {
         }
     }
 
-    /// RFC 2136 section 3.4.2.2.
+    /// Adds a record (RFC 2136 section 3.4.2.2).
     fn add(&mut self, name: NameBuf, rtype: Type, ttl: u32, rdata: &[u8]) {
         let owner = self.owner(name.as_name());
         let (has_cname, has_others) = (
@@ -259,7 +259,7 @@ impl UpdateDraft<'_> {
             return;
         }
         let values = owner.rrsets.entry(rtype).or_default();
-        // One record at the most of these types; of WKS (RFC 1035 section 3.4.2) one for each address and protocol.
+        // At most one record of these types; for WKS (RFC 1035 section 3.4.2) one for each address and protocol.
         let replaced: Vec<Vec<u8>> = match rtype {
             Type::SOA | Type::CNAME | Type::DNAME => std::mem::take(values).into_values().collect(),
             WKS => {
@@ -292,7 +292,7 @@ impl UpdateDraft<'_> {
         }
     }
 
-    /// RFC 2136 section 3.4.2.4.
+    /// Deletes a record (RFC 2136 section 3.4.2.4).
     fn delete(&mut self, name: NameBuf, rtype: Type, rdata: &[u8]) {
         let is_last_name_server = |values: &Values| rtype == Type::NS && values.len() == 1;
         let is_apex = name.as_name() == self.apex;
@@ -312,7 +312,7 @@ impl UpdateDraft<'_> {
         self.push_deletion(name, rtype, vec![stored]);
     }
 
-    /// Deletes records; those of one RRset that follow each other are one edit.
+    /// Deletes records; consecutive deletions in one RRset become one edit.
     fn push_deletion(&mut self, owner: NameBuf, of: Type, gone: Vec<Vec<u8>>) {
         if gone.is_empty() {
             return;
@@ -331,7 +331,7 @@ impl UpdateDraft<'_> {
         });
     }
 
-    /// Adds a record; those of one RRset and TTL that follow each other are one edit.
+    /// Adds a record; consecutive additions with the same RRset and TTL become one edit.
     fn push_addition(&mut self, rrset: RrsetData) {
         if let Some(Edit::Add(last)) = self.edits.last_mut()
             && (last.rtype, last.ttl) == (rrset.rtype, rrset.ttl)
@@ -347,7 +347,7 @@ impl UpdateDraft<'_> {
 /// RFC 1035 section 3.4.2.
 const WKS: Type = Type(11);
 
-/// Whether a SOA may take the place of the zone's: RFC 2136 section 3.4.2.2 wants a serial after it (RFC 1982).
+/// Checks whether a SOA may replace the zone's: RFC 2136 section 3.4.2.2 requires a later serial (RFC 1982).
 fn is_forward(zone: Option<&Values>, rdata: &[u8]) -> bool {
     let known = zone.and_then(|values| values.values().next());
     match (known.and_then(|soa| soa_serial(soa)), soa_serial(rdata)) {

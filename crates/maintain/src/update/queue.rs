@@ -1,9 +1,9 @@
-//! Updates on their way to a commit: one queue for zones in memory, one for each database.
+//! Queues of updates waiting to be committed: one for zones in memory, one for each database.
 //!
-//! Workers hand updates in and never wait: a queue that is full says so. A queue takes updates in their order, so that each sees
-//! what those before it have done, and does not wait for the disk: zones in memory are grouped by the state store, those of
-//! a database by the queue, which puts all that wait into one transaction. Each update gets its own result after it is
-//! durable and served.
+//! Workers submit updates and never wait: a full queue rejects them. A queue processes updates in order, so that each
+//! sees the result of the earlier ones, and does not wait for the disk: updates of zones in memory are grouped by the
+//! state store, those of a database by the queue, which puts all that wait into one transaction. Each update gets its
+//! own result after it is durable and served.
 
 use super::message::{UpdateRequest, refused};
 use super::plan::{UpdateChange, UpdatePermission};
@@ -21,26 +21,27 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::SystemTime;
 
-/// Updates that may wait in one queue. Only those of clients who may update get there, and each has at most 65,535 octets.
+/// Maximum number of updates waiting in one queue. Only those of authorized clients get there, and each has at most
+/// 65,535 octets.
 const WAITING: usize = 1024;
-/// Updates of a database that share a transaction.
+/// Maximum number of updates in one database transaction.
 const GROUP: usize = 64;
-/// Frozen zones in the state store.
+/// The item kind for frozen zones in the state store.
 const FROZEN: &str = "frozen";
 
-/// An UPDATE that was let in.
+/// An accepted UPDATE.
 pub struct UpdateJob {
     /// The message.
     pub message: Box<[u8]>,
-    /// The zone as the table has it.
+    /// The zone's name as in the table.
     pub zone: NameBuf,
     /// The rank of the source that serves it.
     pub rank: u16,
-    /// The rights of the client.
+    /// The permissions of the client.
     pub permission: Box<dyn UpdatePermission>,
-    /// How the serial is raised.
+    /// How the serial is incremented.
     pub serial: SerialRule,
-    /// For serials that are dates.
+    /// The current time, for serials that are dates.
     pub now: SystemTime,
     /// Called with the outcome, once.
     pub done: UpdateDone,
@@ -54,21 +55,21 @@ pub type UpdateDone = Box<dyn FnOnce(UpdateOutcome) + Send>;
 pub enum UpdateOutcome {
     /// The zone has changed, durably, and the next query sees it.
     Changed {
-        /// Records that went and came, besides the SOA.
+        /// Number of removed and added records, besides the SOA.
         records: u64,
-        /// The serial now.
+        /// The new serial.
         serial: Serial,
     },
-    /// The zone was like that already.
+    /// The zone already had this state.
     Unchanged,
     /// Nothing was changed, for this reason.
     Refused(ChangeRefused),
-    /// Nothing was changed, or nobody knows whether something was: an operator can mend this.
+    /// Nothing was changed, or the result is unknown: an operator can fix this.
     Failed(String),
 }
 
 impl UpdateOutcome {
-    /// The response code for the client.
+    /// Returns the response code for the client.
     pub fn rcode(&self) -> Rcode {
         match self {
             UpdateOutcome::Changed { .. } | UpdateOutcome::Unchanged => Rcode::NoError,
@@ -78,9 +79,10 @@ impl UpdateOutcome {
     }
 }
 
-/// A database that takes updates of its zones.
+/// A database that accepts updates of its zones.
 pub trait DatabaseUpdates: Send + Sync + 'static {
-    /// Makes changes of zones in one transaction, each with its own result, and returns when they are served. May block.
+    /// Commits zone changes in one transaction, each with its own result, and returns when they are served. May
+    /// block.
     fn commit(
         &self,
         changes: &[(NameBuf, &dyn ConditionalChange)],
@@ -89,7 +91,7 @@ pub trait DatabaseUpdates: Send + Sync + 'static {
 
 type Frozen = Arc<Mutex<HashSet<Box<[u8]>>>>;
 
-/// The queues of all updates; their threads end when this is dropped, after what they have.
+/// The queues of all updates; their threads end when this is dropped, after processing what is queued.
 pub struct Updates {
     commits: Arc<Commits>,
     resident: SyncSender<QueueItem>,
@@ -99,7 +101,7 @@ pub struct Updates {
 
 enum QueueItem {
     Update(Box<UpdateJob>),
-    /// Gets a message when all before it were handed to their commits.
+    /// Gets a message when all updates before it were passed to their commits.
     Mark(SyncSender<()>),
 }
 
@@ -134,7 +136,7 @@ impl Updates {
         }))
     }
 
-    /// Hands an update in. It is given back if too many wait.
+    /// Submits an update. It is returned if too many wait.
     pub fn submit(&self, job: UpdateJob) -> Result<(), Box<UpdateJob>> {
         let queue = self.databases.get(&job.rank).unwrap_or(&self.resident);
         match queue.try_send(QueueItem::Update(Box::new(job))) {
@@ -144,13 +146,13 @@ impl Updates {
         }
     }
 
-    /// Whether a zone takes no updates for the time being.
+    /// Checks whether updates of a zone are suspended.
     pub fn is_frozen(&self, zone: Name<'_>) -> bool {
         self.frozen.lock().contains(&*key(zone))
     }
 
-    /// Refuses updates of a zone from now on, also after a restart, and returns when those before are done. False if that
-    /// was so already. May block.
+    /// Refuses updates of a zone from now on, also after a restart, and returns when earlier ones are done. False if
+    /// it was already frozen. May block.
     pub fn freeze(&self, zone: Name<'_>) -> Result<bool, StateError> {
         let is_new = self.frozen.lock().insert(key(zone));
         self.remember(zone, true)?;
@@ -160,12 +162,12 @@ impl Updates {
                 let _ = passed.recv();
             }
         }
-        // What was handed to the journal before is on the disk after this.
+        // Everything passed to the journal before is on disk after this.
         self.remember(zone, true)?;
         Ok(is_new)
     }
 
-    /// Takes updates of a zone again; false if it was not frozen. May block.
+    /// Accepts updates of a zone again; false if it was not frozen. May block.
     pub fn thaw(&self, zone: Name<'_>) -> Result<bool, StateError> {
         self.remember(zone, false)?;
         Ok(self.frozen.lock().remove(&*key(zone)))
@@ -184,7 +186,7 @@ impl Updates {
     }
 }
 
-/// Tells whether the state store has a zone as frozen, where no queues run.
+/// Checks whether a zone is frozen according to the state store, when no queues run.
 pub fn is_kept_frozen(store: &StateStore, zone: Name<'_>) -> Result<bool, StateError> {
     Ok(store.item(FROZEN, &key(zone))?.is_some())
 }
@@ -193,7 +195,7 @@ fn key(zone: Name<'_>) -> Box<[u8]> {
     zone.as_wire().to_ascii_lowercase().into()
 }
 
-/// Starts a queue, which hands updates over in groups of what waits.
+/// Starts a queue, which passes on waiting updates in groups.
 fn start_queue(
     name: String,
     frozen: Frozen,
@@ -209,7 +211,7 @@ fn start_queue(
                 let refused = refused(Rcode::Refused, "the zone is frozen");
                 (job.done)(UpdateOutcome::Refused(refused));
             }
-            // An update that is our own mistake stays unanswered, and the queue goes on.
+            // An update that triggers a bug stays unanswered, and the queue continues.
             if catch_unwind(AssertUnwindSafe(|| take(taken))).is_err() {
                 tracing::error!("an update ended in a panic");
             }
@@ -221,7 +223,7 @@ fn start_queue(
     Ok(sender)
 }
 
-/// Takes what waits, up to a mark or the size of a group.
+/// Takes the waiting items, up to a mark or the size of a group.
 fn collect(first: QueueItem, queue: &Receiver<QueueItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
     let (mut group, mut marks) = (Vec::new(), Vec::new());
     let mut next = Some(first);
@@ -282,7 +284,7 @@ fn of_commit(result: Result<CommittedVersion, CommitError>) -> UpdateOutcome {
             serial: committed.zone.serial(),
         },
         Err(CommitError::Refused(refused)) => UpdateOutcome::Refused(refused),
-        // RFC 2136 has no word for a zone that could not be served any more.
+        // RFC 2136 has no code for a zone that could no longer be served.
         Err(CommitError::Invalid(error)) => UpdateOutcome::Refused(refused(Rcode::Refused, error)),
         Err(CommitError::NoSuchZone) => {
             UpdateOutcome::Refused(refused(Rcode::NotAuth, CommitError::NoSuchZone))
@@ -324,7 +326,7 @@ fn of_database(result: Result<Committed, WriteError>) -> UpdateOutcome {
     }
 }
 
-/// Records of a difference besides the SOA.
+/// Counts the records of a difference besides the SOA.
 fn records_of(difference: &Difference) -> u64 {
     let records = difference.removed.iter().chain(&difference.added);
     records.filter(|record| record.rtype != Type::SOA).count() as u64

@@ -56,7 +56,7 @@ pub enum StateError {
     Lost {
         /// The file.
         path: PathBuf,
-        /// Its state.
+        /// How it was lost.
         how: LostHow,
         /// A copy of its contents, if one could be made.
         rescued: Option<PathBuf>,
@@ -105,7 +105,7 @@ pub enum StateError {
     },
 }
 
-/// State of the file of an open store.
+/// How the file of an open store was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostHow {
     /// It was deleted.

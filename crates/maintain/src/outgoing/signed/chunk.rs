@@ -8,10 +8,10 @@ use nameward_zone::node::flags;
 use nameward_zone::{Node, ZoneBuilder};
 use std::ops::Range;
 
-/// Octets of a record in a message besides its owner and its data.
+/// Size of a record in a message without its owner and data, in octets.
 const RECORD_HEAD: usize = 10;
 
-/// A chunk in the making.
+/// A chunk in progress.
 pub(super) struct ChunkSigner<'c> {
     copy: &'c SignedCopy,
     making: Making,
@@ -67,7 +67,7 @@ impl<'c> ChunkSigner<'c> {
         Ok(())
     }
 
-    /// Adds the NSEC or NSEC3 records of some links of a block of the chain; false if `pause` ended it.
+    /// Adds the NSEC or NSEC3 records of some links of a chain block; false if `pause` ended it.
     pub(super) fn add_links(
         &mut self,
         block: usize,
@@ -139,7 +139,7 @@ impl<'c> ChunkSigner<'c> {
     }
 }
 
-/// Puts a serial into the data of a SOA.
+/// Sets the serial in the data of a SOA.
 pub(super) fn set_serial(rdata: &mut [u8], serial: u32) {
     if let Some(at) = rdata.len().checked_sub(20) {
         rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
@@ -183,7 +183,7 @@ impl SignedChunk {
         });
     }
 
-    /// An RRset of a zone has far less than 4 GiB, and a chunk has a few of them.
+    /// Stores octets. An RRset has far less than 4 GiB, and a chunk has a few of them.
     fn keep(&mut self, octets: &[u8]) -> Range<u32> {
         let start = self.octets.len() as u32;
         self.octets.extend_from_slice(octets);
@@ -195,7 +195,7 @@ impl SignedChunk {
         self.octets.get(range).unwrap_or_default()
     }
 
-    /// Returns about how many octets of messages the chunk fills.
+    /// Returns approximately how many octets of messages the chunk fills.
     pub(super) fn octets(&self) -> usize {
         self.octets.len() + self.records.len() * RECORD_HEAD
     }

@@ -1,4 +1,5 @@
-//! The messages of a signed copy, sent while it is signed: its SOA, its pieces in order, its SOA again (RFC 5936 section 2.2).
+//! The messages of a signed copy, sent while it is signed: its SOA, its pieces in order, its SOA again (RFC 5936
+//! section 2.2).
 
 use super::SignedCopy;
 use crate::outgoing::{OutgoingFault, RecordHead, TransferRequest};
@@ -7,17 +8,17 @@ use nameward_wire::message::BulkWriter;
 use nameward_zone::CompressibleNames;
 use std::sync::Arc;
 
-/// Octets of a message that is not worth waiting for more.
+/// Size of a message that is not worth delaying.
 const FULL: usize = u16::MAX as usize;
 
 /// Whether a message can be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedReady {
-    /// Nothing: the next piece is not signed yet.
+    /// The next piece is not signed yet.
     Nothing,
-    /// Less than a full message.
+    /// Less than a full message is ready.
     Part,
-    /// A full message, or all that is left.
+    /// A full message, or all that is left, is ready.
     Message,
 }
 
@@ -30,11 +31,11 @@ pub struct SignedMessages {
     records: u64,
 }
 
-/// How far a transfer has come.
+/// The progress of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignedStage {
     FirstSoa,
-    /// At a chunk, behind some of its records.
+    /// At a chunk, after some of its records.
     Chunk {
         index: usize,
         record: usize,
@@ -44,7 +45,7 @@ enum SignedStage {
 }
 
 impl SignedMessages {
-    /// Begins a transfer.
+    /// Starts a transfer.
     pub fn new(copy: Arc<SignedCopy>, request: TransferRequest) -> Self {
         SignedMessages {
             request,
@@ -65,7 +66,7 @@ impl SignedMessages {
         self.records
     }
 
-    /// Returns the number of the piece that comes next.
+    /// Returns the number of the next piece.
     pub fn position(&self) -> usize {
         match self.stage {
             SignedStage::FirstSoa => 0,
@@ -74,8 +75,8 @@ impl SignedMessages {
         }
     }
 
-    /// Returns how much can be sent now. A first message has more than the SOA, which alone would mean that there is nothing
-    /// new (RFC 1995 section 2).
+    /// Returns how much can be sent now. A first message has more than the SOA, which alone would mean that there is
+    /// nothing new (RFC 1995 section 2).
     pub fn ready(&self) -> SignedReady {
         let (mut octets, from) = (0, self.position());
         for index in from..self.copy.sent_chunks() {
@@ -94,7 +95,8 @@ impl SignedMessages {
         SignedReady::Message
     }
 
-    /// Writes the next message and returns its octets; `None` after the last one. There must be something to send.
+    /// Writes the next message and returns its length in octets; `None` after the last one. There must be something
+    /// to send.
     pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
         if self.stage == SignedStage::Done {
             return Ok(None);
@@ -123,7 +125,8 @@ impl SignedMessages {
         Ok(Some(len))
     }
 
-    /// Writes what a stage has; the inner error is the stage at which the message was full or nothing more was ready.
+    /// Writes the records of a stage; the inner error is the stage at which the message was full or nothing more was
+    /// ready.
     fn write_stage<'n>(
         &'n self,
         stage: SignedStage,

@@ -1,4 +1,5 @@
-//! Signed copies: complete zones that BIND verifies, sent while they are signed, reusing what was signed before.
+//! Tests of signed copies: complete zones that BIND verifies, sent while they are signed, reusing earlier
+//! signatures.
 
 use super::*;
 use crate::outgoing::TransferRequest;
@@ -16,7 +17,7 @@ const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\n
     safe 60 NS ns.other.\nsafe 60 DS 1 15 2 0000000000000000000000000000000000000000000000000000000000000000\n\
     moved 60 DNAME elsewhere.\nUpper 60 MX 10 Mail\n";
 
-/// BIND looks at the clock.
+/// BIND checks the clock.
 fn now() -> u32 {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -36,12 +37,12 @@ fn signing(metadata: &[(&str, &str)]) -> Arc<Signing> {
     Arc::new(signing)
 }
 
-/// The zone as it is served: with the records at the apex that signing makes.
+/// Builds the zone as it is served: with the apex records that signing makes.
 fn zone(signing: &Signing) -> Arc<Zone> {
     zone_of(signing, "")
 }
 
-/// The same with more records.
+/// Builds the same zone with more records.
 fn zone_of(signing: &Signing, more: &str) -> Arc<Zone> {
     let origin: NameBuf = "example.".parse().unwrap();
     let mut builder = ZoneBuilder::new(origin.as_name());
@@ -120,13 +121,13 @@ fn narrow_zones_and_broken_keys_have_no_copy() {
     assert_eq!(copied.err(), Some(SignedCopyError::CannotSign));
 }
 
-/// The request of a transfer.
+/// Builds the request for a transfer.
 fn request() -> TransferRequest {
     let packet = b"\0\x07\0\0\0\x01\0\0\0\0\0\0\x07example\0\0\xfc\0\x01";
     TransferRequest::new(&Query::parse(packet).unwrap(), None)
 }
 
-/// The records of a message, one a line; the SOA comes first and last.
+/// Returns the records of a message, one per line; the SOA is first and last.
 fn records(message: &[u8]) -> Vec<String> {
     let message = Message::parse(message).unwrap();
     let records = message.records().map(Result::unwrap);
@@ -173,7 +174,7 @@ fn pieces_are_sent_as_they_are_signed_and_make_up_the_whole_copy() {
         let whole = print(&copy.finish().unwrap().0);
         let mut whole: Vec<&str> = whole.lines().collect();
         whole.sort_unstable();
-        // A stored RRSIG has one TTL for a name; what is sent has that of its RRset.
+        // A stored RRSIG has one TTL per name; a sent one has that of its RRset.
         let ttl_less = |line: &str| line.splitn(3, ' ').nth(2).map(str::to_string);
         let sent: Vec<_> = sent.iter().map(|line| ttl_less(line)).collect();
         let whole: Vec<_> = whole.iter().map(|line| ttl_less(line)).collect();
@@ -215,7 +216,7 @@ fn a_digest_is_the_last_record_of_a_copy_that_gets_one() {
 fn signatures_of_the_version_before_are_used_again() {
     let before = signing(&[]);
     let (first, made) = signed_copy(&zone_of(&before, &many(100)), &before, now()).unwrap();
-    // Another server life: the same key, and nothing in the cache.
+    // As after a restart: the same key, and an empty cache.
     let after = signing(&[]);
     let changed = zone_of(&after, &(many(100) + "new 60 A 192.0.2.9\n"));
     let copy = SignedCopy::new(changed, after, now(), CopyDigest::Kept).unwrap();
