@@ -1,15 +1,15 @@
-//! The life of zones that come from a primary: checks, transfers, expiry (RFC 1034 section 4.3.5, RFC 1996).
+//! Secondary zones: refresh checks, transfers, expiry (RFC 1034 section 4.3.5, RFC 1996).
 //!
 //! ```text
-//! due        a check begins: the zone's next primary is asked what it has
+//! due        a check starts: the zone's next primary is queried
 //! answer     newer: committed, durable before it is served; same: confirmed; wrong or none: the next primary, then retry
-//! NOTIFY     the check is due at once, before all that is merely timed
+//! NOTIFY     the check is due at once, before all that are merely timed
 //! expire     no primary has confirmed the zone for too long: SERVFAIL until one does
 //! ```
-//! There is no clock, no socket and no thread in here. Time comes in as `now`; questions to primaries go out by
-//! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; where a zone is kept is a [`SecondaryHome`],
-//! whose reports end in a queue that [`Secondaries::run`] empties. So the whole life of a zone runs in a simulation.
-//! [`driver`] gives it a clock and a thread.
+//! There is no clock, no socket and no thread in here. Time is passed as `now`; queries to primaries go out through
+//! [`AskPrimary`] and their answers come back through [`Secondaries::answered`]; a zone is stored in a
+//! [`SecondaryHome`], whose reports end up in a queue that [`Secondaries::run`] drains. So everything runs in a
+//! simulation. [`driver`] adds a clock and a thread.
 
 mod check;
 mod commit_thread;
@@ -54,39 +54,39 @@ pub use storage::{
     SecondaryHome, SeenDone,
 };
 
-/// Questions for a serial that are under way at one time. Each has a socket for the time of a round trip, or for the eight
+/// Maximum number of concurrent serial queries. Each has a socket for the duration of a round trip, or for the eight
 /// seconds that a silent primary is given.
 const CHECKS: usize = 400;
-/// The longest time over which the first checks after a start are spread.
+/// Maximum time over which the first checks after a start are spread.
 const SPREAD: Duration = Duration::from_secs(300);
 
-/// Who has a zone that is no secondary zone any more.
+/// The new owner of a zone that is no longer a secondary zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneHeir {
-    /// It is withdrawn.
+    /// None: it is withdrawn.
     Nobody,
-    /// A file of the configuration: its version takes the place of ours.
+    /// A file of the configuration: its version replaces ours.
     File,
 }
 
-/// Called when a home has reported, so that the driver calls [`Secondaries::run`].
+/// Called when a storage has reported, so that the driver calls [`Secondaries::run`].
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// All zones that come from primaries.
+/// All secondary zones.
 pub struct Secondaries<O> {
     store: Arc<StoreHome>,
-    /// The homes of zones that backends have, by the ranks of these.
+    /// The storage of zones in backends, by backend rank.
     databases: HashMap<u16, Arc<dyn SecondaryHome>>,
     outgoing: O,
     schedule: Schedule,
-    /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check may
-    /// take hours.
+    /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check
+    /// may take hours.
     expiries: BTreeSet<(Moment, ZoneNumber)>,
-    /// The same times by name, for others.
+    /// The same times by name, for other threads.
     expiry_times: Arc<ExpiryTimes>,
     zones: HashMap<ZoneNumber, Box<Secondary>>,
     numbers: HashMap<SharedName, ZoneNumber>,
-    /// Zones whose home is being looked at before they are taken over.
+    /// Zones whose storage is being read before they are taken over.
     listing: HashMap<SharedName, SecondarySettings>,
     next_number: ZoneNumber,
     next_ticket: u64,
@@ -97,7 +97,7 @@ pub struct Secondaries<O> {
 }
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// No zones yet. `seed` is for the spreading of checks.
+    /// Creates a set without zones. `seed` is for spreading checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
         let mut schedule = Schedule::default();
         schedule.limit_checks(ClassLimit {
@@ -123,12 +123,12 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Sets the home of the zones that the backend of a rank has.
+    /// Sets the storage for zones of the backend with this rank.
     pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryHome>) {
         self.databases.insert(rank, home);
     }
 
-    /// Returns whether zones with this policy have a home: those of backends that are no databases have none.
+    /// Checks whether zones with this policy have storage: those of backends that are not databases have none.
     pub fn has_home(&self, policy: &ZonePolicy) -> bool {
         match policy.declared_by {
             PolicySource::Backend(rank) => self.databases.contains_key(&rank),
@@ -136,33 +136,33 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Has a function called whenever a home has reported.
+    /// Registers a function that is called whenever a storage has reported.
     pub fn on_report(&mut self, wake: impl Fn() + Send + Sync + 'static) {
         self.wake = Arc::new(wake);
     }
 
-    /// Sets how many transfers may run at one time, in all and from one primary.
+    /// Sets the maximum number of concurrent transfers, in total and per primary.
     pub fn limit_transfers(&mut self, limit: ClassLimit) {
         self.schedule.limit_transfers(limit);
     }
 
-    /// The way to the primaries.
+    /// Returns the client that queries primaries.
     pub fn outgoing(&mut self) -> &mut O {
         &mut self.outgoing
     }
 
-    /// Returns whether a zone is here.
+    /// Checks whether a zone is here.
     pub fn has(&self, zone: Name<'_>) -> bool {
         self.numbers.contains_key(&*key(zone))
     }
 
-    /// Lists the names of the zones, in wire form and lower case.
+    /// Lists the names of the zones, in wire format and lower case.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.numbers.keys().map(|name| name.as_name().as_wire())
     }
 
-    /// Gives a zone another policy; with other primaries it is checked at once. False if there is no such zone, or none at
-    /// the home that the policy gives it.
+    /// Sets the policy of a zone; with other primaries it is checked at once. False if there is no such zone, or not
+    /// in the storage that the policy requires.
     pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {
         if let Some(settings) = self.listing.get_mut(&*key(zone)) {
             settings.policy = policy;
@@ -186,15 +186,15 @@ impl<O: AskPrimary> Secondaries<O> {
         if before.primaries != secondary.settings.policy.primaries {
             secondary.next_primary = 0;
             secondary.is_check_asked = true;
-            // A transfer that has not started waits for a place of the primary from before.
+            // A transfer that has not started waits for a slot of the previous primary.
             self.schedule.cancel(number, ZoneEvent::Transfer);
             self.plan_check(number, now, EventUrgency::Asked);
         }
         true
     }
 
-    /// Forgets a zone, with all that is kept for it. False if there is no such zone. If another follower of the same rank
-    /// has taken it over (`heir`), that one's version is not withdrawn.
+    /// Removes a zone, with all its state. False if there is no such zone. If another follower of the same rank has
+    /// taken it over (`heir`), that one's version is not withdrawn.
     pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
         let key = key(zone);
         if self.listing.remove(&*key).is_some() {
@@ -215,8 +215,8 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// Takes a NOTIFY: the zone is checked at once, unless it has the serial of the NOTIFY already. False if there is no such
-    /// zone.
+    /// Processes a NOTIFY: the zone is checked at once, unless it already has the notified serial. False if there is
+    /// no such zone.
     pub fn notified(&mut self, zone: &NameBuf, serial: Option<Serial>, now: Moment) -> bool {
         let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
             return false;
@@ -231,7 +231,7 @@ impl<O: AskPrimary> Secondaries<O> {
             (Some(notified), Some(here)) => !notified.is_after(here),
             _ => false,
         };
-        // A transfer that waits for its turn brings the newest version anyway.
+        // A transfer that waits for its turn fetches the newest version anyway.
         let is_waiting = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
         if !is_known && !is_waiting {
             secondary.is_check_asked = true;
@@ -240,7 +240,7 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// Has a zone transferred as a whole, even if its primary has no newer serial. False if there is no such zone.
+    /// Transfers a whole zone, even if its primary has no newer serial. False if there is no such zone.
     pub fn force(&mut self, zone: &NameBuf, now: Moment) -> bool {
         let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
             return false;
@@ -254,13 +254,13 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// When [`Secondaries::run`] has something to do, if nothing comes from outside before.
+    /// Returns when [`Secondaries::run`] has something to do, if no other event occurs before.
     pub fn next(&self) -> Option<Moment> {
         let expiry = self.expiries.first().map(|(at, _)| *at);
         self.schedule.next().into_iter().chain(expiry).min()
     }
 
-    /// How many checks and transfers run.
+    /// Returns how many checks and transfers are running.
     pub fn running(&self) -> usize {
         self.schedule.running_count()
     }
@@ -280,7 +280,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Waits until all versions on their way are home, for simulations and for the end of the server.
+    /// Waits until all pending versions are stored, for simulations and for shutdown.
     pub fn settle(&mut self, now: Moment) {
         while self.zones.values().any(|zone| zone.is_bringing) {
             match self.reports.1.recv() {
@@ -290,9 +290,9 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Follows a wall clock that was set by so many milliseconds: what is left until each check and each expiry stays as it
-    /// was, and the times that are kept are written again. Nobody knows how long the server did nothing (a suspended machine
-    /// looks the same), so all zones are checked soon, as after a start.
+    /// Adjusts to a wall clock that was set by this many milliseconds: the time left until each check and each expiry
+    /// stays the same, and the stored times are written again. It is unknown how long the server was inactive (a
+    /// suspended machine looks the same), so all zones are checked soon, as after a start.
     pub fn clock_stepped(&mut self, milliseconds: i64, now: Moment) {
         self.schedule.shift(milliseconds);
         let spread = start::spread_of(self.zones.len());
@@ -326,27 +326,27 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Returns what a home calls with its report.
+    /// Returns the callback that a storage calls with its report.
     fn report<T: 'static>(
         &self,
         make: impl FnOnce(T) -> HomeReport + Send + 'static,
     ) -> Box<dyn FnOnce(T) + Send> {
         let (reports, wake) = (self.reports.0.clone(), Arc::clone(&self.wake));
         Box::new(move |report| {
-            // Nobody listens any more at the end of the server.
+            // At shutdown the receiver is already dropped.
             let _ = reports.send(make(report));
             wake();
         })
     }
 
-    /// Plans the next check of a zone, unless one is planned for an earlier time.
+    /// Schedules the next check of a zone, unless one is scheduled for an earlier time.
     fn plan_check(&mut self, number: ZoneNumber, at: Moment, urgency: EventUrgency) {
         let lane = self.zones.get(&number).and_then(|zone| zone.lane());
         self.schedule
             .hasten(number, ZoneEvent::Refresh, at, (urgency, lane));
     }
 
-    /// Plans when a zone expires, in place of what was planned before.
+    /// Schedules the expiry of a zone, replacing an earlier one.
     fn plan_expiry(&mut self, number: ZoneNumber, at: Option<Moment>) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -383,7 +383,7 @@ impl<O: AskPrimary> Secondaries<O> {
         zone.home.show(&zone.homed());
     }
 
-    /// A length of time up to `most`.
+    /// Returns a random duration up to `most`.
     fn draw(&mut self, most: Duration) -> Duration {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,7 +1,7 @@
-//! Policies of zones in databases: `domains`, `domainmetadata` and `tsigkeys` of PowerDNS, in our own terms.
+//! Policies of database zones: `domains`, `domainmetadata` and `tsigkeys` of PowerDNS, converted to our settings.
 //!
-//! Where PowerDNS adds what a zone says to a setting for all, so does this: ALLOW-AXFR-FROM and TSIG-ALLOW-AXFR let in
-//! besides `allow_transfer` of the defaults. An update needs an address of ALLOW-DNSUPDATE-FROM and, where
+//! Where PowerDNS adds a zone's metadata to a global setting, so does this: ALLOW-AXFR-FROM and TSIG-ALLOW-AXFR
+//! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
 use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
@@ -16,19 +16,19 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The port of a server that is named without one.
+/// The default port of a server.
 const PORT: u16 = 53;
 
-/// The policy of a zone in a database, and what could not be read of it.
+/// The policy of a database zone, and the problems found in it.
 #[derive(Debug, Default)]
 pub struct StoredPolicy {
-    /// The part; `None` if the zone says nothing that other zones do not.
+    /// The fragment; `None` if the zone has no settings of its own.
     pub part: Option<PolicyPart>,
-    /// Items that make no sense, in words.
+    /// Descriptions of invalid items.
     pub problems: Vec<String>,
 }
 
-/// Reads the policy of a zone from its row and its metadata. An item that makes no sense lets nobody in.
+/// Reads the policy of a zone from its row and its metadata. An invalid item grants no access.
 pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     let mut problems = Vec::new();
     let kind = row.kind;
@@ -43,7 +43,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     let primaries = row.primaries.as_deref().unwrap_or_default();
     let primaries = servers(primaries, key, source, "master", &mut problems);
     let mut also_notify = Vec::new();
-    // PowerDNS signs with the key that transfers of the zone are signed with.
+    // PowerDNS signs with the key that signs transfers of the zone.
     let own_key = all(items, "TSIG-ALLOW-AXFR").flat_map(words).next();
     let own_key = own_key.and_then(|text| name(text, "TSIG-ALLOW-AXFR", &mut Vec::new()));
     for content in all(items, "ALSO-NOTIFY") {
@@ -77,7 +77,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
             Vec::new()
         }),
         notify_name_servers: Some(sends_notify),
-        // PowerDNS waits for its next round unless this is set; here only where it is set to 0.
+        // PowerDNS waits for its next round unless this is set; here only if it is set to 0.
         notify_at_once: first(items, "NOTIFY-DNSUPDATE").map(|_| is_on(items, "NOTIFY-DNSUPDATE")),
         also_transfer: transfer_list(items, &mut problems),
         transfer_to_name_servers: is_auto_ns(items).then_some(true),
@@ -101,12 +101,12 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     }
 }
 
-/// Reads the properties that a zone has in a catalog that is made here.
+/// Reads the properties that a zone has in a catalog produced here.
 fn properties(row: &ZoneRow) -> CatalogProperties {
     let options = row.options.as_deref().unwrap_or_default();
     let mut properties =
         CatalogProperties::read(options, CatalogRole::Producer).unwrap_or_default();
-    // The label that PowerDNS makes: with another one secondaries would take the zone for another.
+    // The label that PowerDNS generates: with another one secondaries would take the zone for a different one.
     properties.label.get_or_insert_with(|| {
         let hashing = Nsec3 {
             iterations: 0,
@@ -119,8 +119,8 @@ fn properties(row: &ZoneRow) -> CatalogProperties {
     properties
 }
 
-/// Reads the keys of a database. Of keys of one name the one with the longest MAC counts: a name has one algorithm
-/// (RFC 8945 section 5.2 looks keys up by name and algorithm, and a shorter MAC is easier to guess).
+/// Reads the keys of a database. Of several keys with one name, the one with the longest MAC is used: a name has one
+/// algorithm (RFC 8945 section 5.2 looks keys up by name and algorithm, and a shorter MAC is easier to guess).
 pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
     let (mut keys, mut problems) = (HashMap::<NameBuf, Arc<TsigKey>>::new(), Vec::new());
     for row in rows {
@@ -165,7 +165,7 @@ fn first<'i>(items: &'i [TermItem], kind: &'static str) -> Option<&'i str> {
     all(items, kind).find(|content| !content.trim().is_empty())
 }
 
-/// Whether an item is there that does not say no.
+/// Checks whether there is an item that does not mean "no".
 fn is_on(items: &[TermItem], kind: &'static str) -> bool {
     all(items, kind).any(|content| !["0", "no", "false"].contains(&content.trim()))
 }
@@ -175,7 +175,7 @@ fn is_auto_ns(items: &[TermItem]) -> bool {
     words.any(|word| word.eq_ignore_ascii_case("AUTO-NS"))
 }
 
-/// The words of a list, however they are separated.
+/// Splits a list into words, whatever the separator.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split([',', ';', ' ', '\t', '\n']);
     words.filter(|word| !word.is_empty())
@@ -264,8 +264,8 @@ fn transfer_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<Acces
     (!entries.is_empty()).then(|| AccessList::new(&entries))
 }
 
-/// Who may update: networks, and with a key where keys are named. Keys alone count from this machine, as PowerDNS has it
-/// unless its configuration says otherwise.
+/// Returns the update access list: networks, combined with a key if keys are named. Keys alone are only valid from
+/// this machine, as in PowerDNS by default.
 fn update_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<AccessList> {
     let (has_networks, has_keys) = (
         all(items, "ALLOW-DNSUPDATE-FROM").next().is_some(),

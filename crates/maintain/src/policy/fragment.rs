@@ -1,4 +1,4 @@
-//! A part of a policy: what one place says about a zone, and how parts are put together.
+//! A policy fragment: the settings of a zone from one source, and how fragments are combined.
 
 use super::{
     PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy, ZonemdRule,
@@ -8,7 +8,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 use std::path::PathBuf;
 
-/// The terms that one place sets for a zone; those that are `None` are left to the next place.
+/// The settings of a zone from one source; those that are `None` are left to the next source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PolicyPart {
     /// [`ZonePolicy::kind`].
@@ -23,7 +23,7 @@ pub struct PolicyPart {
     pub notify_at_once: Option<bool>,
     /// [`ZonePolicy::allow_transfer`].
     pub allow_transfer: Option<AccessList>,
-    /// Who may transfer the zone besides those that the next places let in.
+    /// Clients that may transfer the zone besides those that the next sources allow.
     pub also_transfer: Option<AccessList>,
     /// [`ZonePolicy::transfer_to_name_servers`].
     pub transfer_to_name_servers: Option<bool>,
@@ -66,7 +66,8 @@ pub struct PolicyPart {
 }
 
 impl PolicyPart {
-    /// Returns the part of a zone whose policy cannot be read: nobody may do anything, and nothing is done by itself.
+    /// Returns the fragment for a zone whose policy cannot be read: nothing is allowed, and nothing is done
+    /// automatically.
     pub fn closed(kind: ZoneKind) -> Self {
         PolicyPart {
             kind: Some(kind),
@@ -83,7 +84,7 @@ impl PolicyPart {
         }
     }
 
-    /// Returns this part with the terms of another where it has none of its own.
+    /// Returns this fragment with missing settings filled in from another.
     pub fn or(&self, other: &PolicyPart) -> PolicyPart {
         fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
             one.as_ref().or(other.as_ref()).cloned()
@@ -95,7 +96,7 @@ impl PolicyPart {
             notify_name_servers: self.notify_name_servers.or(other.notify_name_servers),
             notify_at_once: self.notify_at_once.or(other.notify_at_once),
             allow_transfer: first(&self.allow_transfer, &other.allow_transfer),
-            // A list that stands before is all there is.
+            // A list in the first fragment is final.
             also_transfer: match self.allow_transfer {
                 Some(_) => self.also_transfer.clone(),
                 None => first(&self.also_transfer, &other.also_transfer),
@@ -124,11 +125,11 @@ impl PolicyPart {
         }
     }
 
-    /// Puts the policy together; terms that nobody has set let nobody in.
+    /// Completes the policy; settings that no source has deny access.
     pub fn finish(self, declared_by: PolicySource) -> ZonePolicy {
         let kind = self.kind.unwrap_or_default();
         let update_rules = self.update_rules.unwrap_or_default();
-        // Rules for keys alone let those keys in: nobody would write them for another reason.
+        // Rules with keys alone allow those keys: they would have no other purpose.
         let allow_update = self.allow_update.unwrap_or_else(|| of_keys(&update_rules));
         let also = self.also_transfer.unwrap_or_default();
         let allow_transfer = match self.allow_transfer {
@@ -167,7 +168,7 @@ impl PolicyPart {
         }
     }
 
-    /// Returns the names of keys that the part refers to.
+    /// Returns the names of the keys that the fragment refers to.
     pub fn keys(&self) -> Vec<NameBuf> {
         let servers = [&self.primaries, &self.also_notify].into_iter().flatten();
         let of_servers = servers.flatten().filter_map(|server| server.key);
@@ -184,7 +185,7 @@ impl PolicyPart {
     }
 }
 
-/// The list of the keys that rules name.
+/// Returns an access list with the keys that rules name.
 fn of_keys(rules: &[UpdateRule]) -> AccessList {
     let keys = rules.iter().filter_map(|rule| rule.key);
     let entries = keys.map(|key| AccessEntry::positive(AccessTerm::Key(key)));

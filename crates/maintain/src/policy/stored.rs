@@ -1,7 +1,7 @@
-//! Policies that the state store keeps: TSIG keys that an operator made, zones that an operator declared by command, and
-//! secondaries that autoprimaries made.
+//! Policies kept in the state store: TSIG keys created by an operator, zones declared by command, and secondaries
+//! created by autoprimaries.
 //!
-//! What is written is on the disk before it counts. Values begin with a number for their form.
+//! Changes are on disk before they take effect. Values start with a format number.
 
 mod declared;
 
@@ -19,16 +19,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The kind of item that keys of TSIG are.
+/// The item kind for TSIG keys.
 const KEYS: &str = "tsig";
-/// The kind of item that secondaries of autoprimaries are.
+/// The item kind for secondaries of autoprimaries.
 const SECONDARIES: &str = "autosecondary";
-/// The form of values: a part with its length, and the rest.
+/// The value format: a length-prefixed field, and the rest.
 const FORM: u8 = 1;
-/// The form of a secondary that has a key: the key is a part, with its length, between the address and the rest.
+/// The format of a secondary with a key: the key is a length-prefixed field between the address and the rest.
 const KEYED_FORM: u8 = 2;
 
-/// A key that the state store keeps.
+/// A key kept in the state store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeptKey {
     /// Its name in lower case.
@@ -40,26 +40,26 @@ pub struct KeptKey {
 }
 
 impl fmt::Debug for KeptKey {
-    /// Shows everything but the secret.
+    /// Shows everything except the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeptKey({} {})", self.name, self.algorithm)
     }
 }
 
-/// A secondary that an autoprimary made.
+/// A secondary created by an autoprimary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSecondary {
     /// The zone.
     pub zone: NameBuf,
     /// The address of the autoprimary, which is its primary.
     pub primary: SocketAddr,
-    /// The template whose terms it has; none if empty.
+    /// The template for its settings; none if empty.
     pub template: String,
-    /// The key that questions to the autoprimary are signed with.
+    /// The key that signs queries to the autoprimary.
     pub key: Option<NameBuf>,
 }
 
-/// Why something kept cannot be changed.
+/// Why stored data cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeptError {
     /// There is no state store.
@@ -74,7 +74,7 @@ pub enum KeptError {
 type Templates = HashMap<String, PolicyPart>;
 
 impl KeptSecondary {
-    /// Returns its policy. A template goes before the address that the NOTIFY came from.
+    /// Returns its policy. A template takes precedence over the address that the NOTIFY came from.
     fn part(&self, templates: &Templates) -> PolicyPart {
         let own = KeptSettings::from(self).part(&Templates::new());
         match templates.get(&self.template) {
@@ -99,16 +99,16 @@ impl From<&KeptSecondary> for KeptSettings {
     }
 }
 
-/// The policies that the state store keeps.
+/// The policies kept in the state store.
 pub struct KeptPolicies {
     store: Option<StateStore>,
     table: Arc<PolicyTable>,
-    /// Replaced by each reload. Whoever changes something holds the lock.
+    /// Replaced by each reload. Locked during every change.
     templates: Mutex<Templates>,
 }
 
 impl KeptPolicies {
-    /// Takes the store, if there is one, and the table that its policies go to.
+    /// Takes the store, if there is one, and the table that its policies are published in.
     pub fn new(store: Option<StateStore>, table: Arc<PolicyTable>) -> Self {
         KeptPolicies {
             store,
@@ -117,14 +117,14 @@ impl KeptPolicies {
         }
     }
 
-    /// Puts what is kept into the table, with the templates of a configuration.
+    /// Publishes the stored policies, with the templates of a configuration.
     pub fn apply(&self, templates: HashMap<String, PolicyPart>) -> Result<(), KeptError> {
         let mut own = self.lock();
         *own = templates;
         self.publish(&own)
     }
 
-    /// Returns whether the configuration has a template of this name.
+    /// Checks whether the configuration has a template of this name.
     pub fn has_template(&self, name: &str) -> bool {
         self.lock().contains_key(name)
     }
@@ -140,11 +140,11 @@ impl KeptPolicies {
         Ok(secondary.as_ref().map(KeptSettings::from))
     }
 
-    /// Declares a zone, or gives one that is declared here other settings.
+    /// Declares a zone, or changes the settings of one that is declared here.
     pub fn set_zone(&self, zone: Name<'_>, settings: &KeptSettings) -> Result<(), KeptError> {
         let templates = self.lock();
         let name = wire(zone);
-        // The declaration takes the place of the one that an autoprimary made.
+        // The declaration replaces the one made by an autoprimary.
         let forget = StateChange::RemoveItem {
             kind: SECONDARIES,
             name: name.clone(),
@@ -161,7 +161,7 @@ impl KeptPolicies {
         Ok(())
     }
 
-    /// Forgets a zone that is declared here; false if there was none.
+    /// Deletes a zone declaration; false if there was none.
     pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, KeptError> {
         let is_there = self.zone(zone)?.is_some();
         let _changing = self.lock();
@@ -176,13 +176,13 @@ impl KeptPolicies {
         Ok(is_there)
     }
 
-    /// Reads the keys in the order of their names.
+    /// Reads the keys, sorted by name.
     pub fn keys(&self) -> Result<Vec<KeptKey>, KeptError> {
         let items = self.store()?.items(KEYS)?;
         Ok(items.iter().filter_map(read_key).collect())
     }
 
-    /// Keeps a key; returns the one of this name that it replaces.
+    /// Stores a key; returns the one of this name that it replaces.
     pub fn set_key(&self, key: &KeptKey) -> Result<Option<KeptKey>, KeptError> {
         let templates = self.lock();
         let store = self.store()?;
@@ -200,18 +200,18 @@ impl KeptPolicies {
         Ok(before)
     }
 
-    /// Forgets a key; false if there was none.
+    /// Deletes a key; false if there was none.
     pub fn remove_key(&self, key: Name<'_>) -> Result<bool, KeptError> {
         self.remove(KEYS, key)
     }
 
-    /// Reads the secondaries that autoprimaries made.
+    /// Reads the secondaries created by autoprimaries.
     pub fn secondaries(&self) -> Result<Vec<KeptSecondary>, KeptError> {
         let items = self.store()?.items(SECONDARIES)?;
         Ok(items.iter().filter_map(read_secondary).collect())
     }
 
-    /// Keeps a secondary.
+    /// Stores a secondary.
     pub fn set_secondary(&self, secondary: &KeptSecondary) -> Result<(), KeptError> {
         let templates = self.lock();
         let address = secondary.primary.to_string();
@@ -235,7 +235,7 @@ impl KeptPolicies {
         self.publish(&templates)
     }
 
-    /// Forgets a secondary; false if there was none.
+    /// Deletes a secondary; false if there was none.
     pub fn remove_secondary(&self, zone: Name<'_>) -> Result<bool, KeptError> {
         self.remove(SECONDARIES, zone)
     }
@@ -264,7 +264,7 @@ impl KeptPolicies {
                 None => tracing::error!("state store: a key of TSIG cannot be read"),
             }
         }
-        // Zones of one primary, key and template share their terms.
+        // Zones with the same primary, key and template share their settings.
         let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Arc<PolicyPart>> =
             HashMap::new();
         for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
@@ -309,7 +309,7 @@ fn wire(name: Name<'_>) -> Vec<u8> {
     name.as_wire().to_ascii_lowercase()
 }
 
-/// Splits octets into a part, whose length stands before it, and the rest.
+/// Splits off a length-prefixed field.
 fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = octets.split_first()?;
     rest.split_at_checked(usize::from(*length))
@@ -451,7 +451,7 @@ mod tests {
         };
         is_right(&table, false);
         drop((kept, table));
-        // Without its template the zone is still there.
+        // Without its template the zone still exists.
         let (kept, table) = start("another");
         is_right(&table, true);
         assert!(kept.remove_zone(zone.as_name()).unwrap());

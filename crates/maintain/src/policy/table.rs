@@ -1,7 +1,8 @@
-//! The policies of all zones: the parts that sources set, and the snapshot that is made of them.
+//! The policies of all zones: the fragments from each source, and the snapshot built from them.
 //!
-//! Of the sources that have a zone the first one counts, and the zone's own table in the configuration goes before it,
-//! term by term. A change of some zones costs their own number, however many there are.
+//! Of the sources that have a zone the first one is used, and the zone's own table in the configuration takes
+//! precedence over it, setting by setting. Changing some zones costs time in proportion to their number, however many
+//! there are in total.
 
 use super::{Autoprimary, PolicyPart, ZonePolicy};
 use arc_swap::ArcSwap;
@@ -13,40 +14,40 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A place that sets policies; the earlier one counts where two have a zone or a key.
+/// A source of policies; the earlier one is used if two have a zone or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PolicySource {
     /// The configuration.
     Configured,
     /// The backend of this rank.
     Backend(u16),
-    /// Catalog zones that are followed.
+    /// Followed catalog zones.
     Catalogs,
     /// The state store.
     Kept,
 }
 
-/// The policies that one source sets.
+/// The policies from one source.
 #[derive(Debug, Default)]
 pub struct PolicySet {
-    /// The defaults for all zones; only those of the configuration count.
+    /// The defaults for all zones; only those of the configuration are used.
     pub default: PolicyPart,
-    /// By the name of the zone, in wire form and lower case.
+    /// By the name of the zone, in wire format and lower case.
     pub zones: HashMap<Box<[u8]>, Arc<PolicyPart>>,
-    /// Keys of TSIG.
+    /// TSIG keys.
     pub keys: Vec<Arc<TsigKey>>,
-    /// Servers whose zones become secondaries here when they notify.
+    /// Servers whose zones become secondaries here when they send NOTIFY.
     pub autoprimaries: Vec<Autoprimary>,
 }
 
 impl PolicySet {
-    /// Sets the part of a zone.
+    /// Sets the fragment of a zone.
     pub fn set_zone(&mut self, zone: Name<'_>, part: Arc<PolicyPart>) {
         self.zones.insert(lower_case(zone), part);
     }
 }
 
-/// The policies of all zones at one moment.
+/// A snapshot of the policies of all zones.
 #[derive(Clone)]
 pub struct Policies {
     default: Arc<ZonePolicy>,
@@ -56,12 +57,12 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Returns the servers whose zones become secondaries here when they notify.
+    /// Returns the servers whose zones become secondaries here when they send NOTIFY.
     pub fn autoprimaries(&self) -> &[Autoprimary] {
         &self.autoprimaries
     }
 
-    /// Returns the policy of a zone: its own, or the one for all that have none.
+    /// Returns the policy of a zone: its own, or the default.
     pub fn of(&self, zone: Name<'_>) -> &Arc<ZonePolicy> {
         let mut lower = NameBuf::from(zone);
         lower.make_lowercase();
@@ -69,43 +70,43 @@ impl Policies {
         found.unwrap_or(&self.default)
     }
 
-    /// Returns the keys of TSIG.
+    /// Returns the TSIG keys.
     pub fn keys(&self) -> &Arc<TsigKeys> {
         &self.keys
     }
 
-    /// Lists the zones that have a policy of their own, their names in lower case.
+    /// Lists the zones that have their own policy, with names in lower case.
     pub fn zones(&self) -> impl Iterator<Item = (Name<'_>, &Arc<ZonePolicy>)> {
         let zones = self.zones.iter();
         zones.map(|(name, policy)| (Name::from_valid_wire(name), policy))
     }
 
-    /// Returns whether a policy of any zone is so.
+    /// Checks whether the policy of any zone meets a condition.
     pub fn any(&self, is_so: impl Fn(&ZonePolicy) -> bool) -> bool {
         is_so(&self.default) || self.zones.values().any(|policy| is_so(policy))
     }
 
-    /// Lists the directories that zones have their keys in.
+    /// Lists the directories with the keys of zones.
     pub fn key_directories(&self) -> BTreeSet<&PathBuf> {
         let all = self.zones.values().chain([&self.default]);
         all.filter_map(|policy| policy.key_directory.as_ref())
             .collect()
     }
 
-    /// Returns the policy of a zone that has one of its own.
+    /// Returns the policy of a zone that has its own.
     pub fn own(&self, zone: Name<'_>) -> Option<&Arc<ZonePolicy>> {
         let found = self.of(zone);
         (!Arc::ptr_eq(found, &self.default)).then_some(found)
     }
 }
 
-/// A change of policies, for whoever acts on it.
+/// A change of policies, for listeners.
 pub struct PolicyChange<'a> {
-    /// The policies now.
+    /// The new policies.
     pub policies: &'a Arc<Policies>,
-    /// The zones whose policies may have changed, in wire form and lower case.
+    /// The zones whose policies may have changed, in wire format and lower case.
     pub zones: &'a [Box<[u8]>],
-    /// Whether keys of TSIG may have changed.
+    /// Whether TSIG keys may have changed.
     pub has_keys: bool,
 }
 
@@ -117,7 +118,7 @@ pub struct PolicyTable {
     sources: Mutex<PolicySources>,
 }
 
-/// The sources and the listeners, which one writer at a time has.
+/// The sources and the listeners, for one writer at a time.
 #[derive(Default)]
 struct PolicySources {
     sets: BTreeMap<PolicySource, PolicySet>,
@@ -125,7 +126,7 @@ struct PolicySources {
 }
 
 impl Default for PolicyTable {
-    /// Makes a table without any policy: nobody may do anything.
+    /// Creates a table without policies, which denies everything.
     fn default() -> Self {
         let default = Arc::new(PolicyPart::default().finish(PolicySource::Configured));
         PolicyTable {
@@ -141,18 +142,19 @@ impl Default for PolicyTable {
 }
 
 impl PolicyTable {
-    /// Returns the policies as they are now.
+    /// Returns the current policies.
     pub fn load(&self) -> Arc<Policies> {
         self.snapshot.load_full()
     }
 
-    /// Has a function called after every change, one change at a time. It must not change policies itself.
+    /// Registers a function that is called after every change, one change at a time. It must not change policies
+    /// itself.
     pub fn on_change(&self, listener: impl Fn(&PolicyChange<'_>) + Send + Sync + 'static) {
         let mut sources = self.lock();
         sources.listeners.push(Box::new(listener));
     }
 
-    /// Replaces all that a source has set.
+    /// Replaces everything from a source.
     pub fn set(&self, source: PolicySource, set: PolicySet) {
         let mut sources = self.lock();
         let before = sources.sets.insert(source, set).unwrap_or_default();
@@ -161,7 +163,7 @@ impl PolicyTable {
         let mut changed: Vec<Box<[u8]>> = Vec::new();
         if source == PolicySource::Configured && before.default != now.default {
             policies.default = Arc::new(now.default.clone().finish(source));
-            // Each may have got another default.
+            // All of them may have a new default.
             let all = sources.sets.values().flat_map(|set| set.zones.keys());
             changed.extend(all.chain(before.zones.keys()).cloned());
             changed.sort_unstable();
@@ -188,7 +190,7 @@ impl PolicyTable {
         self.publish(&sources, policies, &changed, has_keys);
     }
 
-    /// Sets or removes what a source says of some zones.
+    /// Sets or removes the fragments of some zones from a source.
     pub fn change(
         &self,
         source: PolicySource,
@@ -211,7 +213,7 @@ impl PolicyTable {
         self.publish(&sources, policies, &changed, false);
     }
 
-    /// Sets or removes the key of a name that a source has.
+    /// Sets or removes a source's key with this name.
     pub fn change_key(&self, source: PolicySource, name: Name<'_>, key: Option<Arc<TsigKey>>) {
         let mut sources = self.lock();
         let set = sources.sets.entry(source).or_default();
@@ -222,7 +224,7 @@ impl PolicyTable {
         self.publish(&sources, policies, &[], true);
     }
 
-    /// Returns the keys of all sources, also those that do not count because an earlier source has the name.
+    /// Returns the keys of all sources, including those that are hidden by an earlier source.
     pub fn keys_by_source(&self) -> Vec<(PolicySource, Arc<TsigKey>)> {
         let sources = self.lock();
         let of = |(source, set): (&PolicySource, &PolicySet)| {
@@ -233,7 +235,7 @@ impl PolicyTable {
         sources.sets.iter().flat_map(of).collect()
     }
 
-    /// Puts the policies of changed zones together, makes the snapshot visible and calls the listeners.
+    /// Assembles the policies of changed zones, publishes the snapshot and calls the listeners.
     fn publish(
         &self,
         sources: &PolicySources,
@@ -268,12 +270,12 @@ impl PolicyTable {
     }
 }
 
-/// Policies that were made in one go, by the addresses of the parts they are made of: a hundred thousand zones with the
-/// same parts share one.
+/// Policies built in one go, by the addresses of their fragments: a hundred thousand zones with the same fragments
+/// share one.
 type MadePolicies = HashMap<(usize, usize, PolicySource), Arc<ZonePolicy>>;
 
 impl PolicySources {
-    /// Puts the policy of a zone together; `None` if no source has the zone.
+    /// Assembles the policy of a zone; `None` if no source has the zone.
     fn policy(&self, zone: &[u8], made: &mut MadePolicies) -> Option<Arc<ZonePolicy>> {
         let configured = self.sets.get(&PolicySource::Configured);
         let own = configured.and_then(|set| set.zones.get(zone));
@@ -282,7 +284,7 @@ impl PolicySources {
             (*source != PolicySource::Configured).then_some((*source, part))
         });
         let other = others.next();
-        // A table that says nothing about what the zone is leaves it to the source that has the zone.
+        // A table that does not declare the zone's kind leaves that to the source that has the zone.
         let declares = own.is_some_and(|own| own.kind.is_some());
         let declared_by = match other {
             Some((source, _)) if !declares => source,
@@ -307,7 +309,7 @@ impl PolicySources {
         Some(Arc::clone(made.entry(key).or_insert_with(make)))
     }
 
-    /// Puts the keys of all sources together.
+    /// Merges the keys of all sources.
     fn keys(&self) -> TsigKeys {
         let mut keys = TsigKeys::default();
         for set in self.sets.values().rev() {
@@ -319,7 +321,7 @@ impl PolicySources {
     }
 }
 
-/// The name of a zone as it is looked up.
+/// Returns the name of a zone as a look-up key.
 fn lower_case(zone: Name<'_>) -> Box<[u8]> {
     zone.as_wire().to_ascii_lowercase().into()
 }

@@ -1,4 +1,4 @@
-//! Policies put together of what several sources say.
+//! Tests of policies assembled from several sources.
 
 use super::*;
 use nameward_base::sync::Mutex;

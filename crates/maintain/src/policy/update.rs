@@ -1,15 +1,15 @@
-//! The part of a policy that says what a DNS UPDATE (RFC 2136) may change.
+//! Update policy: what a DNS UPDATE (RFC 2136) may change.
 
 use nameward_wire::{Name, NameBuf, Type};
 
 /// A rule that permits updates of some names and types.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpdateRule {
-    /// The key that the update must be signed with; whoever may update the zone if there is none.
+    /// The key that must sign the update; if there is none, any client that may update the zone.
     pub key: Option<NameBuf>,
     /// The names.
     pub scope: UpdateScope,
-    /// The types; if none are named, all but those that hold a zone together.
+    /// The types; if none are named, all except those that hold a zone together.
     pub types: Vec<Type>,
 }
 
@@ -26,24 +26,24 @@ pub enum UpdateScope {
     KeyName,
 }
 
-/// The way in which an update raises the serial of the zone (SOA-EDIT-DNSUPDATE of PowerDNS).
+/// How an update increments the serial of the zone (SOA-EDIT-DNSUPDATE of PowerDNS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UpdateSerial {
-    /// The date as YYYYMMDDnn, or one more where the serial is that far already.
+    /// The date as YYYYMMDDnn, or incremented by one if the serial is already that high.
     Default,
-    /// One more.
+    /// Incremented by one.
     #[default]
     Increase,
     /// Seconds since 1970.
     Epoch,
-    /// As the zone's SOA-EDIT shows it.
+    /// As given by the zone's SOA-EDIT.
     SoaEdit,
-    /// As the zone's SOA-EDIT shows it, and one more if that changes nothing.
+    /// As given by the zone's SOA-EDIT, and incremented by one if that changes nothing.
     SoaEditIncrease,
 }
 
 impl UpdateSerial {
-    /// Reads the word of the metadata.
+    /// Reads the metadata keyword.
     pub fn read(word: &str) -> Option<Self> {
         Some(match word.trim().to_ascii_uppercase().as_str() {
             "" | "DEFAULT" => UpdateSerial::Default,
@@ -57,7 +57,7 @@ impl UpdateSerial {
 }
 
 impl UpdateRule {
-    /// Returns whether the rule permits a change of an RRset by an update that was signed with a key, or with none.
+    /// Checks whether the rule permits a change of an RRset by an update signed with a key, or unsigned.
     pub fn permits(&self, key: Option<Name<'_>>, owner: Name<'_>, rtype: Type) -> bool {
         let is_signed = match &self.key {
             Some(wanted) => key == Some(wanted.as_name()),
@@ -77,6 +77,6 @@ impl UpdateRule {
     }
 }
 
-/// Types that a rule has to name, because a mistake in them takes more than one name away; BIND has the same.
+/// Types that a rule must name explicitly, because a mistake in them affects more than one name; as in BIND.
 const HOLDS_A_ZONE_TOGETHER: [Type; 5] =
     [Type::SOA, Type::NS, Type::RRSIG, Type::NSEC, Type::NSEC3];

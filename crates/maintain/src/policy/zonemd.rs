@@ -1,19 +1,19 @@
-//! The use of ZONEMD records (RFC 8976) of a zone: none, to check that a new version is whole, or to
-//! publish a digest for others.
+//! The use of ZONEMD records (RFC 8976) in a zone: none, to check that a new version is complete, or
+//! to publish a digest for others.
 
 use nameward_zone::{DigestCheck, Zone};
 
-/// The use of the digests over a whole zone.
+/// The use of zone digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZonemdRule {
-    /// They are records like others.
+    /// They are ordinary records.
     #[default]
     Off,
-    /// A version whose digest is wrong is refused.
+    /// A version with a wrong digest is rejected.
     Verify,
-    /// A version without a digest that is understood and right is refused.
+    /// A version without a supported and correct digest is rejected.
     Require,
-    /// The zone is served and transferred with a digest that is made here.
+    /// The zone is served and transferred with a digest made here.
     Generate,
 }
 
@@ -26,7 +26,7 @@ impl ZonemdRule {
         ZonemdRule::Generate,
     ];
 
-    /// Returns the rule as configurations spell it.
+    /// Returns the keyword for the configuration.
     pub fn word(self) -> &'static str {
         match self {
             ZonemdRule::Off => "off",

@@ -1,4 +1,5 @@
-//! One check of a zone: its primaries in turn, the answer, the commit of what is new, and the time of the next check.
+//! One refresh check of a zone: its primaries in turn, the answer, the commit of a new version, and the time of the
+//! next check.
 
 use super::Secondaries;
 use super::query::{
@@ -12,23 +13,23 @@ use crate::zone::ZoneState;
 use nameward_zone::change::Difference;
 use std::time::Duration;
 
-/// How a primary confirms the version that is here.
+/// How a primary confirms our version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Confirmation {
     /// It has the same serial.
     Unchanged,
-    /// It gave the version just now.
+    /// It has just transferred the version.
     Transferred,
 }
 
 /// How often the retry time is doubled for a zone that was never transferred.
 const DOUBLED: u32 = 5;
-/// The most that chance takes off the time to the next check, besides an eighth of that time.
+/// Maximum random reduction of the time to the next check, besides an eighth of that time.
 pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// Asks the next primary of a zone for its serial; without a version here the zone is transferred at once. Gives this
-    /// check up when all primaries were asked.
+    /// Queries the next primary of a zone for its serial; a zone without a version is transferred at once. Gives up
+    /// this check when all primaries were tried.
     pub(super) fn ask_next(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -43,31 +44,31 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Ends the check and has the zone transferred from the same primary when there is a place for that.
+    /// Ends the check and transfers the zone from the same primary when there is a free slot.
     fn queue_transfer(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get(&number) else {
             return;
         };
-        // A newer version of a zone that is served goes before zones that were never transferred.
+        // A newer version of a served zone takes precedence over zones that were never transferred.
         let urgency = match zone.serial().is_some() {
             true => EventUrgency::Asked,
             false => zone.urgency,
         };
         let lane = zone.lane();
         self.schedule.finish(number);
-        // Whatever requested another check gets its answer by the transfer.
+        // Any request for another check is answered by the transfer.
         self.schedule.cancel(number, ZoneEvent::Refresh);
         self.schedule
             .plan(number, ZoneEvent::Transfer, now, (urgency, lane));
     }
 
-    /// Asks the primary of this check for the zone.
+    /// Requests the zone from the primary of this check.
     pub(super) fn begin_transfer(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get(&number) else {
             return;
         };
         let policy = &zone.settings.policy;
-        // A digest is over the whole zone, which the rows of a database that differences lead to are not here.
+        // A digest covers the whole zone, which for differences to database rows is not available here.
         let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
         let wants_whole = zone.wants_whole || zone.is_forced || is_unseen;
         let is_incremental = policy.is_incremental && !wants_whole;
@@ -96,7 +97,7 @@ impl<O: AskPrimary> Secondaries<O> {
             },
             zone: zone.settings.name.to_buf(),
             primary,
-            // Without a serial to compare with, any version is taken.
+            // Without a serial to compare with, any version is accepted.
             have: zone.serial().filter(|_| !zone.is_forced),
             step,
             octets_max: policy.transfer_octets_max,
@@ -105,7 +106,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.outgoing.ask(ask);
     }
 
-    /// Takes the answer to a question.
+    /// Processes the answer to a query.
     pub fn answered(
         &mut self,
         ticket: AskTicket,
@@ -172,7 +173,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.try_next_primary(number, now);
     }
 
-    /// Goes on with the next primary, in the lane of that.
+    /// Continues with the next primary, in that primary's lane.
     fn try_next_primary(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -185,7 +186,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.plan_check(number, now, EventUrgency::Asked);
     }
 
-    /// Differences that do not fit are no reason to wait: the same primary is asked for the whole zone.
+    /// Handles differences that do not fit: there is no reason to wait, the same primary is asked for the whole zone.
     fn fail_differences(&mut self, number: ZoneNumber, error: String, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -201,7 +202,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.begin_transfer(number, now);
     }
 
-    /// All primaries were asked in vain: again after the retry time.
+    /// Gives up after all primaries failed, until the retry time.
     pub(super) fn give_up(&mut self, number: ZoneNumber, now: Moment) {
         let early = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
@@ -211,7 +212,7 @@ impl<O: AskPrimary> Secondaries<O> {
         zone.is_forced = false;
         let wait = match &zone.held {
             Some(held) => held.times.retry,
-            // Nothing says how often: not too often, and less so in time.
+            // There is no configured interval: not too often, and less often over time.
             None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
         };
         let early = early.min(wait / 8);
@@ -229,7 +230,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.plan_check(number, now.plus(wait - early), EventUrgency::Timed);
     }
 
-    /// A primary has the version that is here.
+    /// Records that a primary has our version.
     fn confirm(&mut self, number: ZoneNumber, confirmation: Confirmation, now: Moment) {
         let jitter = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
@@ -243,7 +244,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(good) = zone.expire_there.take() {
             let longest = timers.expires;
             timers.expires = longest.min(now.plus(good).seconds());
-            // RFC 7314 section 4: a copy that is no newer does not shorten the time that another primary gave.
+            // RFC 7314 section 4: a copy that is not newer does not shorten the time that another primary gave.
             if confirmation == Confirmation::Unchanged {
                 timers.expires = timers.expires.max(zone.timers.expires.min(longest));
             }
@@ -263,7 +264,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.end_check(number, now);
     }
 
-    /// Ends a check of a zone that is confirmed, and plans the next one.
+    /// Ends the check of a confirmed zone, and schedules the next one.
     pub(super) fn end_check(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get(&number) else {
             return;
@@ -318,7 +319,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.take_reports(now);
     }
 
-    /// A version is home, or was refused: the check ends.
+    /// Processes the result of storing a version, which ends the check.
     pub(super) fn take_brought(&mut self, number: ZoneNumber, outcome: HomeOutcome, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;

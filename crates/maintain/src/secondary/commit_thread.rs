@@ -1,7 +1,7 @@
-//! Commits of large versions, on a thread of their own: the difference to the version before takes a second, and no other zone
-//! is to wait for that.
+//! Commits of large versions, on a separate thread: computing the difference to the previous version takes a second,
+//! and no other zone should wait for that.
 //!
-//! Those that wait are no more than the transfers that may run at one time.
+//! The number of waiting commits is bounded by the number of concurrent transfers.
 
 use crate::panic_guard::spare_thread;
 use nameward_base::sync::{Condvar, Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// A commit that is to be made.
+/// A pending commit.
 type CommitWork = Box<dyn FnOnce() + Send>;
 
 /// The thread, which ends when this is dropped.
@@ -33,7 +33,7 @@ impl UnderWayZones {
 }
 
 impl CommitThread {
-    /// Starts the thread; without one, commits are made by whoever asks for them.
+    /// Starts the thread; without one, commits run on the caller's thread.
     pub(super) fn start() -> Self {
         let (work, queue) = channel::<(NameBuf, CommitWork)>();
         let under_way = Arc::new(UnderWayZones::default());
@@ -42,7 +42,7 @@ impl CommitThread {
             .name("large-zones".into())
             .spawn(move || {
                 while let Ok((zone, work)) = queue.recv() {
-                    // Whoever waits for the zone must not wait for ever.
+                    // A caller that waits for the zone must not wait forever.
                     spare_thread("a large zone was committed", work);
                     zones.lock().remove(&zone);
                     zones.ended.notify_all();
@@ -54,7 +54,7 @@ impl CommitThread {
         }
     }
 
-    /// Has a commit of a zone made, one after the other.
+    /// Queues a commit of a zone; commits run one after the other.
     pub(super) fn run(&self, zone: NameBuf, work: impl FnOnce() + Send + 'static) {
         let Some(queue) = &self.work else {
             return work();
@@ -66,7 +66,7 @@ impl CommitThread {
         }
     }
 
-    /// Waits until no commit of a zone is under way here.
+    /// Waits until no commit of a zone is in progress here.
     pub(super) fn wait_for(&self, zone: &NameBuf) {
         let mut zones = self.under_way.lock();
         while zones.contains(zone) {

@@ -1,7 +1,7 @@
-//! Copies of transferred zones as text files, for people and for other programs.
+//! Text copies of transferred zones, for people and for other programs.
 //!
-//! A copy is written beside its place and put there whole, by a thread of its own: a large zone takes seconds. Of several
-//! versions that wait for the same place the last one is written.
+//! A copy is written to a temporary file and renamed, by a separate thread: a large zone takes seconds. Of several
+//! versions waiting for the same file, the last one is written.
 
 use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_wire::rdata::write_text;
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-/// Hands versions over to the thread that writes copies, which begins with the first one and ends when this is dropped.
+/// Passes versions to the thread that writes copies, which starts with the first one and ends when this is dropped.
 #[derive(Default)]
 pub(super) struct CopyWriter {
     queue: Option<Arc<CopyQueue>>,
 }
 
-/// Versions that wait to be written, one for each place.
+/// Versions waiting to be written, one per file.
 #[derive(Default)]
 struct CopyQueue {
     waiting: Mutex<WaitingCopies>,
@@ -50,7 +50,7 @@ impl CopyQueue {
 }
 
 impl CopyWriter {
-    /// Has a version written to a file some time soon.
+    /// Queues a version to be written to a file.
     pub(super) fn write(&mut self, path: &Path, version: &Arc<Zone>) {
         if self.queue.is_none() {
             self.queue = start();
@@ -92,14 +92,14 @@ fn start() -> Option<Arc<CopyQueue>> {
     }
 }
 
-/// Writes a zone to a file as text, whole or not at all.
+/// Writes a zone to a file as text, completely or not at all.
 fn write_copy(path: &Path, zone: &Zone) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let written = write_zone(&beside, zone).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // Nobody wants half a zone.
+        // A partial zone is useless.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -1,8 +1,9 @@
-//! A database as the home of secondary zones: rows, `last_check`, and other servers that use them.
+//! A database as storage for secondary zones: rows, `last_check`, and other servers that use them.
 //!
-//! A transferred version goes into the database in one transaction, whose first step locks the zone and compares its serial:
-//! two servers on one database may transfer a zone at the same time, and the slower one finds that nothing is left
-//! to do. `last_check` is the time of the last good check, as PowerDNS keeps it. The database is waited for on threads of its own.
+//! A transferred version is written to the database in one transaction, whose first step locks the zone and compares
+//! its serial: two servers on one database may transfer a zone at the same time, and the slower one finds that
+//! nothing is left to do. `last_check` is the time of the last successful check, as in PowerDNS. Database calls block
+//! dedicated threads.
 
 use super::ZoneHeir;
 use super::difference_change::DifferenceChange;
@@ -32,14 +33,14 @@ use tokio::runtime::Handle;
 /// Threads that wait for one database: a large transfer keeps one of them busy for long.
 const THREADS: usize = 4;
 
-/// Zones from which on all secondary zones are read instead of each by its name.
+/// Number of zones from which on all secondary zones are read instead of each by its name.
 const MANY: usize = 2000;
 
-/// Work that waits for the database. Its amount is bounded by the checks that run at one time, and by the zones that are
-/// confirmed, expire or go.
+/// Work that waits for the database. Its amount is bounded by the number of concurrent checks, and by the zones that
+/// are confirmed, expire or are removed.
 type HomeJob = Box<dyn FnOnce(&HomeWorker) + Send>;
 
-/// Keeps the secondary zones of a database in it.
+/// Stores the secondary zones of a database in it.
 pub struct DatabaseHome {
     database: FollowedDatabase,
     jobs: Sender<HomeJob>,
@@ -76,7 +77,7 @@ impl DatabaseHome {
         let _ = self.jobs.send(Box::new(job));
     }
 
-    /// Has a zone answered SERVFAIL, or answered again.
+    /// Makes a zone answer SERVFAIL, or answer normally again.
     fn withhold(&self, zone: &NameBuf, is_withheld: bool) {
         if self.database.withhold(zone.as_name(), is_withheld) {
             let zone = *zone;
@@ -116,7 +117,7 @@ impl SecondaryHome for DatabaseHome {
 
     fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, _: Moment, done: BroughtDone) {
         let name = zone.settings.name.to_buf();
-        // The rows are made of the zone: nothing else is kept while they are written.
+        // The rows are built from the zone: nothing else is kept while they are written.
         let version = whole.zone;
         let (rule, is_forced) = (zone.settings.policy.zonemd, zone.is_forced);
         self.submit(move |worker| {
@@ -130,7 +131,7 @@ impl SecondaryHome for DatabaseHome {
             let is_first = has_none && brought.as_ref().is_ok_and(|done| done.is_changed);
             worker.report(name, brought, done);
             if is_first {
-                // The follower has read it as it reads zones at a start, of which nobody is notified.
+                // The follower has read it like zones at a start, which trigger no NOTIFY.
                 worker.commits.report_live_change(name.as_name());
             }
         });
@@ -157,7 +158,7 @@ impl SecondaryHome for DatabaseHome {
     }
 }
 
-/// The parts that a thread works with.
+/// The components that a thread works with.
 struct HomeWorker {
     database: FollowedDatabase,
     commits: Arc<Commits>,
@@ -177,7 +178,7 @@ impl HomeWorker {
         }
     }
 
-    /// Returns whether a zone that is to be in memory has no contents there yet.
+    /// Checks whether a resident zone has no contents in memory yet.
     fn has_no_version(&self, zone: NameBuf) -> bool {
         let version = self
             .commits
@@ -236,7 +237,7 @@ impl HomeWorker {
         }
     }
 
-    /// Has the answers of this server follow what was brought, and reports to the zone's life what the database has now.
+    /// Updates this server's answers with the stored version, and reports the state of the database.
     fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: BroughtDone) {
         let error = match brought {
             Ok(committed) => {
@@ -282,7 +283,7 @@ impl HomeWorker {
     }
 }
 
-/// The state of a zone as the life of secondary zones sees it.
+/// Returns the state of a zone as the refresh logic sees it.
 fn state_of(zone: &StandingZone) -> HomeState {
     let held = zone.soa.as_deref().and_then(|soa| {
         Some(HeldVersion {
@@ -291,7 +292,7 @@ fn state_of(zone: &StandingZone) -> HomeState {
             contents: None,
         })
     });
-    // PowerDNS writes 0 where a check is wanted, which says nothing of the age.
+    // PowerDNS writes 0 to request a check, which says nothing about the age.
     let refreshed = zone.last_check.filter(|seconds| *seconds > 0);
     HomeState {
         held,

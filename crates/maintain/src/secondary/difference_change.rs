@@ -1,4 +1,4 @@
-//! The differences of an IXFR (RFC 1995) as a change of a zone in a database.
+//! The differences of an IXFR (RFC 1995) as a change of a database zone.
 
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -10,10 +10,10 @@ use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 use std::collections::{BTreeMap, HashSet};
 use std::time::SystemTime;
 
-/// The owner in wire form and lower case, and the type.
+/// The owner in wire format and lower case, and the type.
 type RrsetKey = (Box<[u8]>, Type);
 
-/// A difference that fits one version of a zone and no other: that is looked at within the transaction.
+/// A difference that applies to exactly one version of a zone: that is checked within the transaction.
 pub(super) struct DifferenceChange {
     apex: NameBuf,
     difference: Difference,
@@ -24,12 +24,12 @@ impl DifferenceChange {
         DifferenceChange { apex, difference }
     }
 
-    /// Refuses the change if the zone does not have a record that is to go.
+    /// Refuses the change if the zone lacks a record that should be removed.
     fn check_removed(&self, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
         let mut stored: HashSet<(RrsetKey, Vec<u8>)> = HashSet::new();
         let mut last: Option<NameBuf> = None;
         for record in &self.difference.removed {
-            // Records of one owner mostly follow each other.
+            // Records of one owner are usually consecutive.
             if last.as_ref().map(NameBuf::as_name) != Some(record.owner) {
                 last = Some(record.owner.into());
                 records.each_record(record.owner, &mut |rtype, _, rdata| {
@@ -155,7 +155,7 @@ fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
     rdata
 }
 
-/// The records of a list by their RRsets: TTL and data.
+/// Groups the records of a list by RRset: TTL and data.
 fn rrsets(list: &RecordList) -> BTreeMap<RrsetKey, Vec<(u32, Vec<u8>)>> {
     let mut rrsets: BTreeMap<RrsetKey, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
     for record in list {

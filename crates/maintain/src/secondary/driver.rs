@@ -1,12 +1,12 @@
-//! The thread that gives the life of secondary zones a clock, and the way in which others reach it.
+//! The thread that runs the refresh of secondary zones with a clock, and its interface.
 //!
 //! ```text
 //! policies      zones appear, change and vanish
-//! answers       of primaries, by whoever asks them
-//! NOTIFY        one place a zone, however many come
-//! operators     status, a check at once
+//! answers       of primaries, from the client that queries them
+//! NOTIFY        one entry per zone, however many arrive
+//! operators     status, an immediate check
 //! ```
-//! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
+//! All of it waits in one inbox, which is bounded: by the zones, by the queries in flight and by the operators.
 
 use super::expiry::ExpiryTimes;
 use super::start::BY_NAME;
@@ -29,23 +29,23 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the sums over all zones are made anew.
+/// Interval at which the totals over all zones are computed.
 const SUMMARY_EVERY: Duration = Duration::from_secs(5);
-/// How long contents in the state store are kept after a start for zones that no policy names: those of catalogs
+/// How long contents in the state store are kept after a start for zones that no policy names: those from catalogs
 /// appear only after the catalog was read.
 const ORPHANS_KEPT: Duration = Duration::from_secs(600);
 
-/// The parts that the thread works with.
+/// Dependencies of the thread.
 pub struct LifeParts {
-    /// The way of new versions of zones.
+    /// Commits new versions of zones.
     pub commits: Arc<Commits>,
-    /// The policies, which say which zones are secondary.
+    /// The policies, which determine the secondary zones.
     pub policies: Arc<PolicyTable>,
-    /// The homes of zones that databases have, by the ranks of these.
+    /// The storage of zones in databases, by database rank.
     pub homes: Vec<(u16, Arc<dyn SecondaryHome>)>,
-    /// Transfers that may run at one time, in all and from one primary.
+    /// Maximum number of concurrent transfers, in total and per primary.
     pub transfers: ClassLimit,
-    /// For the spreading of checks.
+    /// For spreading checks.
     pub seed: u64,
 }
 
@@ -65,7 +65,7 @@ struct Inbox {
 pub enum Retrieval {
     /// A newer version.
     IfNewer,
-    /// The version that the primary has, whatever its serial is.
+    /// The version that the primary has, whatever its serial.
     Forced,
 }
 
@@ -83,7 +83,7 @@ struct LifeShared {
     clock: SteadyClock,
 }
 
-/// The way to the thread; clones are the same way.
+/// The handle of the thread; clones share it.
 #[derive(Clone)]
 pub struct LifeHandle {
     shared: Arc<LifeShared>,
@@ -111,15 +111,15 @@ impl LifeHandle {
         self.shared.woken.notify_one();
     }
 
-    /// Takes the answer of a primary.
+    /// Passes on the answer of a primary.
     pub fn answered(&self, ticket: AskTicket, reply: Result<PrimaryReply, PrimaryError>) {
         self.put(|inbox| inbox.answers.push((ticket, reply)));
     }
 
-    /// Takes a NOTIFY for a zone that policies call secondary. Many for one zone count as one.
+    /// Passes on a NOTIFY for a secondary zone. Several for one zone count as one.
     pub fn notified(&self, zone: Name<'_>, serial: Option<Serial>) {
         self.put(|inbox| {
-            // The newest serial of all NOTIFYs; one without a serial asks for a check in any case.
+            // The newest serial of all NOTIFY messages; one without a serial requests a check in any case.
             let newest = inbox.notified.entry(super::key(zone)).or_insert(serial);
             *newest = match (*newest, serial) {
                 (Some(before), Some(serial)) if before.is_after(serial) => Some(before),
@@ -135,7 +135,7 @@ impl LifeHandle {
             .unwrap_or_default()
     }
 
-    /// Has a zone checked at once; false if there is no such zone.
+    /// Checks a zone at once; false if there is no such zone.
     pub fn check(&self, zone: NameBuf, retrieval: Retrieval) -> bool {
         self.ask(|reply| OperatorQuestion::Check(zone, retrieval, reply))
             .unwrap_or(false)
@@ -152,23 +152,23 @@ impl LifeHandle {
         replied.recv().ok()
     }
 
-    /// Returns the sums over all zones as they were some seconds ago at the most.
+    /// Returns the totals over all zones, at most some seconds old.
     pub fn summary(&self) -> SecondariesSummary {
         *self.shared.summary.lock()
     }
 
-    /// Returns the zones that were never transferred, as they were some seconds ago.
+    /// Returns the zones that were never transferred, as of some seconds ago.
     pub fn never_transferred(&self) -> Arc<UntransferredZones> {
         Arc::clone(&self.shared.never_transferred.lock())
     }
 
-    /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
+    /// Returns the seconds until a secondary zone expires, if it is served. Never blocks.
     pub fn seconds_to_expiry(&self, zone: Name<'_>) -> Option<u32> {
         let now = self.shared.clock.now();
         self.shared.expiries.seconds_left(zone, now)
     }
 
-    /// Ends the thread. What it has committed is kept; what is under way is given up.
+    /// Ends the thread. Committed versions are kept; work in progress is abandoned.
     pub fn end(&self) {
         self.put(|inbox| {
             inbox.has_ended = true;
@@ -177,8 +177,8 @@ impl LifeHandle {
     }
 }
 
-/// Starts the thread. It takes over all zones that policies call secondary, calls `loaded`, and follows the policies.
-/// `outgoing` makes the one who asks primaries; the answers go to the handle that it is given.
+/// Starts the thread. It takes over all secondary zones, calls `loaded`, and follows the policies. `outgoing` creates
+/// the client that queries primaries; the answers go to the handle that it is given.
 pub fn start<O: AskPrimary + Send + 'static>(
     parts: LifeParts,
     outgoing: impl FnOnce(LifeHandle) -> O,
@@ -226,13 +226,13 @@ pub fn start<O: AskPrimary + Send + 'static>(
 /// The thread's work, in the message about a bug.
 const CARE: &str = "secondary zones were looked after";
 
-/// The thread's own.
+/// The state of the thread.
 struct LifeDriver<O> {
     secondaries: Secondaries<O>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
     handle: LifeHandle,
-    /// Zones whose policy changed and was not followed yet.
+    /// Zones whose policy change was not processed yet.
     changed: HashSet<Box<[u8]>>,
     started: Instant,
     summed: Option<Instant>,
@@ -263,7 +263,7 @@ impl<O: AskPrimary> LifeDriver<O> {
         self.handle.shared.clock.now()
     }
 
-    /// Has the times of zones follow a wall clock that was set.
+    /// Adjusts the timers of zones to a wall clock that was set.
     fn follow_clock(&mut self) {
         let Some(step) = self.handle.shared.clock.step() else {
             return;
@@ -277,7 +277,7 @@ impl<O: AskPrimary> LifeDriver<O> {
         self.secondaries.clock_stepped(step, now);
     }
 
-    /// Waits until something comes or is due; `None` at the end.
+    /// Waits until something arrives or is due; `None` at the end.
     fn wait(&self) -> Option<Inbox> {
         let most = match self.secondaries.next() {
             _ if !self.changed.is_empty() => Duration::ZERO,
@@ -336,8 +336,8 @@ impl<O: AskPrimary> LifeDriver<O> {
         }
     }
 
-    /// Follows the policies of some of the zones whose policy changed: a catalog with 200,000 new members keeps no answer of a
-    /// primary waiting.
+    /// Processes policy changes of some zones: a catalog with 200,000 new members does not delay the answer of a
+    /// primary.
     fn follow_some(&mut self) {
         let some: Vec<Box<[u8]>> = self.changed.iter().take(BY_NAME).cloned().collect();
         if some.is_empty() {
@@ -350,7 +350,7 @@ impl<O: AskPrimary> LifeDriver<O> {
         spare_thread(CARE, || self.follow(&policies, some));
     }
 
-    /// Does what the policies say of some zones.
+    /// Applies the policies of some zones.
     fn follow(&mut self, policies: &Policies, zones: Vec<Box<[u8]>>) {
         let mut new = Vec::new();
         for zone in &zones {
@@ -417,8 +417,8 @@ impl<O: AskPrimary> LifeDriver<O> {
         }
     }
 
-    /// Removes contents of the state store that belong to no zone any more: it was taken out of the configuration while the
-    /// server was down.
+    /// Deletes contents in the state store that no longer belong to a zone: it was removed from the configuration
+    /// while the server was down.
     fn remove_orphans(&self) {
         let Some(Ok(kept)) = self.commits.store().map(|store| store.zones()) else {
             return;
@@ -438,12 +438,12 @@ impl<O: AskPrimary> LifeDriver<O> {
     }
 }
 
-/// Returns whether a zone is transferred from primaries.
+/// Checks whether a zone is transferred from primaries.
 fn is_secondary(policy: &ZonePolicy) -> bool {
     policy.kind.is_transferred() && !policy.primaries.is_empty()
 }
 
-/// Returns whether a zone is at home in a database.
+/// Checks whether a zone is stored in a database.
 fn is_in_database(policy: &ZonePolicy) -> bool {
     matches!(policy.declared_by, PolicySource::Backend(_))
 }

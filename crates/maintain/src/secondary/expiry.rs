@@ -1,4 +1,4 @@
-//! The times at which secondary zones expire, for whoever answers questions with the EXPIRE option (RFC 7314).
+//! The expiry times of secondary zones, for answers with the EXPIRE option (RFC 7314).
 
 use crate::schedule::Moment;
 use crate::zone::SharedName;
@@ -6,7 +6,7 @@ use nameward_base::sync::RwLock;
 use nameward_wire::Name;
 use std::collections::HashMap;
 
-/// The times at which zones expire, written by the life of secondary zones and read by workers.
+/// The expiry times of zones, written by the refresh thread and read by workers.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryTimes {
     times: RwLock<HashMap<SharedName, Moment>>,

@@ -1,4 +1,4 @@
-//! Questions to primaries and their answers.
+//! Queries to primaries and their answers.
 
 use crate::policy::RemoteServer;
 use crate::schedule::ZoneNumber;
@@ -11,48 +11,48 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Secondaries;
 
-/// Asks primaries; the answer comes back by [`Secondaries::answered`].
+/// Queries primaries; the answer comes back through [`Secondaries::answered`].
 pub trait AskPrimary {
-    /// Begins to ask. It must not wait.
+    /// Starts a query. It must not block.
     fn ask(&mut self, ask: Ask);
 }
 
-/// The way in which a newer version is transferred.
+/// The transfer method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferWay {
-    /// By its differences (IXFR), if the primary has them.
+    /// Incremental (IXFR), if the primary has the differences.
     Incremental,
-    /// As a whole (AXFR).
+    /// The whole zone (AXFR).
     Whole,
 }
 
 /// A request to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskStep {
-    /// Its serial, over UDP: no transfer has to end for that.
+    /// Its serial, over UDP: this does not wait for transfers.
     Serial,
-    /// The version that it has, over TCP.
+    /// Its version, over TCP.
     Transfer(TransferWay),
 }
 
-/// A question to a primary: whether it has a newer version of a zone, or for that version.
+/// A query to a primary: whether it has a newer version of a zone, or for that version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// To be given back with the answer.
+    /// Returned with the answer.
     pub ticket: AskTicket,
     /// The zone.
     pub zone: NameBuf,
-    /// The server to ask.
+    /// The server to query.
     pub primary: RemoteServer,
-    /// The version that is here.
+    /// The serial of our version.
     pub have: Option<Serial>,
     /// The request.
     pub step: AskStep,
-    /// Octets of memory that a transferred version may take.
+    /// Maximum memory for a transferred version in octets.
     pub octets_max: u64,
 }
 
-/// Identifies a question. An answer to one that is not under way any more is passed over.
+/// Identifies a query. An answer to one that is no longer in flight is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AskTicket {
     pub(super) zone: ZoneNumber,
@@ -61,11 +61,11 @@ pub struct AskTicket {
 
 /// The answer of a primary.
 pub enum PrimaryAnswer {
-    /// The serial it has, which is not newer.
+    /// Its serial, which is not newer.
     Same(Serial),
-    /// It has this newer serial, or does not say over UDP: the zone has to be transferred.
+    /// It has this newer serial, or did not tell over UDP: the zone must be transferred.
     Newer(Option<Serial>),
-    /// The differences that lead from the version that is here to a newer one (RFC 1995).
+    /// The differences from our version to a newer one (RFC 1995).
     Differences(Vec<Difference>),
     /// A whole version (RFC 5936).
     Whole(Box<WholeZone>),
@@ -75,13 +75,13 @@ pub enum PrimaryAnswer {
 pub struct PrimaryReply {
     /// The answer.
     pub answer: PrimaryAnswer,
-    /// How long the primary's own copy is good, if it says so (RFC 7314).
+    /// The remaining lifetime of the primary's own copy, if it sent one (RFC 7314).
     pub expire: Option<Duration>,
-    /// Records that were transferred.
+    /// Number of transferred records.
     pub records: u64,
-    /// Octets of these.
+    /// Size of these records in octets.
     pub octets: u64,
-    /// The time from the question to the end of the answer.
+    /// The time from the query to the end of the answer.
     pub took: Duration,
     /// The memory of a transferred version, until it is committed.
     pub memory: Option<Box<MemoryShare>>,
@@ -100,7 +100,7 @@ impl From<PrimaryAnswer> for PrimaryReply {
     }
 }
 
-/// Why a primary did not answer, in words for the log.
+/// Why a primary did not answer, worded for the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PrimaryError(pub String);

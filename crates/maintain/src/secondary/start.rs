@@ -1,5 +1,5 @@
-//! Zones that are taken over when the server starts or its policies change: served from the state store before anybody is
-//! asked.
+//! Zones taken over when the server starts or its policies change: served from the state store before any primary is
+//! queried.
 
 mod read_back;
 
@@ -21,17 +21,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Zones up to which each is found by its name; more are found in one pass over the whole store.
+/// Number of zones up to which each is looked up by name; more are found in one pass over the whole store.
 pub(super) const BY_NAME: usize = 1000;
-/// Zones that become visible together, at the least. Each time the table is copied, so later on it is this part of those that
-/// are visible already: the copies then cost a few times the table, and not a hundred times.
+/// Minimum number of zones that are published together. Each publication copies the table, so later on it is this
+/// fraction of the zones already published: the copies then cost a few times the table, and not a hundred times.
 const TOGETHER: usize = 1000;
 const TOGETHER_SHARE: usize = 4;
-/// The time that each zone adds to that over which the first checks are spread.
+/// The time that each zone adds to the spread of the first checks.
 const SPREAD_EACH: Duration = Duration::from_millis(20);
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// Takes a zone over, with the contents and times that are kept of it: it is served at once, without asking anybody.
+    /// Takes over a zone, with its stored contents and timers: it is served at once, without querying a primary.
     pub fn add(
         &mut self,
         settings: SecondarySettings,
@@ -53,8 +53,8 @@ impl<O: AskPrimary> Secondaries<O> {
         Ok(())
     }
 
-    /// Takes many zones over, as [`Secondaries::add`] does. One that cannot be read back is logged and begins
-    /// empty. Zones of databases are taken over when these have answered.
+    /// Takes over many zones like [`Secondaries::add`]. One that cannot be read is logged and starts empty. Database
+    /// zones are taken over when their databases have answered.
     pub fn add_all(&mut self, list: Vec<SecondarySettings>, now: Moment) {
         let commits = Arc::clone(&self.store.commits);
         let mut in_databases: HashMap<u16, Vec<SecondarySettings>> = HashMap::new();
@@ -93,7 +93,7 @@ impl<O: AskPrimary> Secondaries<O> {
             Some(store) => read_back(store, wanted, few, &mut |taken| taking.take(taken)),
             None => wanted,
         };
-        // Nothing is kept of these.
+        // There is no stored state for these.
         for settings in left.into_values() {
             taking.take(TakenOver {
                 settings,
@@ -104,7 +104,7 @@ impl<O: AskPrimary> Secondaries<O> {
         taking.publish();
     }
 
-    /// Looks at zones in their home, before they are taken over.
+    /// Reads zones from their storage, before they are taken over.
     fn list_home(&mut self, rank: u16, list: Vec<SecondarySettings>) {
         let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
             return;
@@ -117,7 +117,7 @@ impl<O: AskPrimary> Secondaries<O> {
         home.look(asked, done);
     }
 
-    /// Takes zones over that their home was looked at for. Where that failed they are looked at again, each when it is checked.
+    /// Takes over zones whose storage was read. If that failed they are read again, each when it is checked.
     pub(super) fn take_listed(
         &mut self,
         names: &[NameBuf],
@@ -140,7 +140,7 @@ impl<O: AskPrimary> Secondaries<O> {
         };
         for name in names {
             let key = key(name.as_name());
-            // A change of policies reports the zones that are gone meanwhile.
+            // A policy change reports zones that were removed in the meantime.
             let (Some(settings), Some(state)) = (self.listing.remove(&*key), states.remove(&key))
             else {
                 continue;
@@ -171,7 +171,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Takes one zone of the state store over; returns the change that makes it visible.
+    /// Takes over one zone from the state store; returns the table change that publishes it.
     fn take_over(&mut self, mut taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
         let (name, rank) = (taken.settings.name.clone(), taken.settings.rank);
         if let Some(held) = &mut taken.held
@@ -188,7 +188,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Takes a zone in and plans its first check.
+    /// Registers a zone and schedules its first check.
     fn take_in(
         &mut self,
         taken: TakenOver,
@@ -207,7 +207,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let zone = Secondary::new(settings, home, held, timers, now);
         let is_good = zone.state == ZoneState::Current;
         let check = match is_good {
-            // A NOTIFY may have been missed while the server was down; but not all zones at once.
+            // A NOTIFY may have been missed while the server was down; but do not check all zones at once.
             true => now.plus(self.draw(spread)),
             false => now,
         };
@@ -219,7 +219,7 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 }
 
-/// The time over which the first checks of so many zones are spread.
+/// Returns the time over which the first checks of this many zones are spread.
 pub(super) fn spread_of(zones: usize) -> Duration {
     let zones = u32::try_from(zones).unwrap_or(u32::MAX);
     SPREAD_EACH.saturating_mul(zones).min(SPREAD)
@@ -232,16 +232,16 @@ struct TakenOver {
     timers: Option<ZoneTimers>,
 }
 
-/// Returns the version that was read back.
+/// Returns the version that was read.
 fn held(zone: Option<Zone>) -> Option<HeldVersion> {
     zone.map(|zone| Arc::new(zone).into())
 }
 
-/// Zones that are taken over one after the other and become visible some at a time.
+/// Takes over zones one after the other and publishes them in groups.
 struct TakingOver<'l, O> {
     secondaries: &'l mut Secondaries<O>,
     changes: Vec<TableChange>,
-    /// Zones that are visible already.
+    /// Number of zones already published.
     visible: usize,
     spread: Duration,
     now: Moment,

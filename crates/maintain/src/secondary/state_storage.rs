@@ -1,4 +1,5 @@
-//! The state store as the home of secondary zones: all of them are in memory, and nobody else changes them.
+//! The state store as storage for secondary zones: all of them are in memory, and no other process changes
+//! them.
 
 use super::ZoneHeir;
 use super::commit_thread::CommitThread;
@@ -16,17 +17,17 @@ use nameward_zone::{TableChange, Zone};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Octets from which on a version that takes the place of another is committed on a thread of its own.
+/// Size in octets from which on a replacement version is committed on a separate thread.
 const LARGE: usize = 1 << 20;
 
-/// Keeps zones in the state store.
+/// Stores zones in the state store.
 pub(super) struct StoreHome {
     pub(super) commits: Arc<Commits>,
     large: CommitThread,
 }
 
 impl StoreHome {
-    /// Makes the home.
+    /// Creates the storage.
     pub(super) fn new(commits: Arc<Commits>) -> Self {
         StoreHome {
             commits,
@@ -52,7 +53,7 @@ impl SecondaryHome for StoreHome {
         done: BroughtDone,
     ) {
         if zone.state != ZoneState::Current {
-            // Not in the table: the new version is made here and committed as a whole.
+            // Not in the table: the new version is built here and committed as a whole.
             let version = zone.held.and_then(|held| held.contents.clone());
             return match applied(version, &differences) {
                 Some(version) => {
@@ -77,7 +78,7 @@ impl SecondaryHome for StoreHome {
             return commit_differences(&commits, (source, shown), differences, done);
         };
         let is_large = contents.heap_bytes() >= LARGE;
-        // The version that they lead to is compared with its digest before the first of them counts.
+        // The resulting version is compared with its digest before the first difference takes effect.
         let commit = move || {
             let objection = match overlaid(contents, &differences) {
                 Some(version) => rule.objection(&version),
@@ -139,13 +140,13 @@ impl SecondaryHome for StoreHome {
 
     fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
         let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
-        // A version that comes after this would bring the zone back.
+        // A later version would bring the zone back.
         self.large.wait_for(&name);
         if heir == ZoneHeir::Nobody {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
             self.commits.table().publish(&[withdraw]);
         }
-        // Behind the commits of the zone that are on their way to the disk.
+        // After the zone's commits that are on their way to disk.
         self.commits
             .keep(name, vec![StateChange::RemoveZone { zone: name }]);
         tracing::info!(
@@ -154,14 +155,14 @@ impl SecondaryHome for StoreHome {
     }
 }
 
-/// Returns what a commit calls at its end. `shown` are the changes of the table that show the zone as it was.
+/// Returns the callback for the end of a commit. `shown` are the table changes that show the zone as it was.
 fn commit_end(
     (table, shown): (Arc<TableWriter>, [TableChange; 2]),
     done: impl FnOnce(Result<HeldVersion, CommitError>) + Send + 'static,
 ) -> impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static {
     move |result| {
         if matches!(result, Err(CommitError::NoSuchZone)) {
-            // Another follower of the same rank has withdrawn what it had: it is ours again.
+            // Another follower of the same rank has withdrawn its version: the zone is ours again.
             table.publish(&shown);
         }
         done(result.map(|committed| committed.zone.into()));
@@ -191,7 +192,7 @@ fn commit_differences(
     }
 }
 
-/// Commits of one transfer that have not all ended.
+/// Commits of one transfer that are still in progress.
 struct SeveralCommits {
     left: usize,
     held: Option<HeldVersion>,
@@ -199,7 +200,7 @@ struct SeveralCommits {
     done: Option<BroughtDone>,
 }
 
-/// Notes the end of one of several commits, and reports the end of the last.
+/// Records the end of one of several commits, and reports the end of the last.
 fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, CommitError>) {
     let mut commits = under_way.lock();
     commits.left -= 1;
@@ -226,7 +227,7 @@ fn applied(version: Option<Arc<Zone>>, differences: &[Difference]) -> Option<Zon
     overlaid(version?, differences)?.pack()
 }
 
-/// Returns the version that differences lead to, as changes over the one before.
+/// Returns the version that differences lead to, as an overlay over the previous one.
 fn overlaid(mut version: Arc<Zone>, differences: &[Difference]) -> Option<Arc<Zone>> {
     for difference in differences {
         version = Arc::new(version.apply(difference).ok()?);
@@ -234,7 +235,7 @@ fn overlaid(mut version: Arc<Zone>, differences: &[Difference]) -> Option<Arc<Zo
     Some(version)
 }
 
-/// The changes of the table that show a zone as its state says.
+/// Returns the table changes that show a zone according to its state.
 pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
     let SecondarySettings { name, rank, .. } = zone.settings;
     let contents = zone.held.and_then(|held| held.contents.as_ref());
@@ -246,14 +247,14 @@ pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
             Arc::new(stand_in)
         }
     };
-    // A stand-in does not take the place of a version by itself.
+    // A stand-in does not replace a version by itself.
     [
         TableChange::Withdraw(name.as_name().as_wire().into(), *rank),
         TableChange::Offer(version),
     ]
 }
 
-/// The source of versions that a primary gave at `now`.
+/// Returns the source of versions that a primary sent at `now`.
 fn source_of(
     settings: &SecondarySettings,
     primary: Option<SocketAddr>,
@@ -281,7 +282,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread;
 
-    /// A zone of more than [`LARGE`] octets.
+    /// Builds a zone of more than [`LARGE`] octets.
     fn version(serial: u32) -> Zone {
         let origin: NameBuf = "example.".parse().unwrap();
         let mut text = format!("@ 60 SOA ns h {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
@@ -297,7 +298,7 @@ mod tests {
         Moment::from_seconds(1_700_000_000)
     }
 
-    /// A change that reports its begin and ends when the test lets it.
+    /// A change that reports its start and ends when the test lets it.
     struct SlowChange(Mutex<(Sender<()>, Receiver<()>)>);
 
     impl ConditionalChange for SlowChange {
@@ -347,7 +348,7 @@ mod tests {
         assert!(zone.heap_bytes() >= LARGE);
         let contents = crate::contents::contents_of(&zone);
         let (ended, end) = channel();
-        // Whoever commits has to wait for this.
+        // Other commits have to wait for this.
         let ((go, goes), (begun, begins)) = (channel(), channel());
         let (slow, source) = (Arc::clone(&commits), source_of(&settings, None, now()));
         let holder = thread::spawn(move || {
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(end.recv().unwrap(), None);
         let served = table.version(settings.name.as_name(), settings.rank);
         assert_eq!(served.unwrap().serial().0, 2);
-        // A zone that is forgotten does not come back.
+        // A removed zone does not come back.
         home.forget(&homed, ZoneHeir::Nobody);
         assert!(
             table

@@ -1,4 +1,4 @@
-//! The status of zones that come from primaries, for people and for metrics.
+//! The status of secondary zones, for operators and for metrics.
 
 use super::Secondaries;
 use super::query::AskPrimary;
@@ -11,30 +11,30 @@ use nameward_zone::{Serial, ZoneTable};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The status of a zone, as people are shown it.
+/// The status of a zone, as shown to operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondaryStatus {
     /// Its name.
     pub zone: NameBuf,
     /// Its state.
     pub state: ZoneState,
-    /// The serial that is here.
+    /// Our serial.
     pub serial: Option<Serial>,
-    /// The primary that was asked last.
+    /// The primary that was queried last.
     pub primary: Option<SocketAddr>,
-    /// The serial that a primary had when it last said so.
+    /// The last serial reported by a primary.
     pub serial_there: Option<Serial>,
-    /// Its times.
+    /// Its timers.
     pub timers: ZoneTimers,
-    /// When a primary was last asked since the start, in seconds since 1970.
+    /// When a primary was last queried since the start, in seconds since 1970.
     pub checked: Option<u64>,
-    /// When the next check begins, in seconds since 1970; none while one is under way.
+    /// When the next check starts, in seconds since 1970; none while one is in progress.
     pub next_check: Option<u64>,
-    /// Whether a check or transfer is under way.
+    /// Whether a check or transfer is in progress.
     pub is_checking: bool,
-    /// Whether it waits for a place among the transfers of its primary.
+    /// Whether it waits for a slot among the transfers of its primary.
     pub is_queued: bool,
-    /// Checks that failed since the last that did not.
+    /// Number of consecutive failed checks.
     pub failures: u32,
     /// Why the last check failed, if it did.
     pub last_error: Option<String>,
@@ -45,13 +45,13 @@ pub struct SecondaryStatus {
 pub struct BehindPrimary {
     /// Its name.
     pub zone: NameBuf,
-    /// The serial that is here.
+    /// Our serial.
     pub here: Serial,
-    /// The serial that a primary has.
+    /// The primary's serial.
     pub there: Serial,
 }
 
-/// The sums over all zones that come from primaries.
+/// The totals over all secondary zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SecondariesSummary {
     /// All of them.
@@ -60,15 +60,15 @@ pub struct SecondariesSummary {
     pub empty: u64,
     /// Zones that are not served because no primary has confirmed them for too long.
     pub expired: u64,
-    /// Zones that are served although their last check failed, other than those whose primary is behind.
+    /// Zones that are served although their last check failed, except those whose primary is behind.
     pub stale: u64,
     /// Zones whose primaries have a lower serial: nothing new is transferred.
     pub behind: u64,
     /// One of these.
     pub first_behind: Option<BehindPrimary>,
-    /// Zones whose check or transfer is under way or due.
+    /// Zones whose check or transfer is in progress or due.
     pub waiting: u64,
-    /// Seconds since the last good check of the zone whose check is longest ago.
+    /// Seconds since the last successful check, of the zone where that is longest ago.
     pub oldest_refresh_seconds: u64,
 }
 
@@ -77,9 +77,9 @@ pub struct SecondariesSummary {
 pub struct UntransferredZones {
     /// All of them.
     pub number: usize,
-    /// Zones of these whose transfer failed, or that have waited for [`OVERDUE`].
+    /// Zones whose transfer failed, or that have waited for [`OVERDUE`].
     pub overdue: usize,
-    /// Zones of these that the zone table has as ready: they are looked up in a database that has no records of them.
+    /// Zones that are ready in the zone table: they are looked up in a database that has no records for them.
     pub looked_up: usize,
     /// The first few that are overdue.
     pub first: Vec<UntransferredZone>,
@@ -94,13 +94,13 @@ pub struct UntransferredZone {
     pub error: Option<String>,
 }
 
-/// A zone that was not transferred after this time is overdue.
+/// Time after which a zone that was not transferred is overdue.
 const OVERDUE: Duration = Duration::from_secs(60);
-/// Overdue zones that are named.
+/// Maximum number of overdue zones that are named.
 const NAMED_MAX: usize = 5;
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// Returns the zones that were never transferred and would be served if they had been.
+    /// Returns the zones that were never transferred and would be served otherwise.
     pub fn never_transferred(&self, table: &ZoneTable, now: Moment) -> UntransferredZones {
         let mut waiting = UntransferredZones::default();
         let empty = self.zones.values();
@@ -160,7 +160,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// Sums all zones up.
+    /// Computes the totals over all zones.
     pub fn summary(&self, now: Moment) -> SecondariesSummary {
         let mut sum = SecondariesSummary::default();
         for (number, zone) in &self.zones {

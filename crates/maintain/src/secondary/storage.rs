@@ -1,10 +1,10 @@
-//! The home of a secondary zone: where its contents and its times are kept, and who shows it to clients.
+//! Storage for secondary zones: their contents and timers, and their publication.
 //!
 //! ```text
-//! state store   zones that the configuration, catalogs and autoprimaries declare: nobody else changes them
-//! database      zones whose rows say that they are secondary: other servers on the database transfer them, too
+//! state store   zones that the configuration, catalogs and autoprimaries declare: no other process changes them
+//! database      zones whose rows declare them secondary: other servers on the database transfer them, too
 //! ```
-//! The life of a zone is the same in both. Nothing here may wait: results come back by the functions that are handed over.
+//! Refresh is the same for both. Nothing here may block: results come back through callbacks.
 
 use super::ZoneHeir;
 use crate::schedule::Moment;
@@ -18,14 +18,14 @@ use nameward_zone::{Serial, Zone};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The version of a zone that its home has.
+/// The stored version of a zone.
 #[derive(Clone)]
 pub struct HeldVersion {
     /// Its serial.
     pub serial: Serial,
-    /// The times in its SOA.
+    /// The timers in its SOA.
     pub times: SoaTimes,
-    /// Its contents, where the home has them in memory.
+    /// Its contents, if the storage has them in memory.
     pub contents: Option<Arc<Zone>>,
 }
 
@@ -39,40 +39,40 @@ impl From<Arc<Zone>> for HeldVersion {
     }
 }
 
-/// The facts of a secondary zone that its home gets.
+/// The facts of a secondary zone that its storage gets.
 pub struct HomedZone<'z> {
     /// Its settings.
     pub settings: &'z SecondarySettings,
     /// Whether it is served.
     pub state: ZoneState,
-    /// The version that its home had when it was last seen.
+    /// The stored version when it was last read.
     pub held: Option<&'z HeldVersion>,
-    /// The primary that was asked last.
+    /// The primary that was queried last.
     pub primary: Option<SocketAddr>,
-    /// Whether a version with a serial that is not newer is taken, too.
+    /// Whether a version with a serial that is not newer is accepted, too.
     pub is_forced: bool,
 }
 
-/// The result of bringing a transferred version home.
+/// The result of storing a transferred version.
 pub struct HomeOutcome {
-    /// The version that the home has now, if it is known to be another one: of several differences some may be there.
+    /// The version now stored, if it is known to have changed: of several differences some may be stored.
     pub held: Option<HeldVersion>,
-    /// Why not all of it was taken.
+    /// Why not all of it was accepted.
     pub error: Option<String>,
 }
 
-/// The state of a zone in a home that others change, too.
+/// The state of a zone in a storage that others change, too.
 pub struct HomeState {
-    /// The version that is there.
+    /// The stored version.
     pub held: Option<HeldVersion>,
-    /// When a primary last confirmed it, in seconds since 1970, if that is known.
+    /// When a primary last confirmed it, in seconds since 1970, if known.
     pub refreshed: Option<u64>,
 }
 
-/// The states of zones by their names; those that are not there any more are missing.
+/// The states of zones by name; those that no longer exist are missing.
 pub type HomeStates = Vec<(NameBuf, HomeState)>;
 
-/// Why it is not known what a home has of a zone.
+/// Why the stored state of a zone is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// The database does not answer, or refuses.
@@ -83,14 +83,14 @@ pub enum HomeError {
     ZoneGone,
 }
 
-/// Called with what a home has, or with the reason why that is not known.
+/// Called with the stored states, or with the reason why they are unknown.
 pub type SeenDone = Box<dyn FnOnce(Result<HomeStates, HomeError>) + Send>;
-/// Called once, when a version is there or was refused.
+/// Called once, when a version is stored or was rejected.
 pub type BroughtDone = Box<dyn FnOnce(HomeOutcome) + Send>;
 
-/// The home of the contents and times of secondary zones.
+/// Storage for the contents and timers of secondary zones.
 pub trait SecondaryHome: Send + Sync {
-    /// Returns whether others change zones there, so that a zone is looked at before each check.
+    /// Checks whether others change zones there, so that a zone is read before each check.
     fn is_shared(&self) -> bool;
 
     /// Looks at zones and hands over what is there.
