@@ -1,4 +1,4 @@
-//! What an answer needs from each name, as bits.
+//! Bits for what an answer needs from each name.
 
 use nameward_wire::Type;
 
