@@ -66,7 +66,7 @@ fn tip(store: &StateStore) -> Serial {
 
 #[test]
 fn a_full_disk_loses_nothing_that_was_acknowledged() {
-    run_on_small_disk("inside_a_small_disk", 1500);
+    run_on_small_disk("state_disk::inside_a_small_disk", 1500);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn inside_a_small_disk() {
 
 #[test]
 fn a_disk_that_is_full_from_the_start_is_reported() {
-    run_on_small_disk("inside_a_disk_without_room", 8);
+    run_on_small_disk("state_disk::inside_a_disk_without_room", 8);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn inside_a_disk_without_room() {
 
 #[test]
 fn a_read_only_disk_is_reported() {
-    run_on_small_disk("inside_a_read_only_disk", 4000);
+    run_on_small_disk("state_disk::inside_a_read_only_disk", 4000);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9_and_the_serial_never_goes_bac
 
 #[test]
 fn on_a_full_disk_updates_fail_nothing_is_lost_and_they_work_again_when_there_is_room() {
-    run_on_small_disk("update_kill::updates_on_a_small_disk", 1024);
+    run_on_small_disk("operation::update_kill::updates_on_a_small_disk", 1024);
 }
 
 #[test]
