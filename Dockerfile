@@ -4,13 +4,13 @@ FROM rust:1.95-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends cmake && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY . .
-RUN cargo build --release --locked --package nameward && strip --strip-all target/release/nameward
+RUN cargo build --profile dist --locked --package nameward && strip --strip-all target/dist/nameward
 
 FROM debian:bookworm-slim
 # A fixed number, so that volumes can be given to it.
 RUN useradd --system --uid 953 --user-group --home-dir /var/lib/nameward --shell /usr/sbin/nologin nameward \
     && install -d -o nameward -g nameward /var/lib/nameward /run/nameward /etc/nameward/zones
-COPY --from=build /build/target/release/nameward /usr/bin/nameward
+COPY --from=build /build/target/dist/nameward /usr/bin/nameward
 COPY contrib/debian/sample.example.zone /etc/nameward/zones/
 # In a container all addresses are those of the container.
 RUN printf '[server]\nlisten = ["0.0.0.0:53", "[::]:53"]\n\n[[backend]]\ntype = "file"\ndirectory = "zones"\n' \

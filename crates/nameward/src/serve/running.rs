@@ -24,8 +24,8 @@ use nameward_serve::{
     live::Running,
     outgoing::Notifier,
     pipeline::{ServingState, TcpPipeline, UdpPipeline},
-    tcp::{self, TcpSettings},
-    udp::{self, UdpWorker},
+    tcp::TcpSettings,
+    udp::UdpWorker,
     zone_requests::ZoneRequestHandler,
 };
 use nameward_store::sql::SqlBackend;
@@ -201,19 +201,13 @@ impl RunningServer {
         announce::started(&addresses, web_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
-        let workers = udp::spawn_workers(dns.udp, &stop_workers, |_| {
-            UdpPipeline::new(Arc::clone(&shared))
-        })?;
+        let workers = UdpPipeline::spawn_workers(&shared, dns.udp, &stop_workers)?;
 
         let (stop, stopping) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let pipeline = Arc::new(TcpPipeline::new(&shared, RUNTIME_THREADS));
-        let serving = tcp::serve(
-            dns.tcp,
-            pipeline,
-            tcp_settings(&config.server),
-            stopping.clone(),
-        );
+        let settings = tcp_settings(&config.server);
+        let serving = pipeline.serve(dns.tcp, settings, stopping.clone());
         let accepting = Arc::new(());
         health.set_listeners(ListenerWatch {
             udp: workers.iter().map(UdpWorker::running).collect(),

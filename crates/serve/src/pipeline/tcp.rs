@@ -5,16 +5,19 @@ use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
-use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
+use crate::tcp::{self, Endpoints, Later, StreamAction, StreamHandler, TcpSettings};
 use nameward_answer::{AnswerKind, Reply, Scratch, TCP_MAX};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
 
 /// Answers the messages of TCP connections.
 pub struct TcpPipeline {
@@ -52,6 +55,17 @@ impl TcpPipeline {
             stats: shared.stats.clone(),
             states: (0..threads.max(1)).map(|_| state()).collect(),
         }
+    }
+
+    /// Serves connections with this pipeline, see [`tcp::serve`]. Boxed, so that it is compiled in this crate
+    /// ([`super::UdpPipeline::spawn_workers`]).
+    pub fn serve(
+        self: Arc<Self>,
+        listeners: Vec<TcpListener>,
+        settings: TcpSettings,
+        shutdown: watch::Receiver<bool>,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
+        Box::pin(tcp::serve(listeners, self, settings, shutdown))
     }
 
     fn state(&self) -> MutexGuard<'_, TcpState> {

@@ -4,15 +4,18 @@
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
+use crate::listen::UdpListener;
 use crate::request::Verdict;
 use crate::tap::Exchange;
-use crate::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries};
+use crate::udp::{self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker};
 use nameward_answer::Scratch;
 use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 /// Answers the datagrams of one worker.
@@ -41,6 +44,18 @@ impl UdpPipeline {
             keys,
             done: [None; BATCH],
         }
+    }
+
+    /// Starts a worker for each element of [`crate::listen::Bound::udp`].
+    ///
+    /// Generic code is compiled in the crate that names its types. The loop of a worker is named here, so that it gets
+    /// the optimisation of this crate and not that of the command line.
+    pub fn spawn_workers(
+        shared: &Arc<ServingState>,
+        sockets: Vec<Vec<UdpListener>>,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Vec<UdpWorker>> {
+        udp::spawn_workers(sockets, stop, |_| UdpPipeline::new(Arc::clone(shared)))
     }
 }
 
