@@ -25,13 +25,26 @@ fn slow_signer(hosts: usize) -> (TestServer, tempfile::TempDir) {
     (server, home)
 }
 
-#[test]
-fn a_zone_that_is_signed_for_a_minute_arrives_whole_and_verifies() {
-    let (server, home) = slow_signer(700);
+/// Has a zone with so many hosts transferred and verified while it is signed.
+fn check_slow_transfer(hosts: usize) {
+    let (server, home) = slow_signer(hosts);
     check_transfer(server.address(), ZONE, home.path());
     let log = server.log();
     assert!(
         log.contains("AXFR to 127.0.0.1:") && log.contains("completed: serial "),
         "{log}"
     );
+}
+
+#[test]
+fn a_zone_that_is_signed_for_seconds_arrives_whole_and_verifies() {
+    check_slow_transfer(120);
+}
+
+mod long {
+    #[test]
+    #[ignore = "scripts/long-tests"]
+    fn a_zone_that_is_signed_for_a_minute_arrives_whole_and_verifies() {
+        super::check_slow_transfer(700);
+    }
 }
