@@ -1,12 +1,13 @@
-//! Parts of zones that answer for more than one name, kept for a moment so that the next name need not fetch, read and
-//! build them again.
+//! Cache of zone fragments that answer for more than one name, kept briefly so that the next name need not fetch, parse
+//! and build them again.
 //!
-//! Two kinds do not depend on the name that was asked for: the part for names below a delegation, and the part for names
-//! that have no records of their own (the closest encloser, its wildcard and all that the wildcard's records lead to).
-//! A wildcard with thousands of addresses then costs its first name the work, and the others next to nothing. Parts are
-//! dropped when their zone is known to have changed, and after a few seconds in any case.
+//! Two kinds do not depend on the query name: the fragment for names below a delegation, and the fragment for names
+//! without records of their own (the closest encloser, its wildcard and everything that the wildcard's records lead
+//! to). A wildcard with thousands of addresses then only costs the first name the work, and the others next to nothing.
+//! Fragments are dropped when their zone is known to have changed, and after a few seconds in any case.
 //!
-//! Names with more rows than any answer could hold are kept too, so that their rows are not read again for each question.
+//! Names with more rows than any answer could hold are remembered too, so that their rows are not read again for each
+//! query.
 
 use super::empty_nonterminals::Same;
 use nameward_base::sync::{Mutex, MutexGuard};
@@ -18,18 +19,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a part is used.
+/// How long a fragment is used.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// How long a name counts as oversized where changes come without notices.
+/// How long a name counts as oversized if changes come without notifications.
 const OVERSIZED_AGE: Duration = Duration::from_secs(30);
-/// Memory for parts, over all zones; when there are more, all are dropped, which costs each one fetch.
+/// Memory for fragments over all zones, in octets; when it is exceeded, all are dropped, which costs each one fetch.
 const MAX_BYTES: usize = 64 << 20;
-/// Parts and oversized names that are kept at the most, for the same reason.
+/// Maximum number of fragments and of oversized names, for the same reason.
 const MAX_PARTS: usize = 20_000;
-/// Labels below the apex in which parts are looked for: a question with a hundred labels costs no more than others.
+/// Labels below the apex within which fragments are searched: a query with a hundred labels costs no more than others.
 const MAX_DEPTH: usize = 8;
 
-/// The names that a part answers for.
+/// The names that a fragment answers for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartKind {
     /// All names below a delegation.
@@ -38,11 +39,11 @@ pub(crate) enum PartKind {
     Encloser,
 }
 
-/// A part that is kept.
+/// A cached fragment.
 #[derive(Clone)]
 pub(crate) struct SharedPart {
     pub(crate) kind: PartKind,
-    /// Labels of the delegation or the closest encloser.
+    /// Label count of the delegation or the closest encloser.
     pub(crate) labels: usize,
     pub(crate) zone: Arc<Zone>,
 }
@@ -56,7 +57,7 @@ struct KeptPart {
 
 type PartsOfZone = HashMap<u64, KeptPart, BuildHasherDefault<Same>>;
 
-/// The parts of all zones.
+/// The fragments of all zones.
 #[derive(Default)]
 pub(crate) struct SharedParts {
     inner: Mutex<PartLists>,
@@ -70,7 +71,7 @@ struct PartLists {
     bytes: usize,
     /// Counts calls of [`SharedParts::forget`].
     generation: u64,
-    /// Names as they stand in the database, and until when they are not fetched.
+    /// Names as stored in the database, and until when they are not fetched.
     oversized: HashMap<Box<str>, Instant>,
 }
 
@@ -79,12 +80,12 @@ impl SharedParts {
         self.inner.lock()
     }
 
-    /// The generation to hand to [`SharedParts::keep`].
+    /// Returns the generation to pass to [`SharedParts::keep`].
     pub(crate) fn generation(&self) -> u64 {
         self.lock().generation
     }
 
-    /// Finds the part of the deepest delegation or closest encloser above a name.
+    /// Finds the fragment of the deepest delegation or closest encloser above a name.
     pub(crate) fn find(
         &self,
         zone: i64,
@@ -105,7 +106,7 @@ impl SharedParts {
         Some(kept.part.clone())
     }
 
-    /// Keeps a part that was fetched after `generation` was read; not if anything changed since.
+    /// Caches a fragment fetched after `generation` was read, unless anything has changed since.
     pub(crate) fn keep(
         &self,
         zone: i64,
@@ -137,7 +138,7 @@ impl SharedParts {
         }
     }
 
-    /// Notes that a name has more rows than are fetched.
+    /// Records that a name has more rows than are fetched.
     pub(crate) fn note_oversized(&self, name: &str) {
         let mut inner = self.lock();
         if inner.oversized.len() >= MAX_PARTS {
@@ -149,7 +150,7 @@ impl SharedParts {
         self.has_oversized.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a name has more rows than are fetched.
+    /// Checks whether a name has more rows than are fetched.
     pub(crate) fn is_oversized(&self, name: &str) -> bool {
         if !self.has_oversized.load(Ordering::Relaxed) {
             return false;
@@ -159,7 +160,7 @@ impl SharedParts {
         until.is_some_and(|until| Instant::now() < *until)
     }
 
-    /// Drops the parts of a zone that changed; `None`: of all zones.
+    /// Drops the fragments of a zone that changed; `None`: of all zones.
     pub(crate) fn forget(&self, zone: Option<i64>) {
         let mut inner = self.lock();
         inner.generation += 1;

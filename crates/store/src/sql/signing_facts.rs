@@ -1,9 +1,9 @@
-//! How zones are signed: their keys and their metadata, together.
+//! The signing state of zones: their keys and metadata combined.
 //!
-//! A zone without keys is served unsigned, so "there are none" and "they could not be read" must never be mixed up:
-//! resolvers that know the zone's DS would take every answer for forged, and without `domainmetadata` a zone with NSEC3
-//! would show its names by NSEC. Whatever the database refuses is an error here. Look-ups go on with what was last read
-//! about the zone and fail where nothing was; a load fails, and the version from before stays.
+//! A zone without keys is served unsigned, so "there are none" and "they could not be read" must never be confused:
+//! resolvers that know the zone's DS would treat every answer as forged, and without `domainmetadata` a zone with NSEC3
+//! would reveal its names through NSEC. Anything the database refuses is an error here. Lookups continue with the data
+//! last read about the zone and fail if there is none; a load fails, and the previous version is kept.
 
 use super::dialect::{MAX_NAMES, Statement};
 use super::error::{RowError, SqlError};
@@ -16,20 +16,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Facts of one kind by the id of their zone.
+/// Facts of one kind by zone ID.
 pub(super) type FactsOf<T> = HashMap<i64, Arc<T>>;
 
-/// The keys and metadata that were read of some zones.
+/// The keys and metadata read for several zones.
 pub(super) struct Facts {
     keys: FactsOf<Keys>,
     metadata: FactsOf<Metadata>,
-    /// Why there is nothing about the zones that are missing.
+    /// Why data is missing for the other zones.
     failed: Option<SqlError>,
     pub(super) statements: u32,
 }
 
 impl Facts {
-    /// How a zone is signed; `None` if it has no keys.
+    /// Returns how a zone is signed; `None` if it has no keys.
     pub(super) fn signing(
         &self,
         backend: &SqlBackend,
@@ -45,7 +45,7 @@ impl Facts {
 }
 
 impl SqlBackend {
-    /// Returns how a zone is signed, if a cache has it.
+    /// Returns how a zone is signed, if cached.
     pub(super) fn known_signing(&self, zone: &LiveZone) -> Option<Option<Arc<Signing>>> {
         if !self.inner.options.security.is_read {
             return Some(None);
@@ -55,7 +55,7 @@ impl SqlBackend {
         Some(self.combine(zone, keys, &metadata))
     }
 
-    /// How a zone is signed now; `None` if it has no keys.
+    /// Returns how a zone is currently signed; `None` if it has no keys.
     pub(super) async fn signing(&self, zone: &LiveZone) -> Result<Option<Arc<Signing>>, SqlError> {
         if let Some(signing) = self.known_signing(zone) {
             return Ok(signing);
@@ -71,7 +71,7 @@ impl SqlBackend {
         facts.signing(self, zone)
     }
 
-    /// Reads keys and metadata of zones for look-ups. What the database refuses is as it was last read.
+    /// Reads keys and metadata of zones for lookups. If the database refuses, the data last read is used.
     pub(super) async fn read_facts(&self, zones: &[LiveZone]) -> Facts {
         let generations = (
             self.inner.keys.generation(),
@@ -95,7 +95,7 @@ impl SqlBackend {
         }
     }
 
-    /// Both at once: PostgreSQL takes them in one go.
+    /// Reads both concurrently: PostgreSQL handles them in one round trip.
     async fn read_both(
         &self,
         zones: &[LiveZone],
@@ -130,7 +130,7 @@ impl SqlBackend {
         Some(Arc::new(signing))
     }
 
-    /// Reads a table for some zones. A table that is refused says nothing about whether the database is up.
+    /// Reads a table for several zones. A refused table does not mean that the database is down.
     pub(super) async fn read_about(
         &self,
         statement: Statement,
@@ -156,7 +156,7 @@ impl SqlBackend {
     }
 }
 
-/// Returns what was read, or else what was last known of each zone.
+/// Returns the data read, or else the data last known about each zone.
 fn or_last<T>(
     read: Result<FactsOf<T>, SqlError>,
     cache: &ZoneCache<T>,
@@ -174,7 +174,7 @@ fn or_last<T>(
     }
 }
 
-/// Logs a row that signing needs and cannot use; once for each time it is read, so not for every question.
+/// Logs a row that signing needs but cannot use; once per read, so not for every query.
 pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
     match has_last {
@@ -185,7 +185,7 @@ pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     }
 }
 
-/// Whether keys and metadata can be read, as the log has it.
+/// Whether keys and metadata can be read, as reported in the log.
 #[derive(Default)]
 pub(super) struct Readable {
     has_failed: AtomicBool,

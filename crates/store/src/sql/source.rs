@@ -1,4 +1,4 @@
-//! A database as the source of look-ups in live zones.
+//! A database as the lookup source for live zones.
 
 use super::lookup::{Found, SqlLookupBatch};
 use super::{LiveZone, SqlBackend, SqlError};

@@ -1,8 +1,8 @@
-//! SQLite: a few connections to one file, statements kept prepared.
+//! SQLite: a few connections to one file, with prepared statements.
 //!
-//! A look-up in a file that is in memory takes some microseconds, less than handing it to another thread would, so
-//! it runs where it is called and its future never waits. Callers that must not block at all call it from a thread
-//! of their own. A look-up that takes longer than the time limit is interrupted.
+//! A lookup in a file that is in memory takes a few microseconds, less than handing it to another thread, so it runs
+//! where it is called and its future never waits. Callers that must not block at all call it from their own thread. A
+//! lookup that exceeds the time limit is interrupted.
 
 use super::SqlOptions;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Memory that each connection has for pages at least, in KiB.
+/// Minimum page cache per connection, in KiB.
 const CACHE_KIB_MIN: usize = 4 * 1024;
-/// After how many steps of its program a statement looks at the clock: some milliseconds.
+/// Number of virtual machine steps after which a statement checks the time: a few milliseconds.
 const STEPS: i32 = 100_000;
 /// The time from which deadlines are counted.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -33,8 +33,8 @@ struct SqliteSession {
 pub(crate) struct Sqlite {
     path: PathBuf,
     timeout: Duration,
-    /// Pages each connection keeps, in KiB. Where the file is larger, reading a page from the system's cache costs as
-    /// much as the rest of a look-up.
+    /// Page cache per connection, in KiB. If the file is larger, reading a page from the system's cache costs as much
+    /// as the rest of a lookup.
     cache_kib: usize,
     connections: Box<[Mutex<Option<SqliteSession>>]>,
     next: AtomicUsize,
@@ -57,15 +57,15 @@ impl Sqlite {
         }
     }
 
-    /// Closes all connections; each is opened anew when it is used. All at once: as long as one is open, new ones share
-    /// its index of the write-ahead log, which is not that of another file.
+    /// Closes all connections; each is reopened when it is used. All at once: as long as one is open, new ones share
+    /// its write-ahead log index, which belongs to a different file.
     pub(crate) fn reopen(&self) {
         let slots = self.connections.iter();
         let mut slots: Vec<_> = slots.map(|slot| slot.lock()).collect();
         slots.iter_mut().for_each(|slot| **slot = None);
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes unused connections.
     pub(crate) fn close(&self) {
         for slot in &self.connections {
             if let Some(mut slot) = slot.try_lock() {
@@ -74,7 +74,7 @@ impl Sqlite {
         }
     }
 
-    /// Runs a statement and hands each row over.
+    /// Runs a statement and passes each row on.
     pub(crate) fn query(
         &self,
         statement: Statement,
@@ -97,12 +97,12 @@ impl Sqlite {
         let result = self.run(&session.connection, statement, zone, names, each);
         let is_suspect = match &result {
             Err(SqlError::Unavailable(_)) => true,
-            // Without tables that every schema has: not all have a table of changes, keys or metadata.
+            // A table that every schema has is missing; tables of changes, keys or metadata are optional.
             Err(SqlError::Refused(_)) => statement.reads_zones(),
             _ => false,
         };
         if is_suspect {
-            // The file may have been replaced: open it anew next time.
+            // The file may have been replaced: reopen it next time.
             *slot = None;
         }
         result
@@ -150,7 +150,7 @@ impl Sqlite {
         }
         for i in 0..filled {
             parameter += 1;
-            // Places that are left over repeat the last name.
+            // Padding entries repeat the last name.
             let name = names.get(i).or(names.last()).copied().unwrap_or_default();
             prepared.raw_bind_parameter(parameter, name).map_err(fail)?;
         }
@@ -161,7 +161,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// A connection that nobody uses, or the next one to become free.
+    /// Returns an unused connection, or the next one to become free.
     fn slot(&self) -> MutexGuard<'_, Option<SqliteSession>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.connections.len();

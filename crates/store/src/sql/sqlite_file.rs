@@ -1,33 +1,33 @@
-//! The file of a SQLite database as others leave it: replaced, emptied, restored from a backup, or just written to.
+//! Detection of external changes to a SQLite file: replaced, emptied, restored from a backup, or just written to.
 //!
-//! A connection trusts that its file changes by SQLite's rules alone. `cp backup.db live.db` breaks them: the connection
-//! goes on with pages and a schema that are gone. Such a file differs from one with new commits in what SQLite leaves
-//! behind: only a checkpoint writes to the file of a database with a write-ahead log, and it says so in the index of
-//! the log before it writes.
+//! A connection relies on its file only changing by SQLite's rules. `cp backup.db live.db` breaks them: the connection
+//! continues with pages and a schema that no longer exist. Such a file differs from one with new commits in what SQLite
+//! leaves behind: only a checkpoint writes to the file of a database with a write-ahead log, and it records that in the
+//! log index before it writes.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The octets of the index of a log in which checkpoints leave traces: salts and frames of the log, and the frames that
-/// checkpoints have copied or will (https://www.sqlite.org/walformat.html sections 2.1 and 2.2).
+/// The octets of a log index in which checkpoints leave traces: salts and frames of the log, and the frames that
+/// checkpoints have copied or will copy (https://www.sqlite.org/walformat.html sections 2.1 and 2.2).
 const INDEX_HEAD: usize = 136;
 const SALTS: std::ops::Range<usize> = 32..40;
 const COPIED: std::ops::Range<usize> = 96..100;
 const ATTEMPTED: std::ops::Range<usize> = 128..132;
 
-/// The difference between two looks at a file.
+/// The difference between two checks of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileChange {
-    /// Nothing that a connection does not notice by itself.
+    /// Nothing that a connection does not notice itself.
     None,
     /// A database without a write-ahead log was written to.
     Written,
-    /// Another file or other contents have taken its place.
+    /// The file or its contents were replaced.
     Replaced,
 }
 
-/// A file by its number and its contents by their time.
+/// Identifies a file by its inode, and its contents by their time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileIdentity {
     device: u64,
@@ -40,7 +40,7 @@ struct Contents {
     modified: (i64, i64),
 }
 
-/// The octets of the index of the log.
+/// The relevant octets of the log index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Checkpoint {
     salts: [u8; 8],
@@ -57,12 +57,12 @@ struct FileLook {
     checkpoint: Option<Checkpoint>,
 }
 
-/// Follows the file of one database from look to look.
+/// Tracks the file of one database from check to check.
 pub(crate) struct DatabaseFile {
     path: PathBuf,
     last: Option<FileLook>,
-    /// The index of the log. It stays open: to close any descriptor of a file takes all locks of the process from it,
-    /// those of SQLite too (https://www.sqlite.org/howtocorrupt.html section 2.2).
+    /// The log index. It stays open: closing any descriptor of a file drops all locks of the process on it, including
+    /// those of SQLite (https://www.sqlite.org/howtocorrupt.html section 2.2).
     index: Option<(FileIdentity, File)>,
 }
 
@@ -75,7 +75,7 @@ impl DatabaseFile {
         }
     }
 
-    /// Looks at the file; the first look finds no change, and a file that is gone is waited for.
+    /// Checks the file; the first check reports no change, and a missing file is waited for.
     pub(crate) fn look(&mut self) -> FileChange {
         let Ok(file) = std::fs::metadata(&self.path) else {
             return FileChange::None;
@@ -132,7 +132,7 @@ fn identity(file: &Metadata) -> FileIdentity {
 }
 
 fn change(before: &FileLook, now: &FileLook) -> FileChange {
-    // While connections are open nobody but an operator takes a log away or puts another one in its place.
+    // While connections are open, only an operator removes or replaces a log.
     let is_other = |before: Option<FileIdentity>, now| before.is_some() && before != now;
     if before.file != now.file || is_other(before.log, now.log) || is_other(before.index, now.index)
     {
@@ -165,9 +165,9 @@ mod tests {
         (directory, path, connection)
     }
 
-    /// Puts the contents of a file into another, as `cp` does.
+    /// Overwrites a file with the contents of another, as `cp` does.
     fn copy_over(from: &Path, to: &Path) {
-        // The clock of a file system may stand still for some milliseconds.
+        // The file system clock may stand still for some milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(to, std::fs::read(from).unwrap()).unwrap();
     }

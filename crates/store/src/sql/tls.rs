@@ -1,8 +1,9 @@
-//! TLS to databases: whether an address asks for it, whom to trust, and the connector for PostgreSQL.
+//! TLS for database connections: whether a URL requests it, which authorities to trust, and the connector for
+//! PostgreSQL.
 //!
-//! `sslmode=require` (or `verify-ca`, `verify-full`) in an address asks for it. The certificate of the server is always
-//! checked, with its name: encryption to an unknown server does not protect from an attacker who can change the traffic.
-//! `sslrootcert=FILE` names the authorities to trust, in PEM; without it those of the system count.
+//! `sslmode=require` (or `verify-ca`, `verify-full`) in a URL requests it. The server certificate is always verified,
+//! including its name: encryption to an unknown server does not protect against an attacker who can modify the traffic.
+//! `sslrootcert=FILE` names the trusted authorities, in PEM; by default those of the system are used.
 
 use super::error::SqlError;
 use std::future::Future;
@@ -20,20 +21,20 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Where Debian and its relatives keep the authorities that the system trusts.
+/// Where Debian and derivatives store the authorities that the system trusts.
 const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The terms of TLS in an address.
+/// The TLS settings in a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
-    /// The address without that.
+    /// The URL without them.
     pub(crate) url: String,
-    /// The authorities to trust, if TLS is asked for.
+    /// The authorities to trust, if TLS is requested.
     pub(crate) authorities: Option<PathBuf>,
 }
 
 impl Wish {
-    /// Takes `sslmode` and `sslrootcert` out of an address.
+    /// Extracts `sslmode` and `sslrootcert` from a URL.
     pub(crate) fn read(url: &str) -> Result<Self, SqlError> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut others, mut is_wanted, mut authorities) = (Vec::new(), false, None);
@@ -62,7 +63,7 @@ impl Wish {
     }
 }
 
-/// A file of authorities that cannot be used.
+/// An unusable file of authorities.
 #[derive(Debug, thiserror::Error)]
 enum AuthorityError {
     #[error("{0}")]
@@ -73,7 +74,7 @@ enum AuthorityError {
     Empty,
 }
 
-/// Reads the authorities of a file.
+/// Reads the authorities in a file.
 fn read_authorities(path: &Path) -> Result<RootCertStore, AuthorityError> {
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path)? {
@@ -85,7 +86,7 @@ fn read_authorities(path: &Path) -> Result<RootCertStore, AuthorityError> {
     }
 }
 
-/// Makes TLS connections to PostgreSQL; `None` only where none is asked for.
+/// Makes TLS connections to PostgreSQL; `None` only if TLS is not requested.
 #[derive(Clone)]
 pub(crate) struct Tls(Option<Arc<ClientConfig>>);
 
@@ -105,7 +106,7 @@ impl Tls {
     }
 }
 
-/// Stands for one connection to a host.
+/// The connector for one connection to a host.
 pub(crate) struct Connector {
     config: Option<Arc<ClientConfig>>,
     host: String,
@@ -117,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
-        // Asked for by plain connections too, which never connect it.
+        // Also called for plain connections, which never use it.
         Ok(Connector {
             config: self.0.clone(),
             host: host.into(),
@@ -148,7 +149,7 @@ pub(crate) struct Encrypted<S>(Inner<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
     fn channel_binding(&self) -> ChannelBinding {
-        // The certificate is checked; SCRAM works without.
+        // The certificate is verified; SCRAM works without channel binding.
         ChannelBinding::none()
     }
 }

@@ -1,10 +1,10 @@
-//! Addresses of databases: which engine, where, and how to show them without the password.
+//! Database URLs: engine and location, and how to show them without the password.
 
 use super::error::SqlError;
 use core::fmt;
 use std::path::PathBuf;
 
-/// Where a database is.
+/// The location of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseAddress {
     /// A file: a path, `sqlite:PATH` or `sqlite://PATH`.
@@ -16,7 +16,7 @@ pub enum DatabaseAddress {
 }
 
 impl DatabaseAddress {
-    /// Reads an address.
+    /// Parses an address.
     pub fn parse(text: &str) -> Result<Self, SqlError> {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         match scheme {
@@ -43,7 +43,7 @@ impl DatabaseAddress {
 }
 
 impl DatabaseAddress {
-    /// Its engine, as in the configuration.
+    /// Returns its engine, as in the configuration.
     pub fn engine(&self) -> &'static str {
         match self {
             DatabaseAddress::Sqlite(_) => "sqlite",
@@ -53,7 +53,7 @@ impl DatabaseAddress {
     }
 }
 
-/// The address without what may be secret: user information and options.
+/// The address without possible secrets: user information and options.
 impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,7 +61,7 @@ impl fmt::Display for DatabaseAddress {
             DatabaseAddress::Postgres(url) | DatabaseAddress::Mysql(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
                 let rest = rest.split(['?', '#']).next().unwrap_or("");
-                // A password may contain anything, so all up to the last @ goes.
+                // A password may contain anything, so everything up to the last @ is removed.
                 let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
                 write!(f, "{scheme}://{place}")
             }

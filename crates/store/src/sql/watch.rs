@@ -1,8 +1,9 @@
-//! The watch on a database: which zones changed, whoever changed them.
+//! Change detection in a database: which zones changed, regardless of who changed them.
 //!
-//! SQLite: its own counter of commits, asked often because that is cheap, then the table of changes that triggers
-//! keep; and its file, because another one may take its place. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
-//! triggers SQLite still shows that something changed; others show nothing and the caller's TTLs apply.
+//! SQLite: its commit counter, polled often because that is cheap, then the table of changes maintained by triggers;
+//! and its file, because it may be replaced. MySQL: that table, polled twice a second where reads go. PostgreSQL:
+//! notifications from the primary. Without triggers, SQLite still shows that something changed; the others show
+//! nothing, and the caller's TTLs apply.
 
 mod listen;
 
@@ -22,20 +23,20 @@ use tokio::sync::{mpsc, oneshot};
 /// A change in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Something of the zone with this id: it may be new, changed or gone. Then the version that it has now in the table
-    /// of changes, if there is one.
+    /// The zone with this ID may have been created, changed or deleted. The second value is its current version in the
+    /// table of changes, if there is one.
     Zone(i64, Option<i64>),
-    /// A commit of this server changed this zone; whoever made it knows what it changed.
+    /// A commit of this server changed this zone; the code that made it knows what it changed.
     Own(i64),
-    /// The list of zones, or what belongs to no zone: keys of TSIG.
+    /// The list of zones, or data that belongs to no zone: TSIG keys.
     List,
-    /// Nobody knows what: after a time without contact, or where there are no triggers.
+    /// Unknown: after a loss of contact, or if there are no triggers.
     All,
 }
 
-/// Changes that wait for the receiver; when there are more, they become one [`Change::All`].
+/// Maximum number of queued changes; when it is exceeded, they become one [`Change::All`].
 const QUEUE: usize = 1024;
-/// After which pauses a change is sent again where reads go to a replica.
+/// Intervals after which a change is sent again if reads go to a replica.
 const REPEATS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -43,28 +44,28 @@ const REPEATS: [Duration; 5] = [
     Duration::from_secs(25),
     Duration::from_secs(125),
 ];
-/// How often SQLite is asked.
+/// Polling interval for SQLite.
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
-/// How often a table of changes is asked over a network.
+/// Polling interval for a table of changes over a network.
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a database that is down is left alone at the most.
+/// Maximum pause before a database that is down is tried again.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
-/// The id of a zone that no database has.
+/// A zone ID that no database uses.
 const NO_ZONE: i64 = -1;
-/// Stands for a zone in notices of changes that belong to none. No zone has it.
+/// Zone ID in notifications of changes that belong to no zone. No zone has it.
 pub(super) const NO_ZONE_CHANGED: i64 = 0;
-/// How long one that has no table of changes is.
+/// Pause before a database without a table of changes is tried again.
 const NO_TABLE: Duration = Duration::from_secs(15);
 
 impl SqlBackend {
-    /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. What this backend
-    /// keeps about a zone is dropped before its change is reported.
+    /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. Cached data about a
+    /// zone is dropped before its change is reported.
     pub fn watch(&self) -> mpsc::Receiver<Change> {
         self.watch_from_now().0
     }
 
-    /// As [`SqlBackend::watch`]. What is read after the second receiver was notified is no older than what is watched: then
-    /// the watch has begun, or could not begin yet and will send [`Change::All`] when it does.
+    /// Like [`SqlBackend::watch`]. Data read after the second receiver was notified is not older than the watch: it has
+    /// started by then, or could not start yet and will send [`Change::All`] when it does.
     pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (begun, has_begun) = oneshot::channel();
@@ -84,21 +85,21 @@ impl SqlBackend {
     }
 }
 
-/// Hands changes over without ever waiting.
+/// Passes changes on without ever waiting.
 struct ChangeSender {
     backend: SqlBackend,
     sender: mpsc::Sender<Change>,
     begun: Option<oneshot::Sender<()>>,
     /// Changes were lost because the receiver is slow.
     has_lost_changes: bool,
-    /// Changes that are to be sent again, the next one first, and how often they were.
+    /// Changes to send again, the next one first, and how often they were sent.
     repeats: VecDeque<(Instant, Change, usize)>,
 }
 
 impl ChangeSender {
     fn send_begun(&mut self) {
         if let Some(begun) = self.begun.take() {
-            // Who only waits for changes does not listen.
+            // A caller that only waits for changes does not listen.
             let _ = begun.send(());
         }
     }
@@ -117,8 +118,8 @@ impl ChangeSender {
         self.has_lost_changes = self.sender.try_send(change).is_err();
     }
 
-    /// Sends a change of the primary. A replica shows it later, and nobody says when: it is sent again with growing pauses,
-    /// so that what was read from the replica too soon does not stay.
+    /// Sends a change from the primary. A replica shows it later, at an unknown time: it is sent again at increasing
+    /// intervals, so that data read from the replica too early does not persist.
     fn send_of_primary(&mut self, change: Change) {
         self.send(change);
         if self.backend.inner.options.replica.is_some() {
@@ -140,7 +141,7 @@ impl ChangeSender {
         self.repeats.insert(at, entry);
     }
 
-    /// Sends again what is due, and returns how long nothing more is.
+    /// Sends repeats that are due, and returns the time until the next one.
     fn send_repeats(&mut self) -> Duration {
         let now = Instant::now();
         while let Some(&(due, change, sent)) = self.repeats.front() {
@@ -170,9 +171,9 @@ async fn watch(mut notices: ChangeSender) {
     }
 }
 
-/// SQLite blocks, so it is watched on a thread of its own: a file that hangs keeps nothing else waiting.
+/// Watches SQLite on its own thread, because SQLite blocks: a file that hangs delays nothing else.
 fn watch_sqlite(notices: ChangeSender, path: &Path) {
-    // The counter of commits is one of each connection, so this needs its own.
+    // The commit counter is per connection, so this needs its own.
     let options = SqlOptions {
         concurrency: Concurrency {
             connections: 1,
@@ -204,18 +205,18 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
         notices.resend_lost();
         match file.look() {
             FileChange::None => {}
-            // What connections keep of it is of no use any more, and their counter may be that of another file.
+            // The data cached by connections is obsolete, and their counter may belong to a different file.
             FileChange::Written => reopen(&backend.inner.reads),
             FileChange::Replaced => {
                 tracing::info!(database = %backend.inner.options.address, "the file was replaced: opened anew");
-                // Writers first: the last one of all connections would copy its log into the file.
+                // Writers first: the last of all connections would copy its log into the file.
                 backend.inner.writer.close();
                 reopen(&own);
                 reopen(&backend.inner.reads);
                 seen = Seen::after_gap();
             }
         }
-        // Statements of SQLite never wait for another task.
+        // SQLite statements never wait for another task.
         let looked = {
             let looking = pin!(seen.look(&own, Counter::Commits));
             looking.poll(&mut Context::from_waker(Waker::noop()))
@@ -245,7 +246,7 @@ enum Counter {
     None,
 }
 
-/// MySQL: the table of changes.
+/// Polls the table of changes in MySQL.
 async fn poll(notices: &mut ChangeSender, driver: &Driver) {
     let mut seen = Seen::default();
     let mut wait = TABLE_INTERVAL;
@@ -274,13 +275,13 @@ async fn poll(notices: &mut ChangeSender, driver: &Driver) {
 #[derive(Default)]
 struct Seen {
     commits: Option<i64>,
-    /// The last version of each zone that changed of late; `None` before the first look.
+    /// The last version of each zone that changed recently; `None` before the first poll.
     versions: Option<HashMap<i64, i64>>,
     missed: bool,
 }
 
 impl Seen {
-    /// Begins anew after a time in which changes were not seen.
+    /// Restarts after a period in which changes were not seen.
     fn after_gap() -> Self {
         Seen {
             missed: true,
@@ -305,7 +306,7 @@ impl Seen {
             return Ok(Vec::new());
         }
         if counter == Counter::Commits && self.missed {
-            // A file that is being restored may have no zones yet: those that are known stay as they are.
+            // A file that is being restored may have no zones yet: known zones stay as they are.
             driver
                 .query(Statement::Zone, Some(NO_ZONE), &[], &mut |_| Ok(()))
                 .await?;
@@ -342,7 +343,7 @@ impl Seen {
                 Vec::new()
             });
         };
-        // Versions only grow, unless the database is an older one now.
+        // Versions only grow, unless the database has been replaced by an older one.
         let is_older =
             |(zone, version): (&i64, &i64)| old.get(zone).is_some_and(|old| old > version);
         if new.iter().any(is_older) {

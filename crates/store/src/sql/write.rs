@@ -1,11 +1,11 @@
-//! Changes of zones in databases: validated, written in one transaction on the primary, announced to all servers.
+//! Changes to database zones: validated, written in one transaction on the primary, announced to all servers.
 //!
-//! This is the one way in which Nameward changes a zone of a database, whoever asks. A [`ZoneChange`] is a list of steps;
-//! all or none of them happen. Changes of one zone wait for each other: by a lock on its row of `domains`, in
-//! SQLite by the lock of the file, so that none is lost and none fails because of another. Where several nodes of a cluster
-//! take writes, a change that conflicts with one on another node is tried again ([`retry`]). PowerDNS may use the
-//! database at the same time; what it derives from names is kept right ([`derive`]). The serial is raised unless the
-//! change sets the SOA.
+//! This is the only path by which Nameward changes a database zone. A [`ZoneChange`] is a list of steps; all or none of
+//! them take effect. Changes to one zone wait for each other: through a lock on its `domains` row, in SQLite through
+//! the file lock, so that none is lost and none fails because of another. If several nodes of a cluster accept writes,
+//! a change that conflicts with one on another node is retried ([`retry`]). PowerDNS may use the database at the same
+//! time; the columns it derives from names are kept correct ([`derive`]). The serial is increased unless the change
+//! sets the SOA.
 
 mod attributes;
 mod autoprimaries;
@@ -63,9 +63,10 @@ pub use tsig::{TSIG_SECRET_MAX, TsigEdit};
 pub use zone_copy::{CopyOrder, ZoneCopy};
 pub use zones::{MASTER_MAX, NewZone, StoredRecord};
 
-/// How often a change is tried on another connection or server because the one before failed.
+/// How often a change is retried on another connection or server after a failure.
 const MOVES_MAX: usize = 3;
-/// Connections that change zones at one time; further changes wait. SQLite has one writer in any case.
+/// Maximum number of connections that change zones at the same time; further changes wait. SQLite has one writer in any
+/// case.
 const SESSIONS: usize = 4;
 
 /// A change that is in the database.
@@ -73,9 +74,9 @@ const SESSIONS: usize = 4;
 pub struct Committed {
     /// `domains.id`.
     pub zone: i64,
-    /// The name of the zone.
+    /// The zone name.
     pub apex: NameBuf,
-    /// False if the zone was like this already: nothing was written.
+    /// False if the change had no effect: nothing was written.
     pub is_changed: bool,
     /// The zone was deleted.
     pub is_gone: bool,
@@ -83,19 +84,19 @@ pub struct Committed {
     pub has_soa: bool,
     /// The serial after the change.
     pub serial: Serial,
-    /// The records that went and came, as they are served. `None` if the rows that the change has
-    /// read do not show it: names with rows that cannot be read, a zone that came or went.
+    /// The records removed and added, as they are served. `None` if the rows read by the change do not show it: names
+    /// with unreadable rows, a zone that was created or deleted.
     pub difference: Option<Difference>,
-    /// The sign by which its notice is known, if it has a difference and differs from changes of others.
+    /// Identifies its notification, if it has a difference and can be told apart from changes by others.
     pub mark: Option<CommitMark>,
-    /// Warnings for the one who asked.
+    /// Warnings for the requester.
     pub warnings: Vec<String>,
-    /// Who made it, and why, if that is known.
+    /// The author and the reason, if known.
     pub author: Option<Arc<ChangeAuthor>>,
 }
 
 impl Committed {
-    /// A change that is not one of records: nothing is known of the zone's SOA.
+    /// Returns a change that does not affect records: nothing is known about the zone's SOA.
     fn without_records((zone, apex): (i64, NameBuf), is_changed: bool) -> Self {
         Committed {
             zone,
@@ -112,7 +113,7 @@ impl Committed {
     }
 }
 
-/// When a transferred version takes the place of the stored one.
+/// When a transferred version replaces the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replacement {
     /// If its serial is newer.
@@ -124,24 +125,24 @@ enum Replacement {
 /// The work of one transaction.
 enum Task<'t> {
     Change(i64, &'t ZoneChange),
-    /// Changes that depend on what their zones have, each with a result of its own.
+    /// Changes that depend on the contents of their zones, each with its own result.
     Group(&'t [(NameBuf, &'t dyn ConditionalChange)]),
-    /// As a group, and then all of it is undone: the results say what would become of it.
+    /// Like a group, but everything is rolled back: the results show what would happen.
     Trial(&'t [(NameBuf, &'t dyn ConditionalChange)]),
-    /// A whole version of a secondary zone.
+    /// A complete version of a secondary zone.
     Replace(i64, &'t Zone, Replacement),
     Create(&'t NewZone),
-    /// Deletes a zone, after a copy of it was kept where one is asked for.
+    /// Deletes a zone, after keeping a copy of it if requested.
     Delete(i64, Option<CopyOrder<'t>>),
-    /// Brings a zone back from its copy.
+    /// Restores a zone from its copy.
     Restore(&'t NameBuf, &'t [u8]),
-    /// Changes of facts that are kept of a zone besides its records.
+    /// Changes to zone data other than records.
     Attributes(i64, &'t [AttributeChange]),
-    /// A step of keys that a policy looks after.
+    /// A step for keys managed by a policy.
     Keys(i64, &'t KeyStep),
     /// A key that belongs to no zone.
     Tsig(&'t TsigEdit),
-    /// The members of catalogs that are followed.
+    /// The members of consumed catalogs.
     Members(&'t [CatalogMembers]),
 }
 
@@ -170,7 +171,7 @@ impl Writer {
         idle.pop()
     }
 
-    /// Gives up a session whose server failed or takes no changes, with all others to that server.
+    /// Drops a session whose server failed or accepts no changes, with all others to that server.
     fn leave(&self, session: Session, target: &ConnectTarget) {
         if let Some(server) = session.server() {
             target.avoid(server);
@@ -185,7 +186,7 @@ impl Writer {
         }
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes unused connections.
     pub(super) fn close(&self) {
         self.idle().clear();
     }
@@ -196,14 +197,14 @@ impl Writer {
 }
 
 impl SqlBackend {
-    /// Makes a change. When this returns, it is durable, and nothing that this backend keeps is older; caches of
-    /// answers are the caller's.
+    /// Commits a change. When this returns, it is durable, and no data cached by this backend is older; caches of
+    /// answers are up to the caller.
     pub async fn commit(&self, zone: i64, change: &ZoneChange) -> Result<Committed, WriteError> {
         self.transact_one(&Task::Change(zone, change)).await
     }
 
-    /// Makes changes of zones in one transaction, in their order. Each has a result of its own: one that is refused keeps
-    /// nothing from the others. What the database itself refuses is tried again alone.
+    /// Commits changes to zones in one transaction, in order. Each has its own result: a refused change does not affect
+    /// the others. If the database itself refuses, each is retried separately.
     pub async fn commit_group(
         &self,
         changes: &[(NameBuf, &dyn ConditionalChange)],
@@ -226,7 +227,7 @@ impl SqlBackend {
             Err(error) if changes.len() == 1 => return vec![Err(error)],
             Err(error) => error,
         };
-        // Nobody knows which of them are there: to try again could make a change twice.
+        // It is unknown which of them were written: retrying could make a change twice.
         if let WriteError::Unknown(error) = &failed {
             let unknown = |_| Err(WriteError::Unknown(error.clone()));
             return changes.iter().map(unknown).collect();
@@ -239,8 +240,8 @@ impl SqlBackend {
         results
     }
 
-    /// Returns what a change would do: it is made in a transaction that is undone, so that everything is checked and nothing
-    /// stays.
+    /// Returns what a change would do: it is made in a transaction that is rolled back, so that everything is checked
+    /// and nothing is kept.
     pub async fn try_change(
         &self,
         zone: NameBuf,
@@ -249,27 +250,27 @@ impl SqlBackend {
         self.transact_one(&Task::Trial(&[(zone, change)])).await
     }
 
-    /// Puts a whole version that a primary gave in the place of all that a secondary zone has, unless the zone has that
-    /// serial already, or a newer one.
+    /// Replaces all data of a secondary zone with a complete version from a primary, unless the zone already has that
+    /// serial or a newer one.
     pub async fn replace_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
         let newer = Replacement::IfNewer;
         self.transact_one(&Task::Replace(zone, version, newer))
             .await
     }
 
-    /// As [`Self::replace_zone`], whatever serial is stored: an operator requested it.
+    /// Like [`Self::replace_zone`], whatever serial is stored: requested by an operator.
     pub async fn force_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
         let forced = Replacement::Always;
         self.transact_one(&Task::Replace(zone, version, forced))
             .await
     }
 
-    /// Makes a zone with its first records.
+    /// Creates a zone with its first records.
     pub async fn create_zone(&self, zone: &NewZone) -> Result<Committed, WriteError> {
         self.transact_one(&Task::Create(zone)).await
     }
 
-    /// Deletes a zone with its records, comments, metadata and keys, and has a copy of all these kept before.
+    /// Deletes a zone with its records, comments, metadata and keys, after keeping a copy of all these if requested.
     pub async fn delete_zone(
         &self,
         zone: i64,
@@ -278,22 +279,22 @@ impl SqlBackend {
         self.transact_one(&Task::Delete(zone, copy)).await
     }
 
-    /// Brings a zone back with all that its copy has, unless there is one of its name.
+    /// Restores a zone with everything in its copy, unless a zone of this name exists.
     pub async fn restore_zone(&self, name: &NameBuf, copy: &[u8]) -> Result<Committed, WriteError> {
         self.transact_one(&Task::Restore(name, copy)).await
     }
 
-    /// Notes that the follower of this database was given a commit that has a [`CommitMark`].
+    /// Records that the follower of this database has received a commit with a [`CommitMark`].
     pub fn note_followed(&self, zone: i64) {
         self.inner.own_commits.follow(zone);
     }
 
-    /// Counts the commits of a zone with a [`CommitMark`] that the follower was not given yet.
+    /// Counts the commits of a zone with a [`CommitMark`] that the follower has not received yet.
     pub fn unfollowed_commits(&self, zone: i64) -> usize {
         self.inner.own_commits.unfollowed(zone)
     }
 
-    /// Gives the commits of a zone up that the follower was not given in time.
+    /// Gives up on the commits of a zone that the follower did not receive in time.
     pub fn abandon_commits(&self, zone: i64) {
         self.inner.own_commits.abandon(zone);
     }
@@ -304,7 +305,7 @@ impl SqlBackend {
         only.unwrap_or(Err(WriteError::NoSuchZone))
     }
 
-    /// Does a task in one transaction. An error says that nothing of it was written.
+    /// Runs a task in one transaction. An error means that nothing was written.
     async fn transact(
         &self,
         task: &Task<'_>,
@@ -313,7 +314,7 @@ impl SqlBackend {
             .await
     }
 
-    /// Does a task in one transaction, and notes what became of members of catalogs.
+    /// Runs a task in one transaction, and records the outcome for catalog members.
     async fn transact_with(
         &self,
         task: &Task<'_>,
@@ -346,8 +347,8 @@ impl SqlBackend {
                         None => return Err(WriteError::Conflict(text)),
                     }
                 }
-                // Nothing was written. The session may have been idle while the database restarted, its server may have become
-                // a replica, or have left its cluster.
+                // Nothing was written. The session may have been idle while the database restarted, or its server may
+                // have become a replica or left its cluster.
                 Err(WriteError::Sql(SqlError::Unavailable(_) | SqlError::ReadOnly(_)))
                     if moves < MOVES_MAX =>
                 {
@@ -416,7 +417,7 @@ async fn attempt(
             Vec::new()
         }
     };
-    // Without a change there is nothing but claims, which other servers would take for one.
+    // Without a change there is nothing but claims, which other servers would mistake for one.
     let is_changed = |result: &Result<Committed, WriteError>| {
         result.as_ref().is_ok_and(|committed| committed.is_changed)
     };
@@ -424,7 +425,7 @@ async fn attempt(
         session.rollback().await?;
         return Ok(results);
     }
-    // Before it ends: its notice may come sooner than its result.
+    // Before it ends: its notification may arrive before its result.
     let marked = results.iter().flatten();
     let marked = marked.filter_map(|committed| Some((committed.zone, committed.mark?)));
     let marked: Vec<_> = marked.collect();
@@ -443,7 +444,7 @@ async fn attempt(
     Ok(results)
 }
 
-/// Makes changes one after another. One that is refused has written nothing, so the others go on.
+/// Makes changes one after another. A refused change has written nothing, so the others continue.
 async fn group(
     session: &mut Session,
     changes: &[(NameBuf, &dyn ConditionalChange)],
@@ -461,7 +462,7 @@ async fn group(
     Ok(results)
 }
 
-/// Makes one change of a group. What is known of a zone stays so until the end of the transaction.
+/// Makes one change of a group. What is known about a zone stays valid until the end of the transaction.
 async fn conditional(
     session: &mut Session,
     locked: &mut HashMap<NameBuf, LockedZone>,

@@ -1,8 +1,8 @@
-//! Facts about zones that are kept for a while: bounded, evicted one by one, dropped when a zone changes.
+//! A cache of facts about zones: bounded, evicted one by one, dropped when a zone changes.
 //!
-//! That a zone has none of them is a fact too, so zones without keys or metadata cost a statement now and then, not one
-//! for each question. The last fact that was read stays known beyond its time, for when the database does not give
-//! the next one: a zone that was signed must not turn into one that is not.
+//! The absence of facts is a fact too, so zones without keys or metadata cost a statement now and then, not one per
+//! query. The fact last read is remembered beyond its TTL, in case the database does not deliver the next one: a zone
+//! that was signed must not become unsigned.
 
 use super::LiveZone;
 use quick_cache::sync::Cache;
@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the last known fact is used before the database is asked again.
+/// How long the last known fact is used before the database is queried again.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// How much is kept, and for how long.
+/// How much is cached, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheBounds {
-    /// Zones; 0 keeps none.
+    /// Number of zones; 0 disables the cache.
     pub entries: usize,
-    /// How long a fact is good without a notice of a change.
+    /// How long a fact is valid without a change notification.
     pub ttl: Duration,
 }
 
-/// A fact and the time it is good for.
+/// A fact and its expiry time.
 struct TimedFact<T> {
     fact: Arc<T>,
     until: Instant,
@@ -37,7 +37,7 @@ impl<T> Clone for TimedFact<T> {
     }
 }
 
-/// The last fact that was read about a zone. The name is part of it: an id may come to another zone.
+/// The fact last read about a zone. The name is part of it: an ID may be reused for another zone.
 struct LastFact<T> {
     fact: Arc<T>,
     apex: Arc<[u8]>,
@@ -52,7 +52,7 @@ impl<T> Clone for LastFact<T> {
     }
 }
 
-/// Facts by the id of their zone.
+/// Facts by zone ID.
 pub(crate) struct ZoneCache<T> {
     ttl: Duration,
     kept: Option<Cache<i64, TimedFact<T>>>,
@@ -72,18 +72,18 @@ impl<T> ZoneCache<T> {
         }
     }
 
-    /// Returns the fact about a zone while it is good.
+    /// Returns the fact about a zone while it is valid.
     pub(crate) fn find(&self, zone: i64) -> Option<Arc<T>> {
         let kept = self.kept.as_ref()?.get(&zone)?;
         (Instant::now() < kept.until).then_some(kept.fact)
     }
 
-    /// To be asked before the database is, and handed to [`ZoneCache::keep`].
+    /// Returns the generation, which must be read before the database is queried and passed to [`ZoneCache::keep`].
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Keeps what was read after `generation` was read; not if anything changed since.
+    /// Caches data read after `generation` was read, unless anything has changed since.
     pub(crate) fn keep(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
         if let Some(last) = &self.last {
             let apex = zone.apex.as_name().as_wire().into();
@@ -93,7 +93,7 @@ impl<T> ZoneCache<T> {
         self.keep_for(self.ttl, zone.id, fact, generation);
     }
 
-    /// Returns what was last read about a zone, and uses it for a moment, because the database does not give it now.
+    /// Returns the fact last read about a zone, and uses it briefly, because the database does not deliver it now.
     pub(crate) fn fall_back(&self, zone: &LiveZone, generation: u64) -> Option<Arc<T>> {
         let last = self.last.as_ref()?.get(&zone.id)?;
         if *last.apex != *zone.apex.as_name().as_wire() {
@@ -107,13 +107,13 @@ impl<T> ZoneCache<T> {
         let Some(cache) = &self.kept else { return };
         let until = Instant::now() + time;
         cache.insert(zone, TimedFact { fact, until });
-        // Looked at afterwards, so that a change between the two is seen by one side or the other.
+        // Checked afterwards, so that a change in between is seen by one side or the other.
         if self.generation() != generation {
             cache.remove(&zone);
         }
     }
 
-    /// The zone changed; `None`: any. Returns how many entries are gone.
+    /// Drops the entry of a zone that changed; `None`: of all zones. Returns the number of dropped entries.
     pub(crate) fn forget(&self, zone: Option<i64>) -> usize {
         self.generation.fetch_add(1, Ordering::SeqCst);
         let Some(cache) = &self.kept else { return 0 };

@@ -1,7 +1,7 @@
-//! PostgreSQL: notices of the primary, on a connection of their own.
+//! PostgreSQL notifications from the primary, on their own connection.
 //!
-//! A connection that says nothing is asked now and then whether it is alive. One that is not is replaced, and everything counts
-//! as changed then. In the meantime the health of the watch shows it.
+//! An idle connection is probed periodically. A dead one is replaced, and everything counts as changed then. In the
+//! meantime, the watch health shows it.
 
 use super::super::error::SqlError;
 use super::super::hosts::{OpenConnection, Server, Suitable};
@@ -14,10 +14,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio_postgres::AsyncMessage;
 
-/// How long a connection may be silent before it is asked whether it is alive.
+/// How long a connection may be silent before it is probed.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Sends the notices of the primary until nobody receives them any more.
+/// Sends the primary's notifications until the receiver is dropped.
 pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::PostgresTarget) {
     let backend = notices.backend.clone();
     let mut wait = TABLE_INTERVAL;
@@ -29,7 +29,7 @@ pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::Postgr
                 wait = TABLE_INTERVAL;
                 backend.note_watch(Ok(()));
                 backend.inner.own_commits.forget_notices();
-                // What happened since the last connection is not known.
+                // Changes since the last connection are unknown.
                 if has_missed || listener.early {
                     notices.send_of_primary(Change::All);
                 }
@@ -51,7 +51,7 @@ pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::Postgr
     }
 }
 
-/// A database that sends notices. A standby refuses to.
+/// A database that sends notifications. A standby refuses to.
 struct NoticeTarget<'t>(&'t postgres::PostgresTarget);
 
 impl OpenConnection for NoticeTarget<'_> {
@@ -74,7 +74,7 @@ struct Listener {
     /// Dropping it would end the connection.
     client: tokio_postgres::Client,
     connection: postgres::Connection,
-    /// Something came before we were ready to read it.
+    /// Something arrived before we were ready to read it.
     early: bool,
 }
 
@@ -97,7 +97,7 @@ impl Listener {
         let (mut early, mut is_over) = (false, false);
         {
             let mut listening = pin!(client.batch_execute(&command));
-            // The connection only moves while it is polled.
+            // The connection only makes progress while it is polled.
             poll_fn(|context| {
                 if !is_over && let Poll::Ready(message) = connection.poll_message(context) {
                     is_over = !matches!(message, Some(Ok(_)));
@@ -111,11 +111,11 @@ impl Listener {
         Ok((client, connection, early))
     }
 
-    /// Sends notices of changes until the connection breaks or falls silent, or nobody receives them any more.
+    /// Sends change notifications until the connection breaks or falls silent, or the receiver is dropped.
     async fn run(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
         let mut heard = Instant::now();
         loop {
-            // Checks now and then whether anybody still receives.
+            // Checks periodically whether the receiver still exists.
             let wait = notices.send_repeats().min(TABLE_INTERVAL);
             let next = poll_fn(|context| self.connection.poll_message(context));
             match tokio::time::timeout(wait, next).await {
@@ -133,8 +133,7 @@ impl Listener {
         }
     }
 
-    /// Asks whether the server is still there. A peer that vanished without a word would otherwise look like one that has
-    /// nothing to report.
+    /// Probes the server. A peer that vanished silently would otherwise look like one that has nothing to report.
     async fn beat(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
         let timeout = notices.backend.inner.options.timeout;
         let (client, connection) = (&self.client, &mut self.connection);
@@ -154,7 +153,7 @@ impl Listener {
     }
 }
 
-/// Passes a message of the server on; an error is the end of the connection.
+/// Passes on a message from the server; an error ends the connection.
 fn deliver(
     message: Option<Result<AsyncMessage, tokio_postgres::Error>>,
     notices: &mut ChangeSender,

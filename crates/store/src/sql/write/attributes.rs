@@ -1,6 +1,6 @@
-//! Facts that a database keeps of a zone besides its records: kind, primaries, account, catalog, metadata, comments.
+//! Zone data in a database other than records: kind, primaries, account, catalog, metadata, comments.
 //!
-//! They are written in one transaction under the lock of the zone, as its records are, and announced to all servers.
+//! They are written in one transaction under the zone lock, like records, and announced to all servers.
 
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
@@ -18,7 +18,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use std::time::SystemTime;
 
-/// Kinds of metadata about signing.
+/// Metadata kinds about signing.
 const SIGNING_KINDS: [&str; 5] = [
     "NSEC3PARAM",
     "NSEC3NARROW",
@@ -27,34 +27,34 @@ const SIGNING_KINDS: [&str; 5] = [
     "X-NAMEWARD-DENIAL",
 ];
 
-/// A change of what is kept of a zone besides its records.
+/// A change to zone data other than records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeChange {
-    /// A key comes, goes, or is used in another way.
+    /// Adds or removes a key, or changes its use.
     Key(KeyEdit),
-    /// The columns that PowerDNS derives from names are made again.
+    /// Recomputes the columns that PowerDNS derives from names.
     Rectify,
-    /// Items of a kind of metadata, and what becomes of them.
+    /// Changes items of a metadata kind.
     Metadata(String, MetadataEdit, Vec<String>),
-    /// The kind of the zone.
+    /// Sets the zone kind.
     SetKind(ZoneKind),
-    /// `domains.master`, as it is written there.
+    /// Sets `domains.master`, as written there.
     SetPrimaries(String),
-    /// `domains.account`.
+    /// Sets `domains.account`.
     SetAccount(String),
-    /// The catalog that the zone is a member of, without its final dot; none if empty.
+    /// Sets the catalog of which the zone is a member, without its final dot; empty for none.
     SetCatalog(String),
-    /// `domains.options`, as JSON.
+    /// Sets `domains.options`, as JSON.
     SetOptions(String),
-    /// The comment of an RRset in the place of all others; none if empty.
+    /// Replaces all comments of an RRset with one; empty for none.
     SetComment {
         /// The owner.
         name: Box<NameBuf>,
         /// The type, as stored.
         rtype: String,
-        /// The text.
+        /// The comment text.
         comment: String,
-        /// The account of the one who says it.
+        /// The account of the commenter.
         account: String,
         /// Seconds since 1970.
         time: i64,
@@ -62,7 +62,7 @@ pub enum AttributeChange {
 }
 
 impl AttributeChange {
-    /// Returns whether secondaries that have the zone have to take it again.
+    /// Checks whether secondaries have to transfer the zone again.
     fn alters_transfers(&self) -> bool {
         match self {
             AttributeChange::Key(KeyEdit::Add(key)) => key.is_active || key.is_published,
@@ -72,7 +72,7 @@ impl AttributeChange {
         }
     }
 
-    /// Returns whether it bears on how the zone is signed, and on nothing that the list of zones has.
+    /// Checks whether it affects how the zone is signed, and nothing in the list of zones.
     fn is_about_signing(&self) -> bool {
         match self {
             AttributeChange::Key(_) | AttributeChange::Rectify => true,
@@ -82,7 +82,7 @@ impl AttributeChange {
     }
 }
 
-/// Kinds of metadata that change what a transfer of a signed zone has.
+/// Metadata kinds that change the contents of a signed zone transfer.
 const TRANSFERRED_KINDS: [&str; 5] = [
     "NSEC3PARAM",
     "PRESIGNED",
@@ -91,55 +91,55 @@ const TRANSFERRED_KINDS: [&str; 5] = [
     "SOA-EDIT",
 ];
 
-/// The fate of items of metadata.
+/// How metadata items are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetadataEdit {
-    /// They take the place of all others of their kind; none deletes the kind.
+    /// Replaces all items of their kind; an empty list deletes the kind.
     Set,
-    /// They come to those that are there.
+    /// Adds them to the existing ones.
     Add,
-    /// They go; all of their kind if none is named.
+    /// Removes them; all of their kind if the list is empty.
     Remove,
 }
 
-/// An item of metadata.
+/// A metadata item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMetadata {
-    /// The kind, as `ALLOW-AXFR-FROM`.
+    /// The kind, such as `ALLOW-AXFR-FROM`.
     pub kind: String,
-    /// Its content.
+    /// The content as stored.
     pub content: String,
 }
 
-/// A comment of an RRset.
+/// A comment on an RRset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredComment {
     /// The owner, as stored.
     pub name: String,
     /// The type, as stored.
     pub rtype: String,
-    /// The account of the one who said it.
+    /// The account of the commenter.
     pub account: String,
-    /// The text.
+    /// The comment text.
     pub comment: String,
 }
 
 impl SqlBackend {
-    /// Makes changes of what is kept of a zone besides its records, all or none.
+    /// Makes changes to zone data other than records, all or none.
     pub async fn change_attributes(
         &self,
         zone: i64,
         changes: &[AttributeChange],
     ) -> Result<Committed, WriteError> {
         let committed = self.transact_one(&Task::Attributes(zone, changes)).await;
-        // The list of zones has kinds and primaries.
+        // The list of zones contains kinds and primaries.
         if !changes.iter().all(AttributeChange::is_about_signing) {
             self.forget(None);
         }
         committed
     }
 
-    /// Lists the metadata of a zone in the order of kinds.
+    /// Lists the metadata of a zone, sorted by kind.
     pub async fn stored_metadata(&self, zone: &ZoneRow) -> Result<Vec<StoredMetadata>, WriteError> {
         let mut session = self.reader().await?;
         let content = content_text(session.engine());
@@ -186,8 +186,8 @@ impl SqlBackend {
         Ok(comments)
     }
 
-    /// Hands over stored records of all zones whose owners or data match a pattern of LIKE with the escape `|`, each with the
-    /// name of its zone, at most so many. Ends when `each` says false.
+    /// Passes on stored records of all zones whose owner or data matches a LIKE pattern with the escape `|`, each with
+    /// its zone name, up to `limit`. Ends when `each` returns false.
     pub async fn search_records(
         &self,
         pattern: &str,
@@ -203,7 +203,7 @@ impl SqlBackend {
             }
             _ => "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS VARCHAR)",
         };
-        // Letters count in either case: so they do with LIKE in SQLite and with the collation of PowerDNS in MySQL.
+        // Case-insensitive, as LIKE is in SQLite and with the PowerDNS collation in MySQL.
         let like = match engine {
             SqlEngine::Postgres => "ILIKE",
             _ => "LIKE",
@@ -238,7 +238,7 @@ pub(super) async fn change(
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
     let is_about_keys = changes.iter().any(AttributeChange::alters_transfers);
-    // What cannot be read now may be what is mended.
+    // Data that is unreadable now may be what is being repaired.
     let before = match is_about_keys {
         true => read_signing(session, id).await.ok(),
         false => None,
@@ -265,8 +265,9 @@ pub(super) async fn change(
     })
 }
 
-/// Raises the serial of a zone that is signed otherwise than before, so that its secondaries take it again; `None` if it
-/// stays. The serial of a secondary zone is that of its primary, and that of a zone that was signed elsewhere is signed.
+/// Increases the serial of a zone whose signing changed, so that its secondaries transfer it again; `None` if it is
+/// unchanged. The serial of a secondary zone is that of its primary, and that of a zone signed elsewhere is covered by
+/// a signature.
 async fn raise_serial(
     session: &mut Session,
     zone: &ZoneRow,
@@ -296,7 +297,7 @@ async fn raise_serial(
     Ok(committed.is_changed.then_some(committed))
 }
 
-/// Makes changes of a zone that is locked; false if all was like that already.
+/// Makes changes to a locked zone; returns false if they had no effect.
 pub(super) async fn change_locked(
     session: &mut Session,
     zone: &ZoneRow,
@@ -308,7 +309,7 @@ pub(super) async fn change_locked(
     if is_signing {
         signing = match read_signing(session, id).await {
             Ok(signing) => Some(signing),
-            // A row that cannot be read may be the one that this change replaces.
+            // An unreadable row may be the one that this change replaces.
             Err(Failure::Sql(SqlError::Row(_))) => None,
             Err(failure) => return Err(failure.into()),
         };
@@ -327,7 +328,7 @@ pub(super) async fn change_locked(
     Ok(is_changed)
 }
 
-/// Brings the columns that PowerDNS derives from names to a new way of signing, and refuses one that cannot be.
+/// Updates the columns that PowerDNS derives from names to a new signing state, and refuses one that is not possible.
 async fn follow_signing(
     session: &mut Session,
     zone: &ZoneRow,
@@ -344,7 +345,7 @@ async fn follow_signing(
     Ok(())
 }
 
-/// Refuses PRESIGNED for a zone that has keys, and no signature at its apex that could take the place of theirs.
+/// Refuses PRESIGNED for a zone that has keys, and no signature at its apex that could replace theirs.
 async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), WriteError> {
     let mut apex = String::new();
     write_name(zone.name.as_name(), &mut apex);
@@ -362,7 +363,7 @@ async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), W
     }
 }
 
-/// Makes one change; false if it was like that already.
+/// Makes one change; returns false if it had no effect.
 async fn write(
     session: &mut Session,
     id: i64,
@@ -370,7 +371,7 @@ async fn write(
 ) -> Result<bool, WriteError> {
     Ok(match change {
         AttributeChange::Key(edit) => return keys::change(session, id, edit).await,
-        // When all others are made.
+        // Done after all others.
         AttributeChange::Rectify => false,
         AttributeChange::SetKind(kind) => set(session, id, "type", kind_column(*kind)).await?,
         AttributeChange::SetPrimaries(text) => set(session, id, "master", text).await?,
@@ -411,7 +412,7 @@ async fn write(
     })
 }
 
-/// Sets a column of the zone's row; an empty text is none.
+/// Sets a column in the zone's row; empty text becomes NULL.
 async fn set(session: &mut Session, id: i64, column: &str, value: &str) -> Result<bool, Failure> {
     let sql = format!("UPDATE domains SET {column} = ? WHERE id = ?");
     let value = (!value.is_empty()).then_some(value);

@@ -1,11 +1,11 @@
-//! Changes of `supermasters`, the servers whose zones become secondaries of a database.
+//! Changes to `supermasters`, the servers whose zones become secondaries in a database.
 
 use super::super::SqlBackend;
 use super::WriteError;
 use super::session::{Session, Value};
 use std::net::IpAddr;
 
-/// A row to be added or removed.
+/// A row to add or remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoprimaryRow {
     /// `ip`.
@@ -17,8 +17,8 @@ pub struct AutoprimaryRow {
 }
 
 impl AutoprimaryRow {
-    /// The rows that mean the same. The address is written out, because the column of PostgreSQL is INET or text; an address
-    /// has no letter that could end the text.
+    /// Returns the condition for equivalent rows. The address is written out, because the PostgreSQL column is INET or
+    /// text; an address contains no character that could end the string.
     fn condition(&self) -> String {
         format!(
             "ip = '{}' AND (LOWER(nameserver) = ? OR LOWER(nameserver) = ?)",
@@ -27,7 +27,7 @@ impl AutoprimaryRow {
     }
 }
 
-/// Counts the rows that mean the same.
+/// Counts the equivalent rows.
 async fn count(session: &mut Session, row: &AutoprimaryRow) -> Result<usize, WriteError> {
     let with_dot = format!("{}.", row.name_server);
     let values = [Value::Text(&row.name_server), Value::Text(&with_dot)];
@@ -38,7 +38,7 @@ async fn count(session: &mut Session, row: &AutoprimaryRow) -> Result<usize, Wri
 }
 
 impl SqlBackend {
-    /// Adds an autoprimary; false if it is there.
+    /// Adds an autoprimary; returns false if it exists.
     pub async fn add_autoprimary(&self, row: &AutoprimaryRow) -> Result<bool, WriteError> {
         let mut session = self.reader().await?;
         if count(&mut session, row).await? > 0 {
@@ -55,7 +55,7 @@ impl SqlBackend {
         Ok(true)
     }
 
-    /// Removes an autoprimary; false if it is not there.
+    /// Removes an autoprimary; returns false if it does not exist.
     pub async fn remove_autoprimary(&self, row: &AutoprimaryRow) -> Result<bool, WriteError> {
         let mut session = self.reader().await?;
         let is_there = count(&mut session, row).await? > 0;

@@ -1,7 +1,7 @@
-//! Checks of a zone as a change would leave it, as far as the change bears on it.
+//! Checks of a zone as a change would leave it, as far as the change affects it.
 //!
-//! The names that a change touches go through the same builder as a zone file. What depends on names that are not
-//! touched (data below a DNAME) is looked up.
+//! The names that a change touches go through the same builder as a zone file. What depends on untouched names (data
+//! below a DNAME) is looked up.
 
 use super::derive::{CanonicalName, ancestors};
 use super::error::InvalidChange;
@@ -11,12 +11,12 @@ use nameward_wire::{Name, Type};
 use nameward_zone::{MAX_RRSET_OCTETS, ZoneBuilder};
 use std::collections::BTreeSet;
 
-/// Octets of the column `content`.
+/// Size of the column `content`, in octets.
 pub(super) const MAX_CONTENT: usize = 64_000;
-/// Octets of the column `name`.
+/// Size of the column `name`, in octets.
 pub(super) const MAX_NAME_TEXT: usize = 255;
 
-/// Whether the rows at these names make a proper zone; returns warnings.
+/// Checks whether the rows at these names form a valid zone; returns warnings.
 pub(super) fn check(
     rows: &Rows,
     apex: &[u8],
@@ -25,7 +25,7 @@ pub(super) fn check(
     let mut builder = ZoneBuilder::new(Name::from_wire(apex).unwrap_or(Name::ROOT));
     let mut warnings = Vec::new();
     for row in served_records(rows, apex) {
-        // Of the apex only the SOA matters, unless it is touched.
+        // Only the SOA of the apex matters, unless the apex is touched.
         if touched.contains(apex) || row.rtype() == Some(Type::SOA) {
             add(&mut builder, row);
         }
@@ -64,7 +64,7 @@ fn add(builder: &mut ZoneBuilder, row: &Row) {
     builder.add(&Record::new(owner, *rtype, row.ttl, rdata));
 }
 
-/// RFC 6672 section 2.4: nothing stands below a DNAME.
+/// Checks that nothing is below a DNAME (RFC 6672 section 2.4).
 fn check_place(
     rows: &Rows,
     apex: &[u8],
@@ -93,7 +93,7 @@ fn check_place(
     Ok(())
 }
 
-/// Whether the records at a name are addresses of a server that the delegation above it names.
+/// Checks whether the records at a name are addresses of a server named by the delegation above it.
 fn is_glue(rows: &Rows, name: &[u8], cut: &[u8]) -> bool {
     let is_address = |row: &Row| matches!(row.rtype(), Some(Type::A | Type::AAAA));
     let is_named = |row: &Row| match &row.what {
@@ -126,7 +126,7 @@ fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
     }
 }
 
-/// A name for a message.
+/// Formats a name for a message.
 pub(super) fn shown(name: &[u8]) -> String {
     match text_of(name) {
         root if root == "." => root,

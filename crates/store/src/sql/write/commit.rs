@@ -1,8 +1,8 @@
-//! One change of one zone, in one transaction: read, apply, check, derive, write, notify.
+//! One change to one zone, in one transaction: read, apply, check, derive, write, notify.
 //!
-//! All reading comes before all writing, and a change that is refused has written nothing. Derived columns are made
-//! again for the names that the change touches, for all names below a delegation that comes or goes, and for
-//! the empty non-terminals above them; other rows are not looked at.
+//! All reading precedes all writing, and a refused change has written nothing. Derived columns are recomputed for the
+//! names that the change touches, for all names below a delegation that is added or removed, and for the empty
+//! non-terminals above them; other rows are not read.
 
 use super::super::{SqlError, ZoneRow, read_zone};
 use super::check::{check, shown};
@@ -24,21 +24,21 @@ use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
-/// Rows that are looked at to find out whether something is left below a name.
+/// Maximum number of rows read to find out whether anything is left below a name.
 const LOOK: usize = 200;
-/// Names that may vanish before the names of the whole zone are read instead of looking below each.
+/// Number of names that may vanish before the names of the whole zone are read instead of the names below each.
 const MANY: usize = 16;
 
-/// A zone that nobody else changes until the end of the transaction, and what is known of it meanwhile.
+/// A zone that is locked against other changes until the end of the transaction, and what is known about it.
 pub(super) struct LockedZone {
     pub(super) row: ZoneRow,
     pub(super) signing: SigningRows,
-    /// Its version in the table of changes, where nobody else can raise it.
+    /// Its version in the table of changes, if no other writer can increase it.
     version: Option<i64>,
 }
 
 impl LockedZone {
-    /// Knows a zone by its row, which was read in the transaction.
+    /// Creates the state from a row that was read in the transaction.
     pub(super) async fn of(session: &mut Session, row: ZoneRow) -> Result<Self, WriteError> {
         let signing = read_signing(session, row.id).await?;
         Ok(LockedZone {
@@ -49,12 +49,12 @@ impl LockedZone {
     }
 }
 
-/// Reads the row of a zone by its number and keeps others from changing the zone until the end of the transaction.
+/// Reads the row of a zone by ID and locks the zone against other changes until the end of the transaction.
 pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow, WriteError> {
     lock_row(session, "id = ?", Value::Int(id)).await
 }
 
-/// As [`lock_zone`], by the name of the zone.
+/// Like [`lock_zone`], by zone name.
 pub(super) async fn lock_named(
     session: &mut Session,
     name: Name<'_>,
@@ -99,7 +99,7 @@ pub(super) async fn change(
             zone.name.to_string(),
         )));
     }
-    // Before the rows: a change of others that is in neither then differs from this one.
+    // Before the rows: a change by others that is in neither then differs from this one.
     let version = match locked.version {
         Some(version) => version,
         None => session.version(zone.id).await?,
@@ -123,7 +123,7 @@ pub(super) async fn change(
             &decided
         }
     };
-    // Records of a zone that was signed elsewhere are served by other rules.
+    // Records of a zone that was signed elsewhere are served by different rules.
     let is_signed = !matches!(signing.denial, KeptDenial::Unsigned);
     let bears = |edit: &Edit| is_signed && bears_on_parent(edit, &zone.name);
     let is_told = !signing.is_presigned && !change.edits.iter().any(bears);
@@ -157,7 +157,7 @@ pub(super) async fn change(
     if committed.difference.is_some() {
         committed.mark = session.mark(zone.id, version, written).await?;
     }
-    // SQLite has one writer; in MySQL others may raise it without the lock.
+    // SQLite has one writer; in MySQL others may increase it without the lock.
     locked.version = match (session.engine(), committed.mark) {
         (SqlEngine::Sqlite, Some(CommitMark::Versions { after, .. })) => Some(after),
         _ => None,
@@ -165,25 +165,25 @@ pub(super) async fn change(
     Ok(committed)
 }
 
-/// A change in work.
+/// A change in progress.
 pub(super) struct Work {
     pub(super) apex: CanonicalName,
     pub(super) denial: KeptDenial,
     pub(super) made: MadeTypes,
     pub(super) rows: Rows,
-    /// Names that steps are about.
+    /// Names that edits refer to.
     pub(super) touched: BTreeSet<CanonicalName>,
-    /// The facts about the names that were read, as they were before.
+    /// The facts about the names read, as they were before.
     pub(super) before: HashMap<CanonicalName, NameFacts>,
-    /// Delegations that come or go: all below is read.
+    /// Delegations that are added or removed: everything below is read.
     pub(super) flipped: BTreeSet<CanonicalName>,
     /// Empty non-terminals below which all names were read.
     pub(super) explored: BTreeSet<CanonicalName>,
-    /// Empty non-terminals with more names below than were read, and what these do for them.
+    /// Empty non-terminals with more names below than were read, and the effect of the names read.
     pub(super) glimpsed: HashMap<CanonicalName, NameStanding>,
 }
 
-/// The row of an empty non-terminal as it should be.
+/// The desired row of an empty non-terminal.
 pub(super) struct Empty {
     pub(super) name: CanonicalName,
     pub(super) wanted: Option<Derived>,
@@ -225,7 +225,8 @@ impl Work {
             .any(|row| row.is_changed && !row.is_deleted || row.is_deleted && row.id.is_some())
     }
 
-    /// The records that are served at the apex and the names that steps are about; `None` if rows there cannot be read.
+    /// Returns the records served at the apex and at the names that edits refer to; `None` if rows there are
+    /// unreadable.
     fn served(&self) -> Option<RecordList> {
         let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
         let mut list = RecordList::default();
@@ -236,7 +237,7 @@ impl Work {
                 else {
                     return None;
                 };
-                // As a zone in memory has them: what signing makes is not from rows.
+                // As in a zone in memory: records made by signing are not taken from rows.
                 if is_signed && self.made.contains(*rtype, *name == self.apex) {
                     continue;
                 }
@@ -251,12 +252,12 @@ impl Work {
         Some(list)
     }
 
-    /// The difference between the records that were served and those that will be.
+    /// Returns the difference between the records served before and after.
     fn difference(&self, before: Option<RecordList>) -> Option<Difference> {
         let (before, after) = (before?, self.served()?);
         let minimum =
             |list: &RecordList| list.first_of(Type::SOA).map(|soa| soa_minimum(soa.rdata));
-        // The records that signing makes at the apex have that for their TTL.
+        // The apex records made by signing have it as their TTL.
         let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
         if is_signed && minimum(&before) != minimum(&after) {
             return None;
@@ -292,7 +293,7 @@ impl Work {
         Ok(())
     }
 
-    /// A new DNAME would hide what stands below it.
+    /// Checks that a new DNAME hides nothing below it.
     async fn check_below_dname(&mut self, session: &mut Session) -> Result<(), WriteError> {
         let has_dname = |row: &Row| row.is_served() && row.rtype() == Some(Type::DNAME);
         for name in self.touched.clone() {
@@ -319,7 +320,7 @@ impl Work {
         Ok(())
     }
 
-    /// Reads what the derived columns depend on besides the names that are touched.
+    /// Reads what the derived columns depend on besides the touched names.
     async fn learn(&mut self, session: &mut Session) -> Result<(), Failure> {
         let after = self.rows.facts();
         let ns = |facts: &HashMap<CanonicalName, NameFacts>, name: &CanonicalName| {
@@ -369,14 +370,14 @@ impl Work {
         }
     }
 
-    /// Names without records that lost something at or below them, so that what is left must be looked up. Where all
-    /// below was read already they are known.
+    /// Returns names without records that lost something at or below them, so that what is left must be looked up. If
+    /// everything below was already read, they are known.
     fn lessened(&self) -> Vec<CanonicalName> {
         let after = self.rows.facts();
         let (old, new) = (self.knowledge(&self.before), self.knowledge(&after));
         let mut found = BTreeSet::new();
         for name in &self.touched {
-            // A new delegation takes from all that is below it.
+            // A new delegation affects everything below it.
             let is_new_cut =
                 self.flipped.contains(name) && after.get(name).is_some_and(|facts| facts.ns);
             if !is_new_cut && !new.standing(name).is_less_than(old.standing(name)) {
@@ -392,13 +393,13 @@ impl Work {
         found.into_iter().collect()
     }
 
-    /// Whether all below a name was read because a delegation at it or above came or went.
+    /// Checks whether everything below a name was read because a delegation at or above it was added or removed.
     fn is_flipped_above(&self, name: &[u8]) -> bool {
         self.flipped.contains(name)
             || ancestors(name, &self.apex).any(|above| self.flipped.contains(above))
     }
 
-    /// The rows of empty non-terminals as they should be.
+    /// Returns the desired rows of empty non-terminals.
     pub(super) fn empties(&self) -> Vec<Empty> {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
@@ -417,7 +418,7 @@ impl Work {
             let standing = if self.explored.contains(&name) || self.is_flipped_above(&name) {
                 known
             } else {
-                // What is not looked up is as the table says.
+                // Data that is not looked up is as stored in the table.
                 let stored = stored.map(|row| NameStanding {
                     exists: true,
                     auth: row.derived.as_ref().is_some_and(|d| d.auth),
@@ -436,7 +437,7 @@ impl Work {
         empties
     }
 
-    /// Names that may be empty non-terminals before or after.
+    /// Returns names that may be empty non-terminals before or after.
     fn candidates(&self) -> BTreeSet<CanonicalName> {
         let mut names: BTreeSet<CanonicalName> = self.touched.clone();
         let read_below = self.rows.list.iter().map(|row| &row.name);
@@ -454,13 +455,13 @@ impl Work {
         names
     }
 
-    /// Makes the derived columns of all rows whose names are touched.
+    /// Recomputes the derived columns of all rows whose names are touched.
     pub(super) fn derive_rows(&mut self) {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
         let mut derived = Vec::new();
         for (place, row) in self.rows.list.iter().enumerate() {
-            // PowerDNS leaves the columns of disabled rows alone.
+            // PowerDNS does not touch the columns of disabled rows.
             let is_ours = self.touched.contains(&row.name) || self.is_flipped_above(&row.name);
             if is_ours && row.is_served() {
                 derived.push((place, knowledge.of_row(&row.name, row.rtype())));
@@ -480,7 +481,7 @@ impl Work {
     }
 }
 
-/// Returns the standing that some rows of a crowd show: good enough to know that names are left.
+/// Returns the state shown by a sample of rows: enough to know that names are left.
 fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameStanding {
     let mut standing = NameStanding::default();
     for row in rows.filter(|row| row.is_served()) {

@@ -1,8 +1,8 @@
-//! One record to one row of `records`: the inverse of [`super::super::row`].
+//! Conversion of a record to a `records` row: the inverse of [`super::super::row`].
 //!
-//! Names have no final dot, the priority of MX and SRV stands in its own column. Types that PowerDNS 4.7 does not
-//! know by name are written as RFC 3597 has it, which it does read. Few forms it cannot read at all: a KEY
-//! without a key, an IPSECKEY without a gateway, parameters in the alias mode of SVCB.
+//! Names have no final dot, and the priority of MX and SRV is in its own column. Types that PowerDNS 4.7 does not know
+//! by name are written in RFC 3597 format, which it can read. A few forms it cannot read at all: a KEY without a key,
+//! an IPSECKEY without a gateway, parameters in the alias mode of SVCB.
 
 use nameward_wire::Type;
 use nameward_wire::rdata::write_text;
@@ -53,7 +53,7 @@ pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
                 prio,
                 ..plain(rest.to_owned())
             },
-            // Malformed data, written as RFC 3597 has it.
+            // Malformed data, written in RFC 3597 format.
             Err(_) => plain(text),
         },
         _ => plain(text),
@@ -70,7 +70,7 @@ fn generic(rdata: &[u8]) -> String {
     text
 }
 
-/// Takes the final dot from every name. Words in quotes and parameters (`key=value`) are no names.
+/// Strips the final dot from every name. Words in quotes and parameters (`key=value`) are not names.
 fn without_final_dots(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut quoted, mut escaped, mut is_name, mut start) = (false, false, true, 0);
@@ -97,7 +97,7 @@ fn without_final_dots(text: &str) -> String {
     out
 }
 
-/// Parameters as PowerDNS 4.7 writes them: newer ones by number, those it knows without quotes.
+/// Formats parameters as PowerDNS 4.7 does: newer ones by number, known ones without quotes.
 fn parameters(text: &str) -> String {
     let words = quoted_words(text);
     let written = words.iter().enumerate().map(|(i, word)| {
@@ -122,7 +122,7 @@ fn parameters(text: &str) -> String {
     written.collect::<Vec<_>>().join(" ")
 }
 
-/// Words, where a space in quotes does not end one.
+/// Splits into words, where a space in quotes does not end one.
 fn quoted_words(text: &str) -> Vec<&str> {
     let (mut words, mut start) = (Vec::new(), 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -138,7 +138,7 @@ fn quoted_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Lengths in LOC with two decimals, as PowerDNS writes them.
+/// Formats LOC lengths with two decimals, as PowerDNS does.
 fn lengths(text: &str) -> String {
     let words = text.split(' ').map(|word| match word.strip_suffix('m') {
         Some(number) if !number.contains('.') => format!("{number}.00m"),
@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Valid data of every type: the vectors of the parser, and what remains valid of them with octets changed.
+    /// Valid data of every type: the parser's test vectors, and variants with changed octets that remain valid.
     fn samples() -> Vec<(Type, Vec<u8>)> {
         let mut samples = Vec::new();
         let mut state = 0x2545_f491_4f6c_dd1d_u64;

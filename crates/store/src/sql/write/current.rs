@@ -1,4 +1,4 @@
-//! The standing of zones: their serials, when they were last checked, and of which serial others were last notified.
+//! Zone status columns: serials, the time of the last check, and the serial of the last NOTIFY.
 
 use super::super::SqlBackend;
 use super::super::dialect::{SqlEngine, int, text};
@@ -10,37 +10,37 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, ZoneKind};
 
-/// Names in one statement.
+/// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
 
-/// Zones without a SOA that are read.
+/// Maximum number of zones without a SOA that are read.
 pub const WITHOUT_SOA_MAX: usize = 100_000;
 
-/// The zones whose standing is asked for.
+/// The zones whose status is requested.
 #[derive(Debug, Clone, Copy)]
 pub enum StandingZones<'n> {
     /// Zones with these names.
     Named(&'n [NameBuf]),
     /// All secondary zones.
     Secondary,
-    /// Zones whose secondaries were last notified of another serial than they have now.
+    /// Zones whose last notified serial differs from the current one.
     Unnotified,
-    /// Zones that have no SOA; at most [`WITHOUT_SOA_MAX`] of them.
+    /// Zones without a SOA; at most [`WITHOUT_SOA_MAX`] of them.
     WithoutSoa,
 }
 
-/// The standing of a zone.
+/// The status of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandingZone {
     /// `domains.id`.
     pub id: i64,
-    /// The name of the zone.
+    /// The zone name.
     pub name: NameBuf,
-    /// `last_check`: when a primary last confirmed it, in seconds since 1970; 0 where a check is asked for.
+    /// `last_check`: when a primary last confirmed it, in seconds since 1970; 0 requests a check.
     pub last_check: Option<i64>,
-    /// `notified_serial`: the serial that others were last notified of.
+    /// `notified_serial`: the serial of the last NOTIFY.
     pub notified_serial: Option<i64>,
-    /// The data of its SOA in wire form, if it has one that can be read.
+    /// The SOA data in wire form, if there is a readable one.
     pub soa: Option<Vec<u8>>,
 }
 
@@ -63,21 +63,21 @@ impl StandingZone {
         })
     }
 
-    /// Returns the serial of the zone.
+    /// Returns the zone serial.
     pub fn serial(&self) -> Option<Serial> {
         self.soa.as_deref().and_then(soa_serial)
     }
 
-    /// Returns whether others were last notified of another serial than the zone has.
+    /// Checks whether the last notified serial differs from the zone serial.
     pub fn is_unnotified(&self) -> bool {
-        // PowerDNS takes NULL as 0.
+        // PowerDNS treats NULL as 0.
         let notified = self.notified_serial.unwrap_or(0);
         let serial = self.serial().map(|serial| i64::from(serial.0));
         serial.is_some_and(|serial| serial != notified)
     }
 }
 
-/// The statement without its condition.
+/// Returns the statement without its condition.
 fn select(engine: SqlEngine) -> String {
     let content = match engine {
         SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
@@ -108,7 +108,7 @@ fn of_kinds(kinds: &[ZoneKind]) -> String {
 }
 
 impl SqlBackend {
-    /// Reads the standing of zones, on the primary.
+    /// Reads the status of zones, on the primary.
     pub async fn standing(
         &self,
         zones: StandingZones<'_>,
@@ -116,7 +116,7 @@ impl SqlBackend {
         let mut session = self.reader().await?;
         let select = select(session.engine());
         let mut found = Vec::new();
-        // Of those to be notified few are kept, however many there are.
+        // Few of those to notify are kept, however many there are.
         let wants_all = !matches!(zones, StandingZones::Unnotified);
         let each = &mut |row: &dyn Cells| {
             let zone = StandingZone::read(row);
@@ -141,7 +141,7 @@ impl SqlBackend {
                 session.rows(&(select + &kinds), &[], each).await?;
             }
             StandingZones::WithoutSoa => {
-                // The sum keeps planners off the index on zones, by which they would read every zone as a whole.
+                // The sum keeps planners off the zone index, with which they would read every zone as a whole.
                 let sql = format!(
                     "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = d.name AND s.type = 'SOA' \
                      AND NOT s.disabled AND s.domain_id + 0 = d.id) LIMIT {WITHOUT_SOA_MAX}"
@@ -153,14 +153,14 @@ impl SqlBackend {
         Ok(found)
     }
 
-    /// Notes when a primary last confirmed a zone, in seconds since 1970.
+    /// Stores when a primary last confirmed a zone, in seconds since 1970.
     pub async fn set_last_check(&self, zone: &NameBuf, seconds: u64) -> Result<(), WriteError> {
         let sql = "UPDATE domains SET last_check = ? WHERE name = ?";
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         self.set_standing(sql, seconds, zone).await
     }
 
-    /// Notes the serial that others were notified of.
+    /// Stores the serial of the last NOTIFY.
     pub async fn set_notified_serial(&self, zone: &NameBuf, serial: u32) -> Result<(), WriteError> {
         let sql = "UPDATE domains SET notified_serial = ? WHERE name = ?";
         self.set_standing(sql, serial.into(), zone).await

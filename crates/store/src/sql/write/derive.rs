@@ -1,8 +1,8 @@
 //! The columns that PowerDNS derives from names: `auth`, `ordername`, and the rows of empty non-terminals.
 //!
-//! Nameward does not trust them, but PowerDNS does, and on one database both must be able to answer. The rules are what
-//! `pdnsutil rectify-zone` leaves in the table, oddities included (data at and, with NSEC, below a delegation keeps its
-//! place in the order, addresses do not; DS is authoritative wherever it stands). Only rows that are served count.
+//! Nameward does not trust them, but PowerDNS does, and both must be able to answer from one database. The rules are
+//! what `pdnsutil rectify-zone` leaves in the table, including its oddities (data at and, with NSEC, below a delegation
+//! keeps its position in the order, addresses do not; DS is authoritative wherever it is). Only served rows count.
 
 use super::super::row::write_label;
 use nameward_dnssec::{Nsec3, Nsec3Param};
@@ -10,19 +10,19 @@ use nameward_wire::{Name, Type};
 use nameward_zone::Zone;
 use std::collections::HashMap;
 
-/// How a zone denies existence, as far as PowerDNS keeps it in the table.
+/// How a zone denies existence, as far as PowerDNS stores it in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KeptDenial {
     Unsigned,
     Nsec,
     Nsec3 {
         param: Nsec3Param,
-        /// Denied by ranges made up for each question: nothing is kept.
+        /// Denied by ranges computed for each query: nothing is stored.
         narrow: bool,
     },
 }
 
-/// The types at a name that are served.
+/// The types served at a name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct NameFacts {
     pub(super) ns: bool,
@@ -47,14 +47,14 @@ impl NameFacts {
 /// A name in lower case and wire form.
 pub(super) type CanonicalName = Box<[u8]>;
 
-/// The key of a name.
+/// Returns the canonical form of a name.
 pub(super) fn key(name: Name<'_>) -> CanonicalName {
     let mut wire: CanonicalName = name.as_wire().into();
     wire.make_ascii_lowercase();
     wire
 }
 
-/// The ancestors of a name from its parent up to and with the apex.
+/// Returns the ancestors of a name from its parent up to and including the apex.
 pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
     let mut rest = name;
     std::iter::from_fn(move || {
@@ -66,9 +66,9 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
     })
 }
 
-/// Knows the types at names.
+/// A source of the types at names.
 pub(super) trait KnownNames: Sync {
-    /// Returns the types at a name that are served.
+    /// Returns the types served at a name.
     fn facts_of(&self, name: &[u8]) -> NameFacts;
 }
 
@@ -90,7 +90,7 @@ impl KnownNames for Zone {
     }
 }
 
-/// The facts about a zone: about each name that matters, and about all its ancestors.
+/// The facts about a zone: about each relevant name, and about all its ancestors.
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
     pub(super) denial: &'k KeptDenial,
@@ -109,7 +109,7 @@ pub(super) struct Derived {
 pub(super) struct NameStanding {
     pub(super) exists: bool,
     pub(super) auth: bool,
-    /// It has a place in the NSEC3 order of a zone with opt-out.
+    /// It has a position in the NSEC3 order of a zone with opt-out.
     pub(super) ordered: bool,
 }
 
@@ -122,7 +122,7 @@ impl NameStanding {
         }
     }
 
-    /// Whether something that was is no more.
+    /// Checks whether something has been lost compared to `before`.
     pub(super) fn is_less_than(self, before: NameStanding) -> bool {
         self.or(before) != self
     }
@@ -152,7 +152,7 @@ impl Knowledge<'_> {
         }
     }
 
-    /// The columns of a row with a type.
+    /// Returns the columns of a row with a type.
     pub(super) fn of_row(&self, name: &[u8], rtype: Option<Type>) -> Derived {
         let (cut, below) = (self.is_cut(name), self.is_below_cut(name));
         let is_ds = rtype == Some(Type::DS);
@@ -174,7 +174,7 @@ impl Knowledge<'_> {
         }
     }
 
-    /// The columns of an empty non-terminal with these names below it.
+    /// Returns the columns of an empty non-terminal with these names below it.
     pub(super) fn of_empty(&self, name: &[u8], below: NameStanding) -> Derived {
         match self.denial {
             KeptDenial::Unsigned | KeptDenial::Nsec => Derived {
@@ -195,7 +195,8 @@ impl Knowledge<'_> {
     }
 }
 
-/// The name relative to the apex, labels reversed, with spaces between: text in this order is canonical order.
+/// Returns the name relative to the apex, labels reversed and separated by spaces: text in this form sorts in canonical
+/// order.
 fn order(name: &[u8], apex: &[u8]) -> String {
     let mut labels = Vec::new();
     let mut rest = name;
@@ -210,7 +211,7 @@ fn order(name: &[u8], apex: &[u8]) -> String {
     labels.join(" ")
 }
 
-/// The hash in base32hex and lower case.
+/// Returns the hash in base32hex and lower case.
 fn hash(name: &[u8], nsec3: &Nsec3) -> String {
     let name = Name::from_wire(name).unwrap_or(Name::ROOT);
     data_encoding::BASE32HEX_NOPAD

@@ -1,4 +1,4 @@
-//! The edits of a change, and what they make of the rows of a zone.
+//! Application of edits to the rows of a zone.
 
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
@@ -10,7 +10,7 @@ use nameward_wire::rdata::canonicalise;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, NewRecord, RrsetData};
 
-/// Checks an edit without regard to the contents of the zone.
+/// Checks an edit independently of the zone's contents.
 pub(super) fn check_edit(
     edit: &Edit,
     apex: &NameBuf,
@@ -46,7 +46,7 @@ pub(super) fn check_edit(
     }
 }
 
-/// Returns whether an edit is about records for the parent: whether these are served follows from metadata.
+/// Checks whether an edit affects records for the parent: whether these are served depends on metadata.
 pub(super) fn bears_on_parent(edit: &Edit, apex: &NameBuf) -> bool {
     edit.name() == apex && matches!(edit.rtype(), None | Some(Type::CDS | Type::CDNSKEY))
 }
@@ -65,7 +65,7 @@ fn row(rrset: &RrsetData, record: &NewRecord) -> Row {
     }
 }
 
-/// Data that is equal for the DNS.
+/// Checks whether data is equal in terms of the DNS.
 fn same(rtype: Type, a: &[u8], b: &[u8]) -> bool {
     let canonical = |rdata: &[u8]| {
         let mut rdata = rdata.to_vec();
@@ -75,7 +75,7 @@ fn same(rtype: Type, a: &[u8], b: &[u8]) -> bool {
     a == b || canonical(a) == canonical(b)
 }
 
-/// Applies a step to the rows.
+/// Applies an edit to the rows.
 pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), InvalidChange> {
     let name: CanonicalName = key(edit.name().as_name());
     let places = rows.places(&name);

@@ -1,4 +1,4 @@
-//! The errors of changes: which rule a change would break, and why it was not made.
+//! Errors of zone changes: which rule a change would violate, and why it was not made.
 
 use super::super::SqlError;
 use super::check::MAX_NAME_TEXT;
@@ -8,10 +8,10 @@ use nameward_wire::Type;
 use nameward_zone::MAX_RRSET_OCTETS;
 use nameward_zone::change::{ChangeError, ChangeRefused};
 
-/// The rule that a change would break.
+/// The rule that a change would violate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidChange {
-    /// An owner is in another zone.
+    /// An owner is outside the zone.
     #[error("{name} is outside the zone {apex}")]
     OutsideZone {
         /// The owner.
@@ -30,19 +30,19 @@ pub enum InvalidChange {
     /// A record that only a signer makes.
     #[error("{0} records are made by the server that signs the zone")]
     MadeBySigning(Type),
-    /// An edit that is wrong in any zone.
+    /// An edit that is invalid in any zone.
     #[error("{0}")]
     Edit(ChangeError),
-    /// The data of a record does not fit into its column.
+    /// Record data does not fit into its column.
     #[error("the data of {0} {1} is too long for the database")]
     DataTooLong(String, Type),
-    /// RFC 1035 section 5.2: a zone has one SOA.
+    /// A zone must have one SOA (RFC 1035 section 5.2).
     #[error("expected one SOA at {0}")]
     NotOneSoa(String),
-    /// The SOA that is stored cannot be read, so its serial cannot be raised.
+    /// The stored SOA is unreadable, so its serial cannot be increased.
     #[error("the SOA of {0} cannot be read: set a new one first")]
     UnreadableSoa(String),
-    /// RFC 6672 section 2.4: nothing stands below a DNAME.
+    /// Nothing may exist below a DNAME (RFC 6672 section 2.4).
     #[error("{name} stands below {above}, which has a DNAME: nothing below it would be served")]
     BelowDname {
         /// The owner.
@@ -50,7 +50,7 @@ pub enum InvalidChange {
         /// The owner of the DNAME.
         above: String,
     },
-    /// RFC 6672 section 2.4, the other way round.
+    /// A new DNAME would hide existing records (RFC 6672 section 2.4).
     #[error("{below} has records, and a DNAME at {name} would hide them: delete them first")]
     HiddenByDname {
         /// The owner of the new DNAME.
@@ -58,30 +58,30 @@ pub enum InvalidChange {
         /// An owner below it.
         below: String,
     },
-    /// No message could carry the RRset.
+    /// The RRset would not fit into a message.
     #[error(
         "{name} {rtype} would have {octets} octets: no answer can hold more than {MAX_RRSET_OCTETS}"
     )]
     RrsetTooLarge {
         /// The owner.
         name: String,
-        /// The type.
+        /// The record type.
         rtype: Type,
-        /// Its size.
+        /// Its size in octets.
         octets: usize,
     },
-    /// A check of zone contents, as for a zone file.
+    /// A failed check of zone contents, as for a zone file.
     #[error("{0}")]
     Contents(String),
 }
 
-/// Why a zone is not for an operator to change.
+/// The reason why an operator cannot change a zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadOnly {
-    /// It comes from a primary.
+    /// It is transferred from a primary.
     #[error("zone {0} is a secondary zone: change it at its primary")]
     Secondary(String),
-    /// It does not come from a primary any more.
+    /// It is no longer transferred from a primary.
     #[error("zone {0} is no secondary zone any more")]
     NotSecondary(String),
     /// Its signatures are part of its data.
@@ -89,25 +89,25 @@ pub enum ReadOnly {
     Presigned(String),
 }
 
-/// Why a change was not made.
+/// The reason why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The change is wrong. Nothing was written.
+    /// The change is invalid. Nothing was written.
     #[error("{0}")]
     Invalid(InvalidChange),
     /// The zone is not changed here. Nothing was written.
     #[error("{0}")]
     ReadOnly(ReadOnly),
-    /// The change depends on what the zone has, and that is not so. Nothing was written.
+    /// A condition on the zone's contents is not met. Nothing was written.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
-    /// The keys of a zone are not to be changed so. Nothing was written.
+    /// The keys of a zone cannot be changed this way. Nothing was written.
     #[error(transparent)]
     Keys(#[from] KeyRefusal),
     /// The zone to be created exists. Nothing was written.
     #[error("zone {0} exists already")]
     Exists(String),
-    /// The zone is not in this database (any more).
+    /// The zone is not, or no longer, in this database.
     #[error("the zone is not in the database")]
     NoSuchZone,
     /// A copy of the zone cannot be kept or read. Nothing was written.
@@ -116,7 +116,7 @@ pub enum WriteError {
     /// The database failed. Nothing was written.
     #[error("{0}")]
     Sql(SqlError),
-    /// Other changes were in the way each time. Nothing was written.
+    /// Other changes conflicted each time. Nothing was written.
     #[error("other changes were in the way: {0}")]
     Conflict(String),
     /// The connection broke during COMMIT.

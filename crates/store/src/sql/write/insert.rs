@@ -1,4 +1,4 @@
-//! Writes what a change makes of the rows of a zone: many rows with one statement where they are alike.
+//! Writes the changed rows of a zone: many similar rows with one statement.
 
 use super::commit::{Empty, Work};
 use super::content::write_content;
@@ -7,19 +7,19 @@ use super::rows::{Row, What, text_of};
 use super::session::{Failure, RowWrites, Session, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows inserted by one statement, and ids in one statement.
+/// Rows inserted per statement, and IDs per statement.
 pub(super) const INSERTS_AT_ONCE: usize = 50;
 const IDS_AT_ONCE: usize = 500;
-/// Names in the order that one statement writes.
+/// Number of `ordername` values written per statement.
 const ORDERNAMES_AT_ONCE: usize = 100;
-/// Rows with equal columns that are not worth a statement of their own.
+/// Fewer rows with equal columns than this do not get their own statement.
 const FEW_ALIKE: usize = 4;
 
-/// The numbers of rows by what their derived columns are to be.
+/// Row IDs by the desired values of their derived columns.
 type AlikeRows<'r> = BTreeMap<(bool, Option<&'r str>), Vec<i64>>;
 
 impl Work {
-    /// Writes all rows that are new, changed or gone.
+    /// Writes all rows that are new, changed or deleted.
     pub(super) async fn write(
         &mut self,
         session: &mut Session,
@@ -75,8 +75,8 @@ impl Work {
         })
     }
 
-    /// Updates rows whose own columns changed one by one, and those whose derived columns changed many at once. Returns
-    /// how many updates of a row that are.
+    /// Updates rows whose own columns changed individually, and rows whose derived columns changed in groups. Returns
+    /// the number of row updates.
     async fn update(&self, session: &mut Session) -> Result<usize, Failure> {
         let mut updates = 0;
         let mut alike = AlikeRows::new();
@@ -106,7 +106,7 @@ impl Work {
         Ok(updates + derive_alike(session, alike).await?)
     }
 
-    /// Comments go with the last record of an RRset.
+    /// Deletes comments together with the last record of an RRset.
     async fn delete_comments(&self, session: &mut Session) -> Result<(), Failure> {
         let mut gone = BTreeSet::new();
         for row in self.rows.list.iter().filter(|row| row.is_deleted) {
@@ -131,8 +131,8 @@ impl Work {
     }
 }
 
-/// Updates derived columns, those of rows that are alike at once. In a zone that gets another order all differ: their names in
-/// the order then go together, many with one statement. Returns how many rows that are.
+/// Updates derived columns, those of similar rows together. In a zone that gets a different order all differ: their
+/// `ordername` values are then written together, many per statement. Returns the number of rows.
 async fn derive_alike(session: &mut Session, alike: AlikeRows<'_>) -> Result<usize, Failure> {
     let mut updates = 0;
     let mut single: BTreeMap<bool, Vec<(i64, Option<&str>)>> = BTreeMap::new();
@@ -184,7 +184,7 @@ async fn derive_single(
     session.run(&sql, &values).await
 }
 
-/// Numbers are safe to be written out.
+/// Formats a list of IDs; numbers are safe to write out.
 fn list(ids: &[i64]) -> String {
     let texts: Vec<String> = ids.iter().map(i64::to_string).collect();
     texts.join(", ")

@@ -1,9 +1,9 @@
-//! One step of keys that a policy looks after: rows of `cryptokeys`, metadata, CDS and CDNSKEY, and the serial, in one
+//! One step for keys managed by a policy: `cryptokeys` rows, metadata, CDS and CDNSKEY, and the serial, in one
 //! transaction.
 //!
-//! The keys are compared under the lock of the zone with those that the step was planned with, and a row of metadata names
-//! the one server that takes such steps: changes of others are never overwritten, and two servers never both roll keys.
-//! CDS and CDNSKEY are rows of the zone, because PUBLISH-CDS means all keys that sign, the ones that go included.
+//! The keys are compared under the zone lock with the ones that the step was planned with, and a metadata row names the
+//! only server that takes such steps: changes by others are never overwritten, and two servers never both roll keys.
+//! CDS and CDNSKEY are rows of the zone, because PUBLISH-CDS refers to all signing keys, including retiring ones.
 
 use super::super::dialect::SqlEngine;
 use super::super::row::Cells;
@@ -24,44 +24,44 @@ use nameward_zone::change::{
 };
 use std::time::SystemTime;
 
-/// The kind of metadata that names the server that looks after the keys of a zone.
+/// The metadata kind that names the server that manages the keys of a zone.
 pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
 
-/// A step of the keys of one zone.
+/// A step for the keys of one zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyStep {
     /// The keys that the step was planned with.
     pub expected: Vec<StoredKey>,
-    /// The server that takes it, as [`KEY_SERVER`] names it.
+    /// The server that takes it, as named in [`KEY_SERVER`].
     pub server: String,
-    /// Changes of keys and metadata.
+    /// Changes to keys and metadata.
     pub changes: Vec<AttributeChange>,
-    /// The records for the parent; those that are there stay if none are given.
+    /// The records for the parent; `None` keeps the existing ones.
     pub parent: Option<ParentRecords>,
-    /// The zone is served otherwise, so that secondaries have to take it.
+    /// The zone is served differently, so that secondaries have to transfer it.
     pub raises_serial: bool,
-    /// For serials that are dates.
+    /// Current time, for date-based serials.
     pub now: SystemTime,
 }
 
-/// The records that ask the parent for a DS RRset (RFC 7344, RFC 8078).
+/// The records that request a DS RRset from the parent (RFC 7344, RFC 8078).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParentRecords {
-    /// Their TTL.
+    /// The TTL in seconds.
     pub ttl: u32,
-    /// The data of CDS records.
+    /// CDS record data.
     pub cds: Vec<Vec<u8>>,
-    /// The data of CDNSKEY records.
+    /// CDNSKEY record data.
     pub cdnskey: Vec<Vec<u8>>,
 }
 
 impl SqlBackend {
-    /// Takes a step of the keys of a zone, all of it or nothing.
+    /// Takes a key step for a zone, all of it or nothing.
     pub async fn take_key_step(&self, zone: i64, step: &KeyStep) -> Result<Committed, WriteError> {
         self.transact_one(&Task::Keys(zone, step)).await
     }
 
-    /// Returns the longest TTL that a zone has, on the primary.
+    /// Returns the longest TTL in a zone, on the primary.
     pub async fn longest_ttl(&self, zone: &ZoneRow) -> Result<u32, WriteError> {
         let mut session = self.reader().await?;
         let ttl = match session.engine() {
@@ -118,7 +118,7 @@ pub(super) async fn take(
     })
 }
 
-/// The changes of records that belong to a step.
+/// The record changes that belong to a step.
 struct RecordsOfStep<'s> {
     apex: NameBuf,
     step: &'s KeyStep,
@@ -126,7 +126,7 @@ struct RecordsOfStep<'s> {
 }
 
 impl RecordsOfStep<'_> {
-    /// Returns the edit that makes an RRset what is wanted; `None` if it is so.
+    /// Returns the edit that gives an RRset the desired contents; `None` if it already has them.
     fn edit(
         &self,
         records: &dyn RecordsAt,

@@ -1,7 +1,7 @@
-//! The keys of a zone (`cryptokeys`), read and changed as `pdnsutil` does it.
+//! Zone keys (`cryptokeys`), read and changed like `pdnsutil` does.
 //!
-//! Whether a key may come or go is decided under the lock of the zone, by its rows alone: a key that cannot be read can
-//! still be taken away. No text of a key is ever in an error.
+//! Whether a key may be added or removed is decided under the zone lock, based on its rows alone: an unreadable key can
+//! still be removed. Key texts never appear in errors.
 
 use super::super::dialect::{SqlEngine, all_keys};
 use super::super::row::{Cells, read_name};
@@ -10,74 +10,74 @@ use super::session::{Failure, Session, Value};
 use super::{WriteError, request::read_presigned};
 use nameward_wire::NameBuf;
 
-/// Keys of one zone. More are not read when it is signed.
+/// Maximum number of keys per zone. More are not read when it is signed.
 pub const STORED_KEYS_MAX: usize = super::super::keys::MAX_KEYS;
 
 /// A row of `cryptokeys`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredKey {
-    /// `cryptokeys.id`; of a new key the database makes it.
+    /// `cryptokeys.id`; assigned by the database for a new key.
     pub id: i64,
-    /// The flags of its DNSKEY, as stored.
+    /// The DNSKEY flags, as stored.
     pub flags: i64,
-    /// It signs.
+    /// The key signs.
     pub is_active: bool,
-    /// It is in the zone.
+    /// The key is published in the zone.
     pub is_published: bool,
-    /// The private text.
+    /// The private key text.
     pub content: String,
 }
 
-/// One step of a change of keys.
+/// One key change.
 #[derive(Clone, PartialEq, Eq)]
 pub enum KeyEdit {
-    /// Adds a key to a zone that has none.
+    /// Adds a key to a zone without keys.
     AddFirst(StoredKey),
     /// Adds a key.
     Add(StoredKey),
-    /// Has a key sign, or not.
+    /// Activates or deactivates a key.
     SetActive(i64, bool),
-    /// Has a key shown in the zone, or not.
+    /// Publishes or unpublishes a key.
     SetPublished(i64, bool),
-    /// Has a key sign and shown, or not, as the policy that looks after it asks: also the last key of a zone.
+    /// Sets the use of a key as its policy requires, even for the last key of a zone.
     SetUse {
-        /// The key.
+        /// The key ID.
         id: i64,
-        /// It signs.
+        /// The key signs.
         is_active: bool,
-        /// It is in the zone.
+        /// The key is published in the zone.
         is_published: bool,
     },
     /// Removes a key.
     Remove(i64),
-    /// Removes a key as the policy that looks after it asks: also the last key of a zone.
+    /// Removes a key as its policy requires, even the last key of a zone.
     Forget(i64),
     /// Removes all keys.
     RemoveAll,
 }
 
-/// Why keys are not changed.
+/// The reason why keys are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefusal {
     /// There are keys already.
     #[error("the zone has keys already")]
     HasKeys,
-    /// There are none.
+    /// There are no keys.
     #[error("the zone has no keys")]
     NoKeys,
     /// There is no such key.
     #[error("the zone has no key {0}")]
     NotThere(i64),
-    /// The zone has the key already.
+    /// The zone already has the key.
     #[error("the zone has this key already: number {0}")]
     Same(i64),
     /// It is the last one that signs.
     #[error("key {0} is the only one that signs the zone")]
     Last(i64),
-    /// Its rows are others than they were.
+    /// Its rows have changed in the meantime.
     #[error("the keys of the zone were changed by others meanwhile")]
     ChangedMeanwhile,
-    /// Another server looks after them.
+    /// Another server manages them.
     #[error(
         "another server looks after the keys of the zone: it is named by the metadata X-NAMEWARD-KEY-SERVER; if that server \
          is no more, remove this metadata"
@@ -86,7 +86,7 @@ pub enum KeyRefusal {
     /// There are too many.
     #[error("the zone has {STORED_KEYS_MAX} keys: remove one first")]
     TooMany,
-    /// The zone brings its signatures with it.
+    /// The zone has stored signatures.
     #[error("the zone brings its signatures with it (PRESIGNED): they are served as they are")]
     Presigned,
     /// The zone would be served without signatures.
@@ -131,14 +131,14 @@ impl StoredKey {
         }
     }
 
-    /// Returns whether answers have signatures of it and validators find it.
+    /// Checks whether answers have signatures made by it and validators can find it.
     fn is_used(&self) -> bool {
         self.is_active && self.is_published
     }
 }
 
 impl SqlBackend {
-    /// Reads the keys of a zone in the order of their numbers, on the primary.
+    /// Reads the keys of a zone sorted by ID, on the primary.
     pub async fn stored_keys(&self, zone: &ZoneRow) -> Result<Vec<StoredKey>, WriteError> {
         let mut session = self.reader().await?;
         let keys = read(&mut session, zone.id).await?;
@@ -177,7 +177,7 @@ pub(super) async fn read(session: &mut Session, zone: i64) -> Result<Vec<StoredK
     Ok(keys)
 }
 
-/// Makes one change of keys; false if it was like that already.
+/// Makes one key change; returns false if it had no effect.
 pub(super) async fn change(
     session: &mut Session,
     zone: i64,
@@ -242,7 +242,7 @@ async fn check_new(
     key: &StoredKey,
     keys: &[StoredKey],
 ) -> Result<(), WriteError> {
-    // One who wrote the text may have ended it with an empty line.
+    // The text may end with an empty line.
     let same = |other: &&StoredKey| {
         (other.flags, other.content.trim_end()) == (key.flags, key.content.trim_end())
     };
@@ -299,7 +299,7 @@ fn find(keys: &[StoredKey], id: i64) -> Result<&StoredKey, KeyRefusal> {
     key.ok_or(KeyRefusal::NotThere(id))
 }
 
-/// Refuses to take the last key from a zone that signs: validators that know its DS would call the zone bogus.
+/// Refuses to remove the last key of a zone that signs: validators that know its DS would consider the zone bogus.
 fn check_others(keys: &[StoredKey], id: i64) -> Result<(), KeyRefusal> {
     let was_used = keys.iter().any(|key| key.id == id && key.is_used());
     let is_left = keys.iter().any(|key| key.id != id && key.is_used());

@@ -1,41 +1,41 @@
-//! Commits of this server: how their notices differ from those of others.
+//! Commits of this server: how their notifications differ from those of others.
 //!
-//! A database sends a notice of every change, whoever made it, and a zone in memory would be read as a whole for it. The records
-//! that a commit of this server changed are known here, so its notice need not have anything read. It is recognised
-//! by the versions in the table of changes (SQLite, MySQL), or by the session that sent it (PostgreSQL). Commits are noted
-//! before they end, because a notice may overtake the result of its commit.
+//! A database sends a notification for every change, regardless of who made it, and a zone in memory would be reloaded
+//! as a whole. The records that a commit of this server changed are known here, so its notification need not trigger a
+//! read. It is recognised by the versions in the table of changes (SQLite, MySQL), or by the session that sent it
+//! (PostgreSQL). Commits are registered before they end, because a notification can overtake the result of its commit.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sign by which the notice of a commit is known.
+/// Identifies the notification of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitMark {
-    /// The commit alone led a zone from one version in the table of changes to another.
+    /// The commit alone took a zone from one version in the table of changes to another.
     Versions {
         /// The version before.
         before: i64,
         /// The version after.
         after: i64,
     },
-    /// The commit was made by this session of PostgreSQL, which sends one notice for it.
+    /// The commit was made by this PostgreSQL session, which sends one notification for it.
     Session(i32),
 }
 
-/// The commits of this server that are not followed yet.
+/// The commits of this server that the follower has not received yet.
 #[derive(Default)]
 pub(in crate::sql) struct OwnCommits {
-    /// Set when notices are waited for.
+    /// Set when notifications are awaited.
     is_watched: AtomicBool,
     noted: Mutex<NotedCommits>,
 }
 
 #[derive(Default)]
 struct NotedCommits {
-    /// Commits of each zone that are under way, or whose differences the follower has not been given.
+    /// Commits of each zone that are in progress, or whose differences the follower has not received.
     unfollowed: HashMap<i64, usize>,
-    /// Notices that are to come for a zone from a session.
+    /// Expected notifications for a zone from a session.
     notices: HashMap<(i64, i32), usize>,
 }
 
@@ -44,12 +44,12 @@ impl OwnCommits {
         self.noted.lock()
     }
 
-    /// Notes that a watch waits for notices from now on.
+    /// Records that a watch awaits notifications from now on.
     pub(in crate::sql) fn begin_watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Notes the changes of a transaction that is about to be committed.
+    /// Registers the changes of a transaction that is about to be committed.
     pub(super) fn begin(&self, changes: &[(i64, CommitMark)]) {
         if !self.is_watched.load(Ordering::Relaxed) {
             return;
@@ -63,7 +63,8 @@ impl OwnCommits {
         }
     }
 
-    /// Forgets a transaction that was not committed, or of which nobody knows: its notices are then like any other.
+    /// Unregisters a transaction that was not committed, or whose outcome is unknown: its notifications are then
+    /// treated like any other.
     pub(super) fn undo(&self, changes: &[(i64, CommitMark)]) {
         for (zone, _) in changes {
             self.follow(*zone);
@@ -73,33 +74,33 @@ impl OwnCommits {
         }
     }
 
-    /// Notes that the follower was given one commit of a zone.
+    /// Records that the follower has received one commit of a zone.
     pub(in crate::sql) fn follow(&self, zone: i64) {
         lessen(&mut self.noted().unfollowed, &zone);
     }
 
-    /// Forgets the commits of a zone that nobody has handed to the follower.
+    /// Drops the commits of a zone that were not delivered to the follower.
     pub(in crate::sql) fn abandon(&self, zone: i64) {
         self.noted().unfollowed.remove(&zone);
     }
 
-    /// Counts the commits of a zone that the follower was not given yet.
+    /// Counts the commits of a zone that the follower has not received yet.
     pub(in crate::sql) fn unfollowed(&self, zone: i64) -> usize {
         self.noted().unfollowed.get(&zone).copied().unwrap_or(0)
     }
 
-    /// Returns whether a notice is that of a commit of this server, and expects one less.
+    /// Checks whether a notification belongs to a commit of this server, and expects one less.
     pub(in crate::sql) fn claim_notice(&self, zone: i64, session: i32) -> bool {
         lessen(&mut self.noted().notices, &(zone, session))
     }
 
-    /// Expects no notices any more: the connection they would come by has ended.
+    /// Stops expecting notifications: the connection that would deliver them has ended.
     pub(in crate::sql) fn forget_notices(&self) {
         self.noted().notices.clear();
     }
 }
 
-/// Returns the notices that PostgreSQL sends for a transaction: equal ones once.
+/// Returns the notifications that PostgreSQL sends for a transaction, without duplicates.
 fn notices(changes: &[(i64, CommitMark)]) -> HashSet<(i64, i32)> {
     let notices = changes.iter().filter_map(|(zone, mark)| match mark {
         CommitMark::Session(session) => Some((*zone, *session)),
@@ -108,7 +109,7 @@ fn notices(changes: &[(i64, CommitMark)]) -> HashSet<(i64, i32)> {
     notices.collect()
 }
 
-/// Counts one less; false if there is none.
+/// Decrements a count; returns false if there is none.
 fn lessen<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) -> bool {
     let Some(count) = counts.get_mut(key) else {
         return false;

@@ -1,7 +1,7 @@
-//! The members of catalogs that are followed, as rows of `domains`: made, changed and deleted in one transaction.
+//! The members of consumed catalogs, as `domains` rows: created, changed and deleted in one transaction.
 //!
-//! As with PowerDNS a member is a secondary zone whose `catalog` names the catalog and whose `options` keep its label there.
-//! Another label means another zone of the same name (RFC 9432 section 5.4): it begins anew.
+//! As in PowerDNS, a member is a secondary zone whose `catalog` names the catalog and whose `options` hold its label
+//! there. A different label means a different zone of the same name (RFC 9432 section 5.4): it starts over.
 
 use super::super::catalog_options::{CatalogProperties, CatalogRole};
 use super::super::dialect::Statement;
@@ -14,53 +14,53 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use std::collections::{BTreeMap, HashMap};
 
-/// Names in one statement.
+/// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
 
-/// A member as it is to be stored.
+/// A member as it should be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMember {
-    /// The zone.
+    /// The zone name.
     pub zone: NameBuf,
     /// `master`: where it is transferred from.
     pub primaries: String,
-    /// The key that transfers are signed with.
+    /// The key that signs transfers.
     pub key: Option<NameBuf>,
-    /// Its label, groups and the catalog that it moves to.
+    /// Its label, groups and the catalog it moves to.
     pub properties: CatalogProperties,
 }
 
-/// The members of a catalog that is followed: all of them.
+/// All members of a consumed catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogMembers {
-    /// The catalog.
+    /// The catalog zone.
     pub catalog: NameBuf,
     /// Its members.
     pub members: Vec<StoredMember>,
 }
 
-/// The changes that members made.
+/// The changes made for members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MembersWritten {
-    /// Zones that were made.
+    /// Zones that were created.
     pub created: Vec<NameBuf>,
     /// Zones that were deleted.
     pub deleted: Vec<NameBuf>,
-    /// Zones whose row was changed.
+    /// Number of zones whose row was changed.
     pub changed: usize,
-    /// Zones that the database has without the catalog: left alone.
+    /// Zones that the database has independently of the catalog: left unchanged.
     pub foreign: Vec<NameBuf>,
 }
 
 impl MembersWritten {
-    /// Returns whether nothing was written.
+    /// Checks whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.deleted.is_empty() && self.changed == 0
     }
 }
 
 impl SqlBackend {
-    /// Brings the members of catalogs to these, in one transaction.
+    /// Sets the members of catalogs to these, in one transaction.
     pub async fn set_members(
         &self,
         catalogs: &[CatalogMembers],
@@ -142,7 +142,7 @@ fn text_of(name: &NameBuf) -> String {
     text
 }
 
-/// Whether the catalog means another zone of the same name.
+/// Checks whether the catalog refers to a different zone of the same name.
 fn is_another(row: &ZoneRow, member: &StoredMember) -> bool {
     let stored = row.options.as_deref();
     let stored = stored.and_then(|text| CatalogProperties::read(text, CatalogRole::Consumer));
@@ -180,7 +180,7 @@ async fn rows(session: &mut Session, sql: &str, texts: &[&str]) -> Result<KeyedR
     Ok(rows)
 }
 
-/// Changes the row of a member if it is not as it should be; returns whether it was not.
+/// Changes the row of a member if it differs from the desired one; returns whether it did.
 async fn update(
     session: &mut Session,
     row: &ZoneRow,

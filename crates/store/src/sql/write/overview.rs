@@ -1,4 +1,4 @@
-//! Zones of a database as lists show them: the stored serial, how the served serial is made, and whether there are keys.
+//! Database zones as shown in lists: the stored serial, how the served serial is derived, and whether there are keys.
 
 use super::super::SqlBackend;
 use super::super::dialect::{SqlEngine, int, text};
@@ -11,17 +11,17 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
 
-/// Names in one statement.
+/// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
 
-/// A zone of a database as a list shows it.
+/// A database zone as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneOverview {
-    /// The name of the zone.
+    /// The zone name.
     pub name: NameBuf,
-    /// The serial of its SOA, if it has one that can be read.
+    /// The SOA serial, if there is a readable SOA.
     pub serial: Option<Serial>,
-    /// How the served serial is made of it (SOA-EDIT); it applies to signed zones.
+    /// How the served serial is derived from it (SOA-EDIT); applies to signed zones.
     pub soa_edit: SoaEdit,
     /// It has an active key.
     pub has_keys: bool,
@@ -30,7 +30,7 @@ pub struct ZoneOverview {
 }
 
 impl ZoneOverview {
-    /// Returns the serial that clients get, now in seconds since 1970.
+    /// Returns the serial that clients get; `now` is in seconds since 1970.
     pub fn served_serial(&self, now: u32) -> Option<Serial> {
         let stored = self.serial?;
         match self.has_keys && !self.is_presigned {
@@ -59,7 +59,7 @@ impl ZoneOverview {
     }
 }
 
-/// The statement without a condition.
+/// Returns the statement without a condition.
 fn select(engine: SqlEngine, reads_keys: bool) -> String {
     let content = match engine {
         SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
@@ -87,7 +87,7 @@ fn select(engine: SqlEngine, reads_keys: bool) -> String {
         int(engine, &presigned),
     ]
     .join(", ");
-    // The sum keeps planners off the index on zones, by which they would read every zone as a whole.
+    // The sum keeps planners off the zone index, with which they would read every zone as a whole.
     format!(
         "SELECT {columns} FROM domains d LEFT JOIN records r \
          ON r.name = d.name AND r.type = 'SOA' AND NOT r.disabled AND r.domain_id + 0 = d.id"
@@ -95,7 +95,7 @@ fn select(engine: SqlEngine, reads_keys: bool) -> String {
 }
 
 impl SqlBackend {
-    /// Reads what a list of zones shows, of some zones or of all.
+    /// Reads the data for a list of zones, for some zones or for all.
     pub async fn overview(
         &self,
         zones: Option<&[NameBuf]>,

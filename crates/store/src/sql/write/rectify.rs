@@ -1,5 +1,5 @@
-//! The columns that PowerDNS derives from names, made again for a whole zone: when its keys or metadata say another order of
-//! names, as `pdnsutil rectify-zone` does it.
+//! Recomputes the columns that PowerDNS derives from names for a whole zone, when its keys or metadata require a
+//! different order of names, like `pdnsutil rectify-zone`.
 
 use super::super::ZoneRow;
 use super::commit::Work;
@@ -9,7 +9,7 @@ use super::session::{Failure, Session};
 use nameward_dnssec::MadeTypes;
 use std::collections::{BTreeSet, HashMap};
 
-/// Brings `auth`, `ordername` and the rows of empty non-terminals to what the denial of the zone asks for; the caller ends the
+/// Sets `auth`, `ordername` and the rows of empty non-terminals as the zone's denial requires; the caller ends the
 /// transaction.
 pub(super) async fn rectify(
     session: &mut Session,
@@ -30,7 +30,7 @@ pub(super) async fn rectify(
         explored: explored.union(&touched).cloned().collect(),
         apex,
         denial,
-        // Nothing is served of this.
+        // Nothing is served from this.
         made: MadeTypes::ALL,
         rows,
         touched,

@@ -1,8 +1,8 @@
-//! A whole version of a secondary zone in the place of all its rows, as an AXFR brings it.
+//! Replacement of all rows of a secondary zone with a complete version, as received by AXFR.
 //!
-//! Rows go and come in one transaction, so that readers see the old version until it ends. As with PowerDNS all rows of
-//! `records` go, disabled ones too, and comments stay; the metadata PRESIGNED and NSEC3PARAM follow the signatures that the
-//! version has or has not.
+//! Rows are deleted and inserted in one transaction, so that readers see the old version until it ends. As in PowerDNS,
+//! all rows of `records` are deleted, including disabled ones, and comments are kept; the PRESIGNED and NSEC3PARAM
+//! metadata follow the signatures that the version has or lacks.
 
 use super::super::ZoneRow;
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
@@ -21,12 +21,12 @@ use nameward_zone::change::soa_serial;
 use nameward_zone::{Node, Serial, Zone};
 use std::collections::BTreeMap;
 
-/// Rows that one statement deletes: each must end in time.
+/// Rows deleted per statement: each must complete in time.
 const DELETES_AT_ONCE: usize = 20_000;
-/// Octets of data that fit into `content` whatever they are written as.
+/// Octets of data that fit into `content` in any notation.
 const SHORT_DATA: usize = MAX_CONTENT / 4 - 16;
 
-/// Puts a version in the place of another; the caller ends the transaction.
+/// Replaces the stored version; the caller ends the transaction.
 pub(super) async fn replace(
     session: &mut Session,
     zone: &ZoneRow,
@@ -90,7 +90,7 @@ pub(super) async fn replace(
     Ok(committed)
 }
 
-/// Reads the serial that is stored.
+/// Reads the stored serial.
 async fn stored_serial(session: &mut Session, zone: &ZoneRow) -> Result<Option<Serial>, Failure> {
     let mut rows = Rows::new(zone.id);
     let apex = key(zone.name.as_name());
@@ -104,7 +104,7 @@ async fn stored_serial(session: &mut Session, zone: &ZoneRow) -> Result<Option<S
     Ok(serial)
 }
 
-/// Notes the empty non-terminals above a name that has records.
+/// Records the empty non-terminals above a name that has records.
 fn note_empties(
     name: &[u8],
     knowledge: &Knowledge<'_>,
@@ -124,7 +124,7 @@ fn note_empties(
     }
 }
 
-/// Brings the metadata about signatures to what the version has; returns how names are denied.
+/// Updates the signature metadata to match the version; returns how names are denied.
 async fn note_signatures(
     session: &mut Session,
     zone: &ZoneRow,
@@ -177,7 +177,7 @@ async fn set_metadata(
     session.run(sql, &values).await
 }
 
-/// Deletes all rows of a zone, not too many with one statement.
+/// Deletes all rows of a zone, a limited number per statement.
 async fn delete_all(session: &mut Session, zone: i64) -> Result<(), Failure> {
     let sql = match session.engine() {
         SqlEngine::Mysql => {
@@ -214,7 +214,7 @@ fn new_row(name: CanonicalName, what: What, ttl: u32) -> Row {
     }
 }
 
-/// Writes rows, many with one statement.
+/// Writes rows, many per statement.
 struct RowWriter<'s> {
     session: &'s mut Session,
     zone: i64,
@@ -236,7 +236,7 @@ impl RowWriter<'_> {
                 characters: text.len(),
             }));
         }
-        // PowerDNS makes these records of the order itself: they have no place in it.
+        // PowerDNS makes these records from the order itself: they have no position in it.
         let is_hash = node.rrset(Type::NSEC3).is_some();
         for rrset in node.rrsets() {
             let rtype = rrset.rtype();

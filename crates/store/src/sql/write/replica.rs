@@ -4,14 +4,14 @@ use super::super::{LiveZone, SqlBackend};
 use super::Committed;
 use std::time::{Duration, Instant};
 
-/// How long a replica may stay behind until the client that made a change gets a warning.
+/// How long a replica may lag before the client that made a change gets a warning.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is asked.
+/// Polling interval.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl SqlBackend {
-    /// Waits for a change to be where reads go; false if it is not there after some seconds, and changes are
-    /// followed when they come.
+    /// Waits until a change is visible where reads go; returns false if it is not after some seconds, in which case it
+    /// is followed when it arrives.
     pub async fn await_replica(&self, committed: &Committed) -> bool {
         if self.inner.options.replica.is_none() {
             return true;
@@ -39,10 +39,10 @@ impl SqlBackend {
             id: committed.zone,
             apex: committed.apex,
         };
-        // What is kept of the apex may be older.
+        // Cached apex data may be older.
         self.forget(Some(zone.id));
         match self.lookup(&zone, zone.apex.as_name()).await {
-            // Someone else may have changed it since: by RFC 1982 that is later.
+            // It may have been changed again since: by RFC 1982 that is later.
             Ok(part) => !committed.serial.is_after(part.zone.serial()),
             Err(_) => false,
         }

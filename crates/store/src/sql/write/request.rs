@@ -1,4 +1,4 @@
-//! A change as it is asked for, and the zone as it shows itself to one that depends on what the zone has.
+//! A requested change, and the zone as presented to a change that depends on its contents.
 
 use super::super::{SqlError, ZoneRow};
 use super::InvalidChange;
@@ -17,17 +17,17 @@ use nameward_zone::change::{
 };
 use std::collections::BTreeSet;
 
-/// A change as it is asked for.
+/// A requested change.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'c> {
     /// Its edits are known.
     Change(&'c ZoneChange),
-    /// Its edits depend on what the zone has.
+    /// Its edits depend on the zone's contents.
     When(&'c dyn ConditionalChange),
 }
 
 impl Asked<'_> {
-    /// Who asks.
+    /// Returns the origin of the change.
     pub(super) fn origin(self) -> ChangeOrigin {
         match self {
             Asked::Change(change) => change.origin,
@@ -35,7 +35,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The names that it is about.
+    /// Returns the affected names.
     pub(super) fn names(self) -> BTreeSet<CanonicalName> {
         match self {
             Asked::Change(change) => names_of(change),
@@ -47,7 +47,7 @@ impl Asked<'_> {
     }
 }
 
-/// Checks each edit without regard to the contents of the zone.
+/// Checks each edit independently of the zone's contents.
 pub(super) fn check_edits(
     change: &ZoneChange,
     zone: &ZoneRow,
@@ -57,19 +57,19 @@ pub(super) fn check_edits(
     change.edits.iter().try_for_each(check)
 }
 
-/// The owners that edits are about.
+/// Returns the owners that edits refer to.
 pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<CanonicalName> {
     let name = |edit: &Edit| key(edit.name().as_name());
     change.edits.iter().map(name).collect()
 }
 
-/// How a zone is signed, as its database says.
+/// How a zone is signed, according to its database.
 pub(super) struct SigningRows {
     pub(super) denial: KeptDenial,
     pub(super) is_presigned: bool,
     /// The types that this server makes, if it signs the zone.
     pub(super) made: MadeTypes,
-    /// How the serial is shown: SOA-EDIT counts while the zone is signed here.
+    /// How the served serial is derived: SOA-EDIT applies while the zone is signed here.
     pub(super) soa_edit: SoaEdit,
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
                 b"NSEC3PARAM" => param = Some(content),
                 b"NSEC3NARROW" => narrow = content == "1",
                 kind @ (b"PUBLISH-CDS" | b"PUBLISH-CDNSKEY" | b"SOA-EDIT") => {
-                    // What cannot be read there is not in force either.
+                    // Values that cannot be read there are not in effect either.
                     let _ = policy.take(&String::from_utf8_lossy(kind), &content);
                 }
                 kind if kind == KEY_SERVER.as_bytes() => has_key_server = true,
@@ -105,7 +105,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     session
         .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
         .await?;
-    // Names that are put in a wrong order would be denied by PowerDNS.
+    // Names in the wrong order would be denied by PowerDNS.
     let param = param.map(|text| Nsec3Param::read(&text)).transpose();
     let param = param.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()))?;
     Ok(SigningRows {
@@ -119,7 +119,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             true => policy.soa_edit,
             false => SoaEdit::None,
         },
-        // A policy that looks after the keys writes CDS and CDNSKEY as rows.
+        // A policy that manages the keys writes CDS and CDNSKEY as rows.
         made: match has_key_server {
             true => MadeTypes::ALL,
             false => policy.made_types(),
@@ -127,7 +127,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     })
 }
 
-/// Returns whether a zone brings its signatures with it.
+/// Checks whether a zone has stored signatures.
 pub(super) async fn read_presigned(session: &mut Session, zone: i64) -> Result<bool, Failure> {
     let mut is_presigned = false;
     let sql = "SELECT id FROM domainmetadata WHERE domain_id = ? AND kind = 'PRESIGNED' AND content = '1'";
@@ -141,7 +141,7 @@ impl RecordsAt for Work {
         for row in self.rows.at(&key(owner)).filter(|row| row.is_served()) {
             match &row.what {
                 What::Record(rtype, rdata) => each(*rtype, row.ttl, rdata),
-                // It is there, though nobody can say what it holds.
+                // It exists, although its contents are unknown.
                 What::Other(Some(rtype)) => each(*rtype, row.ttl, &[]),
                 What::Other(None) | What::Empty => {}
             }

@@ -1,14 +1,14 @@
-//! How long and how often a change that lost against another one is tried again.
+//! How long and how often a change that lost a conflict is retried.
 //!
-//! Two servers that change one zone on two nodes of a cluster conflict; one of them wins. Pauses are random, so that they
-//! do not meet again and again, and grow, so that many writers leave each other time.
+//! Two servers that change one zone on two nodes of a cluster conflict; one of them wins. Pauses are random, so that
+//! they do not collide repeatedly, and grow, so that many writers give each other time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// How long a change is tried again after its first conflict.
+/// How long a change is retried after its first conflict.
 const WINDOW: Duration = Duration::from_secs(2);
-/// The longest first pause, and the longest of all.
+/// Upper limit of the first pause, and of all pauses.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(160);
 
@@ -20,7 +20,7 @@ pub(super) struct ConflictRetries {
 }
 
 impl ConflictRetries {
-    /// Returns how long to wait before the next try; `None` when the change has to be given up.
+    /// Returns how long to wait before the next attempt; `None` if the change must be given up.
     pub(super) fn next_pause(&mut self, now: Instant) -> Option<Duration> {
         let first = *self.first.get_or_insert(now);
         if now.duration_since(first) >= WINDOW {
@@ -28,7 +28,7 @@ impl ConflictRetries {
         }
         let longest = FIRST_PAUSE * 2u32.pow(self.count.min(8));
         self.count += 1;
-        // Each state of the hasher has keys of its own.
+        // Each hasher state has its own keys.
         let random = RandomState::new().hash_one(self.count);
         let nanos = longest.min(LONGEST_PAUSE).as_nanos() as u64;
         Some(Duration::from_nanos(random % nanos))
@@ -46,7 +46,7 @@ mod tests {
         while let Some(pause) = retries.next_pause(now) {
             assert!(pause < LONGEST_PAUSE);
             pauses.push(pause);
-            // Each try takes a moment.
+            // Each attempt takes a moment.
             now += pause + Duration::from_millis(1);
         }
         assert!((12..2000).contains(&pauses.len()), "{}", pauses.len());

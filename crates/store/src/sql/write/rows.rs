@@ -1,5 +1,5 @@
-//! The rows of a zone that a change needs to see: those of the names it touches, of their ancestors, and where
-//! delegations come or go of all names below.
+//! The rows of a zone that a change needs: those of the names it touches, of their ancestors, and of all names below
+//! delegations that are added or removed.
 
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
@@ -8,24 +8,24 @@ use super::session::{Failure, Session, Value};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::{HashMap, HashSet};
 
-/// Names asked for in one statement.
+/// Names requested per statement.
 const NAMES_AT_ONCE: usize = 200;
 
 /// A row of `records`, stored or to be stored.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// `None` for a new one.
+    /// `None` for a new row.
     pub(super) id: Option<i64>,
     pub(super) name: CanonicalName,
     pub(super) what: What,
     pub(super) ttl: u32,
     pub(super) disabled: bool,
-    /// As stored; of a new row nothing.
+    /// As stored; none for a new row.
     pub(super) derived: Option<Derived>,
     pub(super) is_deleted: bool,
-    /// Its own columns differ from what is stored.
+    /// Its own columns differ from the stored ones.
     pub(super) is_changed: bool,
-    /// Its derived columns differ from what is stored.
+    /// Its derived columns differ from the stored ones.
     pub(super) is_rederived: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum What {
     /// The name is an empty non-terminal.
     Empty,
     Record(Type, Vec<u8>),
-    /// Something that cannot be served, or whose content was not asked for.
+    /// Something that cannot be served, or whose content was not requested.
     Other(Option<Type>),
 }
 
@@ -48,7 +48,7 @@ impl Row {
         }
     }
 
-    /// Whether it counts for what exists at its name.
+    /// Checks whether it counts as existing at its name.
     pub(super) fn is_served(&self) -> bool {
         !self.is_deleted && !self.disabled && self.what != What::Empty
     }
@@ -119,7 +119,7 @@ fn read(cells: &dyn Cells) -> Option<Row> {
         name: key(name.as_name()),
         what,
         ttl: read_ttl(cells.int(3)),
-        // A row that is neither is served by nobody.
+        // A row that is neither is not served at all.
         disabled: cells.int(6) != Some(0),
         derived: cells.int(8).map(|auth| Derived {
             auth: auth != 0,
@@ -131,7 +131,7 @@ fn read(cells: &dyn Cells) -> Option<Row> {
     })
 }
 
-/// The text of a name as it is stored.
+/// Returns the text of a name as stored.
 pub(super) fn text_of(name: &[u8]) -> String {
     let mut text = String::new();
     write_name(Name::from_wire(name).unwrap_or(Name::ROOT), &mut text);
@@ -165,12 +165,12 @@ impl Rows {
         self.list.push(row);
     }
 
-    /// The places of the rows at a name.
+    /// Returns the indexes of the rows at a name.
     pub(super) fn places(&self, name: &[u8]) -> Vec<usize> {
         self.at.get(name).cloned().unwrap_or_default()
     }
 
-    /// The rows at a name that are not deleted.
+    /// Returns the rows at a name that are not deleted.
     pub(super) fn at(&self, name: &[u8]) -> impl Iterator<Item = &Row> {
         let places = self.at.get(name).map_or(&[][..], Vec::as_slice);
         let rows = places.iter().map(|&place| &self.list[place]);
@@ -189,7 +189,7 @@ impl Rows {
         facts
     }
 
-    /// Reads all rows of some names.
+    /// Reads all rows of several names.
     pub(super) async fn load_names(
         &mut self,
         session: &mut Session,
@@ -208,7 +208,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads rows of names below `name`, all or so many; returns how many there were.
+    /// Reads rows of names below `name`, all or up to a limit; returns their number.
     pub(super) async fn load_below(
         &mut self,
         session: &mut Session,

@@ -1,8 +1,10 @@
-//! A higher serial for a zone whose rows stay and that is served differently: with other keys, signatures or denial.
+//! A higher serial for a zone whose rows are unchanged but that is served differently: with other keys, signatures or
+//! denial.
 //!
-//! Secondaries transfer a zone only if its serial is higher. PowerDNS leaves that to `pdnsutil increase-serial`; here it is
-//! part of the transaction that changes the keys. SOA-EDIT is applied to the stored serial when the zone is served signed, and
-//! some of its rules show one serial for a whole week; the stored serial is then raised until the one that is shown rises.
+//! Secondaries only transfer a zone if its serial is higher. PowerDNS leaves that to `pdnsutil increase-serial`; here
+//! it is part of the transaction that changes the keys. SOA-EDIT is applied to the stored serial when the zone is
+//! served signed, and some of its rules yield the same serial for a whole week; the stored serial is then increased
+//! until the served one increases.
 
 use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Rcode, Type};
@@ -13,7 +15,7 @@ use nameward_zone::change::{
 use nameward_zone::{Serial, SerialRule};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A change of nothing but the serial.
+/// A change to nothing but the serial.
 pub(super) struct RaisedSerial {
     pub(super) apex: NameBuf,
     /// SOA-EDIT before and after the change of signing, `None` while the zone is unsigned.
@@ -22,7 +24,7 @@ pub(super) struct RaisedSerial {
 }
 
 impl RaisedSerial {
-    /// Returns the edit that raises the serial; `None` for a zone without a SOA.
+    /// Returns the edit that increases the serial; `None` for a zone without a SOA.
     pub(super) fn edit(&self, records: &dyn RecordsAt) -> Result<Option<Edit>, ChangeRefused> {
         let mut soa = None;
         records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {

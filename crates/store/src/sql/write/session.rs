@@ -1,9 +1,9 @@
 //! A connection to the primary for one change at a time: begin, statements with values, commit.
 //!
-//! Every transaction serialises itself by what it locks first: the row of its zone, or in SQLite the whole file. A row lock
-//! holds on one node only. Where several nodes take writes (Galera, MySQL group replication in multi-primary mode), the
-//! transaction first writes a row that every change of the zone writes, so that of two changes on two nodes one fails
-//! certification and is tried again ([`ZoneClaim`]).
+//! Every transaction serialises itself by what it locks first: the row of its zone, or in SQLite the whole file. A row
+//! lock only applies to one node. If several nodes accept writes (Galera, MySQL group replication in multi-primary
+//! mode), the transaction first writes a row that every change to the zone writes, so that of two changes on two nodes
+//! one fails certification and is retried ([`ZoneClaim`]).
 
 pub(super) use super::super::connection::Value;
 use super::super::connection::{ClientError, ConnectTarget, Each, EachUntil, SqlConnection, Terms};
@@ -17,49 +17,50 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a change waits for others, and a statement for its answer.
+/// Timeout for a change that waits for others, and for a statement.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Servers that may turn out to be of no use after they were connected to.
+/// Maximum number of servers that may turn out to be unusable after connecting.
 const OPEN_TRIES: usize = 4;
 
-/// Why a statement failed, as far as it bears on trying again.
+/// The reason why a statement failed, as far as it matters for retrying.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Another transaction was in the way; the database undid this one.
+    /// Another transaction conflicted; the database rolled this one back.
     Conflict(String),
     Sql(SqlError),
 }
 
-/// How a transaction keeps other changes of its zone out.
+/// How a transaction keeps out other changes to its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ZoneClaim {
-    /// By the lock of the zone's row: one server takes all writes.
+    /// By locking the zone's row: one server accepts all writes.
     RowLock,
-    /// By a write of the zone's row in the table of changes. Triggers write that row too, so that changes by other programs
-    /// conflict as well.
+    /// By writing the zone's row in the table of changes. Triggers write that row too, so that changes by other
+    /// programs conflict as well.
     ChangesRow,
-    /// By a write of the zone's row of `domains`, where there is no table of changes.
+    /// By writing the zone's `domains` row, if there is no table of changes.
     DomainRow,
 }
 
 pub(super) struct Session {
     connection: SqlConnection,
     claim: ZoneClaim,
-    /// Zones whose version in the table of changes the current transaction raised when it claimed them.
+    /// Zones whose version in the table of changes the current transaction increased when it claimed them.
     claimed: HashSet<i64>,
-    /// The conflict by which the database undid the current transaction. Further statements would be transactions of their
-    /// own, each committed by itself.
+    /// The conflict for which the database rolled back the current transaction. Further statements would be separate
+    /// transactions, each committed on its own.
     undone: Option<String>,
-    /// The file of SQLite and its number in its file system when it was opened.
+    /// The SQLite file and its inode number when it was opened.
     file: Option<(PathBuf, u64)>,
-    /// Whether the writer can notify others by itself, for databases without triggers.
+    /// Whether the writer itself can notify others, for databases without triggers.
     can_notify: bool,
-    /// The number of the session, where notices carry it.
+    /// The session number, if notifications carry it.
     process: Option<i32>,
 }
 
-/// Writes of rows of a zone, as triggers count them: an update is one for the row before and one for the row after.
+/// Writes to rows of a zone, as counted by triggers: an update counts once for the row before and once for the row
+/// after.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RowWrites {
     pub(super) inserts: usize,
@@ -68,14 +69,15 @@ pub(super) struct RowWrites {
 }
 
 impl RowWrites {
-    /// Versions that a change raises its zone by: one for each, and one that the writer adds itself.
+    /// Returns by how many versions a change advances its zone: one for each write, and one that the writer adds
+    /// itself.
     fn versions(self) -> i64 {
         (self.inserts + self.deletes + 2 * self.updates + 1) as i64
     }
 }
 
 impl Session {
-    /// Connects to a server of the primary that takes statements.
+    /// Connects to a server of the primary that accepts statements.
     pub(super) async fn open(target: &ConnectTarget) -> Result<Self, SqlError> {
         let mut tries = OPEN_TRIES;
         loop {
@@ -98,7 +100,7 @@ impl Session {
 
     async fn connect(target: &ConnectTarget) -> Result<Self, SqlError> {
         let file = match target {
-            // Before it is opened: if it is replaced meanwhile, the number is too old and it is opened again.
+            // Before it is opened: if it is replaced in the meantime, the number is outdated and it is opened again.
             ConnectTarget::Sqlite(path) => Some((path.clone(), file_number(path))),
             _ => None,
         };
@@ -110,7 +112,7 @@ impl Session {
         };
         let mut connection = SqlConnection::open(target, terms).await?;
         if connection.engine() == SqlEngine::Sqlite {
-            // What was acknowledged survives a power failure, whatever the journal is.
+            // Acknowledged data survives a power failure, whatever the journal mode.
             connection.command("PRAGMA synchronous = FULL").await?;
         }
         Ok(Session {
@@ -124,12 +126,12 @@ impl Session {
         })
     }
 
-    /// The server it is connected to; none for a file.
+    /// Returns the server it is connected to; none for a file.
     pub(super) fn server(&self) -> Option<&Server> {
         self.connection.server()
     }
 
-    /// Bounds how long a lock is waited for, and looks whether changes can be announced.
+    /// Sets the lock timeout, and checks whether changes can be announced.
     async fn prepare(&mut self) -> Result<(), SqlError> {
         let plain = |failure| match failure {
             Failure::Conflict(text) => SqlError::Refused(text),
@@ -145,7 +147,7 @@ impl Session {
             self.run(&bound, &[]).await.map_err(plain)?;
         }
         let probe = match self.engine() {
-            // A database that only speaks the protocol may have no notices.
+            // A compatible database may have no notifications.
             SqlEngine::Postgres => "SELECT oid FROM pg_proc WHERE proname = 'pg_notify' LIMIT 1",
             _ => "SELECT domain_id FROM nameward_changes LIMIT 0",
         };
@@ -169,16 +171,16 @@ impl Session {
             } else {
                 ZoneClaim::DomainRow
             };
-            // Rows that changed since this transaction first read are then refused (1020) and not overwritten. Servers that do
-            // not have the setting continue without it.
+            // Rows that changed since this transaction first read are then refused (1020) and not overwritten. Servers
+            // without the setting continue without it.
             let _ = self.run("SET innodb_snapshot_isolation = ON", &[]).await;
         }
         Ok(())
     }
 
-    /// Whether other nodes of a cluster take writes at the same time.
+    /// Checks whether other nodes of a cluster accept writes at the same time.
     async fn has_other_writers(&mut self) -> bool {
-        // A server that has no such variable refuses the statement.
+        // A server without this variable refuses the statement.
         for (variable, value) in [
             ("@@wsrep_on", 1),
             ("@@group_replication_single_primary_mode", 0),
@@ -193,8 +195,8 @@ impl Session {
         false
     }
 
-    /// Keeps changes of a zone out that are made on other nodes. Call before anything of the zone is read: what is read from
-    /// then on is no older than the claim.
+    /// Keeps out changes to a zone made on other nodes. Must be called before anything of the zone is read: data read
+    /// from then on is not older than the claim.
     pub(super) async fn claim_zone(&mut self, zone: i64) -> Result<(), Failure> {
         match self.claim {
             ZoneClaim::RowLock => Ok(()),
@@ -204,8 +206,8 @@ impl Session {
                 Ok(())
             }
             ZoneClaim::DomainRow => {
-                // Only a write that changes the row takes part in certification. `last_check` is never negative, so that the
-                // second statement restores what was there.
+                // Only a write that changes the row takes part in certification. `last_check` is never negative, so
+                // that the second statement restores the original value.
                 for sql in [
                     "UPDATE domains SET last_check = CASE WHEN last_check IS NULL THEN -1 \
                      ELSE -last_check - 2 END WHERE id = ?",
@@ -219,12 +221,12 @@ impl Session {
         }
     }
 
-    /// Whether the current transaction has written nothing but claims, if no change was made in it.
+    /// Checks whether the current transaction has written nothing but claims, if no change was made in it.
     pub(super) fn has_claims(&self) -> bool {
         self.claim != ZoneClaim::RowLock
     }
 
-    /// Whether another file has taken the place of the one that is open: what were written to it would be lost.
+    /// Checks whether the open file has been replaced by another: data written to it would be lost.
     pub(super) fn is_replaced(&self) -> bool {
         let file = self.file.as_ref();
         file.is_some_and(|(path, number)| file_number(path) != *number)
@@ -255,7 +257,7 @@ impl Session {
         self.command("ROLLBACK").await
     }
 
-    /// Reads the version that a zone has in the table of changes.
+    /// Reads the version of a zone in the table of changes.
     pub(super) async fn version(&mut self, zone: i64) -> Result<i64, Failure> {
         let mut version = 0;
         if self.can_notify && self.engine() != SqlEngine::Postgres {
@@ -268,8 +270,8 @@ impl Session {
         Ok(version - i64::from(self.claimed.contains(&zone)))
     }
 
-    /// Returns the sign by which the notice of this transaction is known, if all that happened to the zone since
-    /// `before` is its own work.
+    /// Returns the mark that identifies the notification of this transaction, if everything that happened to the zone
+    /// since `before` was its own work.
     pub(super) async fn mark(
         &mut self,
         zone: i64,
@@ -288,9 +290,9 @@ impl Session {
         Ok(is_alone.then_some(CommitMark::Versions { before, after }))
     }
 
-    /// Notifies other servers that a zone changed, where no trigger may do it.
+    /// Notifies other servers that a zone changed, if there may be no trigger that does it.
     pub(super) async fn notify_change(&mut self, zone: i64) -> Result<(), Failure> {
-        // A claim has raised the version already.
+        // A claim has already increased the version.
         if !self.can_notify || self.claimed.remove(&zone) {
             return Ok(());
         }
@@ -338,12 +340,12 @@ impl Session {
         result
     }
 
-    /// Runs a statement that brings no rows.
+    /// Runs a statement that returns no rows.
     pub(super) async fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<(), Failure> {
         self.rows(sql, values, &mut |_| {}).await
     }
 
-    /// Runs a statement and hands its rows over.
+    /// Runs a statement and passes its rows on.
     pub(super) async fn rows(
         &mut self,
         sql: &str,
@@ -355,8 +357,8 @@ impl Session {
         self.note_conflict(result)
     }
 
-    /// Runs a statement and hands its rows over until `each` breaks off. The connection is of no more use then: rows
-    /// may still be on their way.
+    /// Runs a statement and passes its rows on until `each` breaks. The connection is unusable afterwards: rows may
+    /// still be in transit.
     pub(super) async fn rows_until(
         &mut self,
         sql: &str,
@@ -383,13 +385,13 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match &error {
             ClientError::Postgres(refusal) => match refusal.code().map(|code| code.code()) {
-                // Serialisation failure, deadlock, and a row of that key that another transaction was faster to insert.
+                // Serialisation failure, deadlock, and a row with that key that another transaction inserted first.
                 Some("40001" | "40P01" | "23505") => return Failure::Conflict(refusal.to_string()),
                 Some("55P03") => return Failure::Sql(SqlError::Timeout(PATIENCE.as_millis())),
                 _ => {}
             },
-            // Deadlock or failed certification, lock wait, the row changed since it was read, rolled back by group replication,
-            // and a row of that key that another transaction was faster to insert.
+            // Deadlock or failed certification, lock wait, the row changed since it was read, rolled back by group
+            // replication, and a row with that key that another transaction inserted first.
             ClientError::Mysql(mysql_async::Error::Server(refusal))
                 if matches!(refusal.code, 1213 | 1205 | 1020 | 3101 | 1062) =>
             {

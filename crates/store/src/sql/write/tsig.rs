@@ -1,4 +1,4 @@
-//! Changes of `tsigkeys`, the keys that all servers on a database share, PowerDNS included.
+//! Changes to `tsigkeys`, the TSIG keys that all servers on a database share, including PowerDNS.
 
 use super::super::SqlBackend;
 use super::super::dialect::SqlEngine;
@@ -9,17 +9,17 @@ use super::session::{Session, Value};
 use super::{Committed, Task, WriteError};
 use nameward_wire::{Name, NameBuf};
 
-/// Characters that `tsigkeys.secret` takes.
+/// Maximum number of characters in `tsigkeys.secret`.
 pub const TSIG_SECRET_MAX: usize = 255;
 
-/// A change of one key.
+/// A change to one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TsigEdit {
-    /// Adds a key, unless there is one of its name.
+    /// Adds a key, unless there is one with its name.
     Add(StoredTsigKey),
-    /// Puts a key in the place of all that have its name.
+    /// Replaces all keys with its name.
     Replace(StoredTsigKey),
-    /// Removes all keys of a name: PowerDNS allows one for each algorithm.
+    /// Removes all keys with a name: PowerDNS allows one per algorithm.
     Remove(NameBuf),
 }
 
@@ -33,8 +33,8 @@ impl TsigEdit {
 }
 
 impl SqlBackend {
-    /// Changes a key on the primary and notifies other servers. Returns whether there was anything to change: false for a key
-    /// to be added that is there, and for one to be removed that is not.
+    /// Changes a key on the primary and notifies other servers. Returns whether anything changed: false if a key to add
+    /// exists, or a key to remove does not.
     pub async fn change_tsig_key(&self, edit: &TsigEdit) -> Result<bool, WriteError> {
         let committed = self.transact_one(&Task::Tsig(edit)).await?;
         Ok(committed.is_changed)

@@ -1,12 +1,12 @@
-//! Copies of zones: all rows that a database has of one, in octets that outlive the zone and bring it back.
+//! Copies of zones: all rows of a zone in a database, as octets that outlive the zone and can restore it.
 //!
 //! ```text
-//! copy    the number of the format, then rows in the order of their tables
+//! copy    the format number, then rows in the order of their tables
 //! row     the number of its table, then its cells in the order of COPIED
-//! cell    0 for NULL, 1 and eight octets for a number or truth value, 2, a length in four octets and text
+//! cell    0 for NULL, 1 and eight octets for a number or boolean, 2, a length in four octets and text
 //! ```
-//! A copy is made in the transaction that deletes the zone, so that nothing comes between. Rows keep all that PowerDNS has in
-//! them, derived columns and disabled records included; their numbers (`id`) are given anew.
+//! A copy is made in the transaction that deletes the zone, so that nothing can happen in between. Rows keep everything
+//! PowerDNS stores in them, including derived columns and disabled records; their IDs (`id`) are assigned again.
 
 use super::super::dialect::{SqlEngine, int, text};
 use super::super::row::{Cells, write_name};
@@ -17,9 +17,9 @@ use crate::state::StateError;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneKind};
 
-/// The number of the format.
+/// The format number.
 const FORMAT: u8 = 1;
-/// Rows inserted by one statement.
+/// Rows inserted per statement.
 const ROWS_AT_ONCE: usize = 50;
 
 /// The kind of a column.
@@ -32,7 +32,7 @@ enum CopiedKind {
 
 use CopiedKind::{Number, Truth, Words};
 
-/// The columns that are copied, besides ids. The order is part of the format.
+/// The copied columns, besides IDs. The order is part of the format.
 const COPIED: [(&str, &[(&str, CopiedKind)]); 5] = [
     (
         "domains",
@@ -81,35 +81,35 @@ const COPIED: [(&str, &[(&str, CopiedKind)]); 5] = [
         ],
     ),
 ];
-/// The places of tables in [`COPIED`].
+/// The indexes of tables in [`COPIED`].
 const DOMAINS: usize = 0;
 const RECORDS: usize = 1;
 
 /// All rows of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneCopy {
-    /// The name of the zone.
+    /// The zone name.
     pub name: NameBuf,
-    /// Its kind.
+    /// The zone kind.
     pub kind: ZoneKind,
-    /// Its serial, if it has a SOA that can be read.
+    /// Its serial, if it has a readable SOA.
     pub serial: Option<Serial>,
-    /// Its records, with those that are not served.
+    /// Number of records, including those that are not served.
     pub records: u64,
     /// The rows.
     pub octets: Vec<u8>,
 }
 
-/// Has a copy kept before its zone is deleted.
+/// Instructions to keep a copy before a zone is deleted.
 #[derive(Clone, Copy)]
 pub struct CopyOrder<'k> {
-    /// Octets that a copy may have.
+    /// Maximum size of a copy in octets.
     pub octets_max: u64,
-    /// Keeps the copy durably, or says why it cannot: then the zone is not deleted.
+    /// Stores the copy durably, or returns why it cannot: then the zone is not deleted.
     pub keep: &'k (dyn Fn(ZoneCopy) -> Result<(), StateError> + Sync),
 }
 
-/// Copies the rows of a zone that is locked, and has the copy kept.
+/// Copies the rows of a locked zone, and stores the copy.
 pub(super) async fn keep(
     session: &mut Session,
     zone: &ZoneRow,
@@ -148,7 +148,7 @@ pub(super) async fn keep(
     (order.keep)(copy).map_err(|error| WriteError::NoCopy(error.to_string()))
 }
 
-/// The statement that reads the rows of a zone in a table, the oldest first.
+/// Returns the statement that reads the rows of a zone in a table, the oldest first.
 fn selection(engine: SqlEngine, table: usize) -> String {
     let (name, columns) = COPIED[table];
     let cells = columns.iter().map(|(column, holds)| match holds {
@@ -164,12 +164,12 @@ fn selection(engine: SqlEngine, table: usize) -> String {
     format!("SELECT {cells} FROM {name} WHERE {key} = ? ORDER BY id")
 }
 
-/// Takes rows, up to a bound.
+/// Collects rows, up to a limit.
 struct RowCopier {
     octets: Vec<u8>,
     octets_max: usize,
     is_over: bool,
-    /// The table that has text which could not be written back.
+    /// The table with text that could not be written back.
     unreadable: Option<&'static str>,
     records: u64,
     serial: Option<Serial>,
@@ -210,7 +210,7 @@ impl RowCopier {
         self.is_over = self.octets.len() > self.octets_max;
     }
 
-    /// Counts a record, and takes the serial of the SOA: name, type, content, ttl, prio, disabled.
+    /// Counts a record, and extracts the serial of the SOA: name, type, content, ttl, prio, disabled.
     fn note_record(&mut self, row: &dyn Cells) {
         let Some(rtype) = row.text(1) else {
             return;
@@ -236,7 +236,7 @@ enum CopiedCell<'c> {
     Text(&'c str),
 }
 
-/// Takes the next row of a copy; `None` if it is not whole.
+/// Reads the next row of a copy; `None` if it is incomplete.
 fn take_row<'c>(rest: &mut &'c [u8]) -> Option<(usize, Vec<CopiedCell<'c>>)> {
     let table = usize::from(take_octets(rest, 1)?[0]);
     let (_, columns) = COPIED.get(table)?;
@@ -262,7 +262,7 @@ fn take_octets<'c>(rest: &mut &'c [u8], octets: usize) -> Option<&'c [u8]> {
     Some(taken)
 }
 
-/// Reads the rows of a copy, table by table; `None` if it is no copy.
+/// Reads the rows of a copy, table by table; `None` if it is not a valid copy.
 fn read_copy(octets: &[u8]) -> Option<[Vec<Vec<CopiedCell<'_>>>; COPIED.len()]> {
     let mut tables = [const { Vec::new() }; COPIED.len()];
     let mut rest = octets;
@@ -276,7 +276,7 @@ fn read_copy(octets: &[u8]) -> Option<[Vec<Vec<CopiedCell<'_>>>; COPIED.len()]> 
     (tables[DOMAINS].len() == 1).then_some(tables)
 }
 
-/// Writes the rows of a copy, unless there is a zone of this name.
+/// Writes the rows of a copy, unless there is a zone with this name.
 pub(super) async fn restore(
     session: &mut Session,
     name: &NameBuf,
@@ -323,7 +323,7 @@ pub(super) async fn restore(
     })
 }
 
-/// Inserts rows into a table; those of other tables than `domains` have the number of their zone.
+/// Inserts rows into a table; those of tables other than `domains` get the ID of their zone.
 async fn insert(
     session: &mut Session,
     table: usize,
@@ -360,7 +360,7 @@ async fn insert(
 mod tests {
     use super::*;
 
-    /// A copy of a zone with one record and one key.
+    /// Returns a copy of a zone with one record and one key.
     fn copy() -> Vec<u8> {
         let mut octets = vec![FORMAT];
         let text = |octets: &mut Vec<u8>, text: &str| {

@@ -1,4 +1,4 @@
-//! Zones as a whole: made, deleted, found, and listed with all that is stored of them.
+//! Whole zones: created, deleted, found, and listed with everything stored about them.
 
 use super::super::dialect::{SqlEngine, Statement, record_columns};
 use super::super::row::{
@@ -16,40 +16,40 @@ use nameward_zone::{SerialRule, ZoneKind};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-/// Characters that `domains.master` takes in the narrowest of the schemas.
+/// Maximum number of characters in `domains.master` in the narrowest of the schemas.
 pub const MASTER_MAX: usize = 128;
 
-/// A zone to be made.
+/// A zone to create.
 #[derive(Debug, Clone)]
 pub struct NewZone {
-    /// Its name.
+    /// The zone name.
     pub name: NameBuf,
-    /// The kind of the zone.
+    /// The zone kind.
     pub kind: ZoneKind,
-    /// `master`: where a secondary gets it from.
+    /// `master`: the primaries of a secondary.
     pub primaries: Option<String>,
-    /// `account`: whom the zone belongs to; empty if nobody says.
+    /// `account`: the owner of the zone; may be empty.
     pub account: String,
-    /// The key that transfers from the primaries are signed with.
+    /// The key that signs transfers from the primaries.
     pub key: Option<NameBuf>,
     /// Its first records; none for a secondary.
     pub rrsets: Vec<RrsetData>,
-    /// The time.
+    /// The current time.
     pub now: SystemTime,
 }
 
-/// A record as it is stored, whether it is served or not.
+/// A stored record, whether served or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
     /// `records.id`.
     pub id: i64,
-    /// The owner with its final dot, or as stored if it is not valid.
+    /// The owner with its final dot, or as stored if it is invalid.
     pub name: String,
     /// The type as stored.
     pub rtype: String,
-    /// The TTL that is served.
+    /// The served TTL.
     pub ttl: u32,
-    /// The data in zone-file form, or as stored if it is not valid.
+    /// The data in zone file format, or as stored if it is invalid.
     pub content: String,
     /// Why it cannot be served.
     pub problem: Option<String>,
@@ -98,7 +98,7 @@ pub(super) fn stored_columns(engine: SqlEngine) -> String {
     format!("{}, {disabled}", record_columns(engine))
 }
 
-/// Text of the database on one line, fit for a terminal.
+/// Formats database text on one line, safe for a terminal.
 fn escaped(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for c in String::from_utf8_lossy(text).chars() {
@@ -144,7 +144,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
     change(session, &mut locked, Asked::Change(&first)).await
 }
 
-/// Has transfers of a zone from its primaries signed with a key, as `pdnsutil activate-tsig-key` does.
+/// Configures transfers of a zone from its primaries to be signed with a key, like `pdnsutil activate-tsig-key`.
 pub(super) async fn sign_transfers(
     session: &mut Session,
     zone: &str,
@@ -177,7 +177,7 @@ pub(super) async fn delete(
 
 /// Deletes all rows of a zone, in all tables, and notifies other servers.
 pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(), Failure> {
-    // By hand: not every schema has foreign keys, and SQLite does not enforce them by default.
+    // Explicitly: not every schema has foreign keys, and SQLite does not enforce them by default.
     for table in ["records", "comments", "domainmetadata", "cryptokeys"] {
         let sql = format!("DELETE FROM {table} WHERE domain_id = ?");
         session.run(&sql, &[Value::Int(id)]).await?;
@@ -198,7 +198,7 @@ pub(super) async fn find(session: &mut Session, name: &str) -> Result<Option<Zon
     Ok(found.transpose()?)
 }
 
-/// Returns a kind as `domains.type` has it.
+/// Returns a kind as stored in `domains.type`.
 pub(super) fn kind_column(kind: ZoneKind) -> &'static str {
     match kind {
         ZoneKind::Native => "NATIVE",
@@ -210,7 +210,7 @@ pub(super) fn kind_column(kind: ZoneKind) -> &'static str {
 }
 
 impl SqlBackend {
-    /// Finds a zone by its name, on the primary.
+    /// Finds a zone by name, on the primary.
     pub async fn find_zone(&self, name: Name<'_>) -> Result<Option<ZoneRow>, WriteError> {
         let mut text = String::new();
         write_name(name, &mut text);
@@ -220,9 +220,8 @@ impl SqlBackend {
         Ok(found)
     }
 
-    /// Hands over all stored records of a zone, or of one of its names, on the primary: disabled ones and such that
-    /// cannot be served too. The SOA comes first, then the apex, then other names in the order of their text. Ends
-    /// when `each` says false.
+    /// Passes on all stored records of a zone, or of one of its names, on the primary, including disabled and unusable
+    /// ones. The SOA comes first, then the apex, then other names sorted as text. Ends when `each` returns false.
     pub async fn stored_records(
         &self,
         zone: &ZoneRow,
@@ -241,7 +240,7 @@ impl SqlBackend {
             values.push(Value::Text(&owner));
         }
         write_name(zone.name.as_name(), &mut apex);
-        // Sorted there: a zone may be larger than the memory that one command should take here.
+        // Sorted by the database: a zone may be larger than the memory that one command should take here.
         sql.push_str(
             " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
         );
@@ -250,7 +249,7 @@ impl SqlBackend {
         self.stream_rows(session, (&sql, &values), each).await
     }
 
-    /// Hands over the rows of a statement until `each` says false, and keeps the connection if all of them were read.
+    /// Passes on the rows of a statement until `each` returns false, and keeps the connection if all of them were read.
     pub(super) async fn stream_rows(
         &self,
         mut session: Session,
@@ -273,11 +272,11 @@ impl SqlBackend {
         Ok(())
     }
 
-    /// A connection to the primary that is known to answer.
+    /// Returns a connection to the primary that is known to respond.
     pub(super) async fn reader(&self) -> Result<Session, WriteError> {
         let (writer, primary) = (&self.inner.writer, &self.inner.primary);
         if let Some(mut session) = writer.take(primary) {
-            // A node that has left its cluster refuses statements about tables alone.
+            // A node that has left its cluster only refuses statements about tables.
             match session.run("SELECT id FROM domains LIMIT 0", &[]).await {
                 Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
                 _ => return Ok(session),
