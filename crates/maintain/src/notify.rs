@@ -1,41 +1,41 @@
-//! The way of a NOTIFY (RFC 1996) from the server that received it to whoever keeps secondary zones.
+//! Passes a NOTIFY (RFC 1996) from the server that received it to the owner of secondary zones.
 //!
-//! Whether the sender may notify is decided before; the sink only learns that a zone may have changed.
+//! Whether the sender is allowed is decided before; the sink only learns that a zone may have changed.
 
 use nameward_wire::Name;
 use nameward_zone::Serial;
 use std::net::SocketAddr;
 
-/// A NOTIFY that was let in.
+/// An accepted NOTIFY.
 #[derive(Debug, Clone, Copy)]
 pub struct Notification<'n> {
     /// The zone that may have changed.
     pub zone: Name<'n>,
-    /// The serial in the SOA that came with it (RFC 1996 section 3.7): a hint and no more.
+    /// The serial of the SOA in the message (RFC 1996 section 3.7): only a hint.
     pub serial: Option<Serial>,
-    /// Who sent it.
+    /// Address of the sender.
     pub peer: SocketAddr,
-    /// The TSIG key that it was signed with.
+    /// The TSIG key that signed it.
     pub key: Option<Name<'n>>,
 }
 
 /// The outcome of a NOTIFY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotifyOutcome {
-    /// A check is made, now or with one that waits already.
+    /// A check is made, now or with one that is already waiting.
     Taken,
     /// The zone is not a secondary here: NOTAUTH.
     NotAuth,
-    /// The sender may not notify: REFUSED.
+    /// The sender is not allowed: REFUSED.
     Refused,
 }
 
-/// Takes NOTIFY messages. Called by workers, so it must not wait.
+/// Receives NOTIFY messages. Called by workers, so it must not block.
 pub trait NotifySink: Send + Sync + 'static {
-    /// Takes a NOTIFY for a zone that is a secondary here.
+    /// Processes a NOTIFY for a secondary zone.
     fn notified(&self, notification: &Notification<'_>) -> NotifyOutcome;
 
-    /// Takes a NOTIFY for a zone that is not served here: one that an autoprimary may have.
+    /// Processes a NOTIFY for a zone that is not served here: an autoprimary may have it.
     fn notified_of_unknown(&self, _: &Notification<'_>) -> NotifyOutcome {
         NotifyOutcome::NotAuth
     }

@@ -1,9 +1,9 @@
-//! NOTIFY to secondaries (RFC 1996): the servers that are notified of a zone's change, and those that have not answered
-//! yet. No sockets, no clock.
+//! NOTIFY to secondaries (RFC 1996): the servers that are notified of a zone's change, and those that have not
+//! answered yet. No sockets, no clock.
 //!
-//! Each pair of zone and server has one place: a newer version takes that of an older one, so a zone that changes a
-//! hundred times a second causes no hundred messages. A server that does not answer is notified again, six times
-//! within about a minute, each wait twice as long as the one before.
+//! Each pair of zone and server has one entry: a newer version replaces an older one, so a zone that changes a
+//! hundred times a second does not cause a hundred messages. A server that does not answer is notified again, six
+//! times within about a minute, with doubled intervals.
 
 mod targets;
 
@@ -21,27 +21,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a server is notified.
+/// Maximum number of messages per server.
 pub const NOTIFY_TRIES: u32 = 6;
-/// The wait after the first time; each is twice as long as the one before.
+/// The first retry interval; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-/// How long changes of a zone are collected whose servers are not notified at once: the round of PowerDNS.
+/// How long changes of a zone are collected if its servers are not notified at once: the round of PowerDNS.
 pub const NOTIFY_ROUND: Duration = Duration::from_secs(60);
-/// Pairs of zone and server that may wait for an answer.
+/// Maximum number of zone and server pairs waiting for an answer.
 const WAITING_MAX: usize = 200_000;
 
-/// A change of a zone that others are to be notified of.
+/// A change of a zone to be announced.
 #[derive(Clone)]
 pub struct NotifyChange {
     /// The zone.
     pub zone: NameBuf,
-    /// Its serial, if that is known.
+    /// Its serial, if known.
     pub serial: Option<Serial>,
     message: Arc<[u8]>,
 }
 
 impl NotifyChange {
-    /// A change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
+    /// Creates a change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
     pub fn of(zone: &Zone) -> Self {
         Self::new(
             zone.apex_name().into(),
@@ -49,7 +49,7 @@ impl NotifyChange {
         )
     }
 
-    /// A change of a zone whose contents are elsewhere.
+    /// Creates a change of a zone whose contents are elsewhere.
     pub fn without_soa(zone: NameBuf) -> Self {
         Self::new(zone, None)
     }
@@ -62,7 +62,7 @@ impl NotifyChange {
         }
     }
 
-    /// Returns the message with an id.
+    /// Returns the message with an ID.
     pub fn message(&self, id: u16) -> Vec<u8> {
         let mut message = self.message.to_vec();
         message[..2].copy_from_slice(&id.to_be_bytes());
@@ -70,7 +70,7 @@ impl NotifyChange {
     }
 }
 
-/// A server that is to be notified now.
+/// A server to be notified now.
 pub struct NotifyTry {
     /// Its number in the queue.
     pub number: u64,
@@ -94,7 +94,7 @@ struct WaitingTarget {
     target: RemoteServer,
     tries: u32,
     due: Moment,
-    /// The id of the last message, once one was sent.
+    /// The ID of the last message, once one was sent.
     id: Option<u16>,
 }
 
@@ -109,8 +109,8 @@ pub struct NotifyQueue {
 }
 
 impl NotifyQueue {
-    /// Has servers notified of a change at some time, or sooner where they wait to be notified of an earlier one. Returns how many
-    /// found no room.
+    /// Schedules NOTIFY messages for a change, or sooner for servers with an earlier change pending. Returns how many
+    /// were rejected because the queue is full.
     pub fn add(
         &mut self,
         change: &NotifyChange,
@@ -123,7 +123,7 @@ impl NotifyQueue {
             let mut due = at;
             if let Some(number) = self.by_target.get(&place).copied() {
                 let waiting = self.waiting.get(&number);
-                // The servers of a zone that changes all the time are notified, too.
+                // The servers of a zone that changes all the time must be notified, too.
                 if let Some(waiting) = waiting.filter(|waiting| waiting.tries == 0) {
                     due = due.min(waiting.due);
                 }
@@ -149,27 +149,27 @@ impl NotifyQueue {
         dropped
     }
 
-    /// Returns how many pairs of zone and server wait.
+    /// Returns the number of pending zone and server pairs.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns whether nobody waits.
+    /// Checks whether nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Returns whether a number still waits.
+    /// Checks whether an entry is still pending.
     pub fn has(&self, number: u64) -> bool {
         self.waiting.contains_key(&number)
     }
 
-    /// Returns the time at which the next server is to be notified.
+    /// Returns the time at which the next server must be notified.
     pub fn next(&self) -> Option<Moment> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Returns the next server that is to be notified now. Those that never answered are put into `unanswered`.
+    /// Returns the next server to be notified now. Servers that never answered are added to `unanswered`.
     pub fn begin(
         &mut self,
         now: Moment,
@@ -197,7 +197,7 @@ impl NotifyQueue {
         }
     }
 
-    /// Takes note of the id that a message was sent with.
+    /// Records the ID of a sent message.
     pub fn sent(&mut self, number: u64, id: u16) {
         let Some(waiting) = self.waiting.get_mut(&number) else {
             return;
@@ -209,7 +209,7 @@ impl NotifyQueue {
         self.by_id.insert((id, target), number);
     }
 
-    /// Finds the one that a reply is from: its number, its question, and how often it was notified.
+    /// Finds the entry that a reply belongs to: its number, its query, and how often it was sent.
     pub fn find(&self, id: u16, from: SocketAddr) -> Option<(u64, AskedQuestion, u32)> {
         let number = *self.by_id.get(&(id, from))?;
         let waiting = self.waiting.get(&number)?;
@@ -217,7 +217,7 @@ impl NotifyQueue {
         Some((number, asked, waiting.tries))
     }
 
-    /// Takes a server out that has answered, or that cannot be notified.
+    /// Removes a server that has answered, or that cannot be notified.
     pub fn remove(&mut self, number: u64) {
         let Some(waiting) = self.waiting.remove(&number) else {
             return;
@@ -262,7 +262,7 @@ mod tests {
         // An operator does not wait.
         queue.add(&change("a.test."), [server(1)], at(1000));
         assert!(begin(&mut queue, at(1000)).is_some());
-        // One that was notified waits for its answer, and for the next change.
+        // A notified server waits for its answer, and for the next change.
         queue.add(&change("a.test."), [server(1)], at(1061));
         assert_eq!((queue.next(), queue.len()), (Some(at(1061)), 1));
     }
@@ -312,7 +312,7 @@ mod tests {
         assert!(queue.find(7, server(9).address).is_none());
         let (number, asked, tries) = queue.find(7, first.target.address).unwrap();
         assert_eq!((number, asked.id, tries), (first.number, 7, 1));
-        // Notified again with another id: the old one counts no more.
+        // Notified again with another ID: the old one is no longer valid.
         queue.sent(first.number, 9);
         assert!(queue.find(7, first.target.address).is_none());
         queue.remove(number);

@@ -1,10 +1,11 @@
-//! Keys of zones in databases that a policy looks after. The rows of `cryptokeys` are the keys, so that PowerDNS on the same
-//! database signs with them; how far each has come is kept in the state store.
+//! Keys of database zones that a policy manages. The rows of `cryptokeys` are the keys, so that PowerDNS on the same
+//! database signs with them; the rollover state of each is kept in the state store.
 //!
-//! A step is written to the database first, and noted in the state store when it is there. The database is the truth of what
-//! is served: a server that is killed between the two finds rows that it did not note, takes them as they are and counts
-//! from then on ([`found`]), which is later than they were written and so never too early. The other way round a state that
-//! was noted and never served would let the next step come too early. Changes that others make are found in the same way.
+//! A step is written to the database first, and recorded in the state store when it is there. The database determines
+//! what is served: a server that is killed between the two finds rows that it did not record, adopts them as they are
+//! and counts from then on ([`found`]), which is later than they were written and so never too early. The other way
+//! round, a state that was recorded and never served would let the next step happen too early. Changes by others are
+//! found in the same way.
 
 mod comparison;
 mod step;
@@ -25,44 +26,44 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 use tokio::runtime::Handle;
 
-/// The kind of item that lives of keys are, by the zone and the number of the key.
+/// The item kind for rollover states of keys, by zone and key number.
 const LIVES: &str = "database-key-life";
-/// The kind of item that the ways of signing are, by the zone.
+/// The item kind for signing settings, by zone.
 const ZONES: &str = "database-key-zone";
-/// The kind of item that the name of this server is.
+/// The item kind for the name of this server.
 const SERVER: &str = "key-server";
 /// The metadata that names the policy of a zone.
 pub const POLICY_METADATA: &str = "X-NAMEWARD-DNSSEC-POLICY";
 
-/// A database whose zones have their keys there.
+/// A database that stores the keys of its zones.
 pub struct KeyDatabase {
-    /// Its place in the configuration.
+    /// Its rank in the configuration.
     pub rank: u16,
     /// The database.
     pub backend: SqlBackend,
-    /// Makes the server answer with a change that the database has.
+    /// Publishes a committed change in the server's answers.
     pub publish: PublishKeys,
 }
 
-/// Makes the server answer with a change of keys.
+/// Publishes a key change in the server's answers.
 pub type PublishKeys = Box<dyn Fn(&Committed) -> Result<(), PublishError> + Send + Sync>;
 
-/// Why the keys of a zone in a database are not looked after.
+/// Why the keys of a database zone are not managed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoredKeysError {
     /// The database failed.
     #[error("database: {0}")]
     Database(String),
-    /// Others change the keys again and again.
+    /// Others change the keys repeatedly.
     #[error("{}", KeyRefusal::ChangedMeanwhile)]
     Changed,
-    /// Another server looks after them.
+    /// Another server manages them.
     #[error("{}", KeyRefusal::OtherServer)]
     OtherServer,
-    /// The zone comes from a primary.
+    /// The zone is transferred from a primary.
     #[error("the zone is a secondary in a database: dnssec_policy does nothing")]
     Secondary,
-    /// A database cannot say what each key is to do.
+    /// The database cannot express the role of each key.
     #[error(
         "key {0} signs the keys and has the flags 256, which a database cannot say beside another key: sign the zone anew, or \
          roll this key by hand"
@@ -70,10 +71,10 @@ pub enum StoredKeysError {
     Unfit(u32),
 }
 
-/// How far a key has come, as it was noted.
+/// The recorded rollover state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NotedLife {
-    /// Tells its DNSKEY from all others: numbers of rows may be used again.
+    /// Identifies its DNSKEY: row numbers may be reused.
     fingerprint: [u8; 32],
     life: KeyLife,
 }
@@ -85,11 +86,11 @@ pub struct KeyZone<'d> {
     pub row: ZoneRow,
 }
 
-/// The lives of keys in databases.
+/// The rollover states of keys in databases.
 pub struct StoredKeys {
     store: Option<StateStore>,
     databases: OnceLock<(Vec<KeyDatabase>, Handle)>,
-    /// One who changes at a time.
+    /// Serializes changes.
     changing: Mutex<()>,
 }
 
@@ -105,7 +106,7 @@ impl From<WriteError> for StoredKeysError {
 }
 
 impl StoredKeys {
-    /// Takes the store, if there is one. Databases follow when they are followed.
+    /// Takes the store, if there is one. Databases are set later.
     pub fn new(store: Option<StateStore>) -> Self {
         StoredKeys {
             store,
@@ -116,7 +117,7 @@ impl StoredKeys {
 
     /// Sets the databases, and the runtime that drives their connections.
     pub fn set_databases(&self, databases: Vec<KeyDatabase>, runtime: Handle) {
-        // Once a process: they do not change while the server runs.
+        // Once per process: they do not change while the server runs.
         let _ = self.databases.set((databases, runtime));
     }
 
@@ -132,7 +133,7 @@ impl StoredKeys {
         Ok(row.map(|row| KeyZone { database, row }))
     }
 
-    /// Returns the items of metadata of a zone.
+    /// Returns the metadata of a zone.
     pub fn metadata(&self, zone: &KeyZone<'_>) -> Result<Vec<(String, String)>, StoredKeysError> {
         let items = zone.database.backend.stored_metadata(&zone.row);
         let items = self.wait(items)?;
@@ -142,7 +143,7 @@ impl StoredKeys {
             .collect())
     }
 
-    /// Raises delays to the TTLs that a zone really has: its longest, and that of the records that signing adds.
+    /// Raises delays to the actual TTLs of a zone: its longest, and that of the records that signing adds.
     pub fn take_ttls(
         &self,
         zone: &KeyZone<'_>,
@@ -168,7 +169,7 @@ impl StoredKeys {
         Ok(())
     }
 
-    /// Returns the name of this server in metadata; makes one if there is none.
+    /// Returns the name of this server in metadata; creates one if there is none.
     pub fn server(&self) -> Result<String, ZoneKeysError> {
         let store = self.store()?;
         if let Some(name) = store.item(SERVER, &[])? {
@@ -184,7 +185,7 @@ impl StoredKeys {
         Ok(name)
     }
 
-    /// Lists the zones whose keys are looked after here.
+    /// Lists the zones whose keys are managed here.
     pub fn zones(&self) -> Result<Vec<NameBuf>, ZoneKeysError> {
         let items = self.store()?.items(ZONES)?;
         let names = items
@@ -193,13 +194,13 @@ impl StoredKeys {
         Ok(names.map(NameBuf::from).collect())
     }
 
-    /// Reads how a zone is signed; nothing is managed if no policy has looked after it.
+    /// Reads how a zone is signed; `managed` is empty if no policy manages it.
     pub fn terms(&self, zone: Name<'_>) -> Result<SigningTerms, ZoneKeysError> {
         let value = self.store()?.item(ZONES, &wire(zone))?;
         Ok(value.map_or_else(SigningTerms::default, |value| SigningTerms::read(&value)))
     }
 
-    /// Reads the keys that a database has of a zone, with what is noted of them.
+    /// Reads the keys of a zone from its database, with their recorded states.
     pub fn keys(&self, zone: &KeyZone<'_>) -> Result<Vec<ZoneKey>, KeysOrDatabase> {
         let rows = self.rows(zone)?;
         let mut keys = read_rows(&rows)?;
@@ -207,7 +208,7 @@ impl StoredKeys {
         Ok(keys)
     }
 
-    /// Adds to keys of a zone what is noted of their lives.
+    /// Adds the recorded states to the keys of a zone.
     pub fn add_lives(&self, zone: Name<'_>, keys: &mut [ZoneKey]) -> Result<(), ZoneKeysError> {
         let noted = self.noted(zone)?;
         for key in keys {
@@ -223,8 +224,8 @@ impl StoredKeys {
         Ok(())
     }
 
-    /// Notes that the parent has the DS of a key, or has not; of all keys that wait for it if none is named. Returns the keys
-    /// for which that was waited for.
+    /// Records that the parent has the DS of a key, or does not; for all keys that wait for it if none is named.
+    /// Returns the keys that waited for it.
     pub fn note_ds(
         &self,
         (zone, number): (Name<'_>, Option<u32>),
@@ -243,7 +244,7 @@ impl StoredKeys {
         Ok(noted)
     }
 
-    /// Has the keys of a role replaced by new ones, as soon as that is safe. Returns the keys that go.
+    /// Replaces the keys of a role by new ones, as soon as that is safe. Returns the keys being replaced.
     pub fn roll(&self, zone: Name<'_>, role: Option<KeyRole>) -> Result<Vec<u32>, ZoneKeysError> {
         let mut rolled = Vec::new();
         self.change_lives(zone, None, |life| {
@@ -256,7 +257,7 @@ impl StoredKeys {
         Ok(rolled)
     }
 
-    /// Changes what is noted of one key of a zone, or of all.
+    /// Changes the recorded state of one key of a zone, or of all.
     fn change_lives(
         &self,
         zone: Name<'_>,
@@ -304,7 +305,7 @@ impl StoredKeys {
         self.wait(zone.database.backend.stored_keys(&zone.row))
     }
 
-    /// Waits for a database; there is one where a zone was found.
+    /// Waits for a database; there is one if a zone was found.
     fn wait<T>(
         &self,
         work: impl Future<Output = Result<T, WriteError>>,
@@ -324,10 +325,10 @@ impl StoredKeys {
     }
 }
 
-/// Trouble with keys, or with the database that has them.
+/// An error of keys, or of the database that stores them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeysOrDatabase {
-    /// A key cannot be read, or what is noted of it.
+    /// A key, or its recorded state, cannot be read.
     #[error("{0}")]
     Keys(#[from] ZoneKeysError),
     /// The database.
@@ -343,7 +344,7 @@ fn note(zone: Name<'_>, one: &NotedLife) -> StateChange {
     }
 }
 
-/// Reads rows as keys, without those that do not sign and are of an algorithm that is not known here.
+/// Reads rows as keys, except inactive ones with an unknown algorithm.
 pub fn read_rows(rows: &[StoredKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let is_idle = |row: &&StoredKey| {
         let unknown = SigningKey::unsupported_algorithm(row.content.as_bytes());
@@ -357,7 +358,7 @@ pub fn read_rows(rows: &[StoredKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     keys.collect()
 }
 
-/// Reads a row of `cryptokeys` as a key. Databases do not tell when it was made.
+/// Reads a row of `cryptokeys` as a key. Databases do not store its creation time.
 pub fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
     let flags = u16::try_from(row.flags).map_err(|_| KeyError::Flags(0))?;
     Ok(ZoneKey {
@@ -375,7 +376,7 @@ pub fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
     })
 }
 
-/// Returns the number of a row. They are small; one that is not belongs to no key that a command can name.
+/// Returns the number of a row. They are small; a larger one cannot belong to a key that a command names.
 pub fn number_of(row: &StoredKey) -> u32 {
     u32::try_from(row.id).unwrap_or(u32::MAX)
 }

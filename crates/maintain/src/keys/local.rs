@@ -1,9 +1,10 @@
-//! The keys of zones that are signed by this server and have no keys in their home: zone files and secondaries. They are
+//! Keys of zones that are signed by this server and whose storage has no keys: zone files and secondaries. They are
 //! kept in the state store, or their private parts in files of a directory (`directory`).
 //!
-//! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
-//! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
-//! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
+//! Changes are on disk before they take effect, and they apply to every version of the zone (`TableWriter`). A key
+//! that can no longer be read makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
+//! for resolvers that know the DS. For the same reason a server does not start if it does not know which zones have
+//! keys.
 
 mod activation;
 mod check;
@@ -40,72 +41,72 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The kind of item that keys are, by the zone and the number of the key.
+/// The item kind for keys, by zone and key number.
 const KEYS: &str = nameward_store::state::ZONE_KEY_ITEM;
-/// The kind of item that the ways of signing are, by the zone.
+/// The item kind for signing settings, by zone.
 const ZONES: &str = "dnssec-zone";
-/// Keys of one zone. More than a rollover of everything at once needs.
+/// Maximum number of keys per zone. More than a simultaneous rollover of everything needs.
 const MAX_KEYS: usize = 32;
-/// Octets of the number of a key.
+/// Size of a key number in octets.
 pub(crate) const NUMBER: usize = 4;
 
-/// How a zone without keys in its home is signed.
+/// How a zone without keys in its storage is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SigningTerms {
-    /// The way in which names are denied.
+    /// The denial of existence method.
     pub denial: DenialTerms,
-    /// The serial shown.
+    /// The served serial.
     pub soa_edit: SoaEdit,
-    /// The terms of a zone that a policy looks after.
+    /// The settings of a zone that a policy manages.
     pub managed: Option<ManagedTerms>,
     /// How far the serial is ahead of that of the contents.
     pub serial: SerialOffsetRaise,
 }
 
-/// How a zone is signed that a policy looks after, or looked after until it went.
+/// How a zone is signed that is managed by a policy, or was until the policy was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagedTerms {
-    /// When signatures begin, end and are renewed.
+    /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
     pub dnskey_ttl: u32,
-    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    /// Whether CDS and CDNSKEY request the DS from the parent.
     pub shows_cds: bool,
-    /// Whether it is asked so to remove all DS (RFC 8078 section 4).
+    /// Whether they request the removal of all DS (RFC 8078 section 4).
     pub asks_removal: bool,
-    /// The delays that count when the policy is gone.
+    /// The delays that apply if the policy no longer exists.
     pub times: RolloverTimes,
-    /// How the parent is asked.
+    /// How the parent is queried.
     pub parent: ParentTerms,
 }
 
-/// How the parent of a zone is asked for the DS.
+/// How the parent of a zone is queried for the DS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParentTerms {
-    /// Its servers; the resolvers of this server if there are none.
+    /// Its servers; the resolvers of this server if empty.
     pub servers: Vec<SocketAddr>,
-    /// Seconds between two looks, while a DS is waited for.
+    /// Seconds between two checks, while a DS change is pending.
     pub interval: u64,
 }
 
-/// A key that the state store keeps.
+/// A key kept in the state store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneKey {
     /// The number of the key, unique in its zone.
     pub number: u32,
     /// The flags of its DNSKEY.
     pub flags: u16,
-    /// The records that it is for.
+    /// The records that it signs.
     pub role: KeyRole,
     /// Its use.
     pub usage: KeyUse,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created: u64,
-    /// How far its records have come, if a policy looks after it.
+    /// The rollover state of its records, if a policy manages it.
     pub life: Option<KeyLife>,
     /// The private part.
     pub private: PrivateKey,
-    /// Where that is kept.
+    /// Where the private part is stored.
     pub home: PrivateKeyHome,
 }
 
@@ -118,7 +119,7 @@ pub enum ZoneKeysError {
     /// The store failed.
     #[error("{0}")]
     Store(#[from] StateError),
-    /// A key cannot be used.
+    /// A key is unusable.
     #[error("key {number}: {error}")]
     Key {
         /// The number of the key.
@@ -129,30 +130,30 @@ pub enum ZoneKeysError {
     /// The files of a key cannot be read or written.
     #[error("{0}")]
     Pair(#[from] KeyPairError),
-    /// A value is of a form that is not known here.
+    /// A value has an unknown format.
     #[error("key {0} in the state store is not of a form that this version can read")]
     Form(u32),
-    /// The zone of a key is not known.
+    /// The zone of a key is unknown.
     #[error(
         "a key in the state store does not say which zone it is of: restore the store from a backup"
     )]
     UnknownZone,
-    /// The zone has the key already.
+    /// The zone already has the key.
     #[error("the zone has this key already: number {0}")]
     Same(u32),
-    /// There are too many.
+    /// The limit is reached.
     #[error("the zone has {MAX_KEYS} keys: remove one first")]
     TooMany,
     /// There is no such key.
     #[error("the zone has no key {0}")]
     NotThere(u32),
-    /// No policy looks after the keys.
+    /// No policy manages the keys.
     #[error("no dnssec_policy looks after the keys of the zone")]
     NoPolicy,
 }
 
 impl ZoneKey {
-    /// Makes the key that signs.
+    /// Creates the signing key.
     pub fn key(&self) -> Result<SigningKey, ZoneKeysError> {
         let number = self.number;
         SigningKey::new(&self.private, self.flags, self.usage)
@@ -160,21 +161,20 @@ impl ZoneKey {
     }
 }
 
-/// The keys of zones, in the state store and in force.
+/// The keys of zones, in the state store and in use.
 pub struct ZoneKeys {
     store: Option<StateStore>,
     table: Arc<TableWriter>,
     signatures: Arc<SignatureCache>,
-    /// Says which zones have a directory of keys.
+    /// The policies, which name the key directories of zones.
     zones: Arc<PolicyTable>,
     directories: KeyDirectories,
-    /// One who changes at a time.
+    /// Serializes changes.
     changing: Mutex<()>,
 }
 
 impl ZoneKeys {
-    /// Takes the store, if there is one, the table whose zones are signed, the cache of their signatures, and their
-    /// policies.
+    /// Takes the store, if there is one, the table whose zones are signed, their signature cache, and their policies.
     pub fn new(
         store: Option<StateStore>,
         table: Arc<TableWriter>,
@@ -191,7 +191,7 @@ impl ZoneKeys {
         }
     }
 
-    /// Puts the keys of all zones into force.
+    /// Activates the keys of all zones.
     pub fn apply(&self, now: u64) -> Result<(), ZoneKeysError> {
         let mut in_files = self.zones_with_files();
         let store = match self.store() {
@@ -229,24 +229,24 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Reads the uses of a zone's keys, also if their private parts cannot be read.
+    /// Reads the uses of a zone's keys, even if their private parts cannot be read.
     pub fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
         uses_of(&self.values(zone)?)
     }
 
-    /// Returns whether a zone brings its signatures with it, so that keys here would be of no use.
+    /// Checks whether a zone has its own signatures, so that keys here would be useless.
     pub fn is_presigned(&self, zone: Name<'_>) -> bool {
         let table = self.table.load();
         let version = table.exact(zone).map(Zone::unsigned);
         version.is_some_and(|version| matches!(version.signing(), SigningState::Stored(_)))
     }
 
-    /// Returns whether a zone has keys here.
+    /// Checks whether a zone has keys here.
     pub fn is_signed(&self, zone: Name<'_>) -> Result<bool, ZoneKeysError> {
         Ok(!self.values(zone)?.is_empty())
     }
 
-    /// Reads the keys of a zone for somebody who changes them.
+    /// Reads the keys of a zone in order to change them.
     fn read_keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
         read_all(&self.values(zone)?)
     }
@@ -269,8 +269,7 @@ impl ZoneKeys {
         Ok(zones)
     }
 
-    /// Changes how a zone is signed; returns the terms that are in force then. Secondaries take the zone again if that can
-    /// be seen.
+    /// Changes how a zone is signed. Secondaries transfer the zone again if the change is visible.
     pub fn change_terms(
         &self,
         zone: Name<'_>,
@@ -284,7 +283,7 @@ impl ZoneKeys {
         self.write_change(zone, Vec::new(), (terms, uses), now)
     }
 
-    /// Keeps a key of a zone and uses it; its number is made here.
+    /// Stores a key of a zone and uses it; its number is assigned here.
     pub fn add(
         &self,
         zone: Name<'_>,
@@ -301,7 +300,7 @@ impl ZoneKeys {
             return Err(ZoneKeysError::Same(other.number));
         }
         key.number = keys.last().map_or(1, |last| last.number.saturating_add(1));
-        // One that cannot sign is not kept.
+        // A key that cannot sign is not stored.
         key.key()?;
         if let Some(directory) = self.directory(zone) {
             key.move_into(&directory, zone)?;
@@ -334,7 +333,7 @@ impl ZoneKeys {
         Ok(key)
     }
 
-    /// Forgets a key.
+    /// Deletes a key.
     pub fn remove(&self, zone: Name<'_>, number: u32, now: u64) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
@@ -353,8 +352,8 @@ impl ZoneKeys {
         self.write_change(zone, vec![forget(zone, number)], (terms, uses), now)
     }
 
-    /// Forgets all keys of a zone and how it is signed; returns how many keys there were. The serial stays ahead of that of
-    /// the contents.
+    /// Deletes all keys of a zone and its signing settings; returns how many keys there were. The serial stays ahead
+    /// of that of the contents.
     pub fn remove_all(&self, zone: Name<'_>, now: u64) -> Result<usize, ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
@@ -373,7 +372,7 @@ impl ZoneKeys {
         Ok(values.len())
     }
 
-    /// Writes the files of a key that is kept so.
+    /// Writes the files of a key that is stored in files.
     fn write_files(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
         match (&key.home, key.file(zone)) {
             (PrivateKeyHome::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
@@ -381,7 +380,7 @@ impl ZoneKeys {
         }
     }
 
-    /// Writes a key that is new or used in another way; `keys` are all of the zone then.
+    /// Writes a key that is new or changed its use; `keys` are all keys of the zone afterwards.
     fn write(
         &self,
         zone: Name<'_>,
@@ -398,9 +397,9 @@ impl ZoneKeys {
         self.write_change(zone, vec![change], (terms, seen_uses(keys)), now)
     }
 
-    /// The numbers and values of the keys of a zone.
+    /// Returns the numbers and values of the keys of a zone.
     fn values(&self, zone: Name<'_>) -> Result<Vec<(u32, Vec<u8>)>, ZoneKeysError> {
-        // No name is the beginning of another: each ends with the root.
+        // No name is a prefix of another: each ends with the root.
         let items = self.store()?.items_behind(KEYS, &wire(zone), NUMBER)?;
         let own = items.into_iter().filter_map(|(name, value)| {
             let (_, number) = name.split_last_chunk::<NUMBER>()?;
@@ -423,12 +422,13 @@ impl ZoneKeys {
     }
 }
 
-/// Returns whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
+/// Checks whether a state store that cannot be opened may have keys of zones; only one that is readable and has none
+/// is safe.
 pub fn may_have_keys(directory: &Path) -> bool {
     StateStore::has_items(directory, KEYS).unwrap_or(true)
 }
 
-/// Makes the keys that sign. Those that no policy looks after complete each other, as their flags say.
+/// Creates the signing keys. Unmanaged keys complement each other according to their flags.
 pub fn signing_keys(keys: &[ZoneKey]) -> Result<Keys, ZoneKeysError> {
     let made = keys.iter().map(ZoneKey::key).collect::<Result<_, _>>()?;
     Ok(match keys.iter().any(|key| key.life.is_some()) {

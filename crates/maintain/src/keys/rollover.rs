@@ -1,14 +1,14 @@
-//! The life of keys by named policies: which zones have one, what is due for each, and what is waited for.
+//! Key management by named policies: which zones have one, what is due for each, and what is pending.
 //!
 //! ```text
 //! policy     [[dnssec_policy]] by name; a zone names its own (maintain::policy)
-//! look       one zone at one time: steps of dnssec::rollover, taken and kept (keys::local::rollover, stored_keys)
-//! homes      where the keys of a zone are: the state store, or the database that has the zone
-//! driver     one thread: zones whose time has come, zones that changed, replies of parents
-//! parent     which DS the parent's servers have; the questions come in by a trait
+//! look       one zone at one time: steps of dnssec::rollover, taken and stored (keys::local::rollover, stored_keys)
+//! storage    where the keys of a zone are: the state store, or the database that has the zone
+//! driver     one thread: zones whose time has come, zones that changed, answers of parents
+//! parent     which DS the parent's servers have; queries go through a trait
 //! ```
-//! A zone whose policy is taken away goes insecure in order: the parent is asked to remove the DS, and the zone stays signed
-//! until that is seen and no cache has it. The time comes in as a parameter.
+//! A zone whose policy is removed goes insecure in order: the parent is asked to remove the DS, and the zone stays
+//! signed until that is confirmed and no cache has the DS. The time is passed as a parameter.
 
 pub mod driver;
 mod parent;
@@ -35,46 +35,46 @@ use nameward_zone::{Zone, ZoneWalk};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The word of a zone that has no policy although others have one by default.
+/// The keyword for a zone that is excluded from a default policy.
 pub const NO_POLICY: &str = "none";
 
-/// A policy under its name.
+/// A named policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnssecPolicy {
     /// Its name.
     pub name: String,
-    /// The keys that a zone has.
+    /// The keys of a zone.
     pub keys: Vec<PolicyKey>,
     /// How key-signing keys are replaced.
     pub ksk_rollover: KskRollover,
-    /// Bits of RSA keys.
+    /// Size of RSA keys in bits.
     pub rsa_bits: usize,
-    /// The way in which names are denied.
+    /// The denial of existence method.
     pub denial: DenialTerms,
-    /// When signatures begin, end and are renewed.
+    /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
     pub dnskey_ttl: u32,
-    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    /// Whether CDS and CDNSKEY request the DS from the parent.
     pub shows_cds: bool,
-    /// The delays; TTLs of the zone that are longer count instead.
+    /// The delays; longer TTLs of the zone are used instead.
     pub times: RolloverTimes,
-    /// How the parent is asked.
+    /// How the parent is queried.
     pub parent: ParentTerms,
 }
 
 /// All policies by name.
 pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
 
-/// Looks after the keys of zones with policies.
+/// Manages the keys of zones with policies.
 pub struct KeyKeeper {
     keys: Arc<ZoneKeys>,
-    /// Keys that databases have.
+    /// Keys in databases.
     stored: StoredKeys,
     table: Arc<TableWriter>,
     zones: Arc<PolicyTable>,
     policies: ArcSwap<DnssecPolicies>,
-    /// Ranks of databases, whose zones have their keys there.
+    /// Ranks of databases that store the keys of their zones.
     databases: Vec<u16>,
 }
 
@@ -87,15 +87,15 @@ pub enum KeyLookError {
     /// The zone is not in memory yet.
     #[error("the zone is not loaded")]
     NotLoaded,
-    /// The zone brings its signatures with it.
+    /// The zone has its own signatures.
     #[error(
         "the zone brings its signatures with it: they are served as they are, and dnssec_policy does nothing"
     )]
     Presigned,
-    /// The zone is in a database whose keys cannot be looked after.
+    /// The zone is in a database whose keys cannot be managed.
     #[error("{0}")]
     Stored(StoredKeysError),
-    /// No policy looks after the zone.
+    /// No policy manages the zone.
     #[error("the zone has no dnssec_policy")]
     NoPolicy,
     /// The keys cannot be read or written.
@@ -118,7 +118,7 @@ impl From<StoredKeysError> for KeyLookError {
     }
 }
 
-/// A zone with the policy that it is under.
+/// A zone with its current policy.
 struct LookedAfter<'k> {
     home: KeyHome<'k>,
     plan: KeyPlan,
@@ -126,7 +126,7 @@ struct LookedAfter<'k> {
 }
 
 impl KeyKeeper {
-    /// Looks after the zones of a table, by the policies that the table of policies names for them.
+    /// Manages the zones of a table, by the policies that the policy table names for them.
     pub fn new(
         keys: Arc<ZoneKeys>,
         table: Arc<TableWriter>,
@@ -143,7 +143,7 @@ impl KeyKeeper {
         }
     }
 
-    /// Sets the policies there are.
+    /// Sets the available policies.
     pub fn set_policies(&self, policies: DnssecPolicies) {
         self.policies.store(Arc::new(policies));
     }
@@ -153,33 +153,33 @@ impl KeyKeeper {
         &self.keys
     }
 
-    /// Returns the name of the policy that a zone is to have.
+    /// Returns the name of a zone's configured policy.
     pub fn policy_name(&self, zone: Name<'_>) -> Option<String> {
         let policies = self.zones.load();
         let name = policies.of(zone).dnssec_policy.clone()?;
         (name != NO_POLICY).then_some(name)
     }
 
-    /// Lists the zones that are to be looked at: those with a policy or a directory of keys, and those whose keys had one.
+    /// Lists the zones to check: those with a policy or a key directory, and those whose keys had one.
     pub fn all_zones(&self) -> Vec<NameBuf> {
         let mut all: HashSet<NameBuf> = self.zones_to_look_after().into_iter().collect();
-        // A zone whose policy went is known by its keys.
+        // A zone whose policy was removed is known by its keys.
         all.extend(self.keys.zones().unwrap_or_default());
         all.extend(self.stored.zones().unwrap_or_default());
         all.into_iter().collect()
     }
 
-    /// Returns whether a zone may name a policy so.
+    /// Checks whether a zone may use this policy name.
     pub fn knows_policy(&self, name: &str) -> bool {
         name == NO_POLICY || self.policies.load().contains_key(name)
     }
 
-    /// Returns whether there are policies at all.
+    /// Checks whether there are policies at all.
     pub fn has_policies(&self) -> bool {
         !self.policies.load().is_empty()
     }
 
-    /// Lists the zones that have a policy or a directory of keys.
+    /// Lists the zones that have a policy or a key directory.
     pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
@@ -191,8 +191,8 @@ impl KeyKeeper {
         wanted.map(|zone| zone.apex_name().into()).collect()
     }
 
-    /// Counts the zones in memory that are signed, and finds the time at which the first of their signatures ends: of
-    /// zones that bring theirs, that over the SOA.
+    /// Counts the signed zones in memory, and finds the earliest expiration of their signatures: for zones with
+    /// stored signatures, that over the SOA.
     pub fn count_signed(&self, now: u64) -> (u64, Option<u64>) {
         let table = self.table.load();
         let (mut count, mut first) = (0, None::<u64>);
@@ -210,7 +210,7 @@ impl KeyKeeper {
             Err(KeyLookError::NoPolicy) => None,
             after => Some(after?),
         };
-        // Keys of a database are there, whatever directory others have.
+        // Keys of a database are stored there, whatever directory others have.
         let files = match self.is_in_database(zone) {
             true => KeyFileProgress::default(),
             false => self.keys.read_files(zone, now)?,
@@ -236,7 +236,7 @@ impl KeyKeeper {
             tracing::info!("zone {zone}: no longer signed");
         }
         if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store) {
-            // The serial moves when signatures are renewed, so that secondaries fetch them.
+            // The serial changes when signatures are renewed, so that secondaries fetch them.
             let renewal = after.plan.signatures.next_period_at(now);
             progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
         }
@@ -265,8 +265,8 @@ impl KeyKeeper {
         })
     }
 
-    /// Notes that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps that
-    /// follow.
+    /// Records that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps
+    /// that follow.
     pub fn note_ds(
         &self,
         (zone, key): (Name<'_>, Option<u32>),
@@ -287,7 +287,7 @@ impl KeyKeeper {
         Ok((noted, self.look(zone, now)?))
     }
 
-    /// Has the keys of a role replaced, and takes the first steps.
+    /// Starts the rollover of the keys of a role, and takes the first steps.
     pub fn roll(
         &self,
         zone: Name<'_>,
@@ -324,8 +324,8 @@ impl DnssecPolicy {
     }
 }
 
-/// Finds the time at which the first signature of a zone ends that is given out now; of a zone that brings its own, that
-/// over the SOA.
+/// Finds the earliest expiration of a zone's current signatures; for a zone with stored signatures, that over the
+/// SOA.
 pub fn signatures_end(zone: &Zone, now: u64) -> Option<u64> {
     match zone.signing().online() {
         Some(online) => Some(online.earliest_end(now)),
@@ -336,7 +336,7 @@ pub fn signatures_end(zone: &Zone, now: u64) -> Option<u64> {
     }
 }
 
-/// Reads when a signature ends (RFC 4034 section 3.1.5).
+/// Reads the expiration of a signature (RFC 4034 section 3.1.5).
 fn stored_end(rrsig: &[u8]) -> Option<u64> {
     let ends = rrsig.get(8..12)?.try_into().ok()?;
     Some(u32::from_be_bytes(ends).into())
@@ -344,7 +344,7 @@ fn stored_end(rrsig: &[u8]) -> Option<u64> {
 
 /// Delays that follow the TTLs of a zone.
 trait TakeTtls {
-    /// Raises the TTLs to those that the zone really has.
+    /// Raises the TTLs to the actual ones of the zone.
     fn take_ttls(&mut self, version: &Arc<Zone>);
 }
 
@@ -364,7 +364,7 @@ impl TakeTtls for RolloverTimes {
     }
 }
 
-/// The words for a key in the log.
+/// Describes a key in the log.
 fn key_words(key: &ZoneKey) -> String {
     let role = match key.role {
         KeyRole::Combined => "csk",
@@ -377,7 +377,7 @@ fn key_words(key: &ZoneKey) -> String {
     }
 }
 
-/// The key of a step, and words for it.
+/// Returns the key of a step, and its description.
 pub fn step_words(step: &RolloverStep) -> (u32, &'static str) {
     match step {
         RolloverStep::Publish(key) => (*key, "published"),

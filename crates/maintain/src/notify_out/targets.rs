@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
-/// The domain of names that are nowhere (RFC 6761 section 6.4), such as the name server of a catalog zone.
+/// The domain of names that never exist (RFC 6761 section 6.4), such as the name server of a catalog zone.
 const INVALID: &[u8] = b"\x07invalid\0";
-/// Servers that one zone may have notified.
+/// Maximum number of notified servers per zone.
 const TARGETS_MAX: usize = 20_000;
 
 /// The servers that are notified of a change of a zone.
@@ -17,12 +17,12 @@ const TARGETS_MAX: usize = 20_000;
 pub struct NotifyTargets {
     /// The servers whose addresses are known.
     pub servers: Vec<RemoteServer>,
-    /// Name servers of the zone whose addresses are in no zone of this server.
+    /// Name servers of the zone whose addresses are outside our zones.
     pub unknown: Vec<NameBuf>,
 }
 
-/// Lists the servers that are notified of a change of a zone: the name servers of the zone but the one its SOA names, which
-/// is the primary (RFC 1996 section 2), and those that the policy adds.
+/// Lists the servers that are notified of a change of a zone: its name servers except the SOA MNAME, which is the
+/// primary (RFC 1996 section 2), and those that the policy adds.
 pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> NotifyTargets {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     if policy.notify_name_servers && !zone.is_stand_in() {
@@ -42,7 +42,7 @@ pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> No
     NotifyTargets { servers, unknown }
 }
 
-/// Lists the name servers of a zone but the one that its SOA names, which is the primary (RFC 1996 section 2).
+/// Lists the name servers of a zone except the SOA MNAME, which is the primary (RFC 1996 section 2).
 pub fn notified_servers(zone: &Zone) -> impl Iterator<Item = Name<'_>> {
     let soa = zone.soa().and_then(|soa| soa.records().next());
     let mname = soa.and_then(|soa| Name::split_from(soa.rdata).ok());
@@ -52,7 +52,7 @@ pub fn notified_servers(zone: &Zone) -> impl Iterator<Item = Name<'_>> {
     hosts.filter(move |host| mname.is_none_or(|(mname, _)| mname != *host))
 }
 
-/// Lists the addresses of a host that a zone has.
+/// Lists the addresses of a host in a zone.
 pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
     let mut found = Vec::new();
     if let Some(node) = zone.node_of(host) {
@@ -61,8 +61,8 @@ pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
     found
 }
 
-/// Returns the addresses of name servers as servers that are notified without a key. One that the policy names is notified with its key
-/// there, and once.
+/// Returns the addresses of name servers as targets without a key. One that is listed in the policy is notified once,
+/// with its key there.
 pub fn name_server_targets(
     policy: &ZonePolicy,
     addresses: impl IntoIterator<Item = IpAddr>,
@@ -79,17 +79,17 @@ pub fn name_server_targets(
     targets.filter(|target| !is_named(target)).collect()
 }
 
-/// Where a host is.
+/// The location of a host.
 enum KnownHost<'z> {
     /// In a zone in memory.
     Here(Node<'z>),
-    /// A zone of this server should have it and does not, or does not know: "invalid." is never anywhere (RFC 6761).
+    /// One of our zones should have it and does not, or does not know: "invalid." never exists (RFC 6761).
     Nowhere,
-    /// In a zone of others.
+    /// In a zone of another server.
     Elsewhere,
 }
 
-/// Finds a host in the zone itself, glue included, or in another zone in memory.
+/// Finds a host in the zone itself, including glue, or in another zone in memory.
 fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> KnownHost<'z> {
     let own = match host.is_at_or_below(zone.apex_name()) {
         true => zone.node_of(host),

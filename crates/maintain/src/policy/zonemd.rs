@@ -36,17 +36,18 @@ impl ZonemdRule {
         }
     }
 
-    /// Reads the rule as configurations spell it.
+    /// Reads the keyword of the configuration.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|rule| rule.word() == word)
     }
 
-    /// Returns whether new versions are compared with their digests.
+    /// Checks whether new versions are compared with their digests.
     pub fn verifies(self) -> bool {
         matches!(self, ZonemdRule::Verify | ZonemdRule::Require)
     }
 
-    /// Returns why a new version is not taken. Takes time of the zone's size where it is compared.
+    /// Returns why a new version is rejected. Takes time in proportion to the zone's size if it is
+    /// compared.
     pub fn objection(self, zone: &Zone) -> Option<String> {
         if !self.verifies() {
             return None;

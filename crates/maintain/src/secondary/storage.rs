@@ -93,10 +93,10 @@ pub trait SecondaryHome: Send + Sync {
     /// Checks whether others change zones there, so that a zone is read before each check.
     fn is_shared(&self) -> bool;
 
-    /// Looks at zones and hands over what is there.
+    /// Reads zones and passes on their state.
     fn look(&self, zones: Vec<NameBuf>, done: SeenDone);
 
-    /// Brings differences home that lead from the version that is there to a newer one: durable, then served.
+    /// Stores differences that lead from the stored version to a newer one: durable, then served.
     fn bring_differences(
         &self,
         zone: &HomedZone<'_>,
@@ -105,15 +105,15 @@ pub trait SecondaryHome: Send + Sync {
         done: BroughtDone,
     );
 
-    /// Brings a whole version home: durable, then served.
+    /// Stores a whole version: durable, then served.
     fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone);
 
-    /// Keeps the times of a zone that a primary has confirmed.
+    /// Stores the timers of a zone that a primary has confirmed.
     fn confirm(&self, zone: &NameBuf, timers: ZoneTimers);
 
-    /// Shows a zone to clients as its state says.
+    /// Publishes a zone according to its state.
     fn show(&self, zone: &HomedZone<'_>);
 
-    /// Forgets a zone that is no secondary zone any more.
+    /// Removes a zone that is no longer a secondary zone.
     fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir);
 }

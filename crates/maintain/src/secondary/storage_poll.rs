@@ -1,4 +1,4 @@
-//! Looks at homes that others change, too: before a check, and before a zone expires.
+//! Reads of storage that others change, too: before a check, and before a zone expires.
 
 use super::Secondaries;
 use super::check::JITTER;
@@ -9,7 +9,7 @@ use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::ZoneState;
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// Begins a check: the home is looked at if others change it, then a primary is asked.
+    /// Starts a check: the storage is read if others change it, then a primary is queried.
     pub(super) fn begin_check(&mut self, number: ZoneNumber, urgency: EventUrgency, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -35,7 +35,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    /// A home was looked at.
+    /// Processes the result of reading a storage.
     pub(super) fn take_seen(
         &mut self,
         number: ZoneNumber,
@@ -69,13 +69,14 @@ impl<O: AskPrimary> Secondaries<O> {
         let is_asked = std::mem::take(&mut zone.is_check_asked);
         let is_due = now.seconds() >= zone.timers.next_check || zone.state != ZoneState::Current;
         match is_newer && !is_asked && !is_due {
-            // Another server on the same home has made the check.
+            // Another server on the same storage has made the check.
             true => self.end_check(number, now),
             false => self.ask_next(number, now),
         }
     }
 
-    /// Takes over what a home has of a zone; returns whether a primary has confirmed it to another server meanwhile.
+    /// Adopts the stored state of a zone; returns whether a primary has confirmed it to another server in the
+    /// meantime.
     fn take_state(&mut self, number: ZoneNumber, state: HomeState, now: Moment) -> bool {
         let jitter = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
@@ -87,7 +88,7 @@ impl<O: AskPrimary> Secondaries<O> {
             self.plan_expiry(number, None);
             return false;
         };
-        // A time to come is that of another clock, or of this one before it was set back: it says nothing.
+        // A time in the future is from another clock, or from this one before it was set back: it is meaningless.
         let newer = state
             .refreshed
             .filter(|refreshed| *refreshed > zone.timers.refreshed && *refreshed <= now.seconds());
@@ -96,7 +97,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(refreshed) = newer {
             zone.timers = times.confirmed(Moment::from_seconds(refreshed), early);
         } else if zone.state == ZoneState::Empty {
-            // Contents were put there without their age: it counts from now.
+            // Contents were inserted without their age: it counts from now.
             zone.timers = times.confirmed(now, early);
         }
         let is_good = now.seconds() < zone.timers.expires;

@@ -1,4 +1,4 @@
-//! One zone that comes from a primary, while the server runs.
+//! The runtime state of one secondary zone.
 
 use super::storage::{HeldVersion, HomeError, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
 use crate::schedule::{EventUrgency, Lane, Moment, ZoneNumber};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// One zone.
 pub(super) struct Secondary {
     pub(super) settings: SecondarySettings,
-    /// Where its contents and times are.
+    /// Storage for its contents and timers.
     pub(super) home: Arc<dyn SecondaryHome>,
     pub(super) state: ZoneState,
     /// The last version, also while it is too old to be served.
@@ -22,44 +22,44 @@ pub(super) struct Secondary {
     pub(super) timers: ZoneTimers,
     /// When it expires, while it is served.
     pub(super) expiry: Option<Moment>,
-    /// The question that is under way.
+    /// The query in flight.
     pub(super) ticket: Option<u64>,
-    /// The next primary to ask, and how many were asked in this check.
+    /// The next primary to query, and how many were tried in this check.
     pub(super) next_primary: usize,
     pub(super) asked: usize,
-    /// The check goes on with the next primary when its event starts.
+    /// The check continues with the next primary when its event starts.
     pub(super) is_check_continued: bool,
     /// Whether the current check was requested by a NOTIFY or an operator.
     pub(super) urgency: EventUrgency,
     /// An operator requested the next check, or the current one, to transfer the whole zone whatever its serial is.
     pub(super) is_force_requested: bool,
     pub(super) is_forced: bool,
-    /// Differences did not fit: the zone is asked for as a whole.
+    /// Differences did not fit: the whole zone is requested.
     pub(super) wants_whole: bool,
-    /// Checks that failed since the last that did not.
+    /// Number of consecutive failed checks.
     pub(super) failures: u32,
     pub(super) last_error: Option<String>,
-    /// The primary that was asked last, and the serial it had when it last said so.
+    /// The primary that was queried last, and the last serial it reported.
     pub(super) primary: Option<SocketAddr>,
     pub(super) serial_there: Option<Serial>,
-    /// The lower serial that a primary had in the last check, if none confirmed the version that is here.
+    /// The lower serial that a primary had in the last check, if none confirmed our version.
     pub(super) behind: Option<Serial>,
-    /// How long the primary's own copy is good, as it last said (RFC 7314).
+    /// The remaining lifetime of the primary's own copy, as last reported (RFC 7314).
     pub(super) expire_there: Option<Duration>,
     /// When the zone was listed here, since the start.
     pub(super) listed: Moment,
-    /// When the last check began; nothing of it is kept.
+    /// When the last check started; not stored.
     pub(super) checked: Option<Moment>,
-    /// The next check was asked for: it is made even if another server has just made one.
+    /// The next check was requested explicitly: it is made even if another server has just made one.
     pub(super) is_check_asked: bool,
-    /// A version is on its way home.
+    /// A version is being stored.
     pub(super) is_bringing: bool,
     pub(super) transfer: Option<TransferSize>,
-    /// The memory of the version that is being committed.
+    /// The memory of the version being committed.
     pub(super) memory: Option<Box<MemoryShare>>,
 }
 
-/// The size of the transfer that is being committed.
+/// The size of the transfer being committed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransferSize {
     pub(super) word: &'static str,
@@ -116,26 +116,26 @@ impl Secondary {
         }
     }
 
-    /// Moves its times by so many milliseconds; the owner of the schedule moves `expiry`.
+    /// Shifts its times by this many milliseconds; the owner of the schedule shifts `expiry`.
     pub(super) fn shift(&mut self, milliseconds: i64) {
         shift_timers(&mut self.timers, milliseconds);
         self.listed = self.listed.shifted(milliseconds);
         self.checked = self.checked.map(|at| at.shifted(milliseconds));
     }
 
-    /// Returns the lane of the primary that is asked next.
+    /// Returns the lane of the primary that is queried next.
     pub(super) fn lane(&self) -> Lane {
         let primaries = &self.settings.policy.primaries;
         let next = self.next_primary.checked_rem(primaries.len())?;
         Some(primaries[next].address.ip().to_canonical())
     }
 
-    /// Returns the serial that is here.
+    /// Returns our serial.
     pub(super) fn serial(&self) -> Option<Serial> {
         self.held.as_ref().map(|held| held.serial)
     }
 
-    /// Returns the facts of the zone that its home gets.
+    /// Returns the facts of the zone for its storage.
     pub(super) fn homed(&self) -> HomedZone<'_> {
         HomedZone {
             settings: &self.settings,
@@ -159,21 +159,21 @@ fn shift_timers(timers: &mut ZoneTimers, milliseconds: i64) {
     }
 }
 
-/// The reason why a home was looked at.
+/// Why a storage was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookReason {
-    /// A check begins.
+    /// A check starts.
     Check,
     /// The zone is about to expire.
     Expiry,
 }
 
-/// A report of a home.
+/// A report from a storage.
 pub(super) enum HomeReport {
-    /// A version is there, or was refused.
+    /// A version was stored or rejected.
     Brought(ZoneNumber, HomeOutcome),
-    /// A home was looked at for a zone.
+    /// A zone was read.
     Seen(ZoneNumber, LookReason, Result<HomeStates, HomeError>),
-    /// A home was looked at for zones that are to be taken over from it.
+    /// Zones were read that are to be taken over.
     Listed(Vec<NameBuf>, Result<HomeStates, HomeError>),
 }

@@ -1,12 +1,12 @@
-//! The keys that a database has, compared with what was noted of them: what others changed counts from the moment at which it
-//! is found.
+//! Compares the keys in a database with their recorded states: changes by others count from the moment they are
+//! found.
 
 use super::NotedLife;
 use crate::keys::local::{KeyPlan, ZoneKey, ZoneKeysError};
 use nameward_dnssec::rollover::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
 use nameward_dnssec::{KeyUse, Keys};
 
-/// The two columns of a key that say what it does.
+/// The two columns of a key that determine its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowUse {
     /// It signs.
@@ -16,7 +16,7 @@ pub(super) struct RowUse {
 }
 
 impl RowUse {
-    /// Returns what the row of a key says.
+    /// Returns the use according to the row of a key.
     pub(super) fn of_row(usage: KeyUse) -> Self {
         RowUse {
             is_active: usage.is_active(),
@@ -24,7 +24,7 @@ impl RowUse {
         }
     }
 
-    /// Returns what the row of a key has to say.
+    /// Returns the use that the row of a key must have.
     fn wanted(key: &ZoneKey) -> Self {
         match &key.life {
             Some(life) => RowUse::of_life(life),
@@ -32,8 +32,9 @@ impl RowUse {
         }
     }
 
-    /// Returns what the row of a key has to say for its life. A key that signs the keys and is to sign the rest later signs all
-    /// at once, because a row cannot tell them apart: a signature too many breaks nothing.
+    /// Returns the use that the row of a key must have for its state. A key that signs the keys and will sign the
+    /// rest later signs everything at once, because a row cannot express the difference: an additional signature
+    /// breaks nothing.
     pub(super) fn of_life(life: &KeyLife) -> Self {
         let is_published = life.dnskey.is_shown();
         RowUse {
@@ -43,7 +44,7 @@ impl RowUse {
     }
 }
 
-/// Finds a key that could not do what its life says by the flags that rows have: each of them has to do at least that.
+/// Finds a key that could not fulfil its state with the flags that rows have: each key must do at least that.
 pub(super) fn unfit_key(keys: &[ZoneKey]) -> Result<Option<u32>, ZoneKeysError> {
     let effective = effective_uses(keys, RowUse::wanted)?;
     let does_less = |has: KeyUse, needs: KeyUse| {
@@ -54,7 +55,7 @@ pub(super) fn unfit_key(keys: &[ZoneKey]) -> Result<Option<u32>, ZoneKeysError> 
     Ok(unfit.map(|(key, _)| key.number))
 }
 
-/// Returns the use that each key has by its row beside the others.
+/// Returns the use that each key has by its row next to the others.
 pub(super) fn effective_uses(
     keys: &[ZoneKey],
     row_use: impl Fn(&ZoneKey) -> RowUse,
@@ -72,16 +73,16 @@ pub(super) fn effective_uses(
     Ok(made.list().iter().map(|key| key.usage()).collect())
 }
 
-/// Whether the keys of a zone were looked after before.
+/// Whether the keys of a zone were managed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acquaintance {
-    /// No: they are taken over from whoever made them.
+    /// No: they are adopted from their previous manager.
     New,
-    /// Yes: what differs from the notes was changed by others, or by a server that was killed before it noted it.
+    /// Yes: differences from the records were made by others, or by a server that was killed before it recorded them.
     Known,
 }
 
-/// Returns the keys of rows with lives, and what others changed, in words.
+/// Returns the keys of rows with states, and descriptions of changes by others.
 pub(super) fn reconcile_keys(
     rows: &[ZoneKey],
     noted: &[NotedLife],
@@ -127,8 +128,8 @@ pub(super) fn reconcile_keys(
     Ok((keys, changes))
 }
 
-/// Notes the signatures of keys that sign the rest of the zone because nobody else does it any more: without them no step
-/// would be safe.
+/// Records the signatures of keys that sign the rest of the zone because no other key does any longer: without them
+/// no step would be safe.
 fn note_stand_ins(keys: &mut [ZoneKey], effective: &[KeyUse], at: (&KeyPlan, u64)) {
     let signs = |key: &ZoneKey| key.usage.signs_zone;
     let signed = keys.iter().filter(|key| signs(key));
@@ -144,7 +145,8 @@ fn note_stand_ins(keys: &mut [ZoneKey], effective: &[KeyUse], at: (&KeyPlan, u64
     }
 }
 
-/// Ends the signatures of keys that stood in for others, where these sign again: by their flags they sign the keys alone then.
+/// Ends the signatures of keys that stood in for others once these sign again: by their flags they then sign only the
+/// keys.
 pub(super) fn end_stand_ins(
     keys: &mut [ZoneKey],
     at: (&KeyPlan, u64),
@@ -162,7 +164,7 @@ pub(super) fn end_stand_ins(
     Ok(())
 }
 
-/// A record that is shown, or not, from now on.
+/// Returns the state of a record that is published, or withdrawn, from now on.
 fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> RecordLife {
     RecordLife {
         phase: match is_shown {
@@ -174,7 +176,7 @@ fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> RecordLife {
     }
 }
 
-/// Returns the life of a key whose row is another than it should be. A key that others took out of use is to go.
+/// Returns the state of a key whose row differs from its expected use. A key that others took out of use is retired.
 fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
     let expected = RowUse::of_life(life);
     let mut life = life.clone();
@@ -182,7 +184,7 @@ fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
     if is_shown != life.dnskey.is_shown() {
         life.dnskey = in_transit(is_shown, at);
     }
-    // The signatures of a combined key come with its DNSKEY; when they count is for the policy.
+    // The signatures of a combined key come with its DNSKEY; the policy decides when they count.
     let is_told = life.role == KeyRole::ZoneSigning || !row.is_active || !expected.is_active;
     if life.role.signs_zone() && is_told && row.is_active != life.zone_rrsig.is_shown() {
         life.zone_rrsig = in_transit(row.is_active, at);
@@ -195,8 +197,8 @@ fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
     life
 }
 
-/// Returns the life of a key that is not known. Its records are everywhere when the longest delay is over. Of a key that was
-/// there when the policy came the parent is taken to have the DS, of one that came later nobody knows.
+/// Returns the state of an unknown key. Its records are everywhere when the longest delay has passed. For a key that
+/// existed before the policy the parent is assumed to have the DS; for a later one it is unknown.
 fn new_life(
     key: &ZoneKey,
     usage: KeyUse,
@@ -208,7 +210,7 @@ fn new_life(
         (true, true) => KeyRole::Combined,
         (true, false) => KeyRole::KeySigning,
         (false, true) => KeyRole::ZoneSigning,
-        // One that does nothing is for what the policy has keys of its kind for: this server may have made it.
+        // An unused key is for the role that the policy has for its kind: this server may have made it.
         (false, false) => {
             let mut wanted = plan.rollover.keys.iter();
             let is_alike = |one: &&nameward_dnssec::rollover::PolicyKey| {
@@ -264,10 +266,10 @@ mod tests {
         let in_use = |number, role| KeyLife::in_use(number, (role, 13), 0);
         let combined = |number, flags| key(number, flags, in_use(number, KeyRole::Combined));
         let zone = || key(9, 256, in_use(9, KeyRole::ZoneSigning));
-        // A lone key signs everything, whatever its flags, and two of a kind do.
+        // A single key signs everything, whatever its flags, and so do two of a kind.
         assert_eq!(unfit_key(&[combined(1, 256)]), Ok(None));
         assert_eq!(unfit_key(&[combined(1, 257), combined(2, 257)]), Ok(None));
-        // Beside one of the other kind each does its own part.
+        // Next to one of the other kind each does its own part.
         assert_eq!(
             unfit_key(&[combined(1, 256), combined(2, 257)]),
             Ok(Some(1))

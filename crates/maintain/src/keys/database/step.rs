@@ -1,5 +1,5 @@
-//! The steps of a policy for the keys of a zone in a database: planned with the rows that are there, written in one
-//! transaction, then noted.
+//! The steps of a policy for the keys of a database zone: planned with the existing rows, written in one transaction,
+//! then recorded.
 
 use super::comparison::{Acquaintance, RowUse, end_stand_ins, reconcile_keys, unfit_key};
 use super::{KeyZone, KeysOrDatabase, NotedLife, StoredKeys, StoredKeysError};
@@ -18,15 +18,15 @@ use nameward_store::state::StateChange;
 use nameward_wire::Name;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Rounds of a look: one makes keys, one takes steps, and others may be in the way.
+/// Maximum number of rounds: one makes keys, one takes steps, and others may interfere.
 const ROUNDS: usize = 6;
-/// The data of CDS and CDNSKEY that ask for the removal of all DS (RFC 8078 section 4).
+/// The data of CDS and CDNSKEY that request the removal of all DS (RFC 8078 section 4).
 const CDS_REMOVAL: [u8; 5] = [0, 0, 0, 0, 0];
 const CDNSKEY_REMOVAL: [u8; 5] = [0, 0, 3, 0, 0];
-/// SHA-256, which all validators have.
+/// SHA-256, which all validators support.
 const DIGEST: u8 = 2;
 
-/// The rows of a zone, its keys with lives, and what is noted.
+/// The rows of a zone, its keys with states, and the records.
 struct ZoneRound<'r> {
     zone: &'r KeyZone<'r>,
     plan: &'r KeyPlan,
@@ -39,7 +39,7 @@ struct ZoneRound<'r> {
 }
 
 impl StoredKeys {
-    /// Takes all steps that are due for a zone: in the database, then in the notes.
+    /// Takes all steps that are due for a zone: in the database, then in the state store.
     pub fn advance(
         &self,
         zone: &KeyZone<'_>,
@@ -102,7 +102,7 @@ impl StoredKeys {
         })
     }
 
-    /// Adds the keys that the policy asks for, unused: nobody sees them before the next step. Returns their texts.
+    /// Adds the keys that the policy requires, unused: they are invisible before the next step. Returns their texts.
     fn make_keys(
         &self,
         round: &ZoneRound<'_>,
@@ -129,7 +129,7 @@ impl StoredKeys {
         Ok(contents)
     }
 
-    /// Takes the steps that a look has led to.
+    /// Takes the steps that were planned.
     fn take_steps(
         &self,
         round: ZoneRound<'_>,
@@ -171,7 +171,7 @@ impl StoredKeys {
             }
             false => None,
         };
-        // A database may keep a step waiting: it counts from when it was there.
+        // A database may delay a step: it counts from when it was written.
         let late = took.elapsed().as_secs();
         let lives = keys.iter().filter_map(|key| key.life.as_ref());
         let lives: Vec<KeyLife> = lives.map(|life| delayed(life, round.now, late)).collect();
@@ -187,13 +187,13 @@ impl StoredKeys {
             steps: next.steps,
             keys,
             next_at: next.next_at,
-            // The database tells of its changes.
+            // The database reports its own changes.
             is_visible: false,
         })
     }
 
-    /// Leaves all as it is until the next record is everywhere: then a key takes over from another at one stroke, which rows
-    /// can say.
+    /// Leaves everything as it is until the next record is everywhere: then a key takes over from another in one
+    /// step, which rows can express.
     fn wait_for_settling(
         &self,
         round: &ZoneRound<'_>,
@@ -236,7 +236,7 @@ impl StoredKeys {
         Ok(self.wait(backend.take_key_step(round.zone.row.id, &step))?)
     }
 
-    /// Makes the server answer with a step. One that it does not follow yet is in the database all the same.
+    /// Publishes a step in the server's answers. If that fails, the step is still in the database.
     fn publish(&self, zone: &KeyZone<'_>, committed: &Committed) {
         if let Some((_, runtime)) = self.databases.get() {
             runtime.block_on(zone.database.backend.await_replica(committed));
@@ -247,7 +247,7 @@ impl StoredKeys {
         }
     }
 
-    /// Notes the lives of keys and the terms of their zone, in one go.
+    /// Records the states of keys and the settings of their zone, in one write.
     fn note_all(
         &self,
         round: &ZoneRound<'_>,
@@ -292,7 +292,7 @@ impl ZoneRound<'_> {
         lives.collect()
     }
 
-    /// Returns the changes of rows that bring them from what they are to what lives ask for.
+    /// Returns the row changes that bring the rows to the required use.
     fn key_edits(&self, keys: &[ZoneKey]) -> Vec<KeyEdit> {
         let mut edits = Vec::new();
         for before in &self.keys {
@@ -324,14 +324,15 @@ impl ZoneRound<'_> {
         rows.find(|row| row.id == i64::from(number))
     }
 
-    /// Returns the metadata that belongs to a step: the denial where signing begins, and the end of all where it ends.
+    /// Returns the metadata changes of a step: the denial method when signing starts, and the removal of everything
+    /// when it ends.
     fn metadata(&self, keys: &[ZoneKey]) -> Vec<AttributeChange> {
         let set = |kind: &str, content: Option<&str>| {
             let contents = content.map(str::to_owned).into_iter().collect();
             AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
         };
         let mut changes = Vec::new();
-        // They would ask for the DS of all keys that sign.
+        // They would request the DS of all active keys.
         if self.plan.shows_cds {
             changes.extend(["PUBLISH-CDS", "PUBLISH-CDNSKEY"].map(|kind| set(kind, None)));
         }
@@ -348,7 +349,7 @@ impl ZoneRound<'_> {
         changes
     }
 
-    /// Returns the records that ask the parent for what the policy wishes.
+    /// Returns the records that request the DS set that the policy wants from the parent.
     fn parent_records(&self, keys: &[ZoneKey], wish: &ParentWish) -> ParentRecords {
         let zone: Name<'_> = self.zone.row.name.as_name();
         let mut records = ParentRecords {
@@ -374,7 +375,7 @@ impl ZoneRound<'_> {
         records
     }
 
-    /// Returns the terms to be noted; none for a zone that is insecure and has no policy.
+    /// Returns the settings to record; none for a zone that is insecure and has no policy.
     fn next_terms(&self, lives: &[KeyLife]) -> Option<SigningTerms> {
         let plan = self.plan;
         if lives.is_empty() && plan.rollover.keys.is_empty() {
@@ -400,7 +401,7 @@ fn forget(kind: &'static str, name: Vec<u8>) -> StateChange {
     StateChange::RemoveItem { kind, name }
 }
 
-/// Returns a life whose steps of now were taken so many seconds later.
+/// Returns a state whose steps of `now` were taken this many seconds later.
 fn delayed(life: &KeyLife, now: u64, late: u64) -> KeyLife {
     let mut life = life.clone();
     for record in [&mut life.dnskey, &mut life.zone_rrsig, &mut life.ds] {

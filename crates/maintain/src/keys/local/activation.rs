@@ -1,4 +1,4 @@
-//! A zone's stored keys put into force: the signing that the table of zones adds to each version.
+//! Activates a zone's stored keys: the signing that the zone table adds to each version.
 
 use super::{SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError, directory, read_all, signing_keys};
 use nameward_dnssec::{Keys, Publish, Signing, SigningPolicy};
@@ -13,7 +13,7 @@ impl SigningTerms {
         let (cds, cdnskey) = match (shows_cds, asks_removal) {
             (false, _) => (Publish::Nothing, Publish::Nothing),
             (true, true) => (Publish::Removal, Publish::Removal),
-            // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
+            // RFC 7344: a parent that polls them keeps its DS current by itself. All validators support SHA-256.
             (true, false) => (Publish::Keys(vec![2]), Publish::Keys(())),
         };
         SigningPolicy {
@@ -32,7 +32,7 @@ impl SigningTerms {
 }
 
 impl ZoneKeys {
-    /// Puts what is kept of a zone into force.
+    /// Activates the stored state of a zone.
     pub(super) fn refresh(&self, zone: Name<'_>) -> Result<(), ZoneKeysError> {
         let values = self.values(zone)?;
         match values.is_empty() {
@@ -45,7 +45,8 @@ impl ZoneKeys {
         }
     }
 
-    /// The signing state of a zone that no longer has keys: its serial, if that is ahead of the one of its contents.
+    /// Returns the signing state of a zone that no longer has keys: its serial, if that is ahead of the contents'
+    /// serial.
     fn without_keys(&self, zone: Name<'_>) -> Result<Option<Arc<Signing>>, ZoneKeysError> {
         let serial_offset = self.terms(zone)?.serial.offset;
         if serial_offset == 0 {

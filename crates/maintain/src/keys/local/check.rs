@@ -1,4 +1,4 @@
-//! Faults of the directories that keys are kept in, found before a server uses them.
+//! Checks key directories for faults before a server uses them.
 
 use super::files::{KeyDirectories, KeyPairError, read_pair};
 use crate::policy::Policies;
@@ -9,11 +9,11 @@ use std::path::Path;
 /// A fault of a directory, or of a pair of files in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFileFault {
-    /// The zone whose key it would be; none for a directory that cannot be read.
+    /// The zone whose key it would be; none for an unreadable directory.
     pub zone: Option<NameBuf>,
     /// The fault.
     pub error: KeyPairError,
-    /// Whether the zone has no key beside it, so that a server that starts answers SERVFAIL.
+    /// Whether the zone has no other key, so that a starting server answers SERVFAIL.
     pub is_fatal: bool,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for KeyFileFault {
     }
 }
 
-/// Reads all pairs of files that zones have their keys in, and returns the faults.
+/// Reads all pairs of files with keys of zones, and returns the faults.
 pub fn key_file_faults(policies: &Policies) -> Vec<KeyFileFault> {
     let (directories, mut faults) = (KeyDirectories::default(), Vec::new());
     for directory in policies.key_directories() {

@@ -1,21 +1,21 @@
-//! Owns the way of a zone's keys into the copy of a deleted zone and back. Key files in a directory stay where they are:
-//! the copy has their names.
+//! Copies a zone's keys into the copy of a deleted zone and back. Key files in a directory stay where they are: the
+//! copy has their names.
 
 use super::{KEYS, ZONES, ZoneKeys, ZoneKeysError, forget, item_name, wire};
 use nameward_store::state::StateChange;
 use nameward_wire::Name;
 
-/// Items in the state store about the signing of one zone, as it is stored.
+/// The items in the state store about the signing of one zone, as stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeysCopy {
     /// The keys by number.
     pub keys: Vec<(u32, Vec<u8>)>,
-    /// How the zone is signed.
+    /// The signing settings of the zone.
     pub terms: Option<Vec<u8>>,
 }
 
 impl ZoneKeys {
-    /// Copies all that is stored about the signing of a zone; nothing without a state store.
+    /// Copies everything stored about the signing of a zone; empty without a state store.
     pub fn copy(&self, zone: Name<'_>) -> Result<KeysCopy, ZoneKeysError> {
         let Some(store) = &self.store else {
             return Ok(KeysCopy::default());
@@ -26,7 +26,7 @@ impl ZoneKeys {
         })
     }
 
-    /// Stores a copy again and signs the zone with its keys. Call before the zone is served.
+    /// Restores a copy and signs the zone with its keys. Call before the zone is served.
     pub fn restore(&self, zone: Name<'_>, copy: KeysCopy) -> Result<(), ZoneKeysError> {
         if copy == KeysCopy::default() {
             return Ok(());
@@ -40,7 +40,7 @@ impl ZoneKeys {
         self.refresh(zone)
     }
 
-    /// Forgets the keys of a zone that is deleted. Key files in a directory stay.
+    /// Deletes the keys of a zone that is deleted. Key files in a directory stay.
     pub fn forget(&self, zone: Name<'_>) -> Result<(), ZoneKeysError> {
         let Some(store) = &self.store else {
             return Ok(());

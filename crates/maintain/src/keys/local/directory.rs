@@ -1,13 +1,13 @@
-//! Zones whose keys are pairs of files in a directory: which keys those are, and what they do now.
+//! Zones whose keys are pairs of files in a directory: which keys those are, and their current use.
 //!
-//! The state store has a number for each pair, and how far a policy has come with it; the private part stays in its file. A
-//! look at a zone reads all its pairs:
+//! The state store has a number for each pair, and its rollover state; the private part stays in its file. Checking a
+//! zone reads all its pairs:
 //!
 //! ```text
-//! pair without a number   taken as a key: as its times say, or by the policy as the next one
-//! pair with a number      what it does follows from its times, unless a policy looks after it
-//! number without a pair   forgotten if the key does nothing; an error if the zone is signed with it
-//! public file alone       nothing: it is what remains when a pair is made or removed and the server is killed meanwhile
+//! pair without a number   adopted as a key: as its times say, or by the policy as the next one
+//! pair with a number      its use follows from its times, unless a policy manages it
+//! number without a pair   dropped if the key is unused; an error if the zone is signed with it
+//! public file alone       ignored: it remains if the server is killed while a pair is made or removed
 //! ```
 //! An error changes nothing: a zone in service keeps its keys, one that is just being started is not served unsigned.
 
@@ -22,18 +22,18 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The outcome of a look at a zone's files.
+/// The outcome of checking a zone's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyFileProgress {
     /// Whether the zone has keys in files, or a directory for them.
     pub has_files: bool,
-    /// When a time in the files passes next.
+    /// The next time in the files at which something changes.
     pub next_at: Option<u64>,
-    /// Whether the zone is served otherwise than before.
+    /// Whether the zone is served differently than before.
     pub is_visible: bool,
 }
 
-/// The findings of a look at the pairs of a zone.
+/// The findings of checking the pairs of a zone.
 #[derive(Default)]
 struct PairLook {
     changes: Vec<StateChange>,
@@ -48,15 +48,15 @@ struct PairLook {
 }
 
 impl ZoneKeys {
-    /// Returns the directory that new keys of a zone are kept in; none for the state store.
+    /// Returns the directory for new keys of a zone; none for the state store.
     pub(super) fn directory(&self, zone: Name<'_>) -> Option<PathBuf> {
         self.zones.load().of(zone).key_directory.clone()
     }
 
-    /// Reads the keys of a zone in the order of their numbers.
+    /// Reads the keys of a zone, sorted by number.
     pub fn keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
         match self.read_keys(zone) {
-            // Files change before the store that names them: whoever changes them is waited for.
+            // Files change before the store that names them: wait for a change in progress.
             Err(ZoneKeysError::Pair(_)) => {
                 let _changing = self.lock();
                 self.read_keys(zone)
@@ -65,7 +65,7 @@ impl ZoneKeys {
         }
     }
 
-    /// Reads the files of a zone and puts into force what they say now.
+    /// Reads the files of a zone and activates what they say now.
     pub fn read_files(&self, zone: Name<'_>, now: u64) -> Result<KeyFileProgress, ZoneKeysError> {
         let _changing = self.lock();
         let values = match self.values(zone) {
@@ -96,14 +96,14 @@ impl ZoneKeys {
         for pair in new {
             match read_pair(pair) {
                 Ok(file) => taken.push((pair, file)),
-                // Keys that the zone has are enough to sign it.
+                // The existing keys are enough to sign the zone.
                 Err(error) if !values.is_empty() => {
                     tracing::warn!("zone {zone}: a key is left out: {error}");
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        // A policy takes the last one for the newest.
+        // A policy takes the last one as the newest.
         taken.sort_by_key(|(_, file)| file.times.created);
         for pair in taken {
             take_pair(zone, pair, now, &mut look)?;
@@ -120,8 +120,8 @@ impl ZoneKeys {
         Ok(look.progress)
     }
 
-    /// Raises the serial of a zone whose keys do something else since a time in their files has passed, or the files have
-    /// changed.
+    /// Increments the serial of a zone whose keys changed their use because a time in their files has passed, or the
+    /// files have changed.
     fn raise_for_files(
         &self,
         zone: Name<'_>,
@@ -135,7 +135,7 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Reads a pair that has a number, at its old place or in the directory that the zone has now.
+    /// Reads a pair that has a number, at its old location or in the zone's current directory.
     fn read_known(
         &self,
         zone: Name<'_>,
@@ -179,7 +179,7 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Returns whether the zone is signed with keys that can be used.
+    /// Checks whether the zone is signed with usable keys.
     fn is_in_force(&self, zone: Name<'_>) -> bool {
         let table = self.table.load();
         let signing = table.exact(zone).and_then(|version| {
@@ -189,7 +189,7 @@ impl ZoneKeys {
         signing.unwrap_or(false)
     }
 
-    /// Lists the zones that have pairs in the directories that are set for them.
+    /// Lists the zones that have pairs in their configured directories.
     pub(super) fn zones_with_files(&self) -> HashSet<NameBuf> {
         let policies = self.zones.load();
         let mut zones = HashSet::new();
@@ -205,7 +205,7 @@ impl ZoneKeys {
     }
 }
 
-/// Takes a pair that has no number yet as a key of its zone.
+/// Adopts a pair without a number as a key of its zone.
 fn take_pair(
     zone: Name<'_>,
     (path, file): (&PathBuf, KeyFile),
@@ -228,7 +228,7 @@ fn take_pair(
         role,
         usage: KeyUse::UNUSED,
         created: file.times.created.unwrap_or(now),
-        // A policy shows a new key in its own order, whatever its times say.
+        // A policy publishes a new key in its own order, whatever its times say.
         life: look
             .is_managed
             .then(|| KeyLife::new(number, (role, algorithm), now)),
@@ -250,7 +250,7 @@ fn take_pair(
     Ok(())
 }
 
-/// The role of a key of which nothing is known but its flags.
+/// Returns the role of a key of which only the flags are known.
 pub(super) fn role_of(flags: u16) -> KeyRole {
     match flags & 1 {
         1 => KeyRole::KeySigning,
@@ -258,7 +258,7 @@ pub(super) fn role_of(flags: u16) -> KeyRole {
     }
 }
 
-/// Returns whether CDS and CDNSKEY are left out, because the times of the keys ask for none.
+/// Checks whether CDS and CDNSKEY are omitted, because the times of the keys request none.
 pub(super) fn hide_ds(keys: &[ZoneKey]) -> bool {
     let is_timed =
         |key: &ZoneKey| key.life.is_none() && matches!(key.home, PrivateKeyHome::Files { .. });
@@ -266,7 +266,7 @@ pub(super) fn hide_ds(keys: &[ZoneKey]) -> bool {
 }
 
 impl ZoneKey {
-    /// Returns the key as the texts of its files; none for a key that is not kept so.
+    /// Returns the key as the texts of its files; none for a key that is not stored in files.
     pub(super) fn file(&self, zone: Name<'_>) -> Option<KeyFile> {
         let PrivateKeyHome::Files { times, .. } = &self.home else {
             return None;
@@ -279,7 +279,7 @@ impl ZoneKey {
         })
     }
 
-    /// Has the key kept in files of a directory, with times that say what it does.
+    /// Stores the key in files of a directory, with times that express its use.
     pub(super) fn move_into(
         &mut self,
         directory: &Path,
@@ -317,7 +317,7 @@ impl ZoneKey {
         Ok(())
     }
 
-    /// Returns the time since which the key does what it does, as far as anybody noted it.
+    /// Returns since when the key has had its current use, as far as recorded.
     pub(crate) fn shown_since(&self, now: u64) -> u64 {
         let PrivateKeyHome::Files { times, .. } = &self.home else {
             return self.created.min(now);
@@ -327,7 +327,7 @@ impl ZoneKey {
         known.max().unwrap_or(now)
     }
 
-    /// Takes the use that its times say, if it is a pair of files that no policy looks after.
+    /// Adopts the use according to its times, if it is a pair of files that no policy manages.
     fn follow_times(&mut self, now: u64, next_at: &mut Option<u64>) {
         let PrivateKeyHome::Files { times, .. } = &self.home else {
             return;

@@ -1,4 +1,4 @@
-//! The forms in which the state store keeps keys and the ways in which zones are signed.
+//! The formats of keys and signing settings in the state store.
 //!
 //! ```text
 //! key, form 2   form, role, use, flags (2), created (8), life or none (1 or 54), text of the private key
@@ -22,19 +22,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The form of keys that is written now.
+/// The current format of keys.
 const KEY_FORM: u8 = 2;
-/// The form of keys whose private part is in a file.
+/// The format of keys whose private part is in a file.
 const PAIR_FORM: u8 = nameward_store::state::KEY_ELSEWHERE;
-/// The form of keys that the first version wrote.
+/// The format of keys from the first version.
 const FIRST_KEY_FORM: u8 = 1;
-/// The form of lives of keys that databases have.
+/// The format of rollover states for keys in databases.
 const LIFE_FORM: u8 = 1;
-/// The form of ways of signing.
+/// The format of signing settings.
 const ZONE_FORM: u8 = 1;
-/// Octets of the state of one record of a key: phase, since, settles.
+/// Size of the state of one record of a key in octets: phase, since, settles.
 const RECORD: usize = 17;
-/// Octets of the life of a key: goal, rolled by hand, three records.
+/// Size of the rollover state of a key in octets: goal, rolled by hand, three records.
 const LIFE: usize = 2 + 3 * RECORD;
 
 impl ZoneKey {
@@ -84,7 +84,7 @@ impl ZoneKey {
         }
     }
 
-    /// Reads a key whose files may have another place than before.
+    /// Reads a key whose files may have moved.
     pub(super) fn read_at(number: u32, value: &[u8], path: &Path) -> Result<Self, ZoneKeysError> {
         let head = value.strip_prefix(&[PAIR_FORM]).and_then(KeptHead::read);
         read_in_files(number, head.ok_or(ZoneKeysError::Form(number))?, path)
@@ -94,19 +94,19 @@ impl ZoneKey {
 /// A key in files, as far as the state store knows it.
 pub(super) struct KeptPair {
     pub(super) number: u32,
-    /// The path of its files without their ends.
+    /// The path of its files without extensions.
     pub(super) path: PathBuf,
     pub(super) usage: KeyUse,
-    /// Nobody has anything of it.
+    /// None of its records is published.
     pub(super) is_unused: bool,
 }
 
-/// Returns whether a value is of a key in files.
+/// Checks whether a value is a key in files.
 pub(super) fn is_pair(value: &[u8]) -> bool {
     value.first() == Some(&PAIR_FORM)
 }
 
-/// Reads what the state store has of a key in files; `None` for one that is not in files.
+/// Reads the stored part of a key in files; `None` for one that is not in files.
 pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<KeptPair>, ZoneKeysError> {
     let Some(rest) = value.strip_prefix(&[PAIR_FORM]) else {
         return Ok(None);
@@ -159,7 +159,7 @@ fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
     })
 }
 
-/// All of a key but its private part.
+/// All of a key except its private part.
 #[derive(Clone, Copy)]
 struct KeptHead<'v> {
     role: KeyRole,
@@ -232,7 +232,7 @@ fn role_of(number: u8) -> Option<KeyRole> {
     }
 }
 
-/// Returns the form of what is noted of a key that a database has.
+/// Encodes the recorded state of a key in a database.
 pub(crate) fn life_value(life: &KeyLife, fingerprint: &[u8; 32]) -> Vec<u8> {
     let mut value = vec![LIFE_FORM, role_number(life.role), life.algorithm];
     value.extend(life.created_at.to_be_bytes());
@@ -241,7 +241,7 @@ pub(crate) fn life_value(life: &KeyLife, fingerprint: &[u8; 32]) -> Vec<u8> {
     value
 }
 
-/// Reads what is noted of a key that a database has.
+/// Decodes the recorded state of a key in a database.
 pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyLife, [u8; 32])> {
     let (&[form, role, algorithm], rest) = value.split_first_chunk::<3>()?;
     let (created, rest) = rest.split_first_chunk::<8>()?;
@@ -269,7 +269,7 @@ fn put_record(record: &RecordLife, value: &mut Vec<u8>) {
         RecordPhase::Unretentive => 3,
     });
     value.extend(record.since.to_be_bytes());
-    // Nothing settles in 1970.
+    // 0 means none: nothing settles in 1970.
     value.extend(record.settles_at.unwrap_or(0).to_be_bytes());
 }
 
@@ -327,7 +327,7 @@ impl SigningTerms {
         [&[ZONE_FORM], text.as_bytes()].concat()
     }
 
-    /// Reads a value; one that is not known here is taken for the plain way, which validates as any other.
+    /// Decodes a value; an unknown one is replaced by the default method, which validates like any other.
     pub(crate) fn read(value: &[u8]) -> Self {
         let text = value.strip_prefix(&[ZONE_FORM]).unwrap_or_default();
         let text = String::from_utf8_lossy(text);

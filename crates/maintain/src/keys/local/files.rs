@@ -1,7 +1,7 @@
-//! Pairs of files that keys are kept in, as BIND has them: `Kexample.org.+013+58482.key` and `.private` beside it.
+//! Key files in pairs, as in BIND: `Kexample.org.+013+58482.key` and `.private` next to it.
 //!
-//! A private file that others may read is refused. Files are replaced as a whole and are on the disk when a write returns. The
-//! times in `.private` count; those in `.key` are comments.
+//! A private file that others may read is refused. Files are replaced atomically and are on disk when a write
+//! returns. The times in `.private` apply; those in `.key` are comments.
 
 use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::{KeyLife, RecordLife, RecordPhase};
@@ -15,16 +15,16 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Octets of a key file; no key has more.
+/// Maximum size of a key file in octets.
 const MAX_OCTETS: u64 = 16 * 1024;
-/// Files that a directory of keys may have; what is beyond is an error, not a wait.
+/// Maximum number of files in a key directory; more is an error, not a wait.
 const MAX_FILES: usize = 4_000_000;
-/// The mode bits of those who may not read a private key.
+/// The mode bits that a private key must not have.
 const OTHERS: u32 = 0o077;
-/// A directory that changed so short a time before it was listed may change again without another time of change.
+/// A directory that changed this shortly before it was listed may change again with the same modification time.
 const CLOCK_GRAIN: Duration = Duration::from_secs(2);
 
-/// Where the private part of a key is kept.
+/// Where the private part of a key is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PrivateKeyHome {
     /// The state store.
@@ -34,20 +34,20 @@ pub enum PrivateKeyHome {
     Files {
         /// Their path without `.key` and `.private`.
         path: PathBuf,
-        /// The times that they say.
+        /// The times in the files.
         times: KeyTimes,
     },
 }
 
-/// Why a pair of files is no key of a zone, or cannot be written.
+/// Why a pair of files is not a key of a zone, or cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyPairError {
-    /// The system says no.
+    /// A system error.
     #[error("{path}: {reason}")]
     System {
         /// The file or the directory.
         path: String,
-        /// The words of the system.
+        /// The system's message.
         reason: String,
     },
     /// Others may read the private key.
@@ -58,7 +58,7 @@ pub enum KeyPairError {
         /// Its mode.
         mode: u32,
     },
-    /// The text is no key.
+    /// The text is not a valid key.
     #[error("{path}: {error}")]
     NoKey {
         /// The pair, by its private file.
@@ -66,15 +66,15 @@ pub enum KeyPairError {
         /// The reason.
         error: KeyFileError,
     },
-    /// The other half is not there.
+    /// The other file is missing.
     #[error(
         "{path} is missing: a key is a .key and a .private file; restore it, or remove the other one"
     )]
     Half {
-        /// The file that is missing.
+        /// The missing file.
         path: String,
     },
-    /// The name of the files says another key.
+    /// The name of the files does not match the key.
     #[error(
         "{path}: this is a key of {owner} with algorithm {algorithm} and key tag {tag}, its name says another one"
     )]
@@ -88,7 +88,7 @@ pub enum KeyPairError {
         /// The key tag in the file.
         tag: u16,
     },
-    /// The private file of a key in use is gone.
+    /// The private file of a key in use is missing.
     #[error(
         "{path}.private is missing, and the zone is signed with it: restore it, or run `nameward key remove`"
     )]
@@ -107,26 +107,26 @@ impl KeyPairError {
     }
 }
 
-/// A file of a pair.
+/// Returns the path of a file of a pair.
 fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(end);
     PathBuf::from(name)
 }
 
-/// Returns whether neither file of a pair is there.
+/// Checks whether neither file of a pair exists.
 pub(super) fn is_away(path: &Path) -> bool {
     [".key", ".private"]
         .iter()
         .all(|end| matches!(with_end(path, end).try_exists(), Ok(false)))
 }
 
-/// Returns whether a pair has no private file, so that it is no key any more.
+/// Checks whether a pair has no private file, so that it is no longer a key.
 pub(super) fn lacks_private(path: &Path) -> bool {
     matches!(with_end(path, ".private").try_exists(), Ok(false))
 }
 
-/// Reads a pair; its name must be that of the key.
+/// Reads a pair; its name must match the key.
 pub(super) fn read_pair(path: &Path) -> Result<KeyFile, KeyPairError> {
     let (public, private) = (with_end(path, ".key"), with_end(path, ".private"));
     let public_text = read_file(&public, 0)?;
@@ -151,7 +151,7 @@ pub(super) fn read_pair(path: &Path) -> Result<KeyFile, KeyPairError> {
     }
 }
 
-/// Reads a file, unless somebody may read it who may not.
+/// Reads a file, unless its permissions are too open.
 fn read_file(path: &Path, forbidden: u32) -> Result<Vec<u8>, KeyPairError> {
     let system = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => KeyPairError::Half {
@@ -159,7 +159,7 @@ fn read_file(path: &Path, forbidden: u32) -> Result<Vec<u8>, KeyPairError> {
         },
         _ => KeyPairError::system(path, &error),
     };
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !fs::metadata(path).map_err(system)?.is_file() {
         return Err(system(io::Error::other("expected a file")));
     }
@@ -176,14 +176,14 @@ fn read_file(path: &Path, forbidden: u32) -> Result<Vec<u8>, KeyPairError> {
     Ok(text)
 }
 
-/// Writes a pair; both files are on the disk when it returns.
+/// Writes a pair; both files are on disk when it returns.
 pub(super) fn write_pair(path: &Path, file: &KeyFile) -> Result<(), KeyPairError> {
     let (public, private) = (with_end(path, ".key"), with_end(path, ".private"));
     let public_text = file.public_text().map_err(|error| KeyPairError::NoKey {
         path: private.display().to_string(),
         error: error.into(),
     })?;
-    // In this order: a public file alone is no key, a private file alone is one that cannot be used.
+    // In this order: a public file alone is not a key, a private file alone is an unusable one.
     replace_file(&public, public_text.as_bytes(), 0o644)?;
     replace_file(&private, file.private_text().as_bytes(), 0o600)?;
     sync_parent(path)
@@ -208,9 +208,9 @@ fn replace_file(path: &Path, text: &[u8], mode: u32) -> Result<(), KeyPairError>
     })
 }
 
-/// Removes a pair for good.
+/// Removes a pair permanently.
 pub(super) fn remove_pair(path: &Path) -> Result<(), KeyPairError> {
-    // The private one first: it is the one that counts.
+    // The private file first, since it determines whether the key exists.
     for end in [".private", ".key"] {
         let file = with_end(path, end);
         match fs::remove_file(&file) {
@@ -229,7 +229,7 @@ fn sync_parent(path: &Path) -> Result<(), KeyPairError> {
     synced.map_err(|error| KeyPairError::system(directory, &error))
 }
 
-/// Writes the steps of a policy into the times of a key: a time that has passed stays when the record is gone.
+/// Writes the steps of a policy into the times of a key: a time that has passed stays after the record is removed.
 pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyLife) {
     let follow =
         |record: &RecordLife, begin: &mut Option<u64>, end: &mut Option<u64>| match record.phase {
@@ -248,21 +248,21 @@ pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyLife) {
     follow(&life.ds, &mut times.sync_publish, &mut times.sync_delete);
 }
 
-/// The pairs of a directory, by their zones.
+/// The pairs of a directory, by zone.
 struct Listing {
     changed_at: SystemTime,
     listed_at: SystemTime,
     pairs: HashMap<String, Vec<OsString>>,
 }
 
-/// The directories that keys are kept in, each listed once for all its zones until it changes.
+/// The key directories, each listed once for all its zones until it changes.
 #[derive(Default)]
 pub(super) struct KeyDirectories {
     listings: Mutex<HashMap<PathBuf, Listing>>,
 }
 
 impl KeyDirectories {
-    /// Returns the paths of a zone's pairs, in the order of their names.
+    /// Returns the paths of a zone's pairs, sorted by name.
     pub(super) fn pairs(
         &self,
         directory: &Path,
@@ -275,7 +275,7 @@ impl KeyDirectories {
         })
     }
 
-    /// Returns the zones that a directory has pairs of. A pair that cannot be read belongs to the zone that its name says.
+    /// Returns the zones that have pairs in a directory. An unreadable pair belongs to the zone in its name.
     pub(super) fn zones(&self, directory: &Path) -> Result<Vec<NameBuf>, KeyPairError> {
         self.with_listing(directory, |listing| {
             let owners = listing.pairs.keys();
@@ -316,7 +316,7 @@ fn list_pairs(directory: &Path) -> io::Result<HashMap<String, Vec<OsString>>> {
             return Err(io::Error::other("too many files"));
         }
         let name = entry?.file_name();
-        // A public file alone is no key: the private one may be kept elsewhere, or was never written.
+        // A public file alone is not a key: the private one may be stored elsewhere, or was never written.
         let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".private")) else {
             continue;
         };
@@ -332,7 +332,7 @@ fn list_pairs(directory: &Path) -> io::Result<HashMap<String, Vec<OsString>>> {
     Ok(pairs)
 }
 
-/// The zone in the name of a pair, as it is written there.
+/// Returns the zone in the name of a pair, as written there.
 fn stem_owner(stem: &str) -> Option<&str> {
     let rest = stem.strip_prefix('K')?;
     let (rest, tag) = rest.rsplit_once('+')?;
@@ -343,7 +343,7 @@ fn stem_owner(stem: &str) -> Option<&str> {
     (is_number(tag, 5) && is_number(algorithm, 3)).then_some(owner)
 }
 
-/// Reads a zone in the name of a pair: octets that are no letters, digits or hyphens stand as `%2F`.
+/// Decodes a zone in the name of a pair: octets that are not letters, digits or hyphens appear as `%2F`.
 fn owner_name(owner: &str) -> Option<NameBuf> {
     let mut text = Vec::new();
     let mut rest = owner.as_bytes();

@@ -1,8 +1,7 @@
-//! Keys that a policy looks after: the steps of `dnssec::rollover`, taken and kept.
+//! Keys managed by a policy: the steps of `dnssec::rollover`, taken and stored.
 //!
-//! All that a look at a zone changes (states of keys, new keys, the number that is added to the serial) is one write to the
-//! state store, and counts when it is on the disk: a server that is killed at any moment goes on from a state that was
-//! whole.
+//! Everything that changes for a zone (key states, new keys, the serial offset) is one write to the state store, and
+//! takes effect when it is on disk: a server that is killed at any moment continues from a consistent state.
 
 use super::files::{follow_life, remove_pair};
 use super::serial::{SerialOffsetRaise, keep_terms, seen_uses};
@@ -18,47 +17,47 @@ use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 use nameward_store::state::StateChange;
 use nameward_wire::Name;
 
-/// Rounds in which keys are made: one makes all that are missing.
+/// Maximum number of rounds in which keys are made: one makes all that are missing.
 const ROUNDS: usize = 4;
-/// Keys that are made to find one whose tag no other key of the zone has.
+/// Maximum number of attempts to create a key whose tag is unique in the zone.
 const TAG_TRIES: usize = 8;
 
-/// The keys and signatures that a policy asks of one zone.
+/// The keys and signatures that a policy requires for one zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPlan {
     /// The keys and the delays; no keys for a zone that goes insecure.
     pub rollover: RolloverPolicy,
-    /// Bits of RSA keys.
+    /// Size of RSA keys in bits.
     pub rsa_bits: usize,
-    /// The way in which names are denied.
+    /// The denial of existence method.
     pub denial: DenialTerms,
-    /// When signatures begin, end and are renewed.
+    /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
     pub dnskey_ttl: u32,
-    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    /// Whether CDS and CDNSKEY request the DS from the parent.
     pub shows_cds: bool,
-    /// How the parent is asked.
+    /// How the parent is queried.
     pub parent: ParentTerms,
 }
 
-/// The outcome of a look at the keys of a zone.
+/// The outcome of processing the keys of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyProgress {
-    /// Keys that were made.
+    /// New keys.
     pub made: Vec<u32>,
     /// The steps that were taken.
     pub steps: Vec<RolloverStep>,
-    /// The keys as they are now.
+    /// The current keys.
     pub keys: Vec<ZoneKey>,
-    /// When something happens next by itself.
+    /// When the next step is due without an external event.
     pub next_at: Option<u64>,
-    /// Whether the zone is served otherwise than before.
+    /// Whether the zone is served differently than before.
     pub is_visible: bool,
 }
 
 impl ZoneKey {
-    /// Returns the use that follows from its life.
+    /// Returns the use that follows from its state.
     fn usage_of(life: &KeyLife) -> KeyUse {
         let is_shown = life.dnskey.is_shown();
         KeyUse {
@@ -77,7 +76,7 @@ impl ZoneKey {
         self.life = Some(life);
     }
 
-    /// Returns the sight of its DS at the parent that a rollover waits for.
+    /// Returns the DS observation at the parent that a rollover waits for.
     pub fn awaited_ds(&self) -> Option<DsSight> {
         let ds = &self.life.as_ref()?.ds;
         match (ds.phase, ds.settles_at) {
@@ -89,13 +88,13 @@ impl ZoneKey {
 }
 
 impl KeyPlan {
-    /// Returns the plan of a zone that has no policy any more: it goes insecure, signed as before until then.
+    /// Returns the plan for a zone that no longer has a policy: it goes insecure, signed as before until then.
     pub fn insecure(terms: &SigningTerms, managed: &ManagedTerms) -> Self {
         KeyPlan {
             rollover: RolloverPolicy {
                 keys: Vec::new(),
                 ksk_rollover: KskRollover::default(),
-                // Nothing is to come back to.
+                // Nothing needs to be restored later.
                 times: rollover::RolloverTimes {
                     purge_after: 0,
                     ..managed.times
@@ -112,7 +111,7 @@ impl KeyPlan {
 }
 
 impl ZoneKeys {
-    /// Takes all steps that are due for a zone, and keeps them before they count.
+    /// Takes all steps that are due for a zone, and stores them before they take effect.
     pub fn advance(
         &self,
         zone: Name<'_>,
@@ -149,8 +148,8 @@ impl ZoneKeys {
         Ok(progress)
     }
 
-    /// Notes that the parent has the DS of a key, or has not; of all keys that wait for it if none is named. Returns the keys
-    /// for which that was waited for.
+    /// Records that the parent has the DS of a key, or does not; for all keys that wait for it if none is named.
+    /// Returns the keys that waited for it.
     pub fn note_ds(
         &self,
         (zone, number): (Name<'_>, Option<u32>),
@@ -187,7 +186,7 @@ impl ZoneKeys {
         Ok(noted)
     }
 
-    /// Has the keys of a role replaced by new ones, as soon as that is safe. Returns the keys that go.
+    /// Replaces the keys of a role by new ones, as soon as that is safe. Returns the keys being replaced.
     pub fn roll(&self, zone: Name<'_>, role: Option<KeyRole>) -> Result<Vec<u32>, ZoneKeysError> {
         let _changing = self.lock();
         let mut keys = self.read_keys(zone)?;
@@ -210,7 +209,7 @@ impl ZoneKeys {
         Ok(rolled)
     }
 
-    /// Writes what has changed, in one go, and puts it into force. Returns whether the zone is served otherwise than
+    /// Writes all changes, in one write, and activates them. Returns whether the zone is served differently than
     /// before.
     fn keep_all(
         &self,
@@ -231,7 +230,7 @@ impl ZoneKeys {
             times: plan.rollover.times,
             parent: plan.parent.clone(),
         };
-        // Nobody sees these.
+        // These are not visible from outside.
         let with_times = |managed: &ManagedTerms| ManagedTerms {
             times: plan.rollover.times,
             parent: plan.parent.clone(),
@@ -280,8 +279,9 @@ impl ZoneKeys {
         Ok(is_visible)
     }
 
-    /// Writes the files of keys that are new or have other times, and removes those of keys that are gone. The state store
-    /// follows: a key that it does not know yet is found in its files, and one whose files are gone is forgotten.
+    /// Writes the files of keys that are new or have changed times, and removes those of deleted keys. The state
+    /// store follows: a key that it does not know yet is found in its files, and one whose files are missing is
+    /// dropped.
     fn keep_files(
         &self,
         zone: Name<'_>,
@@ -316,9 +316,9 @@ fn keep(zone: Name<'_>, key: &ZoneKey) -> StateChange {
     }
 }
 
-/// Returns the keys with lives. Those that were looked after by hand are taken as they are: what they do now is known
-/// everywhere when a delay has passed since they were made, and the parent has the DS of those that may have one. That is
-/// the careful guess: a DS that is not there breaks nothing.
+/// Returns the keys with states. Manually managed keys are adopted as they are: their current use is known everywhere
+/// when a delay has passed since their creation, and the parent is assumed to have the DS of those that may have one.
+/// That is the safe assumption: a missing DS breaks nothing.
 fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let mut keys = before.to_vec();
     if keys.iter().all(|key| key.life.is_some()) {
@@ -363,7 +363,7 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
     Ok(keys)
 }
 
-/// Makes a key that a policy asks for, with a tag that no other key of the zone has: validators try every key of a tag.
+/// Creates a key that a policy requires, with a tag that is unique in the zone: validators try every key of a tag.
 pub(crate) fn made_key(
     wanted: &PolicyKey,
     rsa_bits: usize,

@@ -1,12 +1,13 @@
-//! The number that is added to the serial of a zone whose keys are kept here.
+//! The offset that is added to the serial of a zone whose keys are stored here.
 //!
-//! A secondary transfers new keys, signatures and denial records only if the serial is higher, and the serial of the zone's
-//! contents belongs to the file or the primary. So every change that secondaries must see raises a number on top of that
-//! serial, in the same write as the change itself. The number outlives the keys: a serial that went back when signing ends
-//! would leave secondaries with the signed version until its signatures expire (RFC 1982, RFC 1034 section 4.3.5).
+//! A secondary transfers new keys, signatures and denial records only if the serial is higher, and the serial of the
+//! zone's contents belongs to the file or the primary. So every change that secondaries must see increments an offset
+//! on top of that serial, in the same write as the change itself. The offset outlives the keys: a serial that went
+//! back when signing ends would leave secondaries with the signed version until its signatures expire (RFC 1982, RFC
+//! 1034 section 4.3.5).
 //!
-//! SOA-EDIT is applied to the sum. Some of its rules show the same serial for a whole week whatever the stored one is; the
-//! number is then raised until the serial that is shown rises, too.
+//! SOA-EDIT is applied to the sum. Some of its rules produce the same serial for a whole week whatever the stored one
+//! is; the offset is then incremented until the resulting serial rises, too.
 
 use super::{KEYS, NUMBER, SigningTerms, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding, wire};
 use nameward_dnssec::{KeyUse, SoaEdit, signature_week};
@@ -18,14 +19,14 @@ use std::collections::HashSet;
 /// How far the serial of a zone is ahead of that of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SerialOffsetRaise {
-    /// The number that is added.
+    /// The offset.
     pub offset: u32,
-    /// The period of signatures for which it was last raised.
+    /// The signature period for which it was last incremented.
     pub period: u64,
 }
 
 impl SerialOffsetRaise {
-    /// Reads the numbers that the state store keeps.
+    /// Decodes the numbers from the state store.
     pub(super) fn of_numbers(numbers: &[u64]) -> Option<Self> {
         let &[offset, period] = numbers else {
             return None;
@@ -35,10 +36,10 @@ impl SerialOffsetRaise {
     }
 }
 
-/// The keys of a zone that can be seen from outside, and what they do.
+/// The keys of a zone that are visible from outside, and their use.
 pub(super) type SeenUses = Vec<(u32, KeyUse)>;
 
-/// Lists the keys that can be seen from outside.
+/// Lists the keys that are visible from outside.
 pub(super) fn seen_uses(keys: &[ZoneKey]) -> SeenUses {
     let uses = keys.iter().map(|key| (key.number, key.usage));
     seen(uses.collect())
@@ -49,7 +50,7 @@ fn seen(uses: Vec<(u32, KeyUse)>) -> SeenUses {
     seen.filter(|(_, usage)| *usage != KeyUse::UNUSED).collect()
 }
 
-/// The rule for the serial: SOA-EDIT counts while the zone is signed.
+/// Returns the rule for the serial: SOA-EDIT applies while the zone is signed.
 fn edit_in_force(terms: &SigningTerms, uses: &SeenUses) -> SoaEdit {
     match uses.iter().any(|(_, usage)| usage.is_active()) {
         true => terms.soa_edit,
@@ -57,14 +58,14 @@ fn edit_in_force(terms: &SigningTerms, uses: &SeenUses) -> SoaEdit {
     }
 }
 
-/// A serial on top of that of the contents: the number that is added, and the rule by which the sum is shown.
+/// A serial on top of that of the contents: the offset, and the rule applied to the sum.
 #[derive(Clone, Copy)]
 struct ShownSerial {
     offset: u32,
     edit: SoaEdit,
 }
 
-/// Returns the number that makes the serial rise. `home` is the serial of the contents, if these are known.
+/// Returns the offset that makes the serial rise. `home` is the serial of the contents, if known.
 fn raised_offset(home: Option<Serial>, before: ShownSerial, edit_after: SoaEdit, now: u64) -> u32 {
     let next = before.offset.wrapping_add(1);
     let Some(home) = home else {
@@ -80,7 +81,7 @@ fn raised_offset(home: Option<Serial>, before: ShownSerial, edit_after: SoaEdit,
 }
 
 impl ZoneKeys {
-    /// Returns the terms of a zone after a change, with a higher serial.
+    /// Returns the settings of a zone after a change, with a higher serial.
     pub(super) fn raised(
         &self,
         zone: Name<'_>,
@@ -103,8 +104,8 @@ impl ZoneKeys {
         after
     }
 
-    /// Writes a change of the keys or terms of a zone in one go, with a higher serial if it can be seen from outside, and
-    /// puts it into force. `after` has the terms and the keys as they will be.
+    /// Writes a change of a zone's keys or settings in one write, with a higher serial if it is visible from outside,
+    /// and activates it. `after` has the resulting settings and keys.
     pub(super) fn write_change(
         &self,
         zone: Name<'_>,
@@ -124,9 +125,9 @@ impl ZoneKeys {
         self.refresh(zone)
     }
 
-    /// Raises the serial of a zone without a policy whose signatures were renewed since, so that secondaries fetch the new
-    /// ones before theirs expire. Returns whether it was raised, and when that happens next; `None` if the zone is not signed
-    /// with keys that are kept here, or SOA-EDIT moves its serial.
+    /// Increments the serial of an unmanaged zone whose signatures were renewed since, so that secondaries fetch the
+    /// new ones before theirs expire. Returns whether it was incremented, and when that happens next; `None` if the
+    /// zone is not signed with keys stored here, or SOA-EDIT changes its serial.
     pub(crate) fn renew(
         &self,
         zone: Name<'_>,
@@ -152,7 +153,7 @@ impl ZoneKeys {
         Ok(Some((true, week.ends_at)))
     }
 
-    /// Lists the zones that have no keys any more and a serial ahead of that of their contents.
+    /// Lists the zones that no longer have keys but a serial ahead of their contents.
     pub(super) fn zones_with_serials(&self) -> Result<Vec<NameBuf>, ZoneKeysError> {
         let store = self.store()?;
         let keys = store.items(KEYS)?;
@@ -169,8 +170,8 @@ impl ZoneKeys {
     }
 }
 
-/// Makes the change that keeps the terms of a zone; those of a zone without keys and with the serial of its contents are
-/// none.
+/// Returns the change that stores the settings of a zone; those of a zone without keys and with the serial of its
+/// contents are removed.
 pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningTerms) -> StateChange {
     let (kind, name) = (ZONES, wire(zone));
     match *terms == SigningTerms::default() {
@@ -183,7 +184,7 @@ pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningTerms) -> StateChange {
     }
 }
 
-/// Returns the uses of keys as the state store has them.
+/// Returns the stored uses of keys.
 pub(super) fn uses_of(values: &[(u32, Vec<u8>)]) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
     let uses = values.iter().map(
         |(number, value)| match encoding::kept_pair(*number, value)? {
@@ -201,7 +202,7 @@ mod tests {
     /// Sunday, 15 November 2026, 06:00.
     const NOW: u64 = 1_794_722_400;
 
-    /// The serials that are shown before and after a change.
+    /// Returns the served serials before and after a change.
     fn shown(home: u32, (offset, before): (u32, SoaEdit), after: SoaEdit) -> (Serial, Serial) {
         let raised = raised_offset(
             Some(Serial(home)),

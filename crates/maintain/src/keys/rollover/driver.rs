@@ -1,8 +1,9 @@
-//! The thread that looks at the keys of zones when their time has come.
+//! The thread that processes the keys of zones when they are due.
 //!
-//! It sleeps until the next step of any zone, a change of zones or policies, or the reply of a parent. The system clock may
-//! be set, so it never sleeps for long, and checks all keys again when that happened. A clock that is set forward makes
-//! caches look as if they had followed the last step; so steps rest for an hour, in which a wrong clock is mostly corrected.
+//! It sleeps until the next step of any zone, a change of zones or policies, or the answer of a parent. The system
+//! clock may be set, so it never sleeps for long, and checks all keys again when that happened. A clock that is set
+//! forward makes caches look as if they had followed the last step; so steps pause for an hour, in which a wrong
+//! clock is usually corrected.
 
 use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
 use crate::clock::{SteadyClock, step_text};
@@ -16,23 +17,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{io, thread};
 
-/// The longest sleep: a clock that was set is noticed after it.
+/// Maximum sleep: a clock that was set is noticed after it.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
-/// The time for which steps rest after the clock was set forward.
+/// How long steps pause after the clock was set forward.
 const REST: Duration = Duration::from_secs(3600);
-/// The time after which a zone is looked at again whose keys could not be read or written.
+/// Retry interval for a zone whose keys could not be read or written.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// The time after which the keys of a zone in a database are looked at again: others may have changed them.
+/// Interval at which the keys of a database zone are checked: others may have changed them.
 const DATABASE_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// How often zones are looked for that came without a sign.
+/// Interval at which new zones are searched that were not announced.
 const NEW_ZONES_EVERY: Duration = Duration::from_secs(60);
 
-/// How often signed zones are counted.
+/// Interval at which signed zones are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// Wakes the thread; clones are the same.
+/// Wakes the thread; clones share it.
 #[derive(Clone, Default)]
 pub struct KeyDriverHandle {
     shared: Arc<DriverShared>,
@@ -43,21 +44,21 @@ struct DriverShared {
     wakes: Mutex<DriverWakes>,
     condition: Condvar,
     waiting: AtomicU64,
-    /// Zones that are signed, and when the first of their signatures ends.
+    /// Number of signed zones, and the earliest expiration of their signatures.
     signed: Mutex<(u64, Option<u64>)>,
     clock: SteadyClock,
 }
 
-/// The zones in memory that are signed.
+/// The signed zones in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignedSummary {
-    /// How many there are.
+    /// Number of zones.
     pub zones: u64,
-    /// Seconds until the first of their signatures ends; 0 if there are none.
+    /// Seconds until the first of their signatures expires; 0 if there are none.
     pub seconds_left: u64,
 }
 
-/// The zones that the thread is to look at, and answers that came.
+/// The zones that the thread must check, and received answers.
 #[derive(Default)]
 struct DriverWakes {
     is_all: bool,
@@ -68,19 +69,19 @@ struct DriverWakes {
 }
 
 impl KeyDriverHandle {
-    /// Has all zones looked at.
+    /// Requests a check of all zones.
     pub fn look_at_all(&self) {
         self.lock().is_all = true;
         self.shared.condition.notify_one();
     }
 
-    /// Has a zone looked at: it was loaded, or an operator changed something.
+    /// Requests a check of a zone: it was loaded, or an operator changed something.
     pub fn look_at(&self, zone: NameBuf) {
         self.lock().zones.insert(zone);
         self.shared.condition.notify_one();
     }
 
-    /// Has a zone looked at whose keys an operator changed, and its secondaries notified.
+    /// Requests a check of a zone whose keys an operator changed, and notifies its secondaries.
     pub fn keys_changed(&self, zone: NameBuf) {
         let mut wakes = self.lock();
         wakes.zones.insert(zone);
@@ -89,7 +90,7 @@ impl KeyDriverHandle {
         self.shared.condition.notify_one();
     }
 
-    /// Takes the answer of a parent.
+    /// Passes on the answer of a parent.
     pub fn answered(&self, answer: ParentAnswer) {
         self.lock().answers.push(answer);
         self.shared.condition.notify_one();
@@ -113,7 +114,7 @@ impl KeyDriverHandle {
         }
     }
 
-    /// Returns how many zones wait for the parent to have a DS, or to remove one.
+    /// Returns how many zones wait for the parent to publish a DS, or to remove one.
     pub fn waiting(&self) -> u64 {
         self.shared.waiting.load(Ordering::Relaxed)
     }
@@ -122,7 +123,7 @@ impl KeyDriverHandle {
         self.shared.wakes.lock()
     }
 
-    /// Waits until there is something to do, or a time is over.
+    /// Waits until there is something to do, or a timeout expires.
     fn wait(&self, patience: Duration) -> DriverWakes {
         let wakes = self.lock();
         let is_idle = |wakes: &mut DriverWakes| {
@@ -134,7 +135,7 @@ impl KeyDriverHandle {
     }
 }
 
-/// Starts the thread. `changed` is called for each zone that is served otherwise than before.
+/// Starts the thread. `changed` is called for each zone that is served differently than before.
 pub fn start(
     keeper: Arc<KeyKeeper>,
     handle: &KeyDriverHandle,
@@ -174,9 +175,9 @@ struct KeyDriver {
     /// Zones that wait for their parent.
     waiting: HashSet<ZoneNumber>,
     counted_at: Option<Moment>,
-    /// When zones were last looked for that came without a sign.
+    /// When unannounced new zones were last searched.
     new_looked_at: Option<Moment>,
-    /// The last trouble of each zone, which is logged once.
+    /// The last error of each zone, which is logged once.
     said: HashMap<ZoneNumber, KeyLookError>,
     /// Until when no step is taken because the clock was set forward.
     rests_until: Option<Moment>,
@@ -268,7 +269,7 @@ impl KeyDriver {
         }
     }
 
-    /// Looks at zones that came without a sign, as those do that a database has and nobody has asked for.
+    /// Checks zones that were not announced, such as database zones that were never queried.
     fn look_at_new_zones(&mut self) {
         if !self.keeper.has_policies() {
             return;
@@ -290,7 +291,7 @@ impl KeyDriver {
         self.schedule.plan(number, event, at, lane);
     }
 
-    /// Does all that is due.
+    /// Does everything that is due.
     fn work(&mut self) {
         while let Some(started) = self.schedule.begin(self.now()) {
             let (number, event) = (started.zone, started.event);
@@ -320,7 +321,7 @@ impl KeyDriver {
                 let is_stored = self.keeper.is_in_database(zone.as_name());
                 let again = is_stored.then(|| now.plus(DATABASE_LOOK_EVERY).seconds());
                 if let Some(at) = progress.next_at.into_iter().chain(again).min() {
-                    // The rollover counts whole seconds, and is asked again when one is over.
+                    // The rollover counts whole seconds, so it runs again when one has passed.
                     let at = at.max(now.seconds() + 1);
                     self.plan(zone, ZoneEvent::RollKeys, Moment::from_seconds(at));
                 }
@@ -337,7 +338,7 @@ impl KeyDriver {
                 }
             }
             Err(error) => {
-                // A zone that has a policy and is not loaded may come from a database without a sign.
+                // A zone that has a policy and is not loaded may appear from a database without notice.
                 let is_tried_again = match &error {
                     KeyLookError::Keys(_) | KeyLookError::Stored(_) => true,
                     KeyLookError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
@@ -353,7 +354,7 @@ impl KeyDriver {
 
     /// Logs why nothing is done for a zone, once.
     fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: KeyLookError) {
-        // A zone that is not loaded is looked at when it is; one without a policy is none of ours.
+        // A zone that is not loaded is checked when it is; one without a policy is not managed.
         if matches!(error, KeyLookError::NotLoaded | KeyLookError::NoPolicy) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The DS RRset that the servers of a parent have, compared with the keys of a zone.
+//! Compares the DS RRset at a parent's servers with the keys of a zone.
 
 use super::KeyKeeper;
 use crate::keys::local::ZoneKey;
@@ -6,18 +6,18 @@ use nameward_dnssec::rollover::DsSight;
 use nameward_wire::{Name, NameBuf};
 use std::net::SocketAddr;
 
-/// Digest types of DS that a parent may have made of a key.
+/// DS digest types that a parent may have used for a key.
 const DIGESTS: [u8; 3] = [1, 2, 4];
 
-/// A question for the DS of a zone.
+/// A query for the DS of a zone.
 pub struct ParentQuestion {
     /// The zone.
     pub zone: NameBuf,
-    /// The servers of its parent; the resolvers of this server if there are none.
+    /// The servers of its parent; the resolvers of this server if empty.
     pub servers: Vec<SocketAddr>,
 }
 
-/// The answers of all servers that were asked: the data of the DS records of each, `None` for one that gave no answer.
+/// The answers of all queried servers: the DS data of each, `None` for one that did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParentAnswer {
     /// The zone.

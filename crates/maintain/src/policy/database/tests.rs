@@ -1,4 +1,4 @@
-//! Metadata as pdnsutil writes it, and as people write it.
+//! Tests with metadata as pdnsutil writes it, and as people write it.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! Owns zones that an operator declares by command: their form in the state store, and the policy that they get.
+//! Zones that an operator declares by command: their format in the state store, and the resulting policy.
 //!
-//! A declaration is lines of text behind a number for their form: `kind secondary`, `primary 192.0.2.1:53 key.example.`,
+//! A declaration consists of text lines after a format number: `kind secondary`, `primary 192.0.2.1:53 key.example.`,
 //! `template pool`, `catalog catalog.example.`.
 
 use crate::policy::{PolicyPart, RemoteServer, ZoneKind};
@@ -8,12 +8,12 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// The kind of item that declared zones are in the state store.
+/// The item kind for declared zones in the state store.
 pub(super) const ZONES: &str = "zone";
-/// The form of values.
+/// The value format.
 const FORM: u8 = 1;
 
-/// A zone that the state store declares.
+/// A zone declared in the state store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeclaredZone {
     /// The name.
@@ -22,21 +22,22 @@ pub struct DeclaredZone {
     pub settings: KeptSettings,
 }
 
-/// The settings of a zone that the state store declares. Those of its template and the defaults come after them.
+/// The settings of a zone declared in the state store. They take precedence over those of its template and the
+/// defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct KeptSettings {
     /// The kind.
     pub kind: ZoneKind,
-    /// The servers that it is transferred from, in the order they are asked.
+    /// The servers it is transferred from, in order of preference.
     pub primaries: Vec<RemoteServer>,
-    /// The template whose settings it has; none if empty.
+    /// The template for its settings; none if empty.
     pub template: String,
-    /// The catalog that it is a member of.
+    /// The catalog that lists it.
     pub catalog: Option<NameBuf>,
 }
 
 impl KeptSettings {
-    /// Returns the policy that these settings give, with those of the template behind them.
+    /// Returns the policy for these settings, completed by those of the template.
     pub(super) fn part(&self, templates: &HashMap<String, PolicyPart>) -> PolicyPart {
         let own = PolicyPart {
             kind: Some(self.kind),
@@ -51,7 +52,7 @@ impl KeptSettings {
         }
     }
 
-    /// Writes the settings as the state store keeps them.
+    /// Encodes the settings for the state store.
     pub fn to_value(&self) -> Vec<u8> {
         let mut text = format!("kind {}\n", self.kind.word());
         for primary in &self.primaries {
@@ -69,7 +70,7 @@ impl KeptSettings {
         [&[FORM][..], text.as_bytes()].concat()
     }
 
-    /// Reads settings as the state store keeps them; `None` if they are of another form.
+    /// Decodes settings from the state store; `None` if they have another format.
     pub fn from_value(value: &[u8]) -> Option<Self> {
         let [FORM, text @ ..] = value else {
             return None;

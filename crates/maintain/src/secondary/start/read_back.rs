@@ -1,8 +1,8 @@
-//! Zones of the state store that are read back: one thread reads the store, the others build zones.
+//! Reads zones back from the state store: one thread reads the store, the others build zones.
 //!
-//! The thread that reads also takes the zones over, and builds some itself where the others have enough to do. A zone that is
-//! larger than one part of contents, or has a long journal, is built by it as it is read, so that its records are not in memory
-//! twice and little waits for a thread.
+//! The reading thread also takes the zones over, and builds some itself when the others are busy. A zone that is
+//! larger than one chunk of contents, or has a long journal, is built by it while it is read, so that its records are
+//! not in memory twice and little waits for a thread.
 
 use super::{TakenOver, held};
 use crate::contents::{ContentsReader, PART};
@@ -18,17 +18,17 @@ use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::thread;
 
-/// Zones that are handed to a thread together.
+/// Zones passed to a thread together.
 const TOGETHER: usize = 64;
-/// Threads that build, at most, besides the one that reads: more than it can keep busy are of no use.
+/// Maximum number of building threads besides the reading one: it cannot keep more of them busy.
 const HELPERS_MAX: usize = 3;
-/// Sets of zones that wait for a thread.
+/// Maximum number of zone groups waiting for a thread.
 const WAITING_MAX: usize = 4;
 
-/// Zones by their names.
+/// Zones by name.
 pub(super) type WantedZones = HashMap<SharedName, SecondarySettings>;
 
-/// Reads zones back, `few` by their names or all in one pass, and hands them over. Returns the zones of which nothing is kept.
+/// Reads zones back, `few` by name or all in one pass, and passes them on. Returns the zones without stored state.
 pub(super) fn read_back(
     store: &StateStore,
     wanted: WantedZones,
@@ -91,7 +91,7 @@ fn build_all(
     }
 }
 
-/// A zone with all that is kept of it.
+/// A zone with its complete stored state.
 struct ReadZone {
     settings: SecondarySettings,
     contents: ReadRecords,
@@ -99,11 +99,11 @@ struct ReadZone {
     timers: Option<ZoneTimers>,
 }
 
-/// The records of a zone as far as they are read.
+/// The records of a zone read so far.
 enum ReadRecords {
-    /// One part, or none yet.
+    /// One chunk, or none yet.
     Part(RecordList),
-    /// More: they are in the zone already.
+    /// More: they are already in the zone.
     Begun(Box<ContentsReader>),
 }
 
@@ -133,21 +133,21 @@ impl ReadZone {
     }
 }
 
-/// Zones that are being read.
+/// Zones being read.
 struct Reading<'r> {
     wanted: WantedZones,
-    /// The zone whose parts come.
+    /// The zone whose chunks are being read.
     zone: Option<(SecondarySettings, Option<ReadRecords>)>,
     /// Zones that are read and not built yet.
     together: Vec<ReadZone>,
-    /// The threads that build, if there are any.
+    /// The building threads, if there are any.
     helpers: Option<SyncSender<Vec<ReadZone>>>,
     built: Receiver<Vec<TakenOver>>,
     take: &'r mut dyn FnMut(TakenOver),
 }
 
 impl Reading<'_> {
-    /// Has the zones built that were read, and takes those over that are built.
+    /// Passes on the zones that were read, and takes over those that are built.
     fn hand_over(&mut self, store: &StateStore) {
         let zones = std::mem::take(&mut self.together);
         let left = match &self.helpers {
@@ -165,11 +165,11 @@ impl Reading<'_> {
         }
     }
 
-    /// Ends the reading; returns the zones that were not found.
+    /// Finishes reading; returns the zones that were not found.
     fn finish(mut self, store: &StateStore) -> WantedZones {
         self.hand_over(store);
         self.helpers = None;
-        // The reading may have failed within a zone.
+        // Reading may have failed within a zone.
         if let Some((settings, _)) = self.zone {
             self.wanted.insert(settings.name.clone(), settings);
         }
