@@ -1,23 +1,23 @@
-//! The clock of threads that wait for days: times of the wall clock, measured by the monotonic one.
+//! The clock of threads that wait for days: wall clock times, measured by the monotonic clock.
 //!
-//! Refresh, retry, expire and key rollovers are times of the wall clock, since they are kept over a restart. A wall clock that
-//! is set back by a year would stop them for a year, and one that is set forward would have every zone expire. So time
-//! runs on by the monotonic clock, and [`SteadyClock::step`] tells by how much the wall clock was set: the owner then
-//! moves its times by as much.
+//! Refresh, retry, expire and key rollovers are wall clock times, since they are kept over a restart. A wall clock
+//! that is set back by a year would stop them for a year, and one that is set forward would expire every zone. So
+//! time advances by the monotonic clock, and [`SteadyClock::step`] reports by how much the wall clock was set: the
+//! owner then shifts its times by as much.
 
 use crate::schedule::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Deviations of fewer milliseconds are followed without a word: leap seconds, NTP that slews.
+/// Deviations below this many milliseconds are followed silently: leap seconds, NTP slewing.
 const TOLERATED: u64 = 10_000;
 
-/// A clock; clones are the same.
+/// A clock; clones share it.
 #[derive(Debug, Clone)]
 pub struct SteadyClock {
     start: Instant,
-    /// Time of the wall clock at the start, in milliseconds since 1970, moved by all steps since.
+    /// Wall clock time at the start, in milliseconds since 1970, shifted by all steps since.
     wall_at_start: Arc<AtomicU64>,
 }
 
@@ -31,7 +31,7 @@ impl Default for SteadyClock {
 }
 
 impl SteadyClock {
-    /// Returns the time by the wall clock as of the last [step](SteadyClock::step).
+    /// Returns the wall clock time as of the last [step](SteadyClock::step).
     pub fn now(&self) -> Moment {
         Moment(
             self.wall_at_start
@@ -40,8 +40,8 @@ impl SteadyClock {
         )
     }
 
-    /// Compares with the wall clock and follows it. Returns the milliseconds by which it was set, if it was. Only the owner of
-    /// the times calls this.
+    /// Compares with the wall clock and follows it. Returns the milliseconds by which it was set, if it was. Only the
+    /// owner of the times calls this.
     pub fn step(&self) -> Option<i64> {
         self.follow(wall())
     }

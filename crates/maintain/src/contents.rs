@@ -1,4 +1,4 @@
-//! Zones that have no other home than the state store: reading them back, and writing them as a whole.
+//! Zones stored only in the state store: reading them back, and writing them as a whole.
 
 use nameward_store::state::{JournalEntry, StateError, StateStore};
 use nameward_wire::NameBuf;
@@ -6,10 +6,10 @@ use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Octets of one part of contents in the state store.
+/// Size of one chunk of contents in the state store, in octets.
 pub(crate) const PART: usize = 256 << 10;
 
-/// Reads the contents of a zone and applies what its journal has on top of them; `None` if none are kept.
+/// Reads the contents of a zone and applies its journal to them; `None` if there are none.
 pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>, StateError> {
     let mut reader = ContentsReader::new(name);
     match store.contents(name, |part| reader.push(&part))? {
@@ -18,14 +18,14 @@ pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>,
     }
 }
 
-/// A zone that is read back from the state store, part by part.
+/// Reads a zone back from the state store, chunk by chunk.
 pub(crate) struct ContentsReader {
     name: NameBuf,
     builder: ZoneBuilder,
 }
 
 impl ContentsReader {
-    /// Begins a zone.
+    /// Starts a zone.
     pub(crate) fn new(name: &NameBuf) -> Self {
         ContentsReader {
             name: *name,
@@ -33,12 +33,12 @@ impl ContentsReader {
         }
     }
 
-    /// Takes a part of its records.
+    /// Adds a chunk of its records.
     pub(crate) fn push(&mut self, part: &RecordList) {
         self.builder.add_list(part);
     }
 
-    /// Ends the zone and applies what its journal has on top of its contents.
+    /// Finishes the zone and applies its journal to the contents.
     pub(crate) fn finish(
         self,
         store: &StateStore,
@@ -63,7 +63,7 @@ impl ContentsReader {
             let next = zone.apply(&entry.difference);
             zone = Arc::new(next.map_err(|error| corrupt(error.to_string()))?);
         }
-        // Nobody else has it; if it is not packed, that is done later.
+        // There is no other reference to it; if it is not packed now, that is done later.
         let packed = zone.pack();
         let whole = packed.or_else(|| Arc::try_unwrap(zone).ok());
         whole
@@ -72,7 +72,7 @@ impl ContentsReader {
     }
 }
 
-/// Hands over all records of a zone, in parts of some size.
+/// Passes on all records of a zone, in chunks.
 pub(crate) fn each_part<E>(
     zone: &Zone,
     mut take: impl FnMut(RecordList) -> Result<(), E>,
@@ -96,7 +96,7 @@ pub(crate) fn each_part<E>(
     take(part)
 }
 
-/// All records of a zone, in parts of some size.
+/// Returns all records of a zone, in chunks.
 pub fn contents_of(zone: &Zone) -> Vec<RecordList> {
     let mut parts = Vec::new();
     let done = each_part::<std::convert::Infallible>(zone, |part| {

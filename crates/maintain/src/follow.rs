@@ -1,4 +1,4 @@
-//! Following the sources of zones: what changes there changes in the table.
+//! Follows the sources of zones: changes there are published in the table.
 
 pub mod databases;
 mod file_copies;

@@ -1,6 +1,6 @@
-//! The fuzz target of transfers, shared by `fuzz/` and `tests/transfer_in.rs`.
+//! The fuzz target for transfers, shared by `fuzz/` and `tests/transfer_in.rs`.
 //!
-//! It takes any bytes and panics only when a promise of this crate is broken.
+//! It accepts any bytes and panics only if a promise of this crate is broken.
 
 use crate::transfer::{
     AskedQuestion, TransferAnswer, TransferReader, TransferStep, read_notify_reply, read_soa_reply,
@@ -8,11 +8,11 @@ use crate::transfer::{
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::Serial;
 
-/// The most octets that a transfer of the target may have.
+/// Maximum size of a transfer in the target, in octets.
 const OCTETS_MAX: u64 = 1 << 16;
 
-/// Reads messages, each behind its length, as the reply to AXFR and to IXFR: the reader ends, and what it takes is a zone
-/// of the size that it may have.
+/// Reads length-prefixed messages as the response to AXFR and to IXFR: the reader terminates, and what it accepts is
+/// a zone within its size limit.
 pub fn transfer(bytes: &[u8]) {
     let zone = NameBuf::from_text(b"example", Name::ROOT).unwrap_or(NameBuf::root());
     for (qtype, have) in [

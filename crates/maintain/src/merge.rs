@@ -1,4 +1,4 @@
-//! A zone file that was edited while changes through this server were not in it yet: both are taken, or none.
+//! Merges a zone file that was edited while it lacked changes made through this server: both are applied, or none.
 //!
 //! ```text
 //! home     what the file had when it was last read or written
@@ -6,9 +6,9 @@
 //! file     home and the edits by hand
 //! merged   file and the changes through this server, with a serial after all of them
 //! ```
-//! Where both change one RRset to different ends nobody can say which is meant, and the edited file is not taken. The journal
-//! goes on from tip to merged, for secondaries; the difference from file to merged is kept beside it, for the next start.
-//! After a start nobody knows the tip of an edited file any more, and the journal begins anew.
+//! If both change one RRset to different results, the intention is unclear and the edited file is rejected. The
+//! journal continues from tip to merged, for secondaries; the difference from file to merged is stored next to it,
+//! for the next start. After a start the tip of an edited file is no longer known, and the journal restarts.
 
 use crate::commit::{CommitError, name_of, now_seconds};
 use nameward_store::state::{JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneHome};
@@ -21,17 +21,17 @@ use std::time::SystemTime;
 
 /// The outcome of a merge with an edited file.
 pub(crate) enum Merge {
-    /// The file has what it had.
+    /// The file is unchanged.
     Unchanged,
-    /// The file has all that is served, and more.
+    /// The file has everything that is served, and more.
     AsFile,
     /// The file and the changes that it lacks.
     Both(Rebased),
 }
 
-/// A version that stands on what a file has now.
+/// A version based on the current file.
 pub(crate) struct Rebased {
-    /// The version that the file has.
+    /// The version in the file.
     pub(crate) file: Arc<Zone>,
     /// The changes that the file lacks.
     pub(crate) lacking: Arc<Difference>,
@@ -40,8 +40,8 @@ pub(crate) struct Rebased {
 }
 
 impl Rebased {
-    /// The change of the journal that makes it durable: `forward` leads from the version before to this one, so that the
-    /// journal goes on.
+    /// Returns the journal change that makes it durable: `forward` leads from the previous version to this one, so
+    /// that the journal continues.
     pub(crate) fn journal(&self, forward: &Difference) -> StateChange {
         StateChange::Rebase {
             zone: name_of(&self.file),
@@ -53,7 +53,8 @@ impl Rebased {
         }
     }
 
-    /// The changes of the journal that make it durable where the version before is not known any more: it begins anew.
+    /// Returns the journal changes that make it durable if the previous version is no longer known: the journal
+    /// restarts.
     pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
         let (zone, home) = (name_of(&self.file), ZoneHome::File);
         let restart = StateChange::RestartJournal {
@@ -79,14 +80,14 @@ fn key(record: &WireRecord<'_>) -> RrsetKey {
     (record.owner.as_wire().to_ascii_lowercase(), record.rtype)
 }
 
-/// The RRsets of a difference besides the SOA.
+/// Returns the RRsets of a difference besides the SOA.
 fn touched(difference: &Difference) -> HashSet<RrsetKey> {
     let records = difference.removed.iter().chain(&difference.added);
     let records = records.filter(|record| record.rtype != Type::SOA);
     records.map(|record| key(&record)).collect()
 }
 
-/// Puts the edits of a file and the changes that it lacks together.
+/// Merges the edits of a file with the changes that it lacks.
 pub(crate) fn merge(
     file: &Arc<Zone>,
     home: &Zone,
@@ -114,8 +115,8 @@ pub(crate) fn merge(
     rebase(file, lacking, tip.serial(), now)
 }
 
-/// As [`merge`], where what the file had is not known any more: after a restart. A change fits if all that it removes is in
-/// the file and nothing that it adds, and is there already if it is the other way round.
+/// Like [`merge`], if the previous contents of the file are no longer known: after a restart. A change fits if the
+/// file has everything it removes and nothing it adds, and is already applied in the opposite case.
 pub(crate) fn merge_journal(
     file: &Arc<Zone>,
     entries: &[JournalEntry],
@@ -154,7 +155,7 @@ type RrsetKeyOrder = (Vec<u8>, u16);
 /// A record by owner in lower case, type, TTL and data.
 type RecordKey = (Vec<u8>, u16, u32, Vec<u8>);
 
-/// The differences of a journal as one.
+/// Combines the differences of a journal into one.
 fn sum_of(entries: &[JournalEntry]) -> Difference {
     let record_key = |record: WireRecord<'_>| -> RecordKey {
         let (owner, rtype) = key(&record);
@@ -191,7 +192,7 @@ fn sum_of(entries: &[JournalEntry]) -> Difference {
     }
 }
 
-/// Puts what a file lacks on top of it, with a serial after both.
+/// Applies what a file lacks on top of it, with a serial after both.
 fn rebase(
     file: &Arc<Zone>,
     mut lacking: Difference,

@@ -1,12 +1,12 @@
-//! The journal of a zone compared with what its home has when its source offers it for the first time: when the server
-//! starts, when a file that was away is back, and when the zone moves to another backend.
+//! Compares the journal of a zone with its storage when its source publishes it for the first time: when the server
+//! starts, when a missing file is back, and when the zone moves to another backend.
 //!
-//! A home that has the serial of the journal and other records was edited without a new serial: the digest that is kept with
-//! the journal shows it, and the journal begins anew. Zones that no home has any more are forgotten.
+//! A storage that has the serial of the journal and other records was edited without a new serial: the digest stored
+//! with the journal shows it, and the journal restarts. Zones that no storage has any longer are forgotten.
 //!
-//! A zone file may lack the last changes of the journal (they were made through this server and are not written to the
-//! file yet): these are applied to what the file has. A home that has moved on by itself while the server was down
-//! has the journal begin anew. Changes that the file lacks and that do not fit to it any more are left in the journal and
+//! A zone file may lack the last changes of the journal (they were made through this server and are not written to
+//! the file yet): these are applied to the contents of the file. If a storage has changed by itself while the server
+//! was down, the journal restarts. Changes that the file lacks and that no longer fit it stay in the journal and are
 //! logged: nothing that was acknowledged is dropped.
 
 use crate::commit::{Commits, name_of};
@@ -19,19 +19,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// More zones than this that are offered at one time are found by reading the list of all journals.
+/// If more zones than this are published at one time, the list of all journals is read.
 const FEW: usize = 100;
 
-/// Zones that the state store has a journal of, by name in lower case.
+/// Zones with a journal in the state store, by name in lower case.
 type KeptByName = HashMap<Box<[u8]>, KeptZone>;
 
-/// Compares zones of one kind of home with their journals.
+/// Compares zones of one kind of storage with their journals.
 pub(crate) struct Reconciler {
     commits: Arc<Commits>,
     home: ZoneHome,
-    /// The journals as of the start, without those of zones that were offered since.
+    /// The journals as of the start, without those of zones published since.
     kept: Mutex<KeptByName>,
-    /// Zones that are offered for the first time are looked up in the state store: what was read at the start is out of date.
+    /// Zones published for the first time are looked up in the state store: the journals read at the start are
+    /// outdated.
     is_started: AtomicBool,
 }
 
@@ -67,12 +68,13 @@ impl Reconciler {
         }
     }
 
-    /// All zones were offered once: from now on journals are read when a zone is offered that has no version in the table.
+    /// Records that all zones were published once: from now on journals are read when a zone without a version in the
+    /// table is published.
     pub(crate) fn end_start(&self) {
         self.is_started.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the journals of zones that are offered and have no version in the table.
+    /// Reads the journals of published zones without a version in the table.
     fn read_new(&self, changes: &[TableChange]) -> KeptByName {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
@@ -87,7 +89,7 @@ impl Reconciler {
         let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
             return KeptByName::new();
         };
-        // What was handed in before the zone was withdrawn is on the disk now.
+        // Everything submitted before the zone was withdrawn is on disk now.
         if let Err(error) = store.write(Vec::new()) {
             tracing::error!("journals not read: {error}");
             return KeptByName::new();
@@ -108,7 +110,7 @@ impl Reconciler {
         kept
     }
 
-    /// Applies to zones that are offered for the first time the changes of their journals that their home lacks.
+    /// Applies the journal changes that the storage lacks to zones published for the first time.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
         let mut at_start = self.kept();
         let mut new;
@@ -134,7 +136,7 @@ impl Reconciler {
         }
     }
 
-    /// Returns the version that the journal makes of a zone, if its home lacks something.
+    /// Returns the version after applying the journal to a zone, if its storage lacks something.
     fn reconcile(&self, zone: &Arc<Zone>, kept: &KeptZone) -> Option<Arc<Zone>> {
         let (name, serial) = (name_of(zone), zone.serial());
         let store = self.commits.store()?;
@@ -174,7 +176,7 @@ impl Reconciler {
                 Some(newer)
             }
             None if missing.is_empty() => {
-                // It has moved on by itself: the journal does not lead to it.
+                // It has changed by itself: the journal does not lead to it.
                 let (zone, home) = (name, kept.home);
                 self.commits.keep(
                     name,
@@ -186,7 +188,7 @@ impl Reconciler {
         }
     }
 
-    /// Puts the changes of the journal on top of a file that was edited while the server was down.
+    /// Merges the changes of the journal with a file that was edited while the server was down.
     fn merge(
         &self,
         zone: &Arc<Zone>,
@@ -222,7 +224,7 @@ impl Reconciler {
 }
 
 impl Reconciler {
-    /// Whether a zone has the records that its journal ends with, as far as that is known.
+    /// Checks whether a zone has the records that its journal ends with, as far as known.
     fn is_as_kept(&self, zone: &Zone, kept: &KeptZone) -> bool {
         let is_same = kept.digest.map(|digest| digest == ContentsDigest::of(zone));
         if is_same == Some(true) {
@@ -231,8 +233,8 @@ impl Reconciler {
         is_same.unwrap_or(true)
     }
 
-    /// Forgets the journals of zones that no source has offered. Call when all sources of the kind were read without
-    /// trouble: a file or a database that cannot be read is not gone.
+    /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
+    /// errors: an unreadable file or database is not a removed one.
     pub(crate) fn forget_vanished(&self, home: ZoneHome) {
         let kept = std::mem::take(&mut *self.kept());
         let table = self.commits.table().load();

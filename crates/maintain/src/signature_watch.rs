@@ -1,8 +1,8 @@
-//! The watch over signatures that zones bring with them, from files, transfers and databases.
+//! Watches stored signatures of zones from files, transfers and databases.
 //!
-//! Whoever signs such a zone may stop to do so, and its answers stay what they are while their signatures end. So every
-//! version is inspected when it is new, and again every hour. What is wrong is logged when it begins, counted on the
-//! page, and alerted on by its metrics.
+//! The signer of such a zone may stop, and its answers stay as they are while their signatures expire. So every
+//! version is inspected when it is new, and again every hour. Faults are logged when they start, counted on the
+//! status page, and exported as metrics for alerts.
 
 use crate::panic_guard::spare_thread;
 use nameward_base::sync::{Condvar, Mutex};
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Signatures that end within this time are warned of: a signer renews them days before.
+/// Signatures that expire within this time cause a warning: a signer renews them days before.
 pub const SOON_SECONDS: u64 = 2 * 86_400;
-/// A version is inspected again after this time.
+/// Interval at which a version is inspected again.
 const AGAIN: Duration = Duration::from_secs(3600);
-/// The time between two looks at the table.
+/// Interval between two checks of the table.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause is at least this many times as long as the look before it, so that it takes a hundredth of a core.
+/// The pause is at least this many times as long as the previous check, so that it takes a hundredth of a core.
 const PAUSE_FACTOR: u32 = 100;
-/// Lines that one look writes to the log.
+/// Maximum number of log lines per check.
 const LINES_MAX: usize = 100;
 
 /// The zones that need an operator: how many, and the first, for the page and metrics.
@@ -34,12 +34,12 @@ pub struct SignatureSums {
 }
 
 impl SignatureSums {
-    /// Returns the number of zones whose own signatures validators refuse, all of them or some.
+    /// Returns the number of zones with stored signatures that validators reject, all of them or some.
     pub fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of zones of which some signatures end soon.
+    /// Returns the number of zones with signatures that expire soon.
     pub fn ending(&self) -> u64 {
         self.ending.load(Ordering::Relaxed)
     }
@@ -49,24 +49,24 @@ impl SignatureSums {
         self.first_broken.lock().clone()
     }
 
-    /// Returns the RRset of a zone whose signatures end soon, with the name of the zone.
+    /// Returns the RRset of a zone whose signatures expire soon, with the name of the zone.
     pub fn first_ending(&self) -> Option<String> {
         self.first_ending.lock().clone()
     }
 }
 
-/// One zone as it was inspected last.
+/// One zone as last inspected.
 struct WatchedZone {
     version: Weak<Zone>,
     inspected: Instant,
     health: SignatureHealth,
 }
 
-/// The result of an inspection, as far as it is acted on.
+/// The result of an inspection, as far as it matters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct SignatureHealth {
     faults: Vec<String>,
-    /// The RRset whose signatures end first, if that is soon.
+    /// The RRset whose signatures expire first, if that is soon.
     ends_soon: Option<(u64, RrsetName)>,
 }
 
@@ -80,7 +80,7 @@ impl SignatureHealth {
         }
     }
 
-    /// The lines of the log that were not right before.
+    /// Returns the log lines for new faults.
     fn lines(&self, before: &SignatureHealth, now: u64) -> Vec<String> {
         let new = self
             .faults
@@ -99,7 +99,7 @@ impl SignatureHealth {
     }
 }
 
-/// All zones with signatures of their own.
+/// All zones with stored signatures.
 #[derive(Default)]
 pub struct SignatureWatch {
     zones: HashMap<NameBuf, WatchedZone>,
@@ -108,7 +108,7 @@ pub struct SignatureWatch {
 }
 
 impl SignatureWatch {
-    /// Makes a watch that knows no zone yet and keeps these sums up.
+    /// Creates a watch without zones that maintains these totals.
     pub fn new(sums: Arc<SignatureSums>) -> Self {
         SignatureWatch {
             sums,
@@ -116,12 +116,12 @@ impl SignatureWatch {
         }
     }
 
-    /// Returns the numbers that the watch keeps up.
+    /// Returns the totals that the watch maintains.
     pub fn sums(&self) -> Arc<SignatureSums> {
         Arc::clone(&self.sums)
     }
 
-    /// Looks at a table and returns lines for the log. `now` is in seconds since 1970.
+    /// Checks a table and returns log lines. `now` is in seconds since 1970.
     pub fn look(&mut self, table: &Arc<ZoneTable>, time: Instant, now: u64) -> Vec<String> {
         if let Some((last, at)) = &self.last
             && last.as_ptr() == Arc::as_ptr(table)
@@ -197,7 +197,7 @@ impl Drop for WatchThread {
     }
 }
 
-/// Starts a thread that looks at the table again and again.
+/// Starts a thread that checks the table periodically.
 pub fn start(
     mut watch: SignatureWatch,
     table: impl Fn() -> Arc<ZoneTable> + Send + 'static,

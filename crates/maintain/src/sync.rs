@@ -1,9 +1,9 @@
-//! Writes the changes that a zone file lacks into it, so that the file is the zone again.
+//! Writes the changes that a zone file lacks into it, so that the file is complete again.
 //!
-//! The file is replaced as a whole, never written in place, and only if it has what it had when it was read: an edit by hand
-//! that is not served is never overwritten, unless the operator asks for that. The text is changed where the records are
-//! ([`text`]) and read again before it takes the place of the file; where that does not give the served zone the operator
-//! gets an error, and may have the whole zone written.
+//! The file is replaced atomically, never written in place, and only if it has the contents that were read: an edit
+//! by hand that is not served is never overwritten, unless the operator requests that. The text is changed at the
+//! records ([`text`]) and parsed again before it replaces the file; if that does not give the served zone, the
+//! operator gets an error, and may have the whole zone written.
 
 mod text;
 
@@ -25,20 +25,20 @@ use std::sync::Arc;
 pub enum SyncMode {
     /// Comments and layout stay, or nothing is written.
     KeepLayout,
-    /// The whole zone is written anew, over whatever the file has.
+    /// The whole zone is written, over whatever the file has.
     Rewrite,
 }
 
 /// The outcome of writing a zone file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncOutcome {
-    /// The file has all that is served.
+    /// The file has everything that is served.
     UpToDate(Serial),
-    /// The file was written, with so many records that went and came.
+    /// The file was written.
     Written {
-        /// The serial that it has now.
+        /// Its new serial.
         serial: Serial,
-        /// Records that went and came.
+        /// Number of removed and added records.
         records: usize,
     },
 }
@@ -52,12 +52,12 @@ pub enum SyncError {
     /// The zone is not served, or not yet.
     #[error("zone {0} is not served")]
     NotServed(String),
-    /// The file was edited, and that is not served.
+    /// The file was edited, and the edit is not served.
     #[error(
         "{0} was edited and is not served as it is: mend it and reload, or write the served zone over it with --rewrite"
     )]
     Edited(PathBuf),
-    /// The changes cannot be put into the text.
+    /// The changes cannot be inserted into the text.
     #[error(
         "{path} cannot keep its layout: {fault}; with --rewrite the whole zone is written, without comments"
     )]
@@ -77,7 +77,7 @@ pub enum SyncError {
     },
 }
 
-/// Advice about a file that cannot be written.
+/// Returns advice about a file that cannot be written.
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -91,16 +91,16 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why changes cannot be put into the text of a file.
+/// Why changes cannot be inserted into the text of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutFault {
-    /// A record cannot be found in the text, or not be changed there.
+    /// A record cannot be found in the text, or not changed there.
     #[error(transparent)]
     Text(#[from] TextFault),
-    /// Other records would change with a new line before them.
+    /// A new line would change records that follow it.
     #[error("records take their TTL or owner from lines before them")]
     Inherited,
-    /// The new text, read again, is not the zone.
+    /// The new text does not parse to the served zone.
     #[error("the text would not say what is served")]
     Different,
 }
@@ -116,7 +116,7 @@ pub fn sync_zone(
         path: path.into(),
         error,
     };
-    // A link stays a link: what it leads to is replaced.
+    // A link stays a link: its target is replaced.
     let file = fs::canonicalize(path).map_err(failed)?;
     let served = commits.table().version(zone.as_name(), rank);
     let served = served.filter(|served| !served.is_stand_in());
@@ -182,7 +182,7 @@ pub fn sync_zone(
     Ok(SyncOutcome::Written { serial, records })
 }
 
-/// Whether two versions have the same records, however they stand in memory.
+/// Checks whether two versions have the same records, whatever their layout in memory.
 fn is_same(a: &Zone, b: &Zone) -> bool {
     a.difference_from(b).is_empty()
 }
@@ -192,7 +192,7 @@ fn count(served: &Zone, found: &Zone) -> usize {
     difference.removed.len() + difference.added.len()
 }
 
-/// The text with what it lacks, as close to its layout as can be.
+/// Returns the text with what it lacks, as close to its layout as possible.
 fn with_layout(
     text: &[u8],
     options: &Options,
@@ -200,7 +200,7 @@ fn with_layout(
     served: &Zone,
 ) -> Result<Vec<u8>, LayoutFault> {
     let difference = served.difference_from(found);
-    // A record between others may change the TTL of those behind it; at the end it cannot.
+    // A record between others may change the TTL of those after it; at the end it cannot.
     for place in [NewRecordPlace::BesideOwner, NewRecordPlace::End] {
         let new = put_difference(text, options, &difference, place)?;
         if read(&new, options, &options.origin).is_some_and(|zone| is_same(&zone, served)) {
@@ -219,7 +219,7 @@ fn read(text: &[u8], options: &Options, zone: &NameBuf) -> Option<Zone> {
     builder.finish().0
 }
 
-/// Writes a file beside another, with its owner and mode, and waits for the disk.
+/// Writes a temporary file next to another, with its owner and mode, and waits for the disk.
 fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
@@ -233,7 +233,7 @@ fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf
         .open(&temporary)?;
     let written = new
         .write_all(text)
-        // As far as this user may: the text counts more.
+        // As far as this user may: the text is more important.
         .map(|()| drop(fchown(&new, Some(like.uid()), Some(like.gid()))))
         .and_then(|()| new.set_permissions(fs::Permissions::from_mode(like.mode() & 0o7777)))
         .and_then(|()| new.sync_all());
@@ -246,7 +246,7 @@ fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf
     }
 }
 
-/// Has the directory of a file written to the disk.
+/// Syncs the directory of a file to disk.
 pub(crate) fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()

@@ -1,4 +1,4 @@
-//! Catalogs of databases: their members are rows, and so is their serial.
+//! Catalogs in databases: their members are rows, and so is their serial.
 
 use crate::follow::databases::FollowedDatabase;
 use crate::policy::{RemoteServer, address_text};
@@ -16,18 +16,18 @@ use std::thread;
 use std::time::SystemTime;
 use tokio::runtime::Handle;
 
-/// Zones that the log names.
+/// Maximum number of zones named in the log.
 const LINES_MAX: usize = 100;
 
-/// The home of catalogs that a backend has.
+/// Storage for the catalogs of a backend.
 pub trait CatalogHome: Send + Sync {
-    /// Brings the members of catalogs that are followed to these, some time soon.
+    /// Queues an update of the members of followed catalogs.
     fn set_members(&self, catalogs: Vec<CatalogMembers>);
 
-    /// Reads the serial that a catalog has there. May wait, but not for long.
+    /// Reads the stored serial of a catalog. May block, but not for long.
     fn serial(&self, catalog: &NameBuf) -> Option<Serial>;
 
-    /// Has a catalog that is made here keep its serial there, so that another server on the database can go on with it.
+    /// Stores the serial of a catalog produced here, so that another server on the database can continue it.
     fn set_serial(&self, catalog: NameBuf, serial: Serial);
 }
 
@@ -36,7 +36,7 @@ enum CatalogJob {
     Serial(Box<NameBuf>, Serial),
 }
 
-/// A database with catalogs. What is to be written waits for one thread; of members the last state counts.
+/// A database with catalogs. Writes wait for one thread; of pending member lists the last one is written.
 pub struct StoredCatalogs {
     database: FollowedDatabase,
     runtime: Handle,
@@ -82,7 +82,7 @@ impl CatalogHome for StoredCatalogs {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct CatalogWriter {
     database: FollowedDatabase,
     runtime: Handle,
@@ -100,7 +100,7 @@ impl CatalogWriter {
             match (done, job) {
                 (Ok(()), CatalogJob::Members(catalogs)) => last = catalogs,
                 (Ok(()), CatalogJob::Serial(..)) => {}
-                // The next look at the catalogs hands the members over again.
+                // The next check of the catalogs passes on the members again.
                 (Err(error), _) => {
                     last.clear();
                     tracing::error!("catalogs not written to the database: {error}");
@@ -193,13 +193,13 @@ impl ConditionalChange for SerialChange {
     }
 }
 
-/// Writes addresses as `domains.master` has them.
+/// Formats addresses as in `domains.master`.
 pub(super) fn primaries_text(primaries: &[RemoteServer]) -> String {
     let addresses = primaries.iter().map(|server| address_text(server.address));
     addresses.collect::<Vec<_>>().join(",")
 }
 
-/// Returns the name in wire form as one that can be kept.
+/// Converts a name in wire format to an owned one.
 pub(super) fn name_of(wire: &[u8]) -> NameBuf {
     Name::from_valid_wire(wire).into()
 }

@@ -1,4 +1,4 @@
-//! Making a catalog zone of our own.
+//! Builds the catalog zones that this server produces.
 
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
@@ -8,15 +8,15 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
 use std::borrow::Cow;
 
-/// TTL of all records: nobody asks for them but secondaries (RFC 9432 section 4.1).
+/// TTL of all records: only secondaries query them (RFC 9432 section 4.1).
 const TTL: u32 = 0;
-/// Refresh, retry, expire and minimum as in the example of RFC 9432; expire is as long as can be, because a catalog
-/// that expires should take no zone away.
+/// Refresh, retry, expire and minimum as in the example of RFC 9432; expire has its maximum, because a catalog that
+/// expires should not remove zones.
 const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
-/// RFC 9432 section 4.1: a catalog needs an NS record, and the name that stands for none is "invalid.".
+/// RFC 9432 section 4.1: a catalog needs an NS record, and the name for "no server" is "invalid.".
 const NO_SERVER: &[u8] = b"\x07invalid\0";
 
-/// Makes the catalog zone of some members, each with its group; `None` if a name in it gets too long.
+/// Builds the catalog zone of some members, each with its group; `None` if a name in it gets too long.
 pub fn make_catalog<'m>(
     catalog: Name<'_>,
     members: impl IntoIterator<Item = (Name<'m>, Option<&'m str>)>,
@@ -33,7 +33,7 @@ pub fn make_catalog<'m>(
     make_with_properties(catalog, members.into_iter().map(with_group), serial)
 }
 
-/// Makes the catalog zone of some members, each with its properties; `None` if a name in it gets too long.
+/// Builds the catalog zone of some members, each with its properties; `None` if a name in it gets too long.
 pub(super) fn make_with_properties<'m>(
     catalog: Name<'_>,
     members: impl IntoIterator<Item = (Name<'m>, Cow<'m, CatalogProperties>)>,
@@ -75,8 +75,8 @@ pub(super) fn make_with_properties<'m>(
     builder.finish().0
 }
 
-/// The label of a member's node, with its length before it: a hash of its name, so that it is the same whenever the
-/// catalog is made.
+/// Returns the label of a member's node, with its length octet: a hash of its name, so that it is the same whenever
+/// the catalog is built.
 fn label(member: Name<'_>) -> Vec<u8> {
     let plain = Nsec3 {
         iterations: 0,

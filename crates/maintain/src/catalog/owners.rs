@@ -1,15 +1,15 @@
-//! The catalog that a member belongs to, where several catalogs name it.
+//! The catalog that a member belongs to, if several catalogs list it.
 //!
-//! A member stays with the catalog that had it first. It moves when that catalog names the other one in its `coo` property and
-//! the other one has the member (RFC 9432 section 4.4.1), or when it leaves the first one.
+//! A member stays with the catalog that had it first. It moves when that catalog names the other one in its `coo`
+//! property and the other one has the member (RFC 9432 section 4.4.1), or when it leaves the first one.
 
 use super::Catalog;
 use std::collections::{BTreeMap, HashMap};
 
-/// Catalogs by name, in wire form and lower case.
+/// Catalogs by name, in wire format and lower case.
 pub(super) type Catalogs = BTreeMap<Box<[u8]>, Catalog>;
 
-/// The catalog and the label that a member has.
+/// The catalog and the label of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MemberOwner {
     pub(super) catalog: Box<[u8]>,
@@ -25,15 +25,14 @@ pub(super) struct Ownership {
 /// The result of a change of catalogs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnershipChange {
-    /// Members with another label than before: everything that is known of the zone is to be forgotten
-    /// (RFC 9432 section 5.4).
+    /// Members with another label than before: all state of the zone must be deleted (RFC 9432 section 5.4).
     pub(super) resets: Vec<Box<[u8]>>,
-    /// Members that are not taken, with the catalog that names them and the one that has them; `None` if the zone is
+    /// Members that are ignored, with the catalog that lists them and the one that has them; `None` if the zone is
     /// served from elsewhere.
     pub(super) ignored: Vec<IgnoredMember>,
 }
 
-/// A member that is not taken from a catalog.
+/// A member that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct IgnoredMember {
     pub(super) zone: Box<[u8]>,
@@ -42,7 +41,8 @@ pub(super) struct IgnoredMember {
 }
 
 impl Ownership {
-    /// Brings the owners to what the catalogs say; `is_taken` says whether a zone is served from elsewhere than a catalog.
+    /// Updates the owners from the catalogs; `is_taken` checks whether a zone is served from elsewhere than a
+    /// catalog.
     pub(super) fn update(
         &mut self,
         catalogs: &Catalogs,
@@ -50,7 +50,7 @@ impl Ownership {
     ) -> OwnershipChange {
         let mut change = OwnershipChange::default();
         let before = std::mem::take(&mut self.owners);
-        // Those that have an owner first: a newcomer does not take a zone away from it.
+        // Members with an owner first: a new catalog does not take a zone away from it.
         for (zone, owner) in &before {
             if let Some(owner) = settled(catalogs, zone, &owner.catalog) {
                 self.owners.insert(zone.clone(), owner);
@@ -91,7 +91,7 @@ impl Ownership {
 }
 
 impl MemberOwner {
-    /// Whether a catalog still lists a member that has moved to this owner, as it should for a while.
+    /// Checks whether a catalog still lists a member that has moved to this owner, as it should for a while.
     fn is_moving_from(&self, catalogs: &Catalogs, zone: &[u8], from: &[u8]) -> bool {
         let member = catalogs
             .get(from)
@@ -100,7 +100,7 @@ impl MemberOwner {
     }
 }
 
-/// The owner of a member that a catalog has, after moves; `None` if the catalog does not have it.
+/// Returns the owner of a member of a catalog, after moves; `None` if the catalog does not have it.
 fn settled(catalogs: &Catalogs, zone: &[u8], catalog: &[u8]) -> Option<MemberOwner> {
     let member = catalogs.get(catalog)?.members.get(zone)?;
     let moved = member.new_catalog.as_ref().and_then(|new| {

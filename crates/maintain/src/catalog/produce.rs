@@ -1,4 +1,4 @@
-//! Catalogs of our own: made of the zones that say they are members, committed, and withdrawn.
+//! Produced catalogs: built from the zones configured as members, committed, and withdrawn.
 
 use super::follow::{CatalogFollower, ProducedMembers};
 use super::make::make_with_properties;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl CatalogFollower {
-    /// Makes a catalog of our own and commits it, unless it is as it was; returns whether it is made.
+    /// Builds a produced catalog and commits it, unless it is unchanged; returns whether it is
+    /// published.
     pub(super) fn produce(&mut self, catalog: &[u8], members: &ProducedMembers) -> bool {
         let name = Name::from_valid_wire(catalog);
         let commits = Arc::clone(&self.parts.commits);
@@ -64,7 +65,7 @@ impl CatalogFollower {
         if before.as_ref().is_some_and(is_same) {
             return true;
         }
-        // Another server on the database may have made it before.
+        // Another server on the database may have produced it before.
         let stored = home.and_then(|home| home.serial(&name.into()));
         let serials = [before.map(|zone| zone.serial()), stored];
         let last = serials.into_iter().flatten().reduce(later);
@@ -102,7 +103,7 @@ impl CatalogFollower {
         true
     }
 
-    /// Takes a catalog away that is not made here any more.
+    /// Withdraws a catalog that is no longer produced here.
     pub(super) fn end_production(&self, catalog: &[u8]) {
         let name = Name::from_valid_wire(catalog);
         let commits = &self.parts.commits;
@@ -121,7 +122,7 @@ fn later(one: Serial, other: Serial) -> Serial {
     }
 }
 
-/// The serial after a change: the time, or one more where that would not be forward (RFC 1982).
+/// Returns the serial after a change: the time, or one more if that would not be forward (RFC 1982).
 fn next_serial(before: Option<Serial>, now: u32) -> Serial {
     match before {
         Some(before) if !Serial(now).is_after(before) => Serial(before.0.wrapping_add(1)),
@@ -131,6 +132,6 @@ fn next_serial(before: Option<Serial>, now: u32) -> Serial {
 
 fn now_seconds() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // RFC 1982: serials go around, so may the time.
+    // RFC 1982: serials wrap around, and so may the time.
     since.map_or(0, |since| since.as_secs() as u32)
 }

@@ -1,18 +1,18 @@
-//! Reading a catalog zone: its version, its members and their properties.
+//! Reads a catalog zone: its version, its members and their properties.
 
 use nameward_wire::{Name, Type};
 use nameward_zone::{Node, Rrset, Zone};
 use std::collections::HashMap;
 
-/// Members of one catalog that are taken; more are a mistake or an attack.
+/// Maximum number of members in a catalog; more are a mistake or an attack.
 const MEMBERS_MAX: usize = 1_000_000;
-/// Groups of one member that are looked at.
+/// Maximum number of groups read per member.
 const GROUPS_MAX: usize = 16;
 
 /// The contents of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
-    /// Its members by name, in wire form and lower case.
+    /// Its members by name, in wire format and lower case.
     pub members: HashMap<Box<[u8]>, CatalogMember>,
 }
 
@@ -23,7 +23,7 @@ pub struct CatalogMember {
     pub label: Box<[u8]>,
     /// Its groups (RFC 9432 section 4.4.2).
     pub groups: Vec<String>,
-    /// The catalog that it may move to (RFC 9432 section 4.4.1), in wire form and lower case.
+    /// The catalog that it may move to (RFC 9432 section 4.4.1), in wire format and lower case.
     pub new_catalog: Option<Box<[u8]>>,
 }
 
@@ -36,7 +36,7 @@ pub enum CatalogError {
     /// Its version is not that of RFC 9432.
     #[error("its version is {0:?}, and 2 is known here")]
     Version(String),
-    /// There is more than one record where one belongs.
+    /// There is more than one record where only one is allowed.
     #[error("{0} has more than one {1} record")]
     NotSingle(String, &'static str),
     /// A zone is listed more than once.
@@ -50,14 +50,14 @@ pub enum CatalogError {
     TooMany,
 }
 
-/// The properties of a member, which may come before it or after it.
+/// The properties of a member, which may appear before or after it.
 #[derive(Default)]
 struct Properties {
     groups: Vec<String>,
     new_catalog: Option<Box<[u8]>>,
 }
 
-/// Reads the contents of a catalog zone. One that breaks a rule is not to be followed in any part (RFC 9432 section 5.1).
+/// Reads the contents of a catalog zone. A broken one must not be processed at all (RFC 9432 section 5.1).
 pub fn read_catalog(zone: &Zone) -> Result<Catalog, CatalogError> {
     let apex = zone.apex_name();
     let depth = apex.label_count();
@@ -127,7 +127,7 @@ pub fn read_catalog(zone: &Zone) -> Result<Catalog, CatalogError> {
     })
 }
 
-/// RFC 9432 section 4.3.1: one TXT record that says "2".
+/// Checks the version: one TXT record with "2" (RFC 9432 section 4.3.1).
 fn check_version(node: Node<'_>) -> Result<(), CatalogError> {
     let name = || node.name().to_string();
     let texts = node.rrset(Type::TXT);
@@ -147,7 +147,7 @@ fn first_text(texts: Rrset<'_>) -> String {
     record.map_or_else(String::new, |record| text(record.rdata))
 }
 
-/// The target of the one record of a type at a node; `None` if there is none.
+/// Returns the target of the single record of a type at a node; `None` if there is none.
 fn single<'z>(node: Node<'z>, rtype: Type) -> Result<Option<Name<'z>>, CatalogError> {
     let Some(rrset) = node.rrset(rtype) else {
         return Ok(None);
@@ -159,7 +159,7 @@ fn single<'z>(node: Node<'z>, rtype: Type) -> Result<Option<Name<'z>>, CatalogEr
     Ok(record.and_then(|record| Name::from_wire(record.rdata).ok()))
 }
 
-/// The strings of a TXT record, put together.
+/// Joins the strings of a TXT record.
 fn text(mut rdata: &[u8]) -> String {
     let mut octets = Vec::new();
     while let Some((&length, rest)) = rdata.split_first() {

@@ -1,4 +1,4 @@
-//! Catalogs as RFC 9432 writes them, broken ones, and members that several catalogs have.
+//! Tests of catalogs as in RFC 9432, broken ones, and members listed by several catalogs.
 
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::*;
@@ -103,7 +103,7 @@ fn a_catalog_that_is_made_is_read_as_it_was_meant() {
     assert_eq!(read.members.len(), 1000);
     assert_eq!(read.members[&wire("z2.example.")].groups, ["even"]);
     assert!(read.members[&wire("z3.example.")].groups.is_empty());
-    // Labels depend on nothing but the name: another member changes no other.
+    // Labels only depend on the name: another member changes no other.
     let more = members.chain([(Name::from_valid_wire(b"\x03new\0"), None)]);
     let again = make_catalog(name("catz.example.").as_name(), more, Serial(6)).unwrap();
     let again = read_catalog(&again).unwrap();
@@ -145,7 +145,7 @@ fn a_member_stays_with_its_catalog_until_that_lets_it_go() {
     let mut ownership = Ownership::default();
     let nothing = |_: &[u8], _: &[u8]| false;
     ownership.update(&catalogs(&[("b.", &[("z.", "1", None)])]), nothing);
-    // A newcomer does not get it, whatever its name is.
+    // A new catalog does not get it, whatever its name.
     let both = catalogs(&[("a.", &[("z.", "2", None)]), ("b.", &[("z.", "1", None)])]);
     let change = ownership.update(&both, nothing);
     assert_eq!(owner(&ownership, "z.").unwrap(), "b.");
@@ -155,7 +155,7 @@ fn a_member_stays_with_its_catalog_until_that_lets_it_go() {
         owner: Some(wire("b.")),
     };
     assert_eq!((change.ignored, change.resets.len()), (vec![ignored], 0));
-    // With coo it moves; another label means that it begins anew.
+    // With coo it moves; another label means that it starts over.
     let moving = catalogs(&[
         ("a.", &[("z.", "2", None)]),
         ("b.", &[("z.", "1", Some("a."))]),

@@ -1,9 +1,9 @@
-//! Following databases: which zones there are, and the work that a change of a database makes.
+//! Follows databases: their zone lists, and their changes.
 //!
-//! Each database has a thread that reads its list of zones, puts stand-ins (live) or contents (resident) into the
-//! table, and then follows its changes. A database that is down is tried again with back-off; its zones that
-//! are known stay in the table meanwhile, and live ones that cannot be looked up are answered SERVFAIL. A thread that
-//! panics is started again with what it knew.
+//! Each database has a thread that reads its zone list, publishes stand-ins (live) or contents (resident) in the
+//! table, and then follows its changes. A database that is down is retried with back-off; its known zones stay in the
+//! table in the meantime, and live ones that cannot be looked up are answered SERVFAIL. A thread that panics is
+//! restarted with what it knew.
 
 mod follower;
 mod notified;
@@ -42,52 +42,52 @@ use withheld::WithheldZones;
 use zone_faults::ZoneFaultLog;
 pub use zone_faults::{DatabaseZoneFaults, NamedZones};
 
-/// Changes of this server that wait to be followed.
+/// Maximum number of this server's own changes waiting to be followed.
 const OWN_CHANGES: usize = 64;
-/// How long a change of this server may take to be followed: a zone in memory may have to be read as a whole.
+/// Maximum time for following a change of this server: a resident zone may have to be read as a whole.
 const OWN_PATIENCE: Duration = Duration::from_secs(600);
-/// How soon a follower that panicked is started again.
+/// Pause before a follower that panicked is restarted.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the end of the server waits for followers that are in the middle of a zone.
+/// How long shutdown waits for followers that are processing a zone.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it checks whether they have ended.
+/// Interval at which it checks whether they have ended.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How the zones of a database are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServedFrom {
-    /// Looked up when they are asked for.
+    /// Looked up at query time.
     Lookups,
     /// Held in memory.
     Memory,
 }
 
-/// A database that is to be followed.
+/// A database to follow.
 pub struct DatabaseSource {
-    /// Its place in the configuration.
+    /// Its rank in the configuration.
     pub rank: u16,
     /// How its zones are served.
     pub served_from: ServedFrom,
-    /// Its number among the sources of look-ups.
+    /// Its number among the look-up sources.
     pub lookup_source: u32,
     /// The database.
     pub backend: SqlBackend,
 }
 
-/// The terms on which all databases are followed.
+/// The settings for following all databases.
 pub struct FollowTerms<'t> {
-    /// How often the list of zones is read without a reason.
+    /// Interval at which the zone list is read without a change notice.
     pub refresh_interval: Duration,
-    /// Where lists of zones are kept for the next start.
+    /// The directory for zone lists, for the next start.
     pub state_directory: Option<&'t Path>,
-    /// Gives memory back that a load needed only while it ran.
+    /// Returns memory to the system that a load needed only while it ran.
     pub give_back: fn(),
-    /// Where the policies of zones go.
+    /// The table for zone policies.
     pub policies: &'t Arc<PolicyTable>,
 }
 
-/// A change that is in the database, but not in the answers of this server.
+/// A change that is in the database, but not in this server's answers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The thread that follows the database has ended.
@@ -135,7 +135,7 @@ impl Followers {
 /// A database of a running server.
 #[derive(Clone)]
 pub struct FollowedDatabase {
-    /// Its place in the configuration.
+    /// Its rank in the configuration.
     pub rank: u16,
     /// How its zones are served.
     pub served_from: ServedFrom,
@@ -149,12 +149,12 @@ pub struct FollowedDatabase {
 }
 
 impl Databases {
-    /// Reads the lists of zones again some time soon.
+    /// Requests that the zone lists are read again.
     pub fn request_refresh(&self) {
         self.list.iter().for_each(|one| one.refresh.notify_one());
     }
 
-    /// Closes them, at the end of the server. May block.
+    /// Closes them, at shutdown. May block.
     pub fn close(&self) {
         self.followers.end();
         for one in &self.list {
@@ -174,31 +174,31 @@ impl Databases {
         all
     }
 
-    /// All of them, in the order of the configuration.
+    /// Returns all of them, in configuration order.
     pub fn all(&self) -> &[FollowedDatabase] {
         &self.list
     }
 }
 
 impl FollowedDatabase {
-    /// Waits until the change that this server made in a zone is in its answers.
+    /// Waits until a change that this server made in a zone is in its answers.
     pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
         let followed = self.hand_over(runtime, |done| own_change(committed, done))?;
         runtime.block_on(await_followed(followed))
     }
 
-    /// Reads the list of zones again some time soon.
+    /// Requests that the zone list is read again.
     pub fn request_list(&self) {
         self.relist.notify_one();
     }
 
-    /// Has a zone answered SERVFAIL though the database has it, or answered again; returns whether that is new. It takes
-    /// effect when the zone is read again.
+    /// Makes a zone answer SERVFAIL although the database has it, or answer again; returns whether that is new. It
+    /// takes effect when the zone is read again.
     pub fn withhold(&self, zone: Name<'_>, is_withheld: bool) -> bool {
         self.withheld.set(zone, is_withheld)
     }
 
-    /// Has a zone read again, and waits for that.
+    /// Reads a zone again, and waits for that.
     pub fn read_again(&self, runtime: &Handle, zone: i64) -> Result<(), PublishError> {
         let followed = self.hand_over(runtime, |done| OwnChange {
             zone,
@@ -210,14 +210,14 @@ impl FollowedDatabase {
         runtime.block_on(await_followed(followed))
     }
 
-    /// Waits until changes that this server made, in the order of the slice, are in its answers; each has its own result.
+    /// Waits until changes that this server made, in slice order, are in its answers; each has its own result.
     pub fn follow_all(
         &self,
         commits: &Commits,
         runtime: &Handle,
         committed: &[&Committed],
     ) -> Vec<Result<(), PublishError>> {
-        // Handed over before any is waited for: those of a zone in memory share a write to the journal.
+        // All are passed on before any is waited for: those of a resident zone share a write to the journal.
         let handed = committed
             .iter()
             .map(|one| match self.outdate(commits, one) {
@@ -235,8 +235,8 @@ impl FollowedDatabase {
         handed.into_iter().map(|one| one.and_then(wait)).collect()
     }
 
-    /// Makes all that is kept of a zone that is looked up out of date, without the follower: nothing of it is in memory.
-    /// False where records are not all that changed, or the zone is in memory.
+    /// Invalidates everything cached of a live zone, without the follower: nothing of it is in memory. False if not
+    /// only records changed, or the zone is in memory.
     fn outdate(&self, commits: &Commits, committed: &Committed) -> bool {
         if self.served_from != ServedFrom::Lookups || committed.difference.is_none() {
             return false;
@@ -255,7 +255,7 @@ impl FollowedDatabase {
         true
     }
 
-    /// Hands a change over to the follower, which reports when it is in the answers.
+    /// Passes a change to the follower, which reports when it is in the answers.
     fn hand_over(
         &self,
         runtime: &Handle,
@@ -293,8 +293,8 @@ async fn await_followed(followed: Followed) -> Result<(), PublishError> {
     }
 }
 
-/// Starts to follow databases. Call within the runtime. Each receiver gets a message when its database was asked for
-/// its zones for the first time, whether it answered or not.
+/// Starts to follow databases. Call within the runtime. Each receiver gets a message when its database was first
+/// queried for its zones, whether it answered or not.
 pub fn start(
     commits: &Arc<Commits>,
     sources: Vec<DatabaseSource>,
@@ -328,7 +328,7 @@ pub fn start(
         follower.faults = faults;
         follower.first_asked = Some(first);
         let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());
-        // A thread of its own: reading many zones would keep others of the runtime waiting.
+        // A dedicated thread: reading many zones would delay other work on the runtime.
         let thread =
             thread.spawn(move || follow_to_the_end(&mut follower, &runtime, &mut stopped))?;
         all.followers.threads.lock().push(thread);
@@ -337,8 +337,8 @@ pub fn start(
     Ok((all, asked))
 }
 
-/// Runs a follower until the watch on its database ends, or it is stopped. A panic is our mistake and must not leave zones as
-/// they are for ever: the follower starts over and reads everything.
+/// Runs a follower until the watch on its database ends, or it is stopped. A panic is a bug and must not leave zones
+/// outdated forever: the follower starts over and reads everything.
 fn follow_to_the_end(
     follower: &mut DatabaseFollower,
     runtime: &Handle,
@@ -352,7 +352,7 @@ fn follow_to_the_end(
             }
         };
         let run = || runtime.block_on(following);
-        // What a panic leaves half done is the list of zones and their contents, and both are read again.
+        // A panic may leave the zone list and contents incomplete, and both are read again.
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(()) => return,
             Err(_) => {

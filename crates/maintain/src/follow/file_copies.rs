@@ -1,7 +1,8 @@
-//! Copies of zone files in the state store: the last version of each that was without errors, for a start with a broken file.
+//! Copies of zone files in the state store: the last version of each without errors, for a start with a broken file.
 //!
-//! One thread writes them after zones were loaded. It compares digests first, so a start with unchanged files writes nothing; it
-//! rests as long as it works, writes small zones together and large ones part by part, and no query or change waits for it.
+//! One thread writes them after zones were loaded. It compares digests first, so a start with unchanged files writes
+//! nothing; it pauses as long as it works, writes small zones together and large ones in chunks, and no query or
+//! change waits for it.
 
 use crate::commit::{Commits, name_of};
 use crate::contents::{ContentsReader, each_part};
@@ -18,22 +19,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Zones that are remembered one by one; more have all zones compared.
+/// Maximum number of zones remembered individually; for more, all zones are compared.
 pub(super) const ZONES_MAX: usize = 10_000;
 /// Octets and changes that are written together.
 const TOGETHER_OCTETS: usize = 1 << 20;
 const TOGETHER: usize = 256;
-/// How long the thread works before it rests for as long.
+/// How long the thread works before it pauses for as long.
 const WORK: Duration = Duration::from_millis(10);
 
 /// Work of the copying thread.
 #[derive(Default)]
 struct PendingCopies {
-    /// The ranks of all sources of files, in order.
+    /// The ranks of all file sources, in order.
     ranks: Vec<u16>,
     /// Compare all zones.
     is_all: bool,
-    /// Forget the copies of zones that no source has.
+    /// Delete the copies of zones that no source has.
     prunes: bool,
     /// Zones to compare, by name in lower case.
     zones: HashSet<Box<[u8]>>,
@@ -41,7 +42,7 @@ struct PendingCopies {
     has_ended: bool,
 }
 
-/// The way to the thread that writes copies, which ends with it.
+/// The handle of the thread that writes copies, which ends with it.
 pub(super) struct FileCopies {
     shared: Arc<Shared>,
 }
@@ -53,7 +54,7 @@ struct Shared {
 }
 
 impl FileCopies {
-    /// Starts the thread. All copies together take at most so many octets.
+    /// Starts the thread, with a size limit for all copies in octets.
     pub(super) fn start(commits: &Arc<Commits>, octets_max: u64) -> std::io::Result<Option<Self>> {
         let Some(store) = commits.store().cloned() else {
             return Ok(None);
@@ -82,7 +83,7 @@ impl FileCopies {
                     }
                 });
                 if !is_done {
-                    // What the store has is to be read again.
+                    // The contents of the store must be read again.
                     copied = None;
                 }
             }
@@ -98,7 +99,7 @@ impl FileCopies {
         self.shared.woken.notify_one();
     }
 
-    /// Has all zones of the sources compared; `prunes` forgets copies of zones that no source has.
+    /// Requests a comparison of all zones of the sources; `prunes` deletes copies of zones that no source has.
     pub(super) fn compare_all(&self, mut ranks: Vec<u16>, prunes: bool) {
         ranks.sort_unstable();
         self.change(|pending| {
@@ -108,7 +109,7 @@ impl FileCopies {
         });
     }
 
-    /// Has zones compared.
+    /// Requests a comparison of zones.
     pub(super) fn compare(&self, zones: &[NameBuf]) {
         if zones.is_empty() {
             return;
@@ -124,14 +125,14 @@ impl FileCopies {
         });
     }
 
-    /// Forgets the copies of zones that are withdrawn.
+    /// Deletes the copies of withdrawn zones.
     pub(super) fn forget(&self, zones: Vec<NameBuf>) {
         if !zones.is_empty() {
             self.change(|pending| pending.gone.extend(zones));
         }
     }
 
-    /// Bounds all copies together from the next work on.
+    /// Sets the limit for all copies, effective with the next run.
     pub(super) fn set_octets_max(&self, octets: u64) {
         self.shared.octets_max.store(octets, Ordering::Relaxed);
     }
@@ -148,7 +149,7 @@ impl Shared {
         self.pending.lock()
     }
 
-    /// Waits for work; `None` when there will be none.
+    /// Waits for work; `None` at the end.
     fn next(&self) -> Option<PendingCopies> {
         let is_idle = |pending: &mut PendingCopies| {
             let has_zones = !pending.zones.is_empty() || !pending.gone.is_empty();
@@ -165,7 +166,7 @@ impl Shared {
     }
 }
 
-/// The copies that the state store has.
+/// The copies in the state store.
 struct Copied {
     zones: HashMap<Box<[u8]>, FileCopy>,
     octets: u64,
@@ -218,11 +219,11 @@ impl<'w> FileCopyWriter<'w> {
         }
     }
 
-    /// Does some work; false if it was not finished.
+    /// Performs some work; false if it was not finished.
     fn write_or_log(&mut self, work: PendingCopies) -> bool {
         match self.write(work) {
             Ok(()) => true,
-            // The server ends.
+            // The server is stopping.
             Err(StateError::Closed) => false,
             Err(error) => {
                 tracing::warn!("copies of zone files are not kept: {error}");
@@ -236,7 +237,7 @@ impl<'w> FileCopyWriter<'w> {
             self.remove(zone.as_name())?;
         }
         let table = self.commits.table().load();
-        // Where two sources have a zone, the first is the one that is served.
+        // If two sources have a zone, the first one is served.
         let rank_of = |name: Name<'_>| {
             let mut ranks = work.ranks.iter().copied();
             ranks.find(|rank| table.offered_by(name, *rank).is_some())
@@ -267,7 +268,7 @@ impl<'w> FileCopyWriter<'w> {
         self.flush()
     }
 
-    /// Writes the version that a zone's file has, unless the store has it.
+    /// Writes the version in a zone's file, unless the store has it.
     fn compare(&mut self, name: Name<'_>, rank: u16) -> Result<(), StateError> {
         self.rest();
         let Some(version) = self.commits.file_version(name, rank) else {
@@ -285,7 +286,7 @@ impl<'w> FileCopyWriter<'w> {
             return Ok(());
         }
         let left = self.copied.octets_max + before.map_or(0, |copy| copy.octets);
-        // Records take more room in memory than in a copy.
+        // Records take more space in memory than in a copy.
         let expected = version.heap_bytes() as u64 / 2;
         if self.copied.octets + expected > left {
             return self.leave_out(name);
@@ -293,7 +294,7 @@ impl<'w> FileCopyWriter<'w> {
         self.copy(&version, digest)
     }
 
-    /// Keeps no copy of a zone, not even an older one, with which its serial would go back.
+    /// Stores no copy of a zone, and drops an older one, which would move its serial back.
     fn leave_out(&mut self, name: Name<'_>) -> Result<(), StateError> {
         if !self.copied.is_full && self.copied.octets_max > 0 {
             tracing::warn!(
@@ -363,7 +364,7 @@ impl<'w> FileCopyWriter<'w> {
         Ok(())
     }
 
-    /// Leaves half of the time to others.
+    /// Leaves half of the time to other threads.
     fn rest(&mut self) {
         let worked = self.since.elapsed();
         if worked >= WORK {
@@ -373,7 +374,7 @@ impl<'w> FileCopyWriter<'w> {
     }
 }
 
-/// Returns the last version of a zone's file that was without errors, as far as the state store has it.
+/// Returns the last version of a zone's file without errors, if the state store has it.
 pub(super) fn last_good(store: &StateStore, name: Name<'_>) -> Result<Option<Zone>, StateError> {
     let zone = NameBuf::from(name);
     let mut reader = ContentsReader::new(&zone);
@@ -383,7 +384,7 @@ pub(super) fn last_good(store: &StateStore, name: Name<'_>) -> Result<Option<Zon
     let Some(copy) = reader.finish(store, Vec::new())? else {
         return Ok(None);
     };
-    // A file that was written by `zone sync` since has what the journal has up to there.
+    // If `zone sync` wrote the file since, it has the journal up to that point.
     let kept = store
         .zone(&zone)?
         .filter(|kept| kept.home == ZoneHome::File);

@@ -1,16 +1,16 @@
-//! The faults that zone files have now: which zones have errors, and which sources could not be read.
+//! The current faults of zone files: zones with errors, and unreadable sources.
 //!
-//! The thread that loads files writes it, event by event; whoever shows the state of the server reads it.
+//! Written by the thread that loads files, event by event; read by status displays.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_store::file::{LoadEvent, MissingZones, Standing};
 use std::collections::BTreeMap;
 
-/// Zones whose first error is kept; of more, the names alone.
+/// Maximum number of zones whose first error is kept; of more, only the names.
 const ERRORS_MAX: usize = 1000;
-/// Zones of a kind that are named.
+/// Maximum number of zones named per kind.
 const NAMED_MAX: usize = 5;
-/// Lines about sources that are kept.
+/// Maximum number of lines kept about sources.
 const TROUBLES_MAX: usize = 20;
 
 /// A zone whose file has errors.
@@ -18,7 +18,7 @@ const TROUBLES_MAX: usize = 20;
 pub struct FaultyZone {
     /// Its name, with its final dot.
     pub name: String,
-    /// The first error, with its place in the file; empty where too many zones have errors.
+    /// The first error, with its position in the file; empty if too many zones have errors.
     pub error: String,
 }
 
@@ -34,13 +34,13 @@ pub struct FaultyZones {
 /// Faulty zones of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultyZoneList {
-    /// All of them.
+    /// Total number.
     pub number: usize,
     /// The first few.
     pub first: Vec<FaultyZone>,
 }
 
-/// The faults of zone files at this moment.
+/// The current faults of zone files.
 #[derive(Default)]
 pub struct FileFaults(Mutex<KnownFaults>);
 
@@ -57,12 +57,12 @@ impl FileFaults {
         self.0.lock()
     }
 
-    /// Takes note of what a load says.
+    /// Records a load event.
     pub(super) fn note(&self, event: &LoadEvent<'_>) {
         match event {
             LoadEvent::Served(name, ..) | LoadEvent::Removed(name) => {
                 let mut known = self.known();
-                // Nearly always there is nothing to take out, and then no name has to be written.
+                // Usually there is nothing to remove, and then no name has to be formatted.
                 if !known.zones.is_empty() {
                     known.zones.remove(&name.to_string());
                 }
@@ -87,12 +87,12 @@ impl FileFaults {
         }
     }
 
-    /// A look at all sources begins, which finds anew which of them cannot be read.
+    /// Starts a scan of all sources, which determines again which of them are unreadable.
     pub(super) fn forget_troubles(&self) {
         self.known().troubles.clear();
     }
 
-    /// Returns the zones whose files have errors: all in number, and the first few by name.
+    /// Returns the zones whose files have errors: their number, and the first few by name.
     pub fn zones(&self) -> FaultyZones {
         let known = self.known();
         let mut all = FaultyZones::default();
@@ -122,7 +122,7 @@ impl FileFaults {
         self.known().missing.clone()
     }
 
-    /// Returns the lines about sources that could not be used, in part or at all.
+    /// Returns the lines about sources that are unusable, in part or completely.
     pub fn troubles(&self) -> Vec<String> {
         self.known().troubles.clone()
     }

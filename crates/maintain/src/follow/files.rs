@@ -1,7 +1,7 @@
-//! Following zone files: the first load, every reload, and every look at files that were seen to change.
+//! Follows zone files: the first load, every reload, and every check of files that were seen to change.
 //!
-//! A zone that was read takes the place of its older version by a commit, so that the difference of the two is
-//! journalled; at the first load the journal is compared with what the file has.
+//! A new version of a zone replaces the older one by a commit, so that the difference is journalled; at the first
+//! load the journal is compared with the file.
 
 mod by_command;
 
@@ -26,23 +26,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Lines about zones that one load writes to the log.
+/// Maximum number of log lines about zones per load.
 const LINES_MAX: usize = 1000;
-/// Loaded zones that one load names in the log.
+/// Maximum number of loaded zones named in the log per load.
 const LOADED_MAX: usize = 100;
-/// Lines about zones that a reload gives to the one who asked for it.
+/// Maximum number of lines about zones returned to the client that requested a reload.
 const REPLY_LINES_MAX: usize = 20;
 
 /// The result of a load.
 pub struct LoadOutcome {
-    /// Its sums.
+    /// Its totals.
     pub summary: LoadSummary,
     /// The first errors.
     pub errors: Vec<String>,
 }
 
 impl LoadOutcome {
-    /// The sums in words.
+    /// Describes the totals.
     pub fn describe(&self) -> String {
         describe(&self.summary)
     }
@@ -52,7 +52,7 @@ impl LoadOutcome {
 pub struct FileFollower {
     backend: FileBackend,
     target: FileTarget,
-    /// Gives memory back that a load needed only while it ran.
+    /// Returns memory to the system that a load needed only while it ran.
     give_back: fn(),
     logged: LoggedLines,
     faults: Arc<FileFaults>,
@@ -60,7 +60,7 @@ pub struct FileFollower {
 }
 
 impl FileFollower {
-    /// Starts to watch files; `look` is asked to have [`FileFollower::look`] called, and says whether it will be.
+    /// Starts watching files; `look` requests that [`FileFollower::look`] is called, and returns whether it will be.
     pub fn start(
         commits: Arc<Commits>,
         look: impl Fn(&Look) -> bool + Send + 'static,
@@ -76,7 +76,7 @@ impl FileFollower {
         Self::over(commits, backend, give_back)
     }
 
-    /// Reads files when it is told to, and watches none.
+    /// Creates a follower that reads files on request, and watches none.
     pub fn unwatched(commits: Arc<Commits>) -> Self {
         Self::over(commits, FileBackend::new(), || ())
     }
@@ -97,32 +97,32 @@ impl FileFollower {
         }
     }
 
-    /// Keeps copies of zone files in the state store from now on, of so many octets together.
+    /// Keeps copies of zone files in the state store from now on, with a size limit in octets.
     pub fn keeping_copies(mut self, octets_max: u64) -> std::io::Result<Self> {
         self.copies = FileCopies::start(&self.target.commits, octets_max)?;
         Ok(self)
     }
 
-    /// Bounds the copies of zone files from now on.
+    /// Sets the limit for copies of zone files.
     pub fn set_copies_max(&self, octets_max: u64) {
         if let Some(copies) = &self.copies {
             copies.set_octets_max(octets_max);
         }
     }
 
-    /// Has the faults of zone files noted in `faults` from now on.
+    /// Records the faults of zone files in `faults` from now on.
     pub fn noting_faults(mut self, faults: &Arc<FileFaults>) -> Self {
         self.faults = Arc::clone(faults);
         self
     }
 
-    /// Compares zones with their digests from now on where their policies say so.
+    /// Verifies zones by their digests from now on where their policies require it.
     pub fn judged_by(mut self, policies: &Arc<PolicyTable>) -> Self {
         self.target.policies = Arc::clone(policies);
         self
     }
 
-    /// Brings the table to what the sources say now, and writes to the log what is wrong with them.
+    /// Brings the table up to date with the sources, and logs their faults.
     pub fn load(&mut self, sources: &[FileSource], withdrawal: Withdrawal) -> LoadOutcome {
         let start = Instant::now();
         let mut log = LoadLog::default();
@@ -161,7 +161,7 @@ impl FileFollower {
         }
     }
 
-    /// Reads zones of sources that do not have all zones there are: no zone is taken for gone because it is not among them.
+    /// Reads zones from an incomplete set of sources: a zone is not considered removed because it is not among them.
     pub fn read_some(&mut self, sources: &[FileSource]) -> LoadOutcome {
         let mut log = LoadLog::default();
         let summary = self
@@ -173,7 +173,7 @@ impl FileFollower {
         }
     }
 
-    /// Looks at what was seen to change. What was logged before and is still so is not logged again.
+    /// Checks what was seen to change. Faults that were logged before and persist are not logged again.
     pub fn look(&mut self, sources: &[FileSource], what: &Look) {
         let start = Instant::now();
         let mut log = LoadLog::default();
@@ -208,7 +208,7 @@ impl FileFollower {
         log_look(&summary, start);
     }
 
-    /// When the next grace period of a missing file ends.
+    /// Returns when the next grace period of a missing file ends.
     pub fn next_withdrawal(&self) -> Option<Instant> {
         self.backend.next_withdrawal()
     }
@@ -221,7 +221,7 @@ impl FileFollower {
         }
     }
 
-    /// Looks at the file of one zone, if it has one, watched or not, and returns what is wrong with it.
+    /// Checks the file of one zone, if it has one, watched or not, and returns its faults.
     pub fn look_at_zone(&mut self, sources: &[FileSource], zone: &NameBuf) -> Vec<String> {
         let Some((path, _)) = self.backend.file_of(sources, zone.as_name()) else {
             return Vec::new();
@@ -252,7 +252,7 @@ fn log_look(summary: &LoadSummary, start: Instant) {
 }
 
 impl FileFollower {
-    /// Writes the changes that a zone's file lacks into it. Edits by hand are taken first.
+    /// Writes the changes that a zone's file lacks into it. Edits by hand are loaded first.
     pub fn sync(
         &mut self,
         sources: &[FileSource],
@@ -269,7 +269,7 @@ impl FileFollower {
         Ok(outcome)
     }
 
-    /// Writes the changes that zone files lack into all of them that can keep their layout; what fails is logged.
+    /// Writes the changes that zone files lack into all that can keep their layout; failures are logged.
     pub fn sync_all(&mut self, sources: &[FileSource]) {
         for (zone, _) in self.target.commits.zones_behind() {
             if let Err(error) = self.sync(sources, &zone, SyncMode::KeepLayout) {
@@ -279,7 +279,7 @@ impl FileFollower {
     }
 }
 
-/// Takes zones over that were read from files.
+/// Publishes zones that were read from files.
 struct FileTarget {
     commits: Arc<Commits>,
     reconciler: Reconciler,
@@ -319,7 +319,7 @@ impl ZoneTarget for FileTarget {
     }
 }
 
-/// Names the zones of a directory whose files are missing, as in "1 zone file is missing (example.org)".
+/// Describes the zones of a directory whose files are missing, as in "1 zone file is missing (example.org)".
 pub fn missing_files(missing: &MissingZones) -> String {
     let MissingZones {
         number,
@@ -346,7 +346,7 @@ pub fn missing_files(missing: &MissingZones) -> String {
     }
 }
 
-/// The line of the log about zones whose files are missing.
+/// Returns the log line about zones whose files are missing.
 fn missing_text(missing: &MissingZones) -> String {
     let (directory, files) = (missing.directory.display(), missing_files(missing));
     match missing.outlook {
@@ -378,14 +378,14 @@ fn describe(summary: &LoadSummary) -> String {
 /// Lines that were written to the log.
 type LoggedLines = HashSet<String>;
 
-/// Writes what a load says to the log, with a bound.
+/// Logs the events of a load, with a limit.
 #[derive(Default)]
 struct LoadLog {
-    /// Of the load before: not written again.
+    /// Lines of the previous load, which are not repeated.
     before: LoggedLines,
     logged: LoggedLines,
     passed_over: usize,
-    /// Zones that were loaded.
+    /// Number of loaded zones.
     loaded: usize,
     errors: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Words that the log and its readers share.
+//! Phrases that several log messages share.
 
 use crate::policy::{CONFIGURED_RANK, UNCONFIGURED_RANK};
 use nameward_wire::Name;
@@ -10,7 +10,7 @@ pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
     format!("zone {name} is in {served} and in {other}: the first one serves it")
 }
 
-/// Returns the place of a source in the configuration in words.
+/// Describes the position of a source in the configuration.
 pub fn place_of_rank(rank: u16) -> String {
     match rank {
         CONFIGURED_RANK => "[[zone]]".into(),
@@ -19,13 +19,13 @@ pub fn place_of_rank(rank: u16) -> String {
     }
 }
 
-/// Returns "1 zone", "2 zones".
+/// Formats a number with its noun: "1 zone", "2 zones".
 pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
-/// Says that a secondary has no copy.
+/// Returns the message that a secondary has no copy.
 pub fn waiting(name: Name<'_>, path: &Path) -> String {
     let place = match path.as_os_str().is_empty() {
         true => "it has no file".to_string(),

@@ -1,22 +1,22 @@
-//! Owns the moment between the opening of the ports and the end of the search for zone files, when nobody can say yet
-//! which zones are ours.
+//! The time between opening the ports and the end of the search for zone files, when it is unknown which zones are
+//! ours.
 //!
-//! A stand-in for the root, behind all sources, has every question of that moment answered SERVFAIL: REFUSED would be
-//! wrong for the zones that the search is about to find.
+//! A stand-in for the root, after all sources, makes every query in that time SERVFAIL: REFUSED would be wrong for
+//! the zones that the search is about to find.
 
 use crate::table::TableWriter;
 use nameward_wire::Name;
 use nameward_zone::{NO_SOURCE, TableChange, Zone};
 use std::sync::Arc;
 
-/// Answers SERVFAIL for whatever is in no zone of the table: it may be ours.
+/// Answers SERVFAIL for everything outside the zones of the table: it may be ours.
 pub fn begin(table: &TableWriter) {
     let mut zone = Zone::not_ready(Name::ROOT);
     zone.set_rank(NO_SOURCE);
     table.publish(&[TableChange::Offer(Arc::new(zone))]);
 }
 
-/// Ends that: the zones that are ours are in the table.
+/// Ends that: our zones are in the table.
 pub fn end(table: &TableWriter) {
     let is_there = table.load().offered_by(Name::ROOT, NO_SOURCE).is_some();
     if is_there {

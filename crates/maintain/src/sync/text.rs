@@ -1,9 +1,9 @@
-//! The text of a zone file with a difference put into it: comments, order and layout of all else stay as they are.
+//! Inserts a difference into the text of a zone file: comments, order and layout of everything else stay as they are.
 //!
-//! A record that goes takes its line with it; one that takes the place of another of its owner and type stands where that
-//! stood, with its comment; a new one stands behind the last of its owner, or at the end. Only entries that stand in the file
-//! itself can be changed: what `$INCLUDE` and `$GENERATE` bring cannot. Whether the result says what it should is for the
-//! caller to see, by reading it.
+//! A removed record takes its line with it; a record that replaces another with the same owner and type takes its
+//! position, with its comment; a new one is inserted after the last of its owner, or at the end. Only entries in the
+//! file itself can be changed, not those from `$INCLUDE` and `$GENERATE`. The caller verifies the result by parsing
+//! it.
 
 use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Why the text of a zone file cannot take a difference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextFault {
-    /// A record that goes is made by a directive of the file.
+    /// A record to remove comes from a directive.
     #[error("line {line}: {owner} {rtype} is made by a directive")]
     Directive {
         /// The line of the directive.
@@ -26,7 +26,7 @@ pub enum TextFault {
         /// Its type.
         rtype: Type,
     },
-    /// A record that goes stands in another file.
+    /// A record to remove is in another file.
     #[error("{owner} {rtype} stands in a file that is included")]
     Included {
         /// The owner of the record.
@@ -34,7 +34,7 @@ pub enum TextFault {
         /// Its type.
         rtype: Type,
     },
-    /// A record that goes stands nowhere.
+    /// A record to remove was not found.
     #[error("{owner} {rtype} is not in the file")]
     NotThere {
         /// The owner of the record.
@@ -44,16 +44,16 @@ pub enum TextFault {
     },
 }
 
-/// Where records stand that are new in a file.
+/// Where new records are inserted in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewRecordPlace {
-    /// Behind the last record of their owner.
+    /// After the last record of their owner.
     BesideOwner,
-    /// Behind everything: nothing that follows can take a TTL from them.
+    /// At the end: no later record can inherit their TTL.
     End,
 }
 
-/// An entry of a name that the difference is about.
+/// An entry of a name affected by the difference.
 struct FileEntry {
     /// Its first line, from 0.
     line: usize,
@@ -69,7 +69,7 @@ enum LineFate {
     Replaced(Vec<u8>),
 }
 
-/// Puts a difference into the text of a zone file.
+/// Inserts a difference into the text of a zone file.
 pub fn put_difference(
     text: &[u8],
     options: &Options,
@@ -127,7 +127,7 @@ fn entries_of(text: &[u8], options: &Options, touched: &HashSet<Vec<u8>>) -> Vec
     entries
 }
 
-/// The octets of each line, its end with it.
+/// Returns the octets of each line, including its newline.
 fn lines_of(text: &[u8]) -> Vec<Range<usize>> {
     let mut start = 0;
     text.split_inclusive(|octet| *octet == b'\n')
@@ -145,13 +145,13 @@ struct TextEdit<'t> {
     entries: &'t [FileEntry],
     /// By the first line of an entry.
     fates: HashMap<usize, LineFate>,
-    /// Behind the entry that begins at a line.
+    /// After the entry that starts at a line.
     insertions: BTreeMap<usize, Vec<u8>>,
     at_end: Vec<u8>,
 }
 
 impl TextEdit<'_> {
-    /// Takes a record out, or puts one of the same owner and type in its place.
+    /// Removes a record, or replaces it by one of the same owner and type.
     fn remove(
         &mut self,
         gone: WireRecord<'_>,
@@ -189,7 +189,7 @@ impl TextEdit<'_> {
         Ok(())
     }
 
-    /// The text of an entry with other data.
+    /// Returns the text of an entry with other data.
     fn replaced(&self, line: usize, gone: WireRecord<'_>, next: WireRecord<'_>) -> Vec<u8> {
         let range = self.entry_range(line);
         let entry = &self.text[range];
@@ -197,7 +197,7 @@ impl TextEdit<'_> {
         let mnemonic = gone.rtype.to_string();
         let is_type =
             |word: &Range<usize>| entry[word.clone()].eq_ignore_ascii_case(mnemonic.as_bytes());
-        // Owner, TTL and class may stand before the type.
+        // Owner, TTL and class may precede the type.
         let type_at = words
             .iter()
             .take(4)
@@ -222,7 +222,7 @@ impl TextEdit<'_> {
             .concat();
         }
         let (first, last) = (data[0].start, data[data.len() - 1].end);
-        // Data over several lines have no one place for a comment.
+        // Data over several lines have no single position for a comment.
         if entry[..last].contains(&b'\n') || entry[..last].contains(&b'(') {
             return written(next);
         }
@@ -250,7 +250,7 @@ impl TextEdit<'_> {
         }
     }
 
-    /// The octets of the entry that begins at a line, up to the end of its last line.
+    /// Returns the octets of the entry that starts at a line, up to the end of its last line.
     fn entry_range(&self, line: usize) -> Range<usize> {
         let start = self.lines[line].start;
         let (mut quoted, mut escaped, mut comment, mut depth) = (false, false, false, 0usize);
@@ -278,7 +278,7 @@ impl TextEdit<'_> {
             .filter(|entry| !entry.is_included)
             .map(|entry| (entry.line, entry))
             .collect();
-        // The owner that a deleted line had and lines behind it take over.
+        // The owner of a deleted line that later lines inherit.
         let mut missing_owner: Option<&[u8]> = None;
         let mut line = 0;
         while line < self.lines.len() {
@@ -332,7 +332,7 @@ fn end_line(out: &mut Vec<u8>) {
     }
 }
 
-/// The words of an entry without comments and parentheses. An owner begins at 0.
+/// Returns the words of an entry without comments and parentheses. An owner starts at 0.
 fn words_of(entry: &[u8]) -> Vec<Range<usize>> {
     let mut words = Vec::new();
     let mut at = 0;

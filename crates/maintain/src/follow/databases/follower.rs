@@ -1,4 +1,4 @@
-//! The life of a follower: it makes the reads that are pending, waits for changes, and tries again when the database is down.
+//! The main loop of a follower: it makes the pending reads, waits for changes, and retries when the database is down.
 
 use super::{
     DatabaseSource, FollowTerms, ServedFrom,
@@ -28,54 +28,54 @@ use tokio::{
     time::timeout,
 };
 
-/// How soon a database that is down is asked for its zones again, at first and at the most.
+/// Initial and maximum interval between attempts to read the zones of a database that is down.
 const BACK_OFF: Duration = Duration::from_millis(250);
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
-/// How often the log says that a database is still down, and how many reasons it gives in that time.
+/// Interval at which the log repeats that a database is down, and the number of reasons per interval.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(60);
 const FAILURE_REASONS: usize = 8;
-/// How long the first list is waited for until the zones known from before are used.
+/// How long the first list is waited for before the zones known from the last run are used.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Where the answers for one zone come from.
+/// The source of answers for one zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZoneServing {
     /// Look-ups.
     Lookups,
     /// Contents in memory.
     Memory,
-    /// A catalog that is made of its members: its rows are not read.
+    /// A catalog built from its members: its rows are not read.
     Made,
 }
 
 /// A zone of the database that is in the table, or would be if no other source had it.
 pub(super) struct FollowedZone {
-    /// Its name in wire form.
+    /// Its name in wire format.
     pub(super) name: Box<[u8]>,
     pub(super) serving: ZoneServing,
-    /// Set where zones are looked up.
+    /// Set for live zones.
     pub(super) live: Option<Arc<Live>>,
     /// The contents in memory.
     pub(super) contents: ReadContents,
-    /// The version in the table of changes that the contents in memory have at least.
+    /// The minimum version, in the change table, of the contents in memory.
     pub(super) version: i64,
     /// It is answered SERVFAIL whatever the database has.
     pub(super) is_withheld: bool,
 }
 
-/// The rows that the contents of a zone in memory were made of.
+/// The rows that the contents of a resident zone were built from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadContents {
     /// Nothing was read, or it is not trusted.
     None,
     /// Rows with this fingerprint.
     Rows(u64),
-    /// Rows that were changed by this server since.
+    /// Rows that this server has changed since.
     Changed,
 }
 
 impl FollowedZone {
-    /// Returns whether its contents are held in memory.
+    /// Checks whether its contents are in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         self.serving == ZoneServing::Memory
     }
@@ -95,11 +95,11 @@ pub(super) struct DatabaseFollower {
     pub(super) backend: SqlBackend,
     pub(super) zones: HashMap<i64, FollowedZone>,
     pub(super) pending: PendingReads,
-    /// Failures that were logged of late.
+    /// Recently logged failures.
     failures: LogThrottle,
     /// The list was read once.
     pub(super) is_listed: bool,
-    /// Zones of which the log says that another source has them.
+    /// Zones logged as also being in another source.
     pub(super) logged_contests: HashSet<i64>,
     pub(super) list_file: ZoneListFile,
     pub(super) policies: FollowedPolicies,
@@ -107,13 +107,13 @@ pub(super) struct DatabaseFollower {
     refresh_interval: Duration,
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
-    /// Notified when this server made or deleted zones.
+    /// Notified when this server created or deleted zones.
     pub(super) relist: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     pub(super) withheld: Arc<WithheldZones>,
     pub(super) faults: Arc<ZoneFaultLog>,
     pub(super) soa_check: SoaCheck,
-    /// Gets a message when the database was asked for its zones, whatever came of it.
+    /// Gets a message when the database was queried for its zones, whatever the result.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
     pub(super) own: OwnChanges,
@@ -191,22 +191,22 @@ impl DatabaseFollower {
         }
     }
 
-    /// Gets ready to run again after a panic: nothing that was read is trusted.
+    /// Prepares to run again after a panic: nothing that was read is trusted.
     pub(super) fn begin_anew(&mut self) {
         self.pending = PendingReads::of_everything();
         for zone in self.zones.values_mut() {
             zone.contents = ReadContents::None;
         }
-        // Dropping the senders ends the wait of all who wait for this follower.
+        // Dropping the senders ends the wait of all callers of this follower.
         self.own = OwnChanges::default();
     }
 
-    /// Reads the list for the first time. Where the database does not answer at once, the zones that are known from
-    /// before stand in the table meanwhile.
+    /// Reads the list for the first time. If the database does not answer at once, the zones known from the last run
+    /// are in the table in the meantime.
     async fn read_first_list(&mut self, has_begun: oneshot::Receiver<()>) -> Result<(), SqlError> {
         let (backend, served_from) = (self.backend.clone(), self.served_from);
         let mut listing = pin!(async {
-            // A change between the list and the first look for changes would be missed.
+            // A change between the list and the first check for changes would be missed.
             let _ = has_begun.await;
             ListedZones::read(&backend, served_from).await
         });
@@ -217,7 +217,7 @@ impl DatabaseFollower {
                 Err(error)
             }
             Err(_) => {
-                // Zones in memory fail until they were read; whoever waits for the server to be ready waits for that.
+                // Resident zones fail until they were read; readiness waits for that.
                 if self.restore_list() && self.served_from == ServedFrom::Lookups {
                     self.report_asked();
                 }
@@ -236,14 +236,14 @@ impl DatabaseFollower {
         }
     }
 
-    /// The server waits for the first question to a database, whatever came of it.
+    /// Reports that the database was first queried, whatever the result; the server waits for that.
     fn report_asked(&mut self) {
         if let Some(first) = self.first_asked.take() {
             let _ = first.send(());
         }
     }
 
-    /// Logs why the zones cannot be read, and then only now and then that it is still so.
+    /// Logs why the zones cannot be read, and then only occasionally that this persists.
     fn log_failure(&mut self, error: &SqlError) {
         let reason = error.to_string();
         if self.failures.admit(&reason, Instant::now()).is_some() {
@@ -289,8 +289,8 @@ impl DatabaseFollower {
         Some(())
     }
 
-    /// Notes all changes that have come. Zones that were read before are published first: a change of this server comes on
-    /// top of them.
+    /// Records all received changes. Zones that were read before are published first, since this server's changes
+    /// apply on top of them.
     pub(super) fn note_changes(
         &mut self,
         changes: &mut mpsc::Receiver<Change>,
@@ -313,7 +313,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Makes out of date what the caches have of a zone, at once and before anything is read.
+    /// Invalidates the cached data of a zone, at once and before anything is read.
     pub(super) fn outdate(&self, change: Change) {
         let advance = |zone: &FollowedZone| {
             if let Some(live) = &zone.live {
@@ -339,7 +339,7 @@ impl DatabaseFollower {
 enum FollowerEvent {
     Change(Change),
     Own(OwnChange),
-    /// The list of zones is another one.
+    /// The zone list has changed.
     List,
     /// The watch has ended.
     End,

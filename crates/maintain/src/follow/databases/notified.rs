@@ -1,8 +1,8 @@
-//! The serials that others were notified of, as databases keep them (`domains.notified_serial`).
+//! The last notified serials, as stored in databases (`domains.notified_serial`).
 //!
-//! A zone whose serial is another one has changed while nobody looked: while the server was down, or in a database
-//! without notices of changes. Its servers are notified then. As with PowerDNS the serial is noted when NOTIFY goes out, not when it
-//! is acknowledged: a server that is away for long is not notified for ever.
+//! A zone with another serial has changed unobserved: while the server was down, or in a database without change
+//! notices. Its servers are notified then. As in PowerDNS the serial is stored when NOTIFY is sent, not when it is
+//! acknowledged: a server that is away for long is not notified forever.
 
 use super::{Databases, FollowedDatabase};
 use crate::panic_guard::spare_thread;
@@ -18,38 +18,38 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How soon all zones are looked at after the start, and how often at the most: PowerDNS looks once a minute. The time in
-/// between doubles.
+/// Delay of the first check of all zones after the start, and the maximum interval: PowerDNS checks once a minute.
+/// The interval doubles.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// The time in which serials of zones that are being notified are collected.
+/// How long serials of zones being notified are collected.
 const COLLECTED: Duration = Duration::from_millis(300);
 
-/// Hears of zones that are being notified; clones are the same.
+/// Receives zones that are being notified; clones share it.
 #[derive(Clone, Default)]
 pub struct NotifiedSerials {
     inboxes: Arc<OnceLock<Vec<Arc<NotifiedInbox>>>>,
 }
 
-/// The zones that were notified and whose serials are not noted yet.
+/// Zones that were notified and whose serials are not stored yet.
 #[derive(Default)]
 struct NotifiedInbox {
     zones: Mutex<HashSet<NameBuf>>,
     woken: Condvar,
 }
 
-/// The parts that zones are looked at with.
+/// Dependencies of the threads.
 pub struct NotifiedParts {
     /// The databases.
     pub databases: Databases,
-    /// The policies, which say who has a zone and whether anybody is notified of it.
+    /// The policies, which tell who has a zone and whether any server is notified.
     pub policies: Arc<PolicyTable>,
-    /// Has the servers of a zone notified.
+    /// Notifies the servers of a zone.
     pub notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
 }
 
 impl NotifiedSerials {
-    /// Takes note that the servers of a zone are being notified.
+    /// Records that the servers of a zone are being notified.
     pub fn note(&self, zone: NameBuf) {
         for inbox in self.inboxes.get().into_iter().flatten() {
             inbox.zones.lock().insert(zone);
@@ -87,7 +87,7 @@ struct SerialKeeper {
     notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
     runtime: Handle,
     inbox: Arc<NotifiedInbox>,
-    /// Serials that the database did not take: its account may not change it.
+    /// Serials that the database rejected: its account may not have write access.
     unwritten: HashMap<NameBuf, Serial>,
 }
 
@@ -111,7 +111,7 @@ impl SerialKeeper {
         }
     }
 
-    /// Waits for zones that are being notified; returns none when it is time to look at all.
+    /// Waits for zones being notified; returns none when it is time to check all.
     fn wait(&self, most: Duration) -> Vec<NameBuf> {
         let zones = self.inbox.zones.lock();
         let is_empty = |zones: &mut HashSet<NameBuf>| zones.is_empty();
@@ -125,7 +125,7 @@ impl SerialKeeper {
         zones.drain().collect()
     }
 
-    /// Returns whether servers are notified of a zone, and this database has it.
+    /// Checks whether servers are notified of a zone, and this database has it.
     fn is_ours(&self, zone: &NameBuf) -> bool {
         let policies = self.policies.load();
         let own = policies.own(zone.as_name());
@@ -158,7 +158,7 @@ impl SerialKeeper {
         for zone in self.runtime.block_on(asked)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if self.is_ours(&zone.name) && !is_notified {
-                // Noted when the messages go out, which may be a minute later.
+                // Stored when the messages are sent, which may be a minute later.
                 (self.notify)(zone.name);
             }
         }

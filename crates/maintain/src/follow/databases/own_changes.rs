@@ -1,8 +1,8 @@
-//! Changes that this server made in a database: applied to zones in memory, so that their cost is their own size.
+//! Changes that this server made in a database: applied to resident zones, so that they cost their own size.
 //!
-//! Whoever makes a change hands its difference over. The database sends a notice of the change too, which is passed
-//! over if it is that of a change which was handed over or is about to be. Everything that does not fit, because
-//! others changed the zone at the same time, has the zone read as a whole.
+//! The committing code passes on the difference. The database sends a change notice too, which is ignored if its
+//! change was passed on or is about to be. If anything does not fit, because others changed the zone at the same
+//! time, the whole zone is read.
 
 use super::follower::{DatabaseFollower, ReadContents};
 use crate::commit::{CommitError, VersionSource};
@@ -17,19 +17,19 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How long the difference of a commit is waited for after its notice came.
+/// How long the difference of a commit is waited for after its notice arrived.
 const AWAITED: Duration = Duration::from_secs(5);
 
-/// Reports to the one who waits for a change.
+/// Reports to the caller that waits for a change.
 type Done = oneshot::Sender<Result<(), SqlError>>;
 
-/// A change that this server made, and the one who waits until its answers show it.
+/// A change that this server made, and the caller that waits until its answers show it.
 pub(super) struct OwnChange {
     pub(super) zone: i64,
-    /// The records that went and came, if the change knew them.
+    /// The removed and added records, if known.
     pub(super) difference: Option<Difference>,
     pub(super) mark: Option<CommitMark>,
-    /// Who made it, and why.
+    /// The author, and the reason.
     pub(super) author: Option<Arc<ChangeAuthor>>,
     pub(super) done: Done,
 }
@@ -37,34 +37,36 @@ pub(super) struct OwnChange {
 /// Changes of this server that are not followed yet.
 #[derive(Default)]
 pub(super) struct OwnChanges {
-    /// Changes for which a zone is read as a whole.
+    /// Changes for which the whole zone is read.
     waiting: Vec<(i64, Done)>,
-    /// Changes that were handed over sooner than the ones before them.
+    /// Changes that arrived before their predecessors.
     early: Vec<OwnChange>,
-    /// Zones with a notice that came before the difference, until when that is waited for, and the version of the notice.
+    /// Zones with a notice that arrived before the difference, until when that is waited for, and the version of the
+    /// notice.
     awaited: HashMap<i64, (Instant, i64)>,
 }
 
 impl OwnChanges {
-    /// Returns how soon a difference that is waited for is given up.
+    /// Returns the time until an awaited difference is given up.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let first = self.awaited.values().map(|(due, _)| *due).min()?;
         Some(first.saturating_duration_since(Instant::now()))
     }
 }
 
-/// The outcome of a difference that was handed over.
+/// The outcome of a difference that was passed on.
 enum OwnOutcome {
     /// It is in the zone, and `done` is called when it is in the journal.
     Applied,
-    /// A difference before it has not come yet.
+    /// An earlier difference has not arrived yet.
     Early(OwnChange),
-    /// The zone has to be read.
+    /// The zone must be read.
     Unfit(Done),
 }
 
 impl DatabaseFollower {
-    /// Returns whether a notice is about a change of this server that is followed, or will be, without reading the zone.
+    /// Checks whether a notice is about a change of this server that is followed, or will be, without reading the
+    /// zone.
     pub(super) fn is_own(&mut self, change: Change) -> bool {
         let (id, version) = match change {
             Change::All | Change::List => return false,
@@ -79,7 +81,7 @@ impl DatabaseFollower {
             return true;
         }
         if self.backend.unfollowed_commits(id) == 0 {
-            // A commit of PostgreSQL that was followed already; a version that another server made.
+            // A PostgreSQL commit that was already followed; a version that another server made.
             return version.is_none();
         }
         let until = Instant::now() + AWAITED;
@@ -95,7 +97,7 @@ impl DatabaseFollower {
             self.backend.note_followed(zone);
         }
         self.follow_own(own);
-        // Those that came too early may fit now.
+        // Changes that arrived too early may fit now.
         let early = self.own.early.extract_if(.., |own| own.zone == zone);
         for own in early.collect::<Vec<_>>() {
             self.follow_own(own);
@@ -129,7 +131,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Applies a change of this server to a zone in memory, so that it need not be read again.
+    /// Applies a change of this server to a resident zone, so that it need not be read again.
     fn apply_own(&mut self, own: OwnChange) -> OwnOutcome {
         let OwnChange {
             zone: id,
@@ -162,7 +164,7 @@ impl DatabaseFollower {
         let kept = difference.clone();
         self.commits
             .difference(source, difference, move |result| match result {
-                // The one who asked may have gone.
+                // The caller may have disconnected.
                 Ok(_) => drop(done.send(Ok(()))),
                 Err(error) => drop(refused.try_send((error, done))),
             });
@@ -194,7 +196,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Has zones read whose differences did not come in time: whoever made the commit may have died.
+    /// Reads zones whose differences did not arrive in time: the committing code may have failed.
     pub(super) fn give_up_awaited(&mut self) {
         let now = Instant::now();
         let late = self.own.awaited.extract_if(|_, (due, _)| *due <= now);
@@ -208,18 +210,18 @@ impl DatabaseFollower {
         }
     }
 
-    /// Reports to those who wait for changes that are followed now.
+    /// Reports to the callers that wait for changes that are followed now.
     pub(super) fn finish_waiting(&mut self) {
         for (zone, done) in std::mem::take(&mut self.own.waiting) {
             match self.pending.include(zone) {
                 true => self.own.waiting.push((zone, done)),
-                // The one who asked may have gone.
+                // The caller may have disconnected.
                 false => drop(done.send(Ok(()))),
             }
         }
     }
 
-    /// Reports to those who wait that the database cannot be read.
+    /// Reports to waiting callers that the database cannot be read.
     pub(super) fn fail_waiting(&mut self, error: &SqlError) {
         for (_, done) in self.own.waiting.drain(..) {
             let _ = done.send(Err(error.clone()));

@@ -1,28 +1,27 @@
-//! The reads that a follower still has to make of its database, in the order of urgency.
+//! The reads that a follower still has to make, in order of urgency.
 
 use nameward_store::sql::Change;
 use std::collections::HashMap;
 
-/// Changes of single zones that are kept apart; more are a change of all.
+/// Maximum number of single-zone changes; more become a change of all.
 const MOST: usize = 1000;
 
-/// Reads that are to be made.
+/// Pending reads.
 #[derive(Default)]
 pub(super) struct PendingReads {
-    /// Zones that are known to have changed, each with the version that a read from now on has at least: before all
-    /// others.
+    /// Zones known to have changed, each with the minimum version that a read from now on has: before all others.
     pub(super) zones: HashMap<i64, i64>,
-    /// Zones in memory that may have changed, the next one last. It is gone through to its end even if more
-    /// changes come meanwhile: a database that is written all the time would keep the last ones waiting for ever.
+    /// Resident zones that may have changed, the next one last. It is processed to its end even if more changes
+    /// arrive: a database that is written all the time would delay the last ones forever.
     pub(super) sweep: Vec<i64>,
-    /// The list of zones.
+    /// The zone list.
     pub(super) list: bool,
     /// Contents of any zone may have changed, not only the list.
     pub(super) contents: bool,
 }
 
 impl PendingReads {
-    /// Returns the reads that a follower makes if it knows nothing.
+    /// Returns the reads that a follower without any knowledge makes.
     pub(super) fn of_everything() -> Self {
         PendingReads {
             list: true,
@@ -35,7 +34,7 @@ impl PendingReads {
         self.zones.is_empty() && self.sweep.is_empty() && !self.list
     }
 
-    /// Whether a zone is going to be read because it changed.
+    /// Checks whether a zone is going to be read because it changed.
     pub(super) fn include(&self, zone: i64) -> bool {
         self.list || self.zones.contains_key(&zone)
     }

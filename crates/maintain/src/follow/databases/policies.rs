@@ -1,7 +1,7 @@
-//! The policies of a database's zones: read with the list of zones and with each zone that changed.
+//! The policies of a database's zones: read with the zone list and with each zone that changed.
 //!
-//! They are in force before a zone is offered, and a zone whose metadata cannot be read lets nobody in, unless it was
-//! read before: then the terms of before stay.
+//! They take effect before a zone is published, and a zone whose metadata cannot be read denies all access, unless it
+//! was read before: then the previous settings stay.
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::policy::{
@@ -16,7 +16,7 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The terms of zones as a database has them; each table may be refused on its own.
+/// The zone settings in a database; access to each table may be denied separately.
 pub(super) struct StoredTerms {
     items: Result<TermItems, SqlError>,
     keys: Result<Vec<StoredTsigKey>, SqlError>,
@@ -37,7 +37,7 @@ impl StoredTerms {
 pub(super) struct FollowedPolicies {
     table: Arc<PolicyTable>,
     source: PolicySource,
-    /// Parts that are in use: most zones of a database have the same.
+    /// Fragments in use: most zones of a database have the same.
     shared: HashMap<PolicyPart, Arc<PolicyPart>>,
     /// The metadata of all zones was read once.
     is_read: bool,
@@ -63,19 +63,19 @@ impl FollowedPolicies {
         Arc::clone(&self.table)
     }
 
-    /// Returns whether a zone is transferred from primaries.
+    /// Checks whether a zone is transferred from primaries.
     pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).kind.is_transferred()
     }
 
-    /// Returns whether a zone is a catalog of this database, which is made of its members.
+    /// Checks whether a zone is a catalog of this database, which is built from its members.
     pub(super) fn is_made_of_members(&self, zone: Name<'_>) -> bool {
         let policies = self.table.load();
         let policy = policies.of(zone);
         policy.kind == ZoneKind::Producer && policy.declared_by == self.source
     }
 
-    /// Returns whether the rows of a zone have its signatures (PRESIGNED).
+    /// Checks whether the rows of a zone include its signatures (PRESIGNED).
     pub(super) fn is_presigned(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).is_presigned
     }
@@ -111,7 +111,7 @@ impl FollowedPolicies {
 }
 
 impl DatabaseFollower {
-    /// Puts the policies of all zones into force. Call before new zones are offered.
+    /// Applies the policies of all zones. Call before new zones are published.
     pub(super) fn apply_policies(&mut self, zones: &[ZoneRow], terms: StoredTerms) {
         self.apply_keys(terms.keys, terms.autoprimaries);
         let name = self.name.clone();
@@ -124,7 +124,7 @@ impl DatabaseFollower {
         match terms.items {
             Ok(mut items) => {
                 policies.is_read = true;
-                // Those that no zone has any more go.
+                // Drops fragments that no zone has any longer.
                 policies.shared.clear();
                 for row in zones {
                     let items = items.remove(&row.id).unwrap_or_default();
@@ -151,7 +151,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Takes keys and autoprimaries over; where they cannot be read, those of before stay.
+    /// Adopts keys and autoprimaries; if they cannot be read, the previous ones stay.
     fn apply_keys(
         &mut self,
         keys: Result<Vec<StoredTsigKey>, SqlError>,
@@ -186,7 +186,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Reads the policy of one zone and puts it into force; `None` for one that is gone.
+    /// Reads and applies the policy of one zone; `None` for a removed one.
     pub(super) async fn apply_policy(&mut self, id: i64, row: Option<&ZoneRow>) {
         let before = self.zones.get(&id).map(|zone| NameBuf::from(zone.name()));
         let Some(row) = row else {
@@ -199,7 +199,7 @@ impl DatabaseFollower {
                 let items = items.remove(&id).unwrap_or_default();
                 self.policies.part(row, &items, &self.name)
             }
-            // The terms of before stay.
+            // The previous settings stay.
             Err(_) if self.policies.is_read && before == Some(row.name) => return,
             Err(_) => Some(self.policies.closed(row)),
         };
@@ -209,7 +209,7 @@ impl DatabaseFollower {
         self.policies.table.change(self.policies.source, changes);
     }
 
-    /// Lets nobody into zones that are known only from before the start.
+    /// Denies all access to zones that are known only from before the start.
     pub(super) fn close_policies(&mut self, zones: &[Box<[u8]>]) {
         let part = self.policies.share(PolicyPart::closed(Default::default()));
         let closed = zones.iter().map(|zone| {

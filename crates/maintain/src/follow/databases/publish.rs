@@ -1,4 +1,4 @@
-//! Changes of the zone table that a follower of a database makes.
+//! Changes of the zone table by a database follower.
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::commit::Commits;
@@ -10,16 +10,16 @@ use nameward_zone::{Contest, TableChange, Zone};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A change of the table, with the id of the zone in the database where there is one.
+/// A table change, with the ID of the zone in the database if there is one.
 pub(super) enum TableStep {
     Offer(i64, Arc<Zone>),
     Withdraw(Box<[u8]>),
 }
 
-/// The comparison of journals with the databases when they are read for the first time.
+/// Comparison of journals with the databases when they are read for the first time.
 pub(super) struct FirstRead {
     journals: Reconciler,
-    /// Databases whose list of zones was not read yet.
+    /// Databases whose zone list was not read yet.
     unlisted: AtomicUsize,
 }
 
@@ -35,8 +35,8 @@ impl FirstRead {
         first_read
     }
 
-    /// Notes that the list of one database was read. After the last, zones that none has are gone; as long as one is down
-    /// nobody knows.
+    /// Records that the list of one database was read. After the last, zones that none has are considered removed; as
+    /// long as one is down, that is unknown.
     pub(super) fn note_listed(&self) {
         if self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.journals.forget_vanished(ZoneHome::Database);
@@ -61,10 +61,10 @@ impl DatabaseFollower {
         }
     }
 
-    /// Logs once for each zone that another source has it too.
+    /// Logs that another source has a zone too, once per zone.
     fn log_contest(&mut self, contest: &Contest, steps: &[TableStep]) {
         let name = contest.name.as_name();
-        // A catalog of this database that is made of its members stands in the table as made here.
+        // A catalog of this database that is built from its members is in the table as produced here.
         if contest.served == CONFIGURED_RANK && self.policies.is_made_of_members(name) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Reading a database: which zones there are, and what they hold.
+//! Reads a database: its zone list, and the contents of zones.
 
 use super::{
     ServedFrom,
@@ -19,17 +19,17 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Lines about zones that one round writes to the log.
+/// Maximum number of log lines about zones per round.
 pub(super) const LINES_MAX: usize = 100;
 
-/// Zones in memory that are made visible together, while many are loaded.
+/// Resident zones that are published together, while many are loaded.
 const PUBLISH_AT: usize = 1000;
-/// Zones in a row that may fail before the database is left alone for a while.
+/// Consecutive zones that may fail before the database is left alone for a while.
 const MAX_FAILURES: usize = 3;
-/// How long one that is loaded waits for others at the most.
+/// Maximum time a loaded zone waits for others.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// The list of a database's zones, and the version of each before it was read.
+/// The zone list of a database, and the version of each zone before it was read.
 pub(super) struct ListedZones {
     list: ZoneList,
     versions: HashMap<i64, i64>,
@@ -56,7 +56,7 @@ impl ListedZones {
 }
 
 impl DatabaseFollower {
-    /// Makes the reads that are pending. Those that fail stay so.
+    /// Makes the pending reads. Failed ones stay pending.
     pub(super) async fn make_pending_reads(
         &mut self,
         changes: &mut mpsc::Receiver<Change>,
@@ -77,7 +77,7 @@ impl DatabaseFollower {
         Ok(())
     }
 
-    /// Reads zones that are known to have changed. One that cannot be read does not keep others waiting.
+    /// Reads zones known to have changed. One that cannot be read does not delay the others.
     async fn read_changed_zones(&mut self) -> Result<(), SqlError> {
         let mut failures = Vec::new();
         for (id, version) in self.pending.zones.clone() {
@@ -100,7 +100,7 @@ impl DatabaseFollower {
         failures.pop().map_or(Ok(()), Err)
     }
 
-    /// Reads one zone that has changed, is new or gone.
+    /// Reads one zone that has changed, is new or was removed.
     async fn read_changed_zone(&mut self, id: i64) -> Result<(), SqlError> {
         let row = match self.backend.zone(id).await {
             Err(SqlError::Row(error)) => {
@@ -133,7 +133,7 @@ impl DatabaseFollower {
         loaded
     }
 
-    /// Has a zone put into the table again that took the name of another before that one was seen to give it up.
+    /// Publishes a zone again that took over another's name before that one was seen to release it.
     fn read_namesake_again(&mut self, name: Option<&[u8]>) {
         let mut zones = self.zones.iter();
         let namesake = zones.find(|(_, zone)| Some(&zone.name[..]) == name);
@@ -143,7 +143,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Brings the table to the whole list of zones; the contents of zones in memory are then to be read.
+    /// Brings the table up to date with the whole zone list; the contents of resident zones are read afterwards.
     pub(super) fn apply_list(&mut self, listed: ListedZones) {
         let ListedZones {
             list,
@@ -193,8 +193,8 @@ impl DatabaseFollower {
         (self.give_back)();
     }
 
-    /// Warns of content that is served otherwise than by PowerDNS, once. It reads the names of all records, so it runs
-    /// beside everything else.
+    /// Warns of content that PowerDNS treats differently, once. It reads the names of all records, so it runs in the
+    /// background.
     fn warn_of_foreign_content(&self) {
         let options = self.backend.options();
         let address = options.replica.as_ref().unwrap_or(&options.address).clone();
@@ -207,14 +207,14 @@ impl DatabaseFollower {
         });
     }
 
-    /// Loads zones one after the other, until all are or one is known to have changed.
+    /// Loads zones one after the other, until all are loaded or one is known to have changed.
     async fn sweep(&mut self, changes: &mut mpsc::Receiver<Change>) -> Result<(), SqlError> {
         let (mut steps, mut last) = (Vec::new(), Instant::now());
         let mut result = Ok(());
         while let Some(&id) = self.pending.sweep.last() {
             result = self.load(id, &mut steps).await;
             if result.is_err() {
-                // The others go before it the next time.
+                // The others are tried before it the next time.
                 self.pending.sweep.rotate_right(1);
                 break;
             }

@@ -22,18 +22,18 @@ pub struct ParentQuestion {
 pub struct ParentAnswer {
     /// The zone.
     pub zone: NameBuf,
-    /// One for each server.
+    /// One entry per server.
     pub servers: Vec<Option<Vec<Vec<u8>>>>,
 }
 
-/// Asks the parent; the answer goes to the driver, some time later or never.
+/// Queries the parent; the answer goes to the driver, some time later or never.
 pub trait AskParent: Send {
-    /// Begins to ask. Must not wait.
+    /// Starts a query. Must not block.
     fn ask(&mut self, question: ParentQuestion);
 }
 
 impl ParentAnswer {
-    /// Returns what the servers say of the DS of a key: all have it, none has it, or nothing that is certain.
+    /// Returns what the servers agree on about the DS of a key: all have it, none has it, or nothing certain.
     pub(super) fn sight(&self, zone: Name<'_>, key: &ZoneKey) -> Option<DsSight> {
         let made = key.key().ok()?;
         let own = DIGESTS.map(|digest| made.ds(zone, digest));
@@ -53,11 +53,11 @@ impl ParentAnswer {
 }
 
 impl KeyKeeper {
-    /// Returns the question for the parent of a zone of which a DS is waited for, and the seconds until it is asked again.
+    /// Returns the query for the parent of a zone with a pending DS change, and the seconds until it is repeated.
     pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuestion, u64)> {
         let keys = self.keys_of(zone).ok()?;
         keys.iter().find_map(ZoneKey::awaited_ds)?;
-        // Kept with the zone, so that it counts after the policy went, too.
+        // Stored with the zone, so that it also applies after the policy is removed.
         let parent = self.terms_of(zone).ok()?.managed?.parent;
         let question = ParentQuestion {
             zone: zone.into(),
@@ -66,7 +66,7 @@ impl KeyKeeper {
         Some((question, parent.interval))
     }
 
-    /// Takes the answer of a parent; returns whether it was waited for.
+    /// Processes the answer of a parent; returns whether it was awaited.
     pub fn take_answer(&self, answer: &ParentAnswer, now: u64) -> bool {
         let zone = answer.zone.as_name();
         let Ok(keys) = self.keys_of(zone) else {

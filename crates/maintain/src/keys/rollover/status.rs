@@ -1,4 +1,4 @@
-//! How the keys of a zone stand, for operators: what each does, what is waited for, and what comes next.
+//! The status of a zone's keys, for operators: the use of each, what is pending, and what comes next.
 
 use super::{KeyHome, KeyKeeper, KeyLookError, LookedAfter, TakeTtls as _, step_words};
 use crate::keys::local::ZoneKey;
@@ -9,41 +9,41 @@ use nameward_dnssec::rollover::{
 use nameward_wire::Name;
 use nameward_zone::Zone;
 
-/// The next thing that happens to the keys of a zone.
+/// The next change of a zone's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextStep {
     /// When, in seconds since 1970; `None` if it waits for the parent.
     pub at: Option<u64>,
-    /// The step in words.
+    /// The description of the step.
     pub words: String,
 }
 
-/// One key and how far it has come.
+/// One key and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyStatus {
     /// Its number.
     pub number: u32,
-    /// How far it has come, in a word or two.
+    /// Its state, in a word or two.
     pub state: &'static str,
-    /// The sight of its DS at the parent that is waited for.
+    /// The DS observation at the parent that it waits for.
     pub awaited: Option<DsSight>,
 }
 
 /// How a zone under a policy is signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneSigningStatus {
-    /// The policy; `None` for a zone that goes insecure because its policy went.
+    /// The policy; `None` for a zone that goes insecure because its policy was removed.
     pub policy: Option<String>,
     /// The keys.
     pub keys: Vec<KeyStatus>,
     /// The next step.
     pub next: Option<NextStep>,
-    /// When the first signature ends that is given out now.
+    /// The earliest expiration of the current signatures.
     pub earliest_end: u64,
 }
 
 impl KeyKeeper {
-    /// Returns the state of the keys of a zone; an error if no policy looks after them.
+    /// Returns the state of a zone's keys; an error if no policy manages them.
     pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, KeyLookError> {
         let after = self.looked_after(zone)?;
         let keys = match &after.home {
@@ -71,20 +71,20 @@ impl KeyKeeper {
     }
 }
 
-/// When the DS of a zone may go to the parent, as far as caches are concerned.
+/// When the DS of a zone may be sent to the parent, as far as caches are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DsReadiness {
-    /// Now: no cache has an unsigned answer any more.
+    /// Now: no cache has an unsigned answer any longer.
     Ready,
     /// At this time, in seconds since 1970.
     At(u64),
-    /// So many seconds after the zone was signed. When that was is not known.
+    /// This many seconds after the zone was signed, at an unknown time.
     AfterSigning(u64),
 }
 
 impl KeyKeeper {
-    /// Finds out when no cache has an answer without the signatures that a DS promises. Secondaries that are behind are not
-    /// considered.
+    /// Determines when no cache has an answer without the signatures that a DS promises. Secondaries that are behind
+    /// are not considered.
     pub fn ds_readiness(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
         let after = match self.looked_after(zone) {
             Err(KeyLookError::NoPolicy) => return self.ds_readiness_by_hand(zone, now),
@@ -106,7 +106,7 @@ impl KeyKeeper {
         })
     }
 
-    /// As [`KeyKeeper::ds_readiness`], for keys that are changed by commands.
+    /// Like [`KeyKeeper::ds_readiness`], for keys that are changed by commands.
     fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
         let table = self.table.load();
         let version = table.exact(zone).map(Zone::unsigned);
@@ -146,12 +146,11 @@ impl KeyKeeper {
     }
 }
 
-/// Moments that are looked at to find the next step: the records of all keys settle one after the other, and most of these
-/// moments have no step.
+/// Maximum number of moments examined to find the next step: the records of all keys settle one after the other, and
+/// most of these moments have no step.
 const LOOK_AHEAD: usize = 4 * rollover::MAX_KEYS;
 
-/// Runs the rollover ahead of time, as far as it gets without the parent, until something is found; returns when that will
-/// be.
+/// Simulates the rollover, as far as it gets without the parent, until something is found; returns when that will be.
 fn look_ahead(
     policy: &RolloverPolicy,
     lives: &[KeyLife],
@@ -171,7 +170,7 @@ fn look_ahead(
     None
 }
 
-/// Finds the next step that is taken without anybody's doing.
+/// Finds the next step that is taken automatically.
 fn next_step(policy: &RolloverPolicy, lives: &[KeyLife], now: u64) -> Option<NextStep> {
     let has_steps = |then: &Rollover| !then.steps.is_empty() || !then.missing.is_empty();
     let (at, then) = look_ahead(policy, lives, now, has_steps)?;
@@ -193,7 +192,7 @@ fn next_step(policy: &RolloverPolicy, lives: &[KeyLife], now: u64) -> Option<Nex
 }
 
 impl KeyStatus {
-    /// Returns the status of a key; one without a life is looked after by hand.
+    /// Returns the status of a key; one without a state is managed manually.
     pub fn of(key: &ZoneKey) -> Self {
         KeyStatus {
             number: key.number,
@@ -203,7 +202,7 @@ impl KeyStatus {
     }
 }
 
-/// The word for how far a key has come: the states of RFC 7583 section 3.1.
+/// Returns the keyword for the state of a key, as in RFC 7583 section 3.1.
 fn state_word(life: &KeyLife) -> &'static str {
     let use_phase = match life.role.signs_keys() {
         true => life.ds.phase,
@@ -212,7 +211,7 @@ fn state_word(life: &KeyLife) -> &'static str {
     match (life.goal, use_phase, life.dnskey.phase) {
         _ if life.is_hidden() && life.goal == KeyGoal::Present => "generated",
         _ if life.is_hidden() => "dead",
-        // Double-DS: the DS is there before the key.
+        // Double-DS: the DS is published before the key.
         (KeyGoal::Present, RecordPhase::Omnipresent, RecordPhase::Hidden)
             if life.role.signs_keys() =>
         {
@@ -227,7 +226,7 @@ fn state_word(life: &KeyLife) -> &'static str {
             RecordPhase::Omnipresent | RecordPhase::Rumoured,
             RecordPhase::Omnipresent | RecordPhase::Rumoured,
         ) => "active",
-        // Double-DS: the DS goes after the key.
+        // Double-DS: the DS is removed after the key.
         (KeyGoal::Gone, RecordPhase::Omnipresent, _) if life.role.signs_keys() => "retired",
         (KeyGoal::Gone, _, RecordPhase::Unretentive) => "removed",
         (KeyGoal::Gone, _, _) => "retired",

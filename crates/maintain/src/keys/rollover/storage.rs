@@ -1,4 +1,4 @@
-//! The homes of keys: the state store for zones of files and secondaries, the database for zones that one has.
+//! Storage of keys: the state store for file zones and secondaries, the database for its zones.
 
 use super::{DnssecPolicy, KeyKeeper, KeyLookError, LookedAfter, NO_POLICY, TakeTtls};
 use crate::keys::database::{KeyDatabase, KeyZone, POLICY_METADATA, StoredKeysError};
@@ -9,7 +9,7 @@ use nameward_zone::SigningState;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// Where the keys of a zone are.
+/// Where the keys of a zone are stored.
 pub(super) enum KeyHome<'k> {
     /// The state store; the zone is in memory.
     Store,
@@ -18,19 +18,19 @@ pub(super) enum KeyHome<'k> {
 }
 
 impl KeyKeeper {
-    /// Sets the databases whose zones have their keys there, and the runtime that drives their connections.
+    /// Sets the databases that store the keys of their zones, and the runtime that drives their connections.
     pub fn set_databases(&self, databases: Vec<KeyDatabase>, runtime: Handle) {
         self.stored.set_databases(databases, runtime);
     }
 
-    /// Tells whether a zone has its keys in a database.
+    /// Checks whether a zone has its keys in a database.
     pub(super) fn is_in_database(&self, zone: Name<'_>) -> bool {
         let table = self.table.load();
         let rank = table.exact(zone).map(|served| served.rank());
         rank.is_some_and(|rank| self.databases.contains(&rank))
     }
 
-    /// Reads the keys of a zone, with how far each has come.
+    /// Reads the keys of a zone, with their rollover states.
     pub fn keys_of(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, KeyLookError> {
         let rank = self.database_rank(zone);
         match rank {
@@ -43,7 +43,7 @@ impl KeyKeeper {
         }
     }
 
-    /// Adds to keys of a zone in a database how far each has come, if a policy looks after them.
+    /// Adds the rollover states to the keys of a database zone, if a policy manages them.
     pub fn add_lives(&self, zone: Name<'_>, keys: &mut [ZoneKey]) {
         // Without a store there are no policies.
         let _ = self.stored.add_lives(zone, keys);
@@ -63,7 +63,7 @@ impl KeyKeeper {
         self.databases.contains(&rank).then_some(rank)
     }
 
-    /// Finds out what is to be done for a zone.
+    /// Determines what has to be done for a zone.
     pub(super) fn looked_after(&self, zone: Name<'_>) -> Result<LookedAfter<'_>, KeyLookError> {
         if let Some(rank) = self.database_rank(zone) {
             return self.looked_after_in_database(zone, rank);
@@ -107,8 +107,8 @@ impl KeyKeeper {
         }
     }
 
-    /// As [`KeyKeeper::looked_after`]. The policy is read from the metadata of the zone each time: the table of policies may not
-    /// have it yet, and a zone must not go insecure for that.
+    /// Like [`KeyKeeper::looked_after`]. The policy is read from the metadata of the zone each time: the policy table
+    /// may not have it yet, and a zone must not go insecure because of that.
     fn looked_after_in_database(
         &self,
         zone: Name<'_>,

@@ -1,4 +1,4 @@
-//! Years of a zone's life with a clock of the test's own: each version is signed with the clock's time and verified by
+//! Simulates years of a zone's keys with a test clock: each version is signed with the clock's time and verified by
 //! another implementation, with the DS that the parent has then.
 
 mod ahead;
@@ -67,9 +67,9 @@ struct Life {
     zone: NameBuf,
     now: u64,
     parent: Vec<Vec<u8>>,
-    /// Serials and DNSKEY RRsets that were served, each new one once.
+    /// Served serials and DNSKEY RRsets, each new one once.
     versions: Vec<(u32, Vec<Vec<u8>>)>,
-    /// DS RRsets that the parent had.
+    /// Number of DS RRsets that the parent had.
     parents: usize,
     verified: usize,
     policy: Option<DnssecPolicy>,
@@ -93,7 +93,7 @@ impl Life {
         life
     }
 
-    /// Starts the server, on what the one before has left on the disk.
+    /// Starts the server, on what the previous one left on disk.
     fn start(&mut self) {
         self.keeper = None;
         let bounds = JournalBounds {
@@ -149,14 +149,14 @@ impl Life {
         records.map(|record| record.rdata.to_vec()).collect()
     }
 
-    /// Lets time pass until `end`, with a parent that looks at CDS every six hours, and a server that is killed now and
+    /// Lets time pass until `end`, with a parent that polls CDS every six hours, and a server that is killed now and
     /// then.
     fn live_until(&mut self, end: u64) {
         let mut round = 0;
         while self.now < end {
             let progress = match self.keeper().look(self.zone.as_name(), self.now) {
                 Ok(progress) => progress,
-                // Insecure, and no policy: there is nothing to look after.
+                // Insecure, and no policy: nothing is managed.
                 Err(KeyLookError::NoPolicy) => return,
                 Err(error) => panic!("{error}"),
             };
@@ -177,7 +177,7 @@ impl Life {
         }
     }
 
-    /// The parent does what CDS says.
+    /// Acts as the parent according to CDS.
     fn act_as_parent(&mut self) {
         let Some(wanted) = ds_of_cds(self.rrset(Type::CDS)) else {
             return;
@@ -201,7 +201,7 @@ impl Life {
         self.verify();
     }
 
-    /// Has the whole zone verified as of now, by the DS that the parent has.
+    /// Verifies the whole zone as of now, with the DS that the parent has.
     fn verify(&mut self) {
         if self.parent.is_empty() {
             return;
@@ -230,7 +230,7 @@ impl Life {
     }
 }
 
-/// When the keys are looked at next: when a step is due, and every six hours while a DS is waited for.
+/// Returns when the keys are processed next: when a step is due, and every six hours while a DS change is pending.
 fn next_look(progress: &KeyProgress, now: u64) -> u64 {
     let due = progress.next_at.unwrap_or(u64::MAX).max(now + 1);
     let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
@@ -240,7 +240,8 @@ fn next_look(progress: &KeyProgress, now: u64) -> u64 {
     }
 }
 
-/// The DS that a parent makes of CDS; `None` if it says nothing (RFC 7344 section 6.2, RFC 8078 section 4).
+/// Returns the DS that a parent makes of CDS; `None` if there is no request (RFC 7344 section 6.2, RFC 8078 section
+/// 4).
 fn ds_of_cds(cds: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     match &cds[..] {
         [] => None,
@@ -295,7 +296,7 @@ fn two_years_of_a_split_pair_of_keys_are_valid_at_every_step() {
     assert!((14..=19).contains(&life.dnskeys()), "{}", life.dnskeys());
     assert!((4..=10).contains(&life.parents), "{}", life.parents);
     assert!(life.verified > 100, "{}", life.verified);
-    // The verifier looks at the anchor: with another DS nothing is good.
+    // The verifier checks the anchor: with another DS nothing validates.
     let file = life.directory.path().join("zone");
     let anchor = life.directory.path().join("anchor");
     life.verify();
@@ -304,7 +305,7 @@ fn two_years_of_a_split_pair_of_keys_are_valid_at_every_step() {
     other[4] ^= 1;
     std::fs::write(&anchor, line(life.zone.as_name(), Type::DS, &other)).unwrap();
     assert!(!ldns_verify(&file, &anchor, life.now).0);
-    // The longest TTL of the zone is two days, whatever the policy says: the old key stays so long.
+    // The longest TTL of the zone is two days, whatever the policy says: the old key stays that long.
     let keys = life.keeper().keys.keys(life.zone.as_name()).unwrap();
     assert!(keys.len() <= 6, "{}", keys.len());
     let status = life.keeper().status(life.zone.as_name(), life.now).unwrap();
@@ -312,7 +313,7 @@ fn two_years_of_a_split_pair_of_keys_are_valid_at_every_step() {
     assert!(status.earliest_end >= life.now + 7 * DAY, "{status:?}");
 }
 
-/// A policy with double-DS.
+/// Returns a policy with double-DS.
 fn by_ds(days: u64) -> DnssecPolicy {
     let split = [
         (KeyRole::KeySigning, 13, days),
@@ -328,10 +329,10 @@ fn by_ds(days: u64) -> DnssecPolicy {
 fn a_year_of_double_ds_is_valid_at_every_step_with_two_keys_in_the_zone() {
     let mut life = Life::new(by_ds(60));
     life.live_until(BEGIN + 330 * DAY);
-    // A first pair, and further key-signing keys that take each other's place.
+    // A first pair, and further key-signing keys that replace each other.
     assert!((6..=8).contains(&life.dnskeys()), "{}", life.dnskeys());
     assert!(life.versions.iter().all(|(_, keys)| keys.len() <= 2));
-    // Each of them is two visits to the parent.
+    // Each of them needs two changes at the parent.
     assert!((9..=13).contains(&life.parents), "{}", life.parents);
     assert!(life.verified > 40, "{}", life.verified);
 }
@@ -354,13 +355,14 @@ fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_ch
         keys.iter().map(|key| key.state).collect()
     };
     assert_eq!(states(&life, now), ["active", "active", "ready"]);
-    // Years without a word of the parent, and a restart: both DS are asked for, and the key stays as it is.
+    // Years without a response from the parent, and a restart: both DS are requested, and the key stays as it is.
     life.start();
     life.keeper().look(zone, now + 900 * DAY).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY), first.0);
     assert_eq!(life.rrset(Type::CDS).len(), 2);
     assert_eq!(life.rrset(Type::CDNSKEY).len(), 2);
-    // The policy goes back to the other way, and forth again: the new key is shown beside the old one, and goes on so.
+    // The policy changes to the other method, and back again: the new key is published next to the old one, and that
+    // continues.
     let mut other = by_ds(0);
     other.ksk_rollover = KskRollover::DoubleSignature;
     life.policy = Some(other);
@@ -402,7 +404,7 @@ fn a_combined_key_changes_its_algorithm_and_its_kind_and_the_zone_goes_insecure_
     };
     assert_eq!(algorithms(&life), [15, 15]);
     let verified = life.verified;
-    // The policy is taken away: the DS goes, then the rest.
+    // The policy is removed: the DS is removed first, then the rest.
     let serial = life.served().serial();
     life.policy = None;
     life.start();
@@ -446,7 +448,7 @@ fn a_key_is_replaced_by_hand_and_waits_for_the_operator_who_sees_the_ds() {
         next.at.is_some() && next.words.contains("key 2: signs the zone"),
         "{next:?}"
     );
-    // Years without a word of the parent: the old key stays.
+    // Years without a response from the parent: the old key stays.
     look(&life, BEGIN + 30 * DAY);
     look(&life, BEGIN + 900 * DAY);
     assert_eq!(life.rrset(Type::DNSKEY).len(), 2);

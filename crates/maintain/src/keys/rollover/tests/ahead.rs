@@ -1,4 +1,4 @@
-//! Steps to come, as shown to the operator.
+//! Tests of future steps as shown to the operator.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The same life with keys in files of a directory.
+//! The same simulation with keys in files of a directory.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn key_files(life: &Life) -> Vec<String> {
     names
 }
 
-/// Has BIND make a pair for the zone; returns the name of its files without their ends.
+/// Lets BIND create a pair for the zone; returns the name of its files without extensions.
 fn make_pair(directory: &Path, times: &[&str]) -> String {
     let output = Command::new("dnssec-keygen")
         .args(["-q", "-a", "13", "-K"])
@@ -64,7 +64,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
         assert!(!times.contains("\nPublish: UNSET"), "{times}");
     }
     let over = keys.iter().filter(|key| !key.usage.published).count();
-    // The state store is lost: the files say which keys are in use, and the policy takes them over.
+    // The state store is lost: the files show which keys are in use, and the policy adopts them.
     let shown = life.rrset(Type::DNSKEY);
     life.directory = tempfile::tempdir().unwrap();
     life.versions.clear();
@@ -73,7 +73,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
     life.verify();
     life.live_until(life.now + 90 * DAY);
     assert!(life.rrset(Type::DNSKEY) != shown);
-    // The policy goes, and the files with it in the end, but for those of keys that were over when the store was lost.
+    // The policy is removed, and finally the files, except those of keys that were retired when the store was lost.
     life.policy = None;
     life.start();
     life.live_until(life.now + 60 * DAY);
@@ -130,7 +130,7 @@ fn a_directory_that_cannot_be_read_or_written_leaves_the_keys_as_they_are() {
 
 #[test]
 fn a_public_file_alone_is_no_key() {
-    // As it is left by one who was killed before the private file was written, or who keeps that elsewhere.
+    // As left by a server that was killed before the private file was written, or whose private file is elsewhere.
     let directory = tempfile::tempdir().unwrap();
     let stem = make_pair(directory.path(), &[]);
     std::fs::remove_file(directory.path().join(format!("{stem}.private"))).unwrap();
@@ -157,7 +157,7 @@ fn a_key_for_later_whose_private_file_is_gone_is_forgotten() {
         life.keeper().keys.keys(life.zone.as_name()).unwrap().len(),
         1
     );
-    // As one leaves it who is killed while the pair is removed.
+    // As left by a server that is killed while the pair is removed.
     std::fs::remove_file(private).unwrap();
     life.start();
     assert!(!life.served().signing().is_signed());
