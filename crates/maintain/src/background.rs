@@ -1,4 +1,4 @@
-//! Work on zones that no change waits for, on a thread of its own: a large zone takes a second for it.
+//! Background jobs on zones that no change waits for, on a separate thread: a large zone takes a second.
 
 use crate::commit::Commits;
 use crate::panic_guard::spare_thread;
@@ -7,24 +7,24 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 
-/// Tasks that may wait; one that finds no room is asked for again by the next change of its zone.
+/// Maximum number of waiting jobs; a rejected one is requested again by the next change of its zone.
 const WAITING: usize = 64;
 
-/// The kind of work.
+/// The kind of job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BackgroundTask {
-    /// Packs a zone with many changes anew.
+    /// Repacks a zone with many changes.
     Pack,
-    /// Takes the digest of a zone's contents, for its journal.
+    /// Computes the digest of a zone's contents, for its journal.
     Digest,
-    /// Writes the contents of a zone that is at home in the state store, whose journal has become long.
+    /// Writes the contents of a zone stored in the state store whose journal has become long.
     WriteContents,
 }
 
-/// A zone, the rank of its source, and the work on it.
+/// A zone, the rank of its source, and the job.
 pub(crate) type TaskRequest = (NameBuf, u16, BackgroundTask);
 
-/// The way to the thread, which ends when this is dropped.
+/// The handle of the thread, which ends when this is dropped.
 pub(crate) struct BackgroundWork {
     requests: SyncSender<TaskRequest>,
 }
@@ -35,7 +35,7 @@ impl BackgroundWork {
         (BackgroundWork { requests }, queue)
     }
 
-    /// Asks for work on a zone some time soon; false if there is no room, and the next change has to ask again.
+    /// Requests a job on a zone; false if the queue is full, and the next change must request it again.
     pub(crate) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
         self.requests.try_send((zone, rank, task)).is_ok()
     }

@@ -1,14 +1,14 @@
 //! Catalog zones (RFC 9432): zones that list other zones.
 //!
 //! ```text
-//! read     a catalog that was transferred: its members, or why it is broken
-//! make     a catalog of our own: its records, of the zones that say they are its members
-//! owners   which catalog has which member, when several name it
-//! follow   the thread that does what catalogs say, and keeps our own as the policies say
-//! produce  our own, committed and withdrawn
-//! home     catalogs of databases, whose members are rows there
+//! read     a transferred catalog: its members, or why it is broken
+//! make     a produced catalog: its records, from the zones configured as its members
+//! owners   which catalog has which member, if several list it
+//! follow   the thread that applies consumed catalogs, and keeps produced ones up to date with the policies
+//! produce  produced catalogs, committed and withdrawn
+//! database catalogs in databases, whose members are rows there
 //! ```
-//! A broken catalog changes nothing: the members that it had stay as they are.
+//! A broken catalog changes nothing: its previous members stay as they are.
 
 mod database;
 mod follow;

@@ -1,15 +1,15 @@
-//! The one way in which a zone in memory changes, whoever asks.
+//! The only path by which a zone in memory changes.
 //!
 //! ```text
-//! validate   the change becomes a difference and a new version; what breaks a rule of zones is refused
-//! durable    the difference goes to the journal, unless the zone is at home elsewhere and there already
-//! publish    the new version takes the place of the old one in the table: the next query sees it
-//! notify     the caller that waits for it, and the sender of NOTIFY
+//! validate   the change becomes a difference and a new version; violations of zone rules are refused
+//! durable    the difference goes to the journal, unless the zone is stored elsewhere and there already
+//! publish    the new version replaces the old one in the table: the next query sees it
+//! notify     the waiting caller, and the NOTIFY sender
 //! ```
-//! Changes of one zone follow each other without waiting for the disk: each is made on top of the last one that was
-//! handed to the journal, and they are published in that order as they become durable. So many clients of one zone
-//! share a write to the disk. If one cannot be written those on top of it fail too, because the journal refuses a gap, and
-//! the zone goes on from the version that is published. Nothing is ever read again.
+//! Changes of one zone follow each other without waiting for the disk: each is made on top of the last one passed to
+//! the journal, and they are published in that order as they become durable. So many clients of one zone share a disk
+//! write. If one cannot be written, those on top of it fail too, because the journal rejects a gap, and the zone
+//! continues from the published version. Nothing is ever read again.
 
 mod background_jobs;
 mod load;
@@ -38,10 +38,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
-/// A function that is called with each version after it is published.
+/// Called with each version after it is published.
 type Listener = Box<dyn Fn(&CommittedVersion) + Send + Sync>;
 
-/// A function that is called with each zone that changed in its database, where its contents are looked up.
+/// Called with each live zone that changed in its database.
 type LiveListener = Box<dyn Fn(Name<'_>) + Send + Sync>;
 
 type ZoneKey = (Box<[u8]>, u16);
@@ -58,7 +58,8 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// Commits to a table, durably if there is a state store. `listener` is called with each version after it is published.
+    /// Commits to a table, durably if there is a state store. `listener` is called with each version after it is
+    /// published.
     pub fn new(
         table: Arc<TableWriter>,
         durable: Option<Arc<dyn Durable>>,
@@ -78,30 +79,30 @@ impl Commits {
         Ok(commits)
     }
 
-    /// Has a function called with the name of each zone that changed in its database, where its contents are looked up: there
-    /// is no new version here. Only the first call counts.
+    /// Registers a function that is called with the name of each live zone that changed in its database: there is no
+    /// new version here. Only the first call counts.
     pub fn on_live_change(&self, listener: impl Fn(Name<'_>) + Send + Sync + 'static) {
         let _ = self.live_listener.set(Box::new(listener));
     }
 
-    /// Reports that a zone whose contents are looked up has changed in its database.
+    /// Reports that a live zone has changed in its database.
     pub(crate) fn report_live_change(&self, zone: Name<'_>) {
         if let Some(listener) = self.live_listener.get() {
             listener(zone);
         }
     }
 
-    /// The table that versions are published in.
+    /// Returns the table that versions are published in.
     pub fn table(&self) -> &Arc<TableWriter> {
         &self.table
     }
 
-    /// The state store, if there is one.
+    /// Returns the state store, if there is one.
     pub fn store(&self) -> Option<&StateStore> {
         self.durable.as_ref().map(|durable| durable.store())
     }
 
-    /// Writes to the state store, if there is one, without waiting; what fails is logged.
+    /// Writes to the state store, if there is one, without waiting; failures are logged.
     pub fn keep(&self, zone: NameBuf, changes: Vec<StateChange>) {
         let Some(durable) = &self.durable else {
             return;
@@ -114,7 +115,7 @@ impl Commits {
         durable.submit(changes, Box::new(done));
     }
 
-    /// Makes a change that a client asks for, and calls `done` when it is durable and published, or refused.
+    /// Makes a requested change, and calls `done` when it is durable and published, or refused.
     pub fn change(
         self: &Arc<Self>,
         source: VersionSource,
@@ -125,7 +126,7 @@ impl Commits {
         self.advance(source, None, make, Box::new(done));
     }
 
-    /// Makes a change that depends on what the zone has, as [`Commits::change`].
+    /// Makes a change that depends on the zone's contents, like [`Commits::change`].
     pub fn conditional(
         self: &Arc<Self>,
         mut source: VersionSource,
@@ -145,7 +146,7 @@ impl Commits {
         self.advance(source, None, make, Box::new(done));
     }
 
-    /// Applies a difference that is known, as from a database or an IXFR.
+    /// Applies a known difference, as from a database or an IXFR.
     pub fn difference(
         self: &Arc<Self>,
         source: VersionSource,
@@ -165,7 +166,7 @@ impl Commits {
         self.advance(source, None, make, Box::new(done));
     }
 
-    /// Puts a whole new version in the place of the one that the source has offered, as after a file was read again.
+    /// Replaces the version of the source by a whole new one, as after a file was read again.
     pub fn version(
         self: &Arc<Self>,
         source: VersionSource,
@@ -176,8 +177,8 @@ impl Commits {
         self.shared_version(source, Arc::new(zone), None, Box::new(done));
     }
 
-    /// As [`Commits::version`], with the records of the zone in the form in which the state store keeps them, so that
-    /// they are not listed again.
+    /// Like [`Commits::version`], with the records of the zone in the format of the state store, so that they are not
+    /// listed again.
     pub fn version_with_contents(
         self: &Arc<Self>,
         source: VersionSource,
@@ -189,14 +190,14 @@ impl Commits {
         self.shared_version(source, Arc::new(zone), Some(contents), Box::new(done));
     }
 
-    /// The zone under its own lock, so that the work on a large one keeps no other waiting.
+    /// Returns the zone under its own lock, so that work on a large one does not delay others.
     fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<UnderWay>> {
         let name = zone.as_wire().to_ascii_lowercase();
         let mut zones = self.zones.lock();
         Arc::clone(zones.entry((name.into(), rank)).or_default())
     }
 
-    /// Makes the next version of a zone on top of the last one, and sees it through.
+    /// Makes the next version of a zone on top of the last one, and completes it.
     fn advance(
         self: &Arc<Self>,
         source: VersionSource,
@@ -204,7 +205,7 @@ impl Commits {
         make: impl FnOnce(&Arc<Zone>, Option<&Arc<Zone>>) -> Result<NewVersion, CommitError>,
         done: Done,
     ) {
-        // Before the lock: the thread that empties the queue needs it.
+        // Before the lock: the thread that drains the queue needs it.
         self.gate.enter();
         let gate = Arc::clone(&self.gate);
         let done: Done = Box::new(move |result| {
@@ -234,7 +235,7 @@ impl Commits {
                 return done(Err(error));
             }
         };
-        // A version that stands on more than its file is durable before it is served.
+        // A version that contains more than its file is durable before it is served.
         let is_home_first = source.is_home_first() && made.rebased.is_none();
         let home_before = under_way.home.clone();
         under_way.note_home(&source, &tip, &made);
@@ -253,7 +254,7 @@ impl Commits {
             difference: Arc::new(difference),
             is_first,
         };
-        // What its home has already is served at once, unless older versions are still on their way.
+        // A version that its storage already has is served at once, unless older versions are still pending.
         let is_published = is_home_first && under_way.count == 0;
         if is_published {
             self.publish(&committed);
@@ -270,7 +271,7 @@ impl Commits {
         under_way.tip = Some(Arc::clone(&committed.zone));
         under_way.count += 1;
         let (commits, own) = (Arc::clone(self), Arc::clone(&place));
-        // Under the lock, so that the journal gets the versions in their order.
+        // Under the lock, so that the journal gets the versions in order.
         let done = move |written| {
             let terms = (is_home_first, is_published);
             let result = commits.settle(&source, &committed, terms, written);
@@ -290,14 +291,14 @@ impl Commits {
         durable.submit(changes, Box::new(done));
     }
 
-    /// The version that the next one is made of.
+    /// Returns the version that the next one is based on.
     fn tip(&self, source: &VersionSource, under_way: &UnderWay) -> Result<Arc<Zone>, CommitError> {
         let published = || self.table.version(source.zone.as_name(), source.rank);
         let tip = under_way.tip.clone().or_else(published);
         tip.ok_or(CommitError::NoSuchZone)
     }
 
-    /// Returns the changes of the state that make a new version durable.
+    /// Returns the state changes that make a new version durable.
     fn durably(
         &self,
         source: &VersionSource,
@@ -361,7 +362,7 @@ impl Commits {
         }])
     }
 
-    /// Ends a commit when the disk has it, or has refused it.
+    /// Finishes a commit when it is on disk, or was rejected.
     fn settle(
         &self,
         source: &VersionSource,
@@ -373,7 +374,7 @@ impl Commits {
             Ok(written) if written.overfull.is_empty() => {}
             Ok(_) => self.relieve_journal(source),
             Err(error) if !is_home_first => return Err(error.into()),
-            // The home has it, so it is served; only the past is lost.
+            // The storage has it, so it is served; only the history is lost.
             Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
         }
         match is_published || self.publish(committed) {
@@ -385,7 +386,7 @@ impl Commits {
     fn restart_journal(&self, source: &VersionSource, serial: Serial, error: &StateError) {
         let (zone, home) = (source.zone, source.home);
         match error {
-            // It was changed where this server did not see it, as while it was down.
+            // It was changed unobserved by this server, as while it was down.
             StateError::Gap { .. } => tracing::debug!("zone {zone}: journal begins anew: {error}"),
             _ => tracing::error!("zone {zone}: change not journalled: {error}"),
         }
@@ -409,12 +410,12 @@ impl Commits {
     }
 }
 
-/// A version in the making.
+/// A new version being committed.
 struct NewVersion {
     difference: Difference,
-    /// `None` if the zone is like that already.
+    /// `None` if the zone already has this state.
     zone: Option<Arc<Zone>>,
-    /// The version of the zone's file and its lack, if it was edited while it lacked changes.
+    /// The version of the zone's file and what it lacks, if it was edited while it lacked changes.
     rebased: Option<Rebased>,
 }
 
@@ -428,7 +429,7 @@ impl NewVersion {
     }
 }
 
-/// Returns what a change makes of a version; no new version if that is like it already.
+/// Applies a change to a version; there is no new version if it changes nothing.
 fn changed(tip: &Arc<Zone>, change: &ZoneChange) -> Result<NewVersion, CommitError> {
     let difference = tip.difference_of(change)?;
     let zone = match difference.is_empty() {
@@ -438,18 +439,18 @@ fn changed(tip: &Arc<Zone>, change: &ZoneChange) -> Result<NewVersion, CommitErr
     Ok(NewVersion::new(difference, zone))
 }
 
-/// Whether writing the whole zone costs no more than writing the difference.
+/// Checks whether writing the whole zone costs no more than writing the difference.
 fn is_rewrite(difference: &Difference, zone: &Zone) -> bool {
     difference.octets() > zone.heap_bytes() / 2
 }
 
-/// The name of a zone, for a source.
+/// Returns the name of a zone, for a source.
 pub fn name_of(zone: &Zone) -> NameBuf {
     let name: Name<'_> = zone.apex_name();
     name.into()
 }
 
-/// The time now, as the journal has it.
+/// Returns the current time, as stored in the journal.
 pub(crate) fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -1,15 +1,17 @@
-//! When work is due for a zone: each zone has at most one event of a kind planned and one event running.
+//! The schedule of zone events: each zone has at most one scheduled event per kind and one running event.
 //!
-//! The schedule knows no clock and does no work: callers ask with `now` which event may start, and report which has ended.
+//! The schedule has no clock and does no work: callers ask with `now` which event may start, and report which has
+//! ended.
 //!
 //! ```text
-//! class   checks and transfers have limits of their own: a check never waits for a transfer to end
+//! class   checks and transfers have separate limits: a check never waits for a transfer to end
 //! lane    the events of one primary: the lane with the fewest running events goes first, so a primary with 200,000 zones
 //!         delays the zones of another by one event
-//! order   within a lane, requested events (NOTIFY, an operator) go before those whose time has come
+//! order   within a lane, requested events (NOTIFY, an operator) go before timed ones
 //! ```
-//! A lane may use as many places as are still free, and its first place in any case ([`ClassLimit`]): one primary alone takes
-//! at most half of the places, the next one half of the rest. All work is logarithmic in the number of zones.
+//! A lane may use as many slots as are still free, and its first slot in any case ([`ClassLimit`]): one primary alone
+//! takes at most half of the slots, the next one half of the rest. All operations are logarithmic in the number of
+//! zones.
 
 mod queue;
 
@@ -18,12 +20,12 @@ pub use queue::{ClassLimit, Lane};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A time in milliseconds since 1970. It comes in from outside, so that a simulation has its own.
+/// A time in milliseconds since 1970. It is passed in from outside, so that a simulation has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// Returns the moment so much later.
+    /// Returns the moment later by `wait`.
     #[must_use]
     pub fn plus(self, wait: Duration) -> Moment {
         Moment(
@@ -32,7 +34,7 @@ impl Moment {
         )
     }
 
-    /// Returns the moment so many milliseconds later, or earlier.
+    /// Returns the moment shifted by this many milliseconds, forward or back.
     #[must_use]
     pub fn shifted(self, milliseconds: i64) -> Moment {
         Moment(self.0.saturating_add_signed(milliseconds))
@@ -49,24 +51,24 @@ impl Moment {
     }
 }
 
-/// An event in the life of a zone. Of two that are due at the same time the first goes first.
+/// A zone event. Of two that are due at the same time, the one listed first starts first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ZoneEvent {
     /// The contents are too old to be served (RFC 1035 section 3.3.13, EXPIRE).
     Expire,
-    /// A primary is asked for its serial.
+    /// Query a primary for its serial.
     Refresh,
-    /// The zone is transferred from a primary.
+    /// Transfer the zone from a primary.
     Transfer,
-    /// The secondaries are notified of a new serial (RFC 1996).
+    /// Notify the secondaries of a new serial (RFC 1996).
     Notify,
-    /// The contents are written to the state store as a whole, because the journal has grown too long.
+    /// Write the whole contents to the state store, because the journal has grown too long.
     WriteContents,
-    /// The zone is packed again in memory.
+    /// Repack the zone in memory.
     Pack,
-    /// The keys are checked: a step of a rollover may be due.
+    /// Check the keys: a rollover step may be due.
     RollKeys,
-    /// The parent is asked for the DS.
+    /// Query the parent for the DS.
     AskParent,
 }
 
@@ -85,7 +87,7 @@ pub enum EventUrgency {
     Asked,
 }
 
-/// A zone by a number of the caller's.
+/// A number that the caller assigns to a zone.
 pub type ZoneNumber = u32;
 
 /// An event that has started.
@@ -103,7 +105,7 @@ pub struct StartedEvent {
 #[derive(Default)]
 struct ZonePlan {
     running: Option<(ZoneEvent, Lane)>,
-    /// At most one of a kind, and mostly one at all.
+    /// At most one per kind, and usually a single one.
     planned: Vec<PlannedEvent>,
 }
 
@@ -127,7 +129,7 @@ impl ZonePlan {
     }
 }
 
-/// All planned and running events.
+/// All scheduled and running events.
 #[derive(Default)]
 pub struct Schedule {
     zones: HashMap<ZoneNumber, ZonePlan>,
@@ -136,17 +138,17 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Sets how many transfers may run at one time.
+    /// Sets the maximum number of concurrent transfers.
     pub fn limit_transfers(&mut self, limit: ClassLimit) {
         self.queues[ZoneEvent::Transfer.class()].set_limit(limit);
     }
 
-    /// Sets how many events other than transfers may run at one time.
+    /// Sets the maximum number of concurrent events other than transfers.
     pub fn limit_checks(&mut self, limit: ClassLimit) {
         self.queues[ZoneEvent::Refresh.class()].set_limit(limit);
     }
 
-    /// Plans an event, in place of one of the same kind.
+    /// Schedules an event, replacing one of the same kind.
     pub fn plan(
         &mut self,
         zone: ZoneNumber,
@@ -162,7 +164,7 @@ impl Schedule {
             urgency,
             lane,
         };
-        // A hundred thousand zones have one event each: no room for more.
+        // A hundred thousand zones have one event each: reserve no room for more.
         plan.planned.reserve_exact(1);
         plan.planned.push(planned);
         if plan.running.is_none() {
@@ -170,7 +172,8 @@ impl Schedule {
         }
     }
 
-    /// Plans an event unless one of the same kind is planned in the same lane for an earlier time, or is more urgent.
+    /// Schedules an event unless one of the same kind is scheduled in the same lane for an earlier time, or is more
+    /// urgent.
     pub fn hasten(
         &mut self,
         zone: ZoneNumber,
@@ -190,7 +193,7 @@ impl Schedule {
         }
     }
 
-    /// Takes a planned event back.
+    /// Cancels a scheduled event.
     pub fn cancel(&mut self, zone: ZoneNumber, event: ZoneEvent) {
         let plan = self.zones.get_mut(&zone);
         if let Some(planned) = plan.and_then(|plan| plan.remove(event)) {
@@ -198,7 +201,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets a zone. A running event of it may still end.
+    /// Removes a zone. A running event of it may still end.
     pub fn remove(&mut self, zone: ZoneNumber) {
         let Some(plan) = self.zones.remove(&zone) else {
             return;
@@ -211,7 +214,7 @@ impl Schedule {
         }
     }
 
-    /// Starts the next event that is due, if the limit of its class has room. The zone has nothing else running until
+    /// Starts the next event that is due, if the limit of its class allows. The zone has nothing else running until
     /// [`Schedule::finish`].
     pub fn begin(&mut self, now: Moment) -> Option<StartedEvent> {
         let next = self.queues.iter_mut().find_map(|queue| queue.start(now));
@@ -219,7 +222,7 @@ impl Schedule {
         let plan = self.zones.get_mut(&zone)?;
         plan.running = Some((event, lane));
         let urgency = plan.remove(event).map(|started| started.urgency);
-        // All its others wait until it ends.
+        // All its other events wait until it ends.
         for waiting in plan.planned.clone() {
             self.dequeue(zone, &waiting);
         }
@@ -245,7 +248,7 @@ impl Schedule {
         }
     }
 
-    /// Moves every planned time by so many milliseconds: the clock was set.
+    /// Shifts every scheduled time by this many milliseconds, since the clock was set.
     pub fn shift(&mut self, milliseconds: i64) {
         let zones: Vec<ZoneNumber> = self.zones.keys().copied().collect();
         for zone in zones {
@@ -262,7 +265,7 @@ impl Schedule {
         self.queues.iter().filter_map(ClassQueue::next).min()
     }
 
-    /// Returns the time an event of a zone is planned for.
+    /// Returns the time for which an event of a zone is scheduled.
     pub fn planned(&self, zone: ZoneNumber, event: ZoneEvent) -> Option<Moment> {
         self.zones.get(&zone)?.find(event).map(|planned| planned.at)
     }
@@ -272,7 +275,7 @@ impl Schedule {
         self.zones.get(&zone)?.running.map(|(event, _)| event)
     }
 
-    /// Returns how many events run.
+    /// Returns the number of running events.
     pub fn running_count(&self) -> usize {
         self.queues.iter().map(ClassQueue::running).sum()
     }

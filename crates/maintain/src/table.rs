@@ -1,10 +1,10 @@
-//! The table of zones that serving reads, and its only writer.
+//! The zone table that serving reads, and its only writer.
 //!
-//! Readers load a snapshot without a lock. Whoever maintains zones hands changes in here; they are made one group at a
-//! time, each on the table as it is then, and become visible together by swapping one pointer.
+//! Readers load a snapshot without a lock. Maintenance submits changes here; they are applied one group at a time,
+//! each on the current table, and become visible together by swapping one pointer.
 //!
-//! Zones that are signed with keys of this server get their keys here, on the way in, and lose them on the way out: whoever
-//! maintains a zone has its contents as its home has them.
+//! Zones that are signed with this server's keys get their signing here when they are published, and lose it when
+//! they are read back: maintenance code sees the contents as stored.
 
 use arc_swap::ArcSwap;
 use nameward_base::sync::Mutex;
@@ -17,22 +17,22 @@ use nameward_zone::{
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Where the snapshot of all zones stands that serving reads.
+/// The snapshot of all zones that serving reads.
 pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
 
-/// The table of zones.
+/// The zone table.
 #[derive(Default)]
 pub struct TableWriter {
     snapshot: Snapshot,
     writing: Mutex<ServedAdditions>,
 }
 
-/// The records that zones are served with and that their homes do not have, by the names of zones in lower case.
+/// The records that zones are served with and that their storage does not have, by zone name in lower case.
 #[derive(Default)]
 struct ServedAdditions {
-    /// How zones are signed that this server has keys for.
+    /// The signing of zones that this server has keys for.
     signings: HashMap<Box<[u8]>, Arc<Signing>>,
-    /// Digests over whole zones that are made here: data of ZONEMD records.
+    /// Zone digests made here: ZONEMD data.
     digests: HashMap<Box<[u8]>, Vec<u8>>,
 }
 
@@ -43,7 +43,7 @@ impl ServedAdditions {
 }
 
 impl TableWriter {
-    /// Becomes the writer of a snapshot, which nobody else may write.
+    /// Becomes the writer of a snapshot, which must have no other writer.
     pub fn over(snapshot: Snapshot) -> Self {
         TableWriter {
             snapshot,
@@ -51,17 +51,17 @@ impl TableWriter {
         }
     }
 
-    /// The place that serving reads from.
+    /// Returns the snapshot that serving reads.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The table as it is now.
+    /// Returns the current table.
     pub fn load(&self) -> Arc<ZoneTable> {
         self.snapshot.load_full()
     }
 
-    /// Makes changes visible, all at the same moment. Returns the offered zones that another source has too.
+    /// Publishes changes, all at the same moment. Returns the published zones that another source has too.
     pub fn publish(&self, changes: &[TableChange]) -> Vec<Contest> {
         for change in changes {
             if let TableChange::Offer(zone) | TableChange::Move(zone, _) = change {
@@ -89,7 +89,7 @@ impl TableWriter {
         }
     }
 
-    /// Makes a new version of a zone visible, unless its source has withdrawn the zone meanwhile; false if it has.
+    /// Publishes a new version of a zone, unless its source has withdrawn the zone in the meantime; false if it has.
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
         self.prepare(&zone);
         self.write(|table, additions| {
@@ -101,8 +101,8 @@ impl TableWriter {
         })
     }
 
-    /// Withdraws the version that the source of a rank has offered, and returns it as it was offered. A commit that is
-    /// published later finds the zone gone and fails.
+    /// Withdraws the version from the source with this rank, and returns it as it was published. A later commit finds
+    /// no zone and fails.
     pub fn withdraw(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         self.write(|table, _| {
             let last = table.offered_by(name, rank).map(Zone::unsigned);
@@ -111,7 +111,7 @@ impl TableWriter {
         })
     }
 
-    /// Has a zone signed from now on, now and in all its versions to come; `None` has it unsigned.
+    /// Sets the signing of a zone, for its current and all future versions; `None` makes it unsigned.
     pub fn set_signing(&self, name: Name<'_>, signing: Option<Arc<Signing>>) {
         if let Some(signing) = &signing {
             for version in self.load().versions(name) {
@@ -130,8 +130,7 @@ impl TableWriter {
         });
     }
 
-    /// Has a zone served with a digest (data of a ZONEMD record) until another one takes its place; `None` has it served
-    /// with those that it brings.
+    /// Serves a zone with a digest (ZONEMD data) until another one replaces it; `None` serves it with its own.
     pub fn set_digest(&self, name: Name<'_>, zonemd: Option<Vec<u8>>) {
         let key = name.as_wire().to_ascii_lowercase().into();
         self.write(|table, additions| {
@@ -145,14 +144,14 @@ impl TableWriter {
         });
     }
 
-    /// Puts access lists in force.
+    /// Applies access lists.
     pub fn set_access(&self, source: AccessSource, rules: AccessRules) {
         if **self.snapshot.load().access(source) != rules {
             self.write(|table, _| table.set_access(source, Arc::new(rules)));
         }
     }
 
-    /// The version of a zone that the source of this rank has offered, as it has offered it.
+    /// Returns the version of a zone from the source with this rank, as it was published.
     pub fn version(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         self.snapshot
             .load()
@@ -160,8 +159,8 @@ impl TableWriter {
             .map(Zone::unsigned)
     }
 
-    /// Makes the chain of a zone that is signed here before others have to wait for it: for a large zone that takes a
-    /// second, once.
+    /// Builds the chain of a zone that is signed here before others have to wait for it: for a large zone that takes
+    /// a second, once.
     fn prepare(&self, zone: &Arc<Zone>) {
         let signing = {
             let additions = self.writing.lock();
@@ -188,7 +187,7 @@ impl TableWriter {
     }
 }
 
-/// Makes the chain of denial of a zone, if answers will need it.
+/// Builds the denial of existence chain of a zone, if answers will need it.
 fn make_chain(unsigned: &Zone, signing: &Signing) {
     let is_signed_here = !unsigned.is_stand_in() && !unsigned.signing().is_signed();
     if is_signed_here && signing.signs() && signing.style() == DenialStyle::Chain {
@@ -196,14 +195,14 @@ fn make_chain(unsigned: &Zone, signing: &Signing) {
     }
 }
 
-/// Returns the digest that a zone is served with: the one that was made, if that is of this version, or the one that the
-/// contents have, unless a change has left it behind.
+/// Returns the digest that a zone is served with: the one made here, if it belongs to this version, or the one in the
+/// contents, unless a change has made it stale.
 fn served_digest<'d>(
     unsigned: &Zone,
     signing: Option<&Arc<Signing>>,
     made: Option<&'d Vec<u8>>,
 ) -> ServedDigest<'d> {
-    // A digest in a zone that brings its signatures is signed with the rest.
+    // A digest in a zone with stored signatures is signed with the rest.
     if matches!(unsigned.signing(), SigningState::Stored(_)) {
         return ServedDigest::AsStored;
     }
@@ -212,7 +211,7 @@ fn served_digest<'d>(
     let online = signing.or(unsigned.signing().online());
     let edit = online.map_or(SoaEdit::None, |signing| signing.soa_edit());
     match made {
-        // Where SOA-EDIT moves the serial, the digest is made again when it has.
+        // If SOA-EDIT changes the serial, the digest is made again afterwards.
         Some(made) if edit != SoaEdit::None && edit != SoaEdit::Epoch => ServedDigest::Made(made),
         Some(made) if edit == SoaEdit::None && is_digest_of(made, serial) => {
             ServedDigest::Made(made)
@@ -223,8 +222,8 @@ fn served_digest<'d>(
     }
 }
 
-/// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures, and
-/// with the digest that was made of it.
+/// Returns the served version of a zone: signed, if this server has keys for it and it has no stored signatures, and
+/// with its digest.
 fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
     let unsigned = zone.unsigned();
     let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
@@ -244,7 +243,7 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
     match unsigned.served_with(signing, digest) {
         Ok(served) => Arc::new(served),
         Err(error) => {
-            // Resolvers that know a DS of the zone would take unsigned answers for forged.
+            // Resolvers that know a DS of the zone would treat unsigned answers as forged.
             let name = unsigned.apex_name();
             tracing::error!("zone {name}: not served, since it cannot be signed: {error}");
             let mut stand_in = Zone::not_ready(name);

@@ -1,4 +1,4 @@
-//! The settings, the times and the state of a zone that comes from a primary.
+//! Settings, timers and state of a secondary zone.
 
 use crate::policy::ZonePolicy;
 use crate::schedule::Moment;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a zone that comes from a primary.
+/// The state of a secondary zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneState {
     /// It was never transferred: SERVFAIL.
@@ -21,8 +21,8 @@ pub enum ZoneState {
     Expired,
 }
 
-/// The name of a zone in wire form and lower case, shared by all who refer to the zone: a hundred thousand zones would
-/// fill many megabytes with the room that a [`NameBuf`] has for the longest name.
+/// The name of a zone in wire format and lower case, shared by all references to the zone: for a hundred thousand
+/// zones, a [`NameBuf`] with its room for the longest name would waste many megabytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SharedName(Arc<[u8]>);
 
@@ -62,48 +62,48 @@ impl fmt::Debug for SharedName {
     }
 }
 
-/// The settings of a zone that comes from a primary.
+/// The settings of a secondary zone.
 #[derive(Debug, Clone)]
 pub struct SecondarySettings {
     /// Its name.
     pub name: SharedName,
     /// The rank of its source.
     pub rank: u16,
-    /// Its policy: who may have a newer version, and how large it may be.
+    /// Its policy: primaries, size limit and access control.
     pub policy: Arc<ZonePolicy>,
 }
 
-/// The times in a SOA that a secondary keeps to.
+/// The timers in a SOA that a secondary observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoaTimes {
-    /// How long after a check the next one is made.
+    /// The time from a check to the next one.
     pub refresh: Duration,
-    /// How long after a check that failed.
+    /// The time from a failed check to the next one.
     pub retry: Duration,
-    /// How long the contents are good without a check.
+    /// How long the contents are valid without a check.
     pub expire: Duration,
 }
 
-/// The times of a zone that has no SOA yet.
+/// The timers of a zone that has no SOA yet.
 const WITHOUT_SOA: SoaTimes = SoaTimes {
     refresh: Duration::from_secs(60),
     retry: Duration::from_secs(60),
     expire: Duration::from_secs(0),
 };
-/// The shortest and the longest time between two checks. A zone that asks for none would ask its primary all the time,
-/// and one that asks for 68 years would never again.
+/// Minimum and maximum time between two checks. A zone with a refresh of 0 would query its primary all the time, and
+/// one with 68 years never again.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 impl SoaTimes {
-    /// Reads the times of a zone.
+    /// Reads the timers of a zone.
     pub fn of(zone: &Zone) -> SoaTimes {
         let soa = zone.apex().rrset(Type::SOA);
         let record = soa.and_then(|soa| soa.records().next());
         record.map_or(WITHOUT_SOA, |record| SoaTimes::of_soa(record.rdata))
     }
 
-    /// Reads the times of a SOA from its data in wire form.
+    /// Reads the timers from SOA data in wire format.
     pub fn of_soa(rdata: &[u8]) -> SoaTimes {
         let Some(fields) = rdata.last_chunk::<16>() else {
             return WITHOUT_SOA;
@@ -119,7 +119,7 @@ impl SoaTimes {
         }
     }
 
-    /// The times of a zone that was confirmed by a primary at `now`; `early` takes something off the wait.
+    /// Returns the timers of a zone that a primary confirmed at `now`; `early` shortens the wait.
     pub fn confirmed(&self, now: Moment, early: Duration) -> ZoneTimers {
         ZoneTimers {
             refreshed: now.seconds(),

@@ -1,9 +1,9 @@
-//! The thread that does what catalogs say: members of those that are followed appear and vanish as secondary zones, and
-//! our own are made of the zones that say they are members.
+//! The thread that applies catalogs: members of consumed ones appear and vanish as secondary zones, and produced ones
+//! are built from the zones configured as members.
 //!
-//! It is woken by commits and by changes of policies, looks at the versions that are served, and sets policies in turn; the
-//! life of secondary zones does the rest. Contents of catalogs are durable like those of any zone that is transferred, so
-//! nothing else is kept.
+//! It is woken by commits and by policy changes, reads the served versions, and sets policies in turn; the refresh of
+//! secondary zones does the rest. Contents of catalogs are durable like those of any transferred zone, so nothing
+//! else is stored.
 
 use super::database::{CatalogHome, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
@@ -25,28 +25,28 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the versions of catalogs are looked at without a reason: a start takes versions from
-/// the state store without a notice.
+/// Interval at which the versions of catalogs are checked without a wake-up: a start loads versions from the state
+/// store without notice.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long after a failure a catalog of our own is made again: a full disk stays full for a while.
+/// Delay before a produced catalog is built again after a failure: a full disk stays full for a while.
 const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Members that are not taken, as lines of the log.
+/// Maximum number of log lines about ignored members.
 const LINES_MAX: usize = 100;
 
-/// The parts that the thread works with.
+/// Dependencies of the thread.
 pub struct CatalogParts {
-    /// The way of new versions of zones.
+    /// Commits new versions of zones.
     pub commits: Arc<Commits>,
-    /// The policies, which say which zones are catalogs and which are members.
+    /// The policies, which determine the catalogs and their members.
     pub policies: Arc<PolicyTable>,
-    /// The terms of templates by name, for groups.
+    /// The settings of templates by name, for groups.
     pub templates: HashMap<String, PolicyPart>,
 }
 
-/// The homes of catalogs that backends have, by the ranks of these.
+/// The storage of catalogs in backends, by backend rank.
 type CatalogHomes = HashMap<u16, Arc<dyn CatalogHome>>;
 
-/// The way to the thread; clones are the same way.
+/// The handle of the thread; clones share it.
 #[derive(Clone, Default)]
 pub struct CatalogHandle {
     shared: Arc<CatalogShared>,
@@ -63,7 +63,7 @@ struct CatalogInbox {
     templates: Option<HashMap<String, PolicyPart>>,
     homes: Option<CatalogHomes>,
     has_policies: bool,
-    /// Catalogs of our own whose commit has ended, and whether it was made.
+    /// Produced catalogs whose commit has ended, and whether it succeeded.
     committed: Vec<(Box<[u8]>, bool)>,
     is_woken: bool,
     has_ended: bool,
@@ -78,17 +78,17 @@ impl CatalogHandle {
         self.shared.woken.notify_one();
     }
 
-    /// Has catalogs looked at: a zone has a new version.
+    /// Requests a check of catalogs: a zone has a new version.
     pub fn wake(&self) {
         self.put(|_| ());
     }
 
-    /// Replaces the terms of templates.
+    /// Replaces the settings of templates.
     pub fn set_templates(&self, templates: HashMap<String, PolicyPart>) {
         self.put(|inbox| inbox.templates = Some(templates));
     }
 
-    /// Sets the homes of catalogs that backends have, by the ranks of these. Until then such catalogs wait.
+    /// Sets the storage of catalogs in backends, by backend rank. Until then such catalogs wait.
     pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogHome>>) {
         self.put(|inbox| {
             inbox.homes = Some(homes);
@@ -96,7 +96,7 @@ impl CatalogHandle {
         });
     }
 
-    /// Returns whether a catalog of our own was committed.
+    /// Records the result of committing a produced catalog.
     pub(super) fn end_commit(&self, catalog: Box<[u8]>, is_made: bool) {
         self.put(|inbox| inbox.committed.push((catalog, is_made)));
     }
@@ -107,7 +107,7 @@ impl CatalogHandle {
     }
 }
 
-/// Starts the thread that a handle leads to.
+/// Starts the thread of a handle.
 pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
     let listener = handle.clone();
     parts.policies.on_change(move |change| {
@@ -140,34 +140,34 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
 /// The thread's work, in the message about a bug.
 const FOLLOWING: &str = "catalogs were followed";
 
-/// A member of a producer's catalog with its properties.
+/// A member of a produced catalog with its properties.
 type ProducedMember = (Box<[u8]>, CatalogProperties);
-/// The members of a producer's catalog, in order.
+/// The members of a produced catalog, in order.
 pub(super) type ProducedMembers = Vec<ProducedMember>;
 
-/// The thread's own. Names are in wire form and lower case.
+/// The state of the thread. Names are in wire format and lower case.
 pub(super) struct CatalogFollower {
     pub(super) handle: CatalogHandle,
     pub(super) parts: CatalogParts,
-    /// Catalogs that are followed.
+    /// Consumed catalogs.
     consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)>,
-    /// Catalogs that are made here, with what was last made.
+    /// Produced catalogs, with the last built members.
     producers: BTreeMap<Box<[u8]>, ProducedMembers>,
-    /// Catalogs of our own that are being committed. The next version of one waits: its serial follows from this one's.
+    /// Produced catalogs that are being committed. The next version of one waits: its serial depends on this one's.
     pub(super) committing: HashSet<Box<[u8]>>,
-    /// Catalogs of our own that could not be committed: they are made again.
+    /// Produced catalogs that could not be committed: they are built again.
     pub(super) failed: HashSet<Box<[u8]>>,
-    /// When the first of them is made again.
+    /// When the first of them is built again.
     make_again_at: Option<Instant>,
     /// A catalog changed while it was being committed.
     has_postponed: bool,
-    /// The version of each consumer that was last looked at.
+    /// The last processed version of each consumed catalog.
     seen: HashMap<Box<[u8]>, Arc<Zone>>,
     catalogs: Catalogs,
     ownership: Ownership,
-    /// Members whose zones are to be gone before they are taken again.
+    /// Members whose zones must be removed before they are added again.
     resetting: HashSet<Box<[u8]>>,
-    /// Members that are not taken and stand in the log.
+    /// Ignored members that have been logged.
     ignored: HashSet<IgnoredMember>,
     homes: CatalogHomes,
 }
@@ -192,7 +192,7 @@ impl CatalogFollower {
         }
     }
 
-    /// Looks at all that may have changed.
+    /// Checks everything that may have changed.
     fn look(&mut self, has_policies: bool) {
         let mut is_stale = false;
         if has_policies {
@@ -204,7 +204,7 @@ impl CatalogFollower {
         }
     }
 
-    /// Notes commits that have ended; returns whether catalogs have to be made again.
+    /// Records finished commits; returns whether catalogs must be built again.
     fn end_commits(&mut self, committed: Vec<(Box<[u8]>, bool)>) -> bool {
         let has_ended = !committed.is_empty();
         for (catalog, is_made) in committed {
@@ -227,8 +227,8 @@ impl CatalogFollower {
         (!inbox.has_ended).then(|| std::mem::take(&mut *inbox))
     }
 
-    /// Finds the catalogs among the policies, and makes those of our own whose members changed. Returns whether
-    /// those that are followed changed.
+    /// Finds the catalogs among the policies, and builds produced ones whose members changed. Returns whether
+    /// consumed ones changed.
     fn list_catalogs(&mut self) -> bool {
         let policies = self.parts.policies.load();
         let mut consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)> = Vec::new();
@@ -255,7 +255,7 @@ impl CatalogFollower {
             }
         }
         for (catalog, member) in members {
-            // A member of a catalog that is not made here is no member.
+            // A member of a catalog that is not produced here is ignored.
             if let Some(of) = producers.get_mut(&catalog) {
                 of.push(member);
             }
@@ -284,7 +284,7 @@ impl CatalogFollower {
         is_changed || before != self.catalogs.len()
     }
 
-    /// Reads catalogs that have a new version; returns whether there are some.
+    /// Reads catalogs that have a new version; returns whether there are any.
     fn look_at_versions(&mut self) -> bool {
         let table = self.parts.commits.table().load();
         let mut is_changed = false;
@@ -295,7 +295,7 @@ impl CatalogFollower {
             let is_seen = |seen: &Arc<Zone>| Arc::ptr_eq(seen, zone);
             if zone.is_stand_in() || !zone.is_ready() || self.seen.get(catalog).is_some_and(is_seen)
             {
-                // One that has expired keeps its members.
+                // An expired one keeps its members.
                 continue;
             }
             self.seen.insert(catalog.clone(), Arc::clone(zone));
@@ -315,7 +315,7 @@ impl CatalogFollower {
         is_changed
     }
 
-    /// Looks whether zones that are reset are gone, so that they may come again.
+    /// Checks whether reset zones have been removed, so that they may be added again.
     fn look_at_resets(&mut self) -> bool {
         let (table, before) = (self.parts.commits.table().load(), self.resetting.len());
         self.resetting
@@ -323,7 +323,7 @@ impl CatalogFollower {
         before != self.resetting.len()
     }
 
-    /// Puts the members of all catalogs into force.
+    /// Applies the members of all catalogs.
     fn set_members(&mut self) {
         let policies = self.parts.policies.load();
         let table = self.parts.commits.table().load();
@@ -346,7 +346,7 @@ impl CatalogFollower {
             let name = Name::from_valid_wire(&zone);
             tracing::info!("zone {name}: its label in the catalog changed: it begins anew");
             let owner = self.ownership.owners.get(&zone);
-            // Rows have their label with them.
+            // Rows have their own label.
             if owner.is_some_and(|owner| self.home_of(&policies, &owner.catalog).is_none()) {
                 self.resetting.insert(zone);
             }
@@ -391,7 +391,7 @@ impl CatalogFollower {
         }
     }
 
-    /// Returns the home of a catalog that a backend has, with the rank of that.
+    /// Returns the storage of a catalog in a backend, with its rank.
     pub(super) fn home_of(
         &self,
         policies: &Policies,
@@ -403,7 +403,7 @@ impl CatalogFollower {
         }
     }
 
-    /// Lists the catalogs that were read and whose members are rows, with the ranks of their homes.
+    /// Lists the catalogs that were read and whose members are rows, with the ranks of their storage.
     fn stored_catalogs(&self, policies: &Policies) -> BTreeMap<Box<[u8]>, (u16, CatalogMembers)> {
         let mut stored = BTreeMap::new();
         for catalog in self.catalogs.keys() {
@@ -418,7 +418,7 @@ impl CatalogFollower {
         stored
     }
 
-    /// A member as its row is to be.
+    /// Returns the row that a member must have.
     fn stored_member(
         &self,
         policies: &Policies,
@@ -439,7 +439,7 @@ impl CatalogFollower {
         })
     }
 
-    /// The terms of members of a catalog: those of a template, and the catalog's primaries.
+    /// Returns the settings of members of a catalog: those of a template, and the catalog's primaries.
     fn terms(&self, policies: &Policies, catalog: &[u8], template: Option<&str>) -> PolicyPart {
         let own = policies.of(Name::from_valid_wire(catalog));
         let base = PolicyPart {

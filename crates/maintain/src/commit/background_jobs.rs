@@ -1,4 +1,4 @@
-//! Work on zones beside their changes: packing them, taking digests of them, and keeping their journals within bounds.
+//! Background jobs on zones: packing, computing digests, and keeping their journals within limits.
 
 use super::Commits;
 use super::outcome::VersionSource;
@@ -10,7 +10,8 @@ use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 
 impl Commits {
-    /// Packs a zone with many changes aside, and puts it in the place of the last version with what changed meanwhile.
+    /// Packs a zone with many changes in the background, and replaces the last version by it with the changes made in
+    /// the meantime.
     pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
         let place = self.zone(zone, rank);
         let mut under_way = place.lock();
@@ -39,7 +40,7 @@ impl Commits {
             .filter_map(|owner| Name::from_wire(owner).ok());
         let caught_up = Arc::new(Arc::new(packed).caught_up(&current, owners));
         match &mut under_way.tip {
-            // Versions that are on their way are published as they are; the next is made of this.
+            // Pending versions are published as they are; the next is based on this one.
             Some(tip) => *tip = caught_up,
             None => {
                 self.table.replace(caught_up);
@@ -47,7 +48,7 @@ impl Commits {
         }
     }
 
-    /// Asks for the digest of a zone whose journal begins, unless the state store has it. Call with the zone's lock.
+    /// Requests the digest of a zone whose journal starts, unless the state store has it. Call with the zone's lock.
     pub(super) fn want_digest(
         &self,
         source: &VersionSource,
@@ -64,14 +65,14 @@ impl Commits {
         }
     }
 
-    /// Notes that the state store has the digest of a zone.
+    /// Records that the state store has the digest of a zone.
     pub(crate) fn note_digest(&self, zone: Name<'_>, rank: u16) {
         self.zone(zone, rank).lock().has_digest = true;
     }
 
-    /// Takes the digest of the last version of a zone, and keeps it with the journal.
+    /// Computes the digest of the last version of a zone, and stores it with the journal.
     pub(crate) fn keep_digest(&self, zone: NameBuf, rank: u16) {
-        // The difference that led to a version is handed to the journal under this lock.
+        // The difference that led to a version is passed to the journal under this lock.
         let place = self.zone(zone.as_name(), rank);
         let under_way = place.lock();
         let published = || self.table.version(zone.as_name(), rank);
@@ -88,7 +89,7 @@ impl Commits {
         self.keep(zone, vec![set]);
     }
 
-    /// Acts on a journal that is larger than its bounds because its home lacks the oldest changes.
+    /// Handles a journal that exceeds its limits because its storage lacks the oldest changes.
     pub(super) fn relieve_journal(&self, source: &VersionSource) {
         let place = self.zone(source.zone.as_name(), source.rank);
         let mut under_way = place.lock();
@@ -113,14 +114,14 @@ impl Commits {
         };
     }
 
-    /// Notes that the home of a zone has all changes: the next journal that is too large is logged again.
+    /// Records that the storage of a zone has all changes: the next oversized journal is logged again.
     pub(crate) fn note_settled(&self, zone: Name<'_>, rank: u16) {
         self.zone(zone, rank).lock().is_writing = false;
     }
 
-    /// Writes the contents of a zone that is at home in the state store, so that its journal can be shortened.
+    /// Writes the contents of a zone stored in the state store, so that its journal can be shortened.
     pub(crate) fn write_contents(&self, zone: NameBuf, rank: u16) {
-        // What is published is durable: the journal leads to it.
+        // A published version is durable: the journal leads to it.
         if let Some(version) = self.table.version(zone.as_name(), rank) {
             let serial = version.serial();
             let parts = Arc::new(contents_of(&version));

@@ -1,4 +1,4 @@
-//! Versions of zones that a source has read, and zones that a source does not have any more.
+//! Versions that a source has read, and zones that a source no longer has.
 
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
 use super::{Commits, name_of};
@@ -9,9 +9,9 @@ use nameward_zone::{Contest, TableChange, Zone};
 use std::sync::Arc;
 
 impl Commits {
-    /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
-    /// committed, so that their difference is journalled; without a state store nobody needs the difference. Returns the
-    /// zones that another source has too.
+    /// Applies changes that a source of zones has found. A zone that replaces an older version is committed, so that
+    /// their difference is journalled; without a state store the difference is not needed. Returns the zones that
+    /// another source has too.
     pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneHome) -> Vec<Contest> {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
@@ -64,8 +64,8 @@ impl Commits {
         contests
     }
 
-    /// Forgets what files had of zones that their source does not offer any more: when it does again, the journal says what
-    /// its file lacks.
+    /// Forgets the file versions of zones that their source no longer publishes: when it does again, the journal
+    /// shows what its file lacks.
     fn forget_sources(&self, changes: &[TableChange]) {
         let left = changes.iter().filter_map(|change| match change {
             TableChange::Withdraw(name, rank) => Some((name.to_ascii_lowercase().into(), *rank)),
@@ -81,16 +81,16 @@ impl Commits {
         });
     }
 
-    /// Withdraws a zone that an operator deletes, and returns the version that was served last. A commit that is not
-    /// published yet fails.
+    /// Withdraws a zone that an operator deletes, and returns the last served version. A commit that is not published
+    /// yet fails.
     pub(crate) fn withdraw(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let last = self.table.withdraw(zone, rank);
-        // A zone that is made later under this name starts from nothing.
+        // A zone created later under this name starts from nothing.
         self.forget_sources(&[TableChange::Withdraw(zone.as_wire().into(), rank)]);
         last
     }
 
-    /// Forgets what is kept of zones that their source has withdrawn, if no other source has them.
+    /// Deletes the state of zones that their source has withdrawn, if no other source has them.
     fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneHome) {
         let table = self.table.load();
         let withdrawn = changes.iter().filter_map(|change| match change {

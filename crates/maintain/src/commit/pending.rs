@@ -1,4 +1,4 @@
-//! Commits that are under way: the last version of each zone that has any, and a bound for all.
+//! Commits in progress: the last version of each zone that has any, and a limit for all.
 
 use super::{NewVersion, VersionSource};
 use nameward_base::sync::{Condvar, Mutex};
@@ -7,20 +7,22 @@ use nameward_zone::Zone;
 use nameward_zone::change::Difference;
 use std::sync::Arc;
 
-/// Commits that may wait for the disk at one time; whoever has one more waits.
+/// Maximum number of commits waiting for the disk; further ones block.
 const WAITING: usize = 4096;
-/// Records that may change while their zone is packed aside; with more it is packed another time.
+/// Maximum number of records that may change while their zone is packed in the background; beyond
+/// it, packing is retried another time.
 const CHANGED_WHILE_PACKING: usize = 100_000;
 
-/// A zone with changes under way.
+/// A zone with changes in progress.
 #[derive(Default)]
 pub(super) struct UnderWay {
-    /// The last version that was handed to the journal, while any is not durable yet.
+    /// The last version passed to the journal, while any is not durable yet.
     pub(super) tip: Option<Arc<Zone>>,
     pub(super) count: usize,
-    /// The version that the zone's file has, while it lacks changes.
+    /// The version in the zone's file, while it lacks changes.
     pub(super) home: Option<Arc<Zone>>,
-    /// While the zone is packed aside: the owners of all records that went or came since.
+    /// While the zone is packed in the background: the owners of all records removed or added
+    /// since.
     pub(super) changed: Option<Vec<Box<[u8]>>>,
     /// The state store has the digest of its contents, or will.
     pub(super) has_digest: bool,
@@ -29,7 +31,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Takes note of what the zone's file has after a new version was made.
+    /// Records what the zone's file has after a new version was made.
     pub(super) fn note_home(&mut self, source: &VersionSource, tip: &Arc<Zone>, made: &NewVersion) {
         if source.home != ZoneHome::File || made.zone.is_none() {
             return;
@@ -43,7 +45,7 @@ impl UnderWay {
         }
     }
 
-    /// Takes note of a new version for the one who packs.
+    /// Records names changed while a repack is running.
     pub(super) fn note(&mut self, difference: &Difference, is_packed: bool) {
         let Some(changed) = &mut self.changed else {
             return;
@@ -56,7 +58,7 @@ impl UnderWay {
     }
 }
 
-/// Lets so many commits wait for the disk at one time.
+/// Limits the number of commits that wait for the disk.
 #[derive(Default)]
 pub(super) struct Gate {
     inside: Mutex<usize>,

@@ -1,4 +1,4 @@
-//! Versions that the homes of zones bring, and what the file of a zone has of the version that is served.
+//! Versions that come from a zone's storage, and what the zone's file has of the served version.
 
 use super::{Commits, Done, NewVersion, VersionSource, name_of};
 use crate::merge::{Merge, Rebased, merge};
@@ -24,7 +24,7 @@ fn merged(rebased: Rebased, tip: &Zone) -> NewVersion {
 }
 
 impl Commits {
-    /// Puts a version that its home has in the place of the last one, with the changes that the home lacks.
+    /// Replaces the last version by one from the zone's storage, with the changes that the storage lacks.
     pub(super) fn shared_version(
         self: &Arc<Self>,
         source: VersionSource,
@@ -50,14 +50,14 @@ impl Commits {
         self.advance(source, contents, make, done);
     }
 
-    /// Returns the version that a zone's file has: the one that is served, unless the file lacks changes.
+    /// Returns the version in a zone's file: the served one, unless the file lacks changes.
     pub fn home_of(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
         let home = place.lock().home.clone();
         home.or_else(|| self.table.version(zone, rank))
     }
 
-    /// Returns the version that a zone's file had when it was last read or written, also if it is not published yet.
+    /// Returns the version that a zone's file had when it was last read or written, even if it is not published yet.
     pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
         let under_way = place.lock();
@@ -66,7 +66,7 @@ impl Commits {
         last.or_else(|| self.table.version(zone, rank))
     }
 
-    /// Takes note that a zone's file has this version now.
+    /// Records that a zone's file has this version now.
     pub fn home_is(&self, version: &Arc<Zone>) {
         let (zone, serial) = (name_of(version), version.serial());
         let place = self.zone(zone.as_name(), version.rank());
@@ -80,7 +80,7 @@ impl Commits {
         self.keep(zone, vec![StateChange::Settle { zone, serial }]);
     }
 
-    /// Takes note that a zone's file has no more than this version, although more is served.
+    /// Records that a zone's file only has this version, although more is served.
     pub(crate) fn home_lacks(&self, file: &Arc<Zone>) {
         let place = self.zone(file.apex_name(), file.rank());
         place.lock().home = Some(Arc::clone(file));

@@ -7,7 +7,7 @@ use nameward_zone::change::{Difference, ZoneChange};
 use std::sync::Arc;
 
 impl Commits {
-    /// As [`Commits::change`], and waits for it.
+    /// Like [`Commits::change`], and waits for the result.
     pub fn change_and_wait(
         self: &Arc<Self>,
         source: VersionSource,
@@ -16,7 +16,7 @@ impl Commits {
         wait(|done| self.change(source, change, done))
     }
 
-    /// As [`Commits::difference`], and waits for it.
+    /// Like [`Commits::difference`], and waits for the result.
     pub fn difference_and_wait(
         self: &Arc<Self>,
         source: VersionSource,
@@ -25,7 +25,7 @@ impl Commits {
         wait(|done| self.difference(source, difference, done))
     }
 
-    /// As [`Commits::version`], and waits for it.
+    /// Like [`Commits::version`], and waits for the result.
     pub fn version_and_wait(
         self: &Arc<Self>,
         source: VersionSource,

@@ -4,23 +4,23 @@
 //! by_time   lanes by the time of their first event
 //! ready     lanes that were found due, by the number of their running events
 //! ```
-//! A lane is in one of the two while it has an event. A lane that may not start another event stays in `ready` until one of
-//! its own ends or places become free, so a full queue costs nothing while it waits.
+//! A lane is in one of the two while it has an event. A lane that may not start another event stays in `ready` until
+//! one of its own ends or slots become free, so a full queue costs nothing while it waits.
 
 use super::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-/// The primary that the events of a lane are about; `None` for events that ask nobody.
+/// The primary that the events of a lane concern; `None` for events without a peer.
 pub type Lane = Option<IpAddr>;
 
-/// The places of one class.
+/// The slots of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassLimit {
-    /// Events that run at one time.
+    /// Maximum number of running events.
     pub running: usize,
-    /// Events of one lane that run at one time. Beyond the first, a lane also needs as many free places as it has running
-    /// events, so that others find one.
+    /// Maximum number of running events per lane. Beyond the first, a lane also needs as many free slots as it has
+    /// running events, so that others find one.
     pub per_lane: usize,
 }
 
@@ -111,7 +111,7 @@ impl ClassQueue {
         }
     }
 
-    /// Starts the next event that is due, if there is a place for it.
+    /// Starts the next event that is due, if there is a slot for it.
     pub(super) fn start(&mut self, now: Moment) -> Option<(ZoneNumber, ZoneEvent, Lane)> {
         while let Some(&(at, lane)) = self.by_time.first().filter(|(at, _)| *at <= now) {
             self.by_time.remove(&(at, lane));
@@ -122,7 +122,7 @@ impl ClassQueue {
             self.ready.insert((events.running, at, lane));
         }
         while let Some(&(running, _, lane)) = self.ready.first() {
-            // Those behind it have as many running events, or more.
+            // Lanes after it have as many running events, or more.
             if !self.has_place(running) {
                 return None;
             }
@@ -153,20 +153,20 @@ impl ClassQueue {
         if self.running >= self.limit.running {
             return None;
         }
-        // Lanes are ordered by their running events. Few are left here: `start` takes those that have a place.
+        // Lanes are ordered by their running events. Few are left here: `start` takes those that have a slot.
         let ready = self.ready.iter();
         let ready = ready.take_while(|(running, ..)| self.has_place(*running));
         let later = self.by_time.first().map(|(at, _)| *at);
         ready.map(|(_, at, _)| *at).chain(later).min()
     }
 
-    /// Returns whether a lane with so many running events may start another.
+    /// Checks whether a lane with this many running events may start another.
     fn has_place(&self, running: usize) -> bool {
         let free = self.limit.running.saturating_sub(self.running);
         free > 0 && (running == 0 || running < self.limit.per_lane.min(free))
     }
 
-    /// Puts a lane where its events belong now.
+    /// Moves a lane to the position that matches its events.
     fn settle(&mut self, lane: Lane) {
         let Some(events) = self.lanes.get_mut(&lane) else {
             return;

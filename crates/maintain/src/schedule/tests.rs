@@ -1,4 +1,4 @@
-//! The schedule by itself, and against a list that is searched from end to end.
+//! Tests of the schedule alone, and against a list with linear search.
 
 use super::*;
 use proptest::prelude::*;
@@ -65,11 +65,11 @@ fn slow_primaries_never_take_the_last_place() {
     while begin(&mut schedule, 1).is_some() {}
     // Two primaries have about a third each, however many zones they have.
     assert_eq!(schedule.running_count(), 67);
-    // Neither waits for anything that is not the end of a transfer.
+    // Neither waits for anything but the end of a transfer.
     assert_eq!(schedule.next(), None);
     schedule.plan(200, transfer, Moment(1), timed(9));
     assert_eq!(begin(&mut schedule, 1), Some((200, transfer)));
-    // And a check needs none of these places.
+    // And a check needs none of these slots.
     schedule.plan(300, REFRESH, Moment(1), timed(0));
     assert_eq!(begin(&mut schedule, 1), Some((300, REFRESH)));
 }
@@ -84,7 +84,7 @@ fn one_primary_alone_has_half_of_the_places_and_the_only_place_if_there_is_one()
         }
         while begin(&mut schedule, 1).is_some() {}
         assert_eq!(schedule.running_count(), own, "of {places}");
-        // A place that becomes free is used again.
+        // A slot that becomes free is used again.
         let first = (0..200).find(|zone| schedule.running(*zone).is_some());
         schedule.finish(first.unwrap());
         assert!(schedule.next().is_some() && begin(&mut schedule, 1).is_some());
@@ -100,7 +100,7 @@ fn a_zone_has_one_event_running_and_the_others_wait() {
     assert_eq!(begin(&mut schedule, 4), None);
     assert_eq!(begin(&mut schedule, 9), Some((1, REFRESH)));
     assert_eq!(begin(&mut schedule, 9), Some((2, REFRESH)));
-    // Planned again while it runs.
+    // Scheduled again while it runs.
     schedule.plan(1, REFRESH, Moment(5), ASKED);
     assert_eq!((begin(&mut schedule, 9), schedule.next()), (None, None));
     schedule.finish(1);
@@ -187,7 +187,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(schedule.running_count(), running.len());
-            // A time is given whenever an event may start.
+            // A time is returned whenever an event may start.
             let free = list.iter().filter(|((z, _), _)| !running.contains_key(z));
             let count = |lane: Lane| running.values().filter(|one| **one == lane).count();
             let may = free.filter(|(_, (lane, ..))| has_place(running.len(), count(*lane)));

@@ -63,7 +63,7 @@ struct FileEntry {
     is_included: bool,
 }
 
-/// The fate of the lines of an entry.
+/// The change to the lines of an entry.
 enum LineFate {
     Deleted,
     Replaced(Vec<u8>),
@@ -373,7 +373,7 @@ fn same_data(rtype: Type, a: &[u8], b: &[u8]) -> bool {
     a == b || canonical(a) == canonical(b)
 }
 
-/// Whether two SOA differ in nothing but the serial.
+/// Checks whether two SOAs only differ in the serial.
 fn differ_by_serial(a: &[u8], b: &[u8]) -> bool {
     let (Some(at), true) = (a.len().checked_sub(20), a.len() == b.len()) else {
         return false;
@@ -383,12 +383,12 @@ fn differ_by_serial(a: &[u8], b: &[u8]) -> bool {
 
 fn data_text(record: WireRecord<'_>) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write_text(record.rtype, record.rdata, &mut text);
     text
 }
 
-/// A record as a line of its own, which means the same wherever it stands.
+/// Formats a record as a complete line, which means the same at any position.
 fn written(record: WireRecord<'_>) -> Vec<u8> {
     let WireRecord {
         owner, rtype, ttl, ..
@@ -396,7 +396,7 @@ fn written(record: WireRecord<'_>) -> Vec<u8> {
     format!("{owner}\t{ttl}\tIN\t{rtype}\t{}\n", data_text(record)).into_bytes()
 }
 
-/// Writes a whole zone, one line a record.
+/// Writes a whole zone, one record per line.
 pub fn whole_text(parts: &[RecordList]) -> Vec<u8> {
     let mut text = b"; written by nameward zone sync\n".to_vec();
     for record in parts.iter().flatten() {

@@ -236,7 +236,7 @@ impl DatabaseFollower {
         result
     }
 
-    /// Puts a zone of the list into the table with what stands for its contents, unless it is there.
+    /// Adds a zone of the list to the table with a stand-in for its contents, unless it is there.
     fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) {
         match self.zones.get(&row.id) {
             Some(known)
@@ -254,9 +254,9 @@ impl DatabaseFollower {
         self.stand_in(row.id, row.name.as_name(), serving, steps);
     }
 
-    /// Returns how a zone is served: catalogs that are followed are read as a whole, and those that are made have a version of
-    /// their own, which is at home in the state store. Zones that bring their signatures are read as a whole too: their
-    /// proofs need the order of all names.
+    /// Returns how a zone is served: consumed catalogs are read as a whole, and produced ones have their own version,
+    /// which is stored in the state store. Zones with stored signatures are read as a whole too: their proofs need
+    /// the order of all names.
     fn serving(&self, name: Name<'_>, kind: ZoneKind) -> ZoneServing {
         match (kind, self.served_from) {
             (_, ServedFrom::Lookups) if self.policies.is_presigned(name) => ZoneServing::Memory,
@@ -293,7 +293,7 @@ impl DatabaseFollower {
         self.offer(id, zone, steps);
     }
 
-    /// Takes a zone out of service that is to be withheld, or lets it begin anew that is not any more.
+    /// Withdraws a zone that must be withheld, or lets one start over that no longer is.
     fn follow_withholding(&mut self, id: i64) {
         let Some(known) = self.zones.get_mut(&id) else {
             return;
@@ -303,7 +303,7 @@ impl DatabaseFollower {
             return;
         }
         let (name, serving) = (NameBuf::from(known.name()), known.serving);
-        // A stand-in does not take the place of a version by itself.
+        // A stand-in does not replace a version by itself.
         let mut steps = vec![TableStep::Withdraw(known.name.clone())];
         self.stand_in(id, name.as_name(), serving, &mut steps);
         self.publish(&steps);
@@ -317,7 +317,7 @@ impl DatabaseFollower {
         steps.push(TableStep::Offer(id, Arc::new(zone)));
     }
 
-    /// Removes a zone that is not in the database any more.
+    /// Removes a zone that is no longer in the database.
     fn remove(&mut self, id: i64, steps: &mut Vec<TableStep>) {
         if let Some(zone) = self.zones.remove(&id) {
             self.list_file.note_change();
@@ -334,7 +334,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Puts the zones that are known from before into the table; false if there are none.
+    /// Publishes the zones known from the last run; false if there are none.
     pub(super) fn restore_list(&mut self) -> bool {
         let (mut steps, start) = (Vec::new(), Instant::now());
         if !self.zones.is_empty() {
@@ -345,7 +345,7 @@ impl DatabaseFollower {
         self.close_policies(&names);
         for (id, name) in restored {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
-            // Its kind is not known.
+            // Its kind is unknown.
             let serving = self.serving(name, ZoneKind::Native);
             self.stand_in(id, name, serving, &mut steps);
         }
@@ -361,8 +361,8 @@ impl DatabaseFollower {
         !steps.is_empty()
     }
 
-    /// Loads a zone into memory, unless its rows are those it was made of. One that cannot be served is named in the
-    /// log; the version from before stays.
+    /// Loads a zone into memory, unless its rows are unchanged. One that cannot be served is logged; the previous
+    /// version stays.
     async fn load(&mut self, id: i64, steps: &mut Vec<TableStep>) -> Result<(), SqlError> {
         let Some(known) = self.zones.get_mut(&id) else {
             return Ok(());
@@ -428,7 +428,7 @@ impl DatabaseFollower {
         Ok(())
     }
 
-    /// Has a zone answered with the signatures among its rows.
+    /// Serves a zone with the signatures among its rows.
     fn set_own_signatures(&self, zone: &mut Zone) {
         zone.set_signing(zone.stored_signatures());
         if !zone.signing().is_signed() {
@@ -441,8 +441,8 @@ impl DatabaseFollower {
         }
     }
 
-    /// Whether a zone was read from a replica that does not have the changes yet which this server made on the primary.
-    /// Another notice of the change follows, so it is read again.
+    /// Checks whether a zone was read from a replica that does not have this server's changes on the primary yet.
+    /// Another change notice follows, so it is read again.
     fn is_behind(&self, zone: &Zone) -> bool {
         let served = self.commits.table().version(zone.apex_name(), self.rank);
         self.backend.options().replica.is_some()

@@ -1,7 +1,8 @@
-//! The check for zones without a SOA in a database whose zones are looked up.
+//! Checks for zones without a SOA in a live database.
 //!
-//! Such a zone is answered SERVFAIL, and without the check the operator would learn of it from clients. It is one statement over
-//! all zones, made in the background after the list of zones or a zone was read, and takes a hundredth of the time at most.
+//! Such a zone is answered SERVFAIL, and without the check the operator would learn of it from clients. It is one
+//! statement over all zones, run in the background after the zone list or a zone was read, and takes at most a
+//! hundredth of the time.
 
 use super::ServedFrom;
 use super::follower::DatabaseFollower;
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// The shortest time between two checks.
+/// Minimum interval between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause is at least this many times as long as the check before it.
+/// The pause is at least this many times as long as the previous check.
 const PAUSE_FACTOR: u32 = 100;
 
 /// When the next check is due.
@@ -33,12 +34,12 @@ struct CheckTurn {
 }
 
 impl SoaCheck {
-    /// Requests a check: zones may have come, gone or changed.
+    /// Requests a check: zones may have been added, removed or changed.
     pub(super) fn request(&mut self) {
         self.is_requested = true;
     }
 
-    /// Withdraws the request; the next list or zone that is read makes another.
+    /// Withdraws the request; reading the next list or zone makes another.
     pub(super) fn cancel(&mut self) {
         self.is_requested = false;
     }
@@ -55,7 +56,7 @@ impl SoaCheck {
     }
 }
 
-/// The parts that a check works with.
+/// The components that a check works with.
 struct SoaChecker {
     name: String,
     rank: u16,
@@ -99,7 +100,7 @@ impl SoaChecker {
     async fn run(&self) {
         let found = match self.backend.standing(StandingZones::WithoutSoa).await {
             Ok(found) => found,
-            // Others notice that the database does not respond.
+            // An unresponsive database is reported elsewhere.
             Err(error) => {
                 return tracing::debug!("{}: zones without SOA are not known: {error}", self.name);
             }
@@ -108,7 +109,7 @@ impl SoaChecker {
         let mut zones = NamedZones::default();
         for zone in &found {
             let name = zone.name.as_name();
-            // Secondary zones wait for their primaries, and zones in memory are reported when they are read.
+            // Secondary zones wait for their primaries, and resident zones are reported when they are read.
             let version = table.version(name, self.rank);
             let is_live = version.is_some_and(|version| version.live().is_some());
             if is_live && !policies.of(name).kind.is_transferred() {

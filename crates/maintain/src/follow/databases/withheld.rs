@@ -1,17 +1,17 @@
-//! Zones that are in the database and not served: secondary zones that have expired (RFC 1035 section 3.3.13).
+//! Zones that are in the database and not served: expired secondary zones (RFC 1035 section 3.3.13).
 
 use nameward_base::sync::Mutex;
 use nameward_wire::Name;
 use std::collections::HashSet;
 
-/// The names of such zones. The life of secondary zones sets them, the follower of the database obeys.
+/// The names of such zones, set by the refresh of secondary zones and applied by the database follower.
 #[derive(Default)]
 pub(super) struct WithheldZones {
     names: Mutex<HashSet<Box<[u8]>>>,
 }
 
 impl WithheldZones {
-    /// Has a zone withheld, or shown again; returns whether that is new.
+    /// Withholds a zone, or releases it; returns whether that is new.
     pub(super) fn set(&self, zone: Name<'_>, is_withheld: bool) -> bool {
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
         let mut names = self.names.lock();
@@ -21,7 +21,7 @@ impl WithheldZones {
         }
     }
 
-    /// Returns whether a zone is withheld.
+    /// Checks whether a zone is withheld.
     pub(super) fn has(&self, zone: Name<'_>) -> bool {
         let names = self.names.lock();
         !names.is_empty() && names.contains(&zone.as_wire().to_ascii_lowercase()[..])

@@ -1,21 +1,21 @@
-//! Zones of a database that are not answered as they should be: rows that cannot be served, PRESIGNED zones without signatures,
+//! Zones of a database that are not answered as they should be: unservable rows, PRESIGNED zones without signatures,
 //! zones without a SOA.
 //!
-//! The follower of the database records them as it reads zones; the server's state is made of the sums.
+//! The database follower records them as it reads zones; the server status contains the totals.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Zones of one kind that are named.
+/// Maximum number of zones named per kind.
 const NAMED_MAX: usize = 5;
-/// Zones whose error is kept; of more, the names alone.
+/// Maximum number of zones whose error is kept; of more, only the names.
 const ERRORS_MAX: usize = 1000;
 
 /// Some zones: their number, and the first few by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NamedZones {
-    /// All of them.
+    /// Total number.
     pub number: usize,
     /// The first few.
     pub first: Vec<NameBuf>,
@@ -34,11 +34,11 @@ impl NamedZones {
 /// The zones of all databases that are not answered as they should be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatabaseZoneFaults {
-    /// The first few zones in memory whose rows cannot be served, each with its first error.
+    /// The first few resident zones whose rows cannot be served, each with its first error.
     pub refused: Vec<(NameBuf, String)>,
     /// PRESIGNED zones that are answered without signatures.
     pub unsigned: NamedZones,
-    /// Zones of live databases, other than secondary zones, that have no SOA.
+    /// Zones of live databases, except secondary zones, that have no SOA.
     pub without_records: NamedZones,
 }
 
@@ -58,8 +58,8 @@ impl ZoneFaultLog {
         self.0.lock()
     }
 
-    /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether it
-    /// lacks the signatures that it should bring.
+    /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether
+    /// it lacks its expected signatures.
     pub(super) fn note_read(&self, zone: &[u8], error: Option<String>, is_unsigned: bool) {
         let mut known = self.known();
         match error {
@@ -82,7 +82,7 @@ impl ZoneFaultLog {
         }
     }
 
-    /// Forgets a zone that the database no longer has.
+    /// Removes a zone that the database no longer has.
     pub(super) fn forget(&self, zone: &[u8]) {
         let mut known = self.known();
         known.refused.remove(zone);
@@ -94,7 +94,7 @@ impl ZoneFaultLog {
         self.known().without_records = zones;
     }
 
-    /// Returns whether a zone without a SOA is known.
+    /// Checks whether a zone without a SOA is known.
     pub(super) fn has_without_records(&self) -> bool {
         self.known().without_records.number > 0
     }

@@ -1,11 +1,10 @@
-//! The list of a database's zones on disk: the zones that are known to be there when the database does not answer at start.
+//! The zone list of a database on disk, for a start while the database does not answer.
 //!
 //! ```text
 //! "nameward zones 1" | length u16, address of the database | count u32 | zones: id i64, length u8, name (wire) | checksum u64
 //! ```
-//! Integers are little-endian. The file is written whole under another name, synchronised and renamed, so that there
-//! is always a complete one. One that does not fit is ignored with a line in the log; nothing but SERVFAIL
-//! is ever answered from it.
+//! Integers are little-endian. The file is written under another name, synced and renamed, so that there is always a
+//! complete one. An invalid one is ignored with a log line; only SERVFAIL is ever answered from it.
 
 use nameward_wire::Name;
 use std::{
@@ -17,12 +16,12 @@ use std::{
 use tokio::task::JoinHandle;
 
 const MAGIC: &[u8; 16] = b"nameward zones 1";
-/// Octets of a file that is written or read at the most: more than a million zones.
+/// Maximum size of a file in octets: more than a million zones.
 const MAX_FILE: usize = 64 << 20;
-/// How often the file is written at the most.
+/// Minimum interval between two writes.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// A zone: its id in the database and its name in wire form.
+/// A zone: its ID in the database and its name in wire format.
 pub(super) type ListEntry<'a> = (i64, &'a [u8]);
 /// The same, read from a file.
 type Zones = Vec<(i64, Box<[u8]>)>;
@@ -38,7 +37,7 @@ pub(super) struct ZoneListFile {
 }
 
 impl ZoneListFile {
-    /// Nothing is read or written yet; without a directory nothing ever is.
+    /// Creates the file object; nothing is read or written yet, and without a directory nothing ever is.
     pub(super) fn new(directory: Option<&Path>, address: &str) -> Self {
         let file = format!("zones-{:016x}", checksum(address.as_bytes()));
         ZoneListFile {
@@ -50,19 +49,19 @@ impl ZoneListFile {
         }
     }
 
-    /// The list is not any more what the file has.
+    /// Records that the list differs from the file.
     pub(super) fn note_change(&mut self) {
         self.is_changed = true;
     }
 
-    /// How soon the file has to be written, if at all.
+    /// Returns how soon the file must be written, if at all.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let is_needed = self.is_changed && self.path.is_some();
         let since = self.written.map_or(INTERVAL, |written| written.elapsed());
         is_needed.then(|| INTERVAL.saturating_sub(since))
     }
 
-    /// Writes the list if that is due. The disk is waited for elsewhere.
+    /// Writes the list if that is due. Another thread waits for the disk.
     pub(super) fn write_if_due<'a>(&mut self, zones: impl Iterator<Item = ListEntry<'a>>) {
         let is_writing = self
             .writing
@@ -94,7 +93,7 @@ impl ZoneListFile {
         }));
     }
 
-    /// The list as it was written last; empty if there is none that can be used.
+    /// Returns the last written list; empty if there is no usable one.
     pub(super) fn read(&self) -> Zones {
         let Some(path) = &self.path else {
             return Vec::new();
@@ -118,7 +117,7 @@ impl ZoneListFile {
     }
 }
 
-/// Puts a new file in the place of an old one; whoever reads sees one or the other.
+/// Replaces a file atomically.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
@@ -153,7 +152,7 @@ fn encode<'a>(address: &str, zones: impl Iterator<Item = ListEntry<'a>>) -> Opti
     Some(bytes)
 }
 
-/// A list of zones on disk that cannot be used.
+/// An unusable zone list on disk.
 #[derive(Debug, thiserror::Error)]
 enum ZoneListError {
     #[error("{0}")]
@@ -188,7 +187,7 @@ fn decode(bytes: &[u8], address: &str) -> Result<Zones, ZoneListError> {
         return Err(ZoneListError::OtherDatabase);
     }
     let count = u32::from_le_bytes(*reader.take().ok_or_else(short)?);
-    // A zone takes ten octets at least, so a wrong count asks for no more than the file has.
+    // A zone takes at least ten octets, so a wrong count allocates no more than the file has.
     let mut zones = Vec::with_capacity((count as usize).min(reader.0.len() / 10));
     for _ in 0..count {
         let id = i64::from_le_bytes(*reader.take().ok_or_else(short)?);

@@ -1,4 +1,4 @@
-//! Texts of zone files before and after a difference was put into them.
+//! Tests with texts of zone files before and after inserting a difference.
 
 use super::*;
 use nameward_wire::NameBuf;
@@ -35,7 +35,7 @@ fn zone(text: &[u8]) -> Zone {
     builder.finish().0.unwrap()
 }
 
-/// The text after the change from one zone to another that is written down.
+/// Returns the text after the change from one zone to another.
 fn patched(wanted: &str) -> Result<String, TextFault> {
     let difference = zone(wanted.as_bytes()).difference_from(&zone(ZONE.as_bytes()));
     let place = NewRecordPlace::BesideOwner;
@@ -53,7 +53,7 @@ fn nothing_but_the_changed_lines_changes() {
         ("\tNS ns2\n", "", None),
         ("NS ns2", "NS ns3.example.", None),
         ("last 60 A 192.0.2.99", "last 60 A 192.0.2.98", None),
-        // The owner moves to the line that took it over.
+        // The owner moves to the line that inherited it.
         (
             "www  A 192.0.2.10  ; left\n",
             "",

@@ -1,5 +1,5 @@
-//! The life of a zone in a database with a clock of the test's own. Every pair of a DNSKEY RRset and other records that caches
-//! may have at one time is verified by another implementation, with each DS RRset that they may have then, and the server is
+//! Simulates a database zone with a test clock. Every pair of a DNSKEY RRset and other records that caches may have
+//! at one time is verified by another implementation, with each DS RRset that they may have then, and the server is
 //! killed between its writes to the database and to the state store.
 
 use super::*;
@@ -15,7 +15,7 @@ const DNSKEY_TTL: u64 = 3600;
 const ZONE_TTL: u64 = 172_800;
 const DS_TTL: u64 = DAY + HOUR;
 
-/// Something that caches have until a while after it was replaced.
+/// Something that caches have until some time after it was replaced.
 #[derive(Clone)]
 struct CachedText {
     text: String,
@@ -31,7 +31,7 @@ struct StoredLife {
     now: u64,
     policy: Option<DnssecPolicy>,
     parent: Vec<Vec<u8>>,
-    /// Versions of the zone that were served, and when each was replaced.
+    /// Served versions of the zone, and when each was replaced.
     versions: Vec<(Arc<Zone>, Option<u64>)>,
     parents: Vec<CachedText>,
     verified: usize,
@@ -138,14 +138,14 @@ impl StoredLife {
         keeper
     }
 
-    /// Starts the server, on what the one before has left.
+    /// Starts the server, on what the previous one left.
     fn start(&mut self) {
         self.keeper = None;
         self.load();
         self.keeper = Some(Arc::new(self.keeper_in(&self.state())));
     }
 
-    /// Serves what the database has, as a zone in memory.
+    /// Serves the contents of the database, as a resident zone.
     fn load(&self) {
         let apex: NameBuf = "example.".parse().unwrap();
         let mut builder = ZoneBuilder::new(apex.as_name());
@@ -165,7 +165,7 @@ impl StoredLife {
         looked
     }
 
-    /// Looks at the zone, and is killed before what was written to the database is noted.
+    /// Processes the zone, and is killed before the database write is recorded.
     fn look_and_die(&mut self) {
         self.keeper = None;
         let copy = self.directory.path().join("copy");
@@ -266,7 +266,7 @@ impl StoredLife {
         self.verify();
     }
 
-    /// Returns the keys of a version and its other records, as they were given out at the end.
+    /// Returns the keys of a version and its other records, as last served.
     fn parts(&self, (zone, replaced_at): &(Arc<Zone>, Option<u64>)) -> [CachedText; 2] {
         let signed_at = replaced_at.unwrap_or(self.now) as u32;
         let text = match zone.signing().online() {
@@ -284,10 +284,10 @@ impl StoredLife {
         })
     }
 
-    /// Verifies all that caches may have now.
+    /// Verifies everything that caches may have now.
     fn verify(&mut self) {
         let parents = in_caches(self.parents.iter().cloned(), DS_TTL, self.now);
-        // Where some caches have no DS any more, others may have the last one.
+        // If some caches no longer have a DS, others may have the last one.
         let parents: Vec<String> = parents.into_iter().filter(|ds| !ds.is_empty()).collect();
         let is_late = |at: &Option<u64>| at.is_none_or(|at| at + SPREAD + ZONE_TTL > self.now);
         let late = self.versions.iter().filter(|(_, at)| is_late(at));
@@ -342,7 +342,7 @@ fn a_year_of_a_zone_in_a_database_is_valid_in_all_caches_and_through_kills() {
         life.verified,
         life.kills
     );
-    // The policy is taken away: the DS goes, then the rest, and no trace stays.
+    // The policy is removed: the DS is removed first, then the rest, and no trace stays.
     life.policy = None;
     life.start();
     life.live_until(life.now + 60 * DAY);
@@ -405,14 +405,14 @@ fn changes_by_others_are_found_and_two_servers_do_not_both_roll() {
     life.live_until(BEGIN + 10 * DAY);
     let zone: NameBuf = "example.".parse().unwrap();
     let zone = zone.as_name();
-    // Another server, with a state of its own, leaves the keys alone.
+    // Another server, with its own state, leaves the keys alone.
     let other = life.keeper_in(&life.directory.path().join("other"));
     let refused = other.look(zone, life.now);
     let expected = KeyLookError::Stored(StoredKeysError::OtherServer);
     assert_eq!(refused, Err(expected));
     let before = life.rrset(Type::DNSKEY);
     assert_eq!(before.len(), 2);
-    // Somebody takes the zone-signing key out of use: it goes, and a new one comes in its place.
+    // The zone-signing key is deactivated manually: it is retired, and a new one replaces it.
     life.sql("UPDATE cryptokeys SET active = 0 WHERE flags = 256");
     life.start();
     let progress = life.look().unwrap();
