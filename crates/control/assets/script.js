@@ -41,10 +41,32 @@
     for (const part of document.querySelectorAll("[data-live]")) {
       const twin = fresh.getElementById(part.id);
       const selected = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-      if (twin && !selected) part.replaceChildren(...twin.childNodes);
+      if (!twin || selected) continue;
+      const folds = [...part.querySelectorAll("details")];
+      const focused = folds.findIndex((fold) => fold.contains(document.activeElement));
+      part.replaceChildren(...twin.childNodes);
+      part.querySelectorAll("details").forEach((fold, n) => {
+        fold.open = folds[n]?.open ?? fold.open;
+        if (n === focused) fold.querySelector("summary").focus();
+      });
     }
     document.title = fresh.title;
     applyFilter();
+  };
+
+  // The state on the page is that of the last reply: without one it would still say that all is well.
+  let seen = new Date();
+  const showOutage = () => {
+    const when = seen.toISOString().replace(/\.\d+Z$/, "Z");
+    const notice = document.createElement("p");
+    notice.className = "state bad";
+    notice.setAttribute("role", "alert");
+    const headline = document.createElement("strong");
+    headline.textContent = "No response from the server";
+    notice.append(headline, ` All numbers are from ${when}.`);
+    byId("state").replaceChildren(notice);
+    document.title = document.title.replace(/^.*? – /, "No response – ");
+    say("", false);
   };
 
   let timer = 0;
@@ -55,15 +77,16 @@
   const update = async () => {
     try {
       const wanted = parameters();
-      const reply = await fetch(location.pathname + wanted, { headers: { Accept: "text/html" } });
+      const reply = await fetch(location.origin + location.pathname + wanted, { headers: { Accept: "text/html" } });
       if (!reply.ok) throw new Error(String(reply.status));
       const text = await reply.text();
-      // What was typed meanwhile has a reply of its own to come.
+      // Text typed since the request was sent gets its own reply.
       if (wanted === parameters()) replaceNumbers(text);
       say("", false);
       document.documentElement.dataset.updates = Number(document.documentElement.dataset.updates || 0) + 1;
+      seen = new Date();
     } catch {
-      say("No answer, numbers are old", true);
+      showOutage();
     }
     schedule();
   };
@@ -91,6 +114,5 @@
   });
   interval.addEventListener("change", () => { remember("interval", interval.value); schedule(); });
   document.addEventListener("visibilitychange", schedule);
-  refresh.form.addEventListener("submit", (event) => event.preventDefault());
   schedule();
 })();

@@ -58,7 +58,7 @@ use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
-pub use zone_page::ZoneFacts;
+pub use zone_page::{ZoneFacts, ZoneSource};
 
 /// Names a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
@@ -73,6 +73,9 @@ pub trait ShownZones: Send + Sync {
 
     /// One page of the zones that match.
     fn list(&self, query: &ZoneListQuery) -> ZoneListPage;
+
+    /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
+    fn is_answered_from(&self, name: &str, zone: &str) -> bool;
 }
 
 /// A server without zones.
@@ -85,6 +88,10 @@ impl ShownZones for NoZones {
 
     fn list(&self, _: &ZoneListQuery) -> ZoneListPage {
         ZoneListPage::default()
+    }
+
+    fn is_answered_from(&self, _: &str, _: &str) -> bool {
+        false
     }
 }
 

@@ -123,6 +123,10 @@ def use_the_page(url, output):
                             ".filter(e => e.tabIndex >= 0 && e.checkVisibility() && e.type !== 'hidden').length")
         assert stops <= 38, f"{stops} stops of the tab key"
 
+        check_page(browser)
+        check_chart_rows(browser)
+        check_focus(browser)
+
         # Reset and resize lead back to the page and show their effect.
         assert browser.text("#rows-remotes .total .count") != "0"
         # The address is the same before and after: a document that was made since is the page it leads back to.
@@ -169,6 +173,7 @@ def use_the_page(url, output):
         wait_for("the page of one ring", lambda: browser.run("return location.search") == "?ring=remotes")
         assert browser.run("return document.querySelectorAll('section').length") == 1
         assert browser.run("return document.querySelectorAll('#rows-remotes tbody tr').length") > 10
+        check_page(browser)
         browser.picture(f"{output}/ring.png")
 
         # Nothing stands out of a telephone's screen.
@@ -176,12 +181,34 @@ def use_the_page(url, output):
         browser.picture(f"{output}/narrow.png", device=(390, 844))
         width = browser.run("return document.documentElement.scrollWidth")
         assert width <= 390, f"{width} pixels wide on a telephone"
+        check_page(browser)
+        check_chart_rows(browser)
         # There is a list to jump by, on a telephone only.
         assert browser.run("return getComputedStyle(document.querySelector('.jump')).display") == "block"
         browser.click(".jump a[href='#variables']")
         wait_for("the jump", lambda: browser.run("return location.hash") == "#variables")
-        complaints = browser.messages()
+        for page in ("?ring=logmessages", "?zones=", "?zone=none.example"):
+            browser.open(url + page)
+            width = browser.run("return document.documentElement.scrollWidth")
+            assert width <= 390, f"{page}: {width} pixels wide on a telephone"
+            check_page(browser)
+            # Level and time of a message are shown without hovering, once.
+            shown = browser.run("return [...document.querySelectorAll('.logmessages tbody .entry[data-level]')]"
+                                ".every(e => getComputedStyle(e, '::before').display !== 'none')")
+            assert shown, "a message without level and time"
+        complaints = [text for text in browser.messages() if "404 (Not Found)" not in text]
         assert complaints == [], complaints
+
+        # A page without a server does not go on saying that all is well.
+        browser.open(url)
+        browser.click("#refresh")
+        offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+        browser.devtools("Network.enable", {})
+        browser.devtools("Network.emulateNetworkConditions", offline)
+        wait_for("the outage", lambda: browser.text("#state").startswith("No response from the server"))
+        assert browser.run("return document.title").startswith("No response – "), browser.run("return document.title")
+        browser.devtools("Network.emulateNetworkConditions", offline | {"offline": False})
+        wait_for("the state to be back", lambda: browser.text("#state").startswith("All is well"))
     finally:
         browser.close()
 
@@ -221,6 +248,60 @@ def check_prominent(browser, css):
     assert contrast >= 4.5, f"{color} on {back}: contrast {contrast:.1f}"
 
 
+def check_page(browser):
+    """Tables have captions, header cells a scope, ids are unique, and all text has the contrast of WCAG AA."""
+    bare = browser.run("return [...document.querySelectorAll('table:not(:has(caption)), th:not([scope])')].map(e => e.outerHTML)")
+    assert bare == [], bare
+    ids = browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids)), ids
+    texts = browser.run("""
+        const back = e => {
+          for (; e; e = e.parentElement) {
+            const color = getComputedStyle(e).backgroundColor;
+            if (color !== 'rgba(0, 0, 0, 0)') return color;
+          }
+          return 'rgb(255, 255, 255)';
+        };
+        const hasText = e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+        const seen = new Map();
+        for (const e of document.querySelectorAll('body *')) {
+          if (!hasText(e) || !e.checkVisibility() || e.closest('.quiet, .skip, option')) continue;
+          const color = getComputedStyle(e).color, behind = back(e);
+          seen.set(color + ' on ' + behind, [color, behind, e.outerHTML.slice(0, 80)]);
+        }
+        return [...seen.values()];
+    """)
+    assert texts, "no text"
+    for color, back, element in texts:
+        bright, dim = sorted((luminance(color), luminance(back)), reverse=True)
+        contrast = (bright + 0.05) / (dim + 0.05)
+        assert contrast >= 4.5, f"{color} on {back}: contrast {contrast:.1f} of {element}"
+
+
+def check_chart_rows(browser):
+    """The charts of a row have one height and fill the width of the page."""
+    width, boxes = browser.run(
+        "const r = e => e.getBoundingClientRect(); const all = document.querySelector('#charts');"
+        "return [r(all).width, [...all.querySelectorAll('figure')].map(f => [r(f).top, r(f).width, r(f).height])]")
+    gap = float(browser.run("return getComputedStyle(document.querySelector('#charts')).columnGap.replace('px', '')"))
+    rows = {}
+    for top, *box in boxes:
+        rows.setdefault(round(top), []).append(box)
+    for row in rows.values():
+        filled = sum(box[0] for box in row) + gap * (len(row) - 1)
+        assert abs(filled - width) < 2, f"a row of charts is {filled} of {width} pixels wide"
+        assert len({round(box[1]) for box in row}) == 1, f"heights differ: {row}"
+
+
+def check_focus(browser):
+    """The element that the tab key leads to has a visible outline."""
+    browser.call("POST", browser.session + "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
+        {"type": "keyDown", "value": "\ue004"}, {"type": "keyUp", "value": "\ue004"}] * 2}]})
+    style, width = browser.run("const s = getComputedStyle(document.activeElement);"
+                               "return [s.outlineStyle, parseFloat(s.outlineWidth)]")
+    assert style == "solid" and width >= 2, f"the outline of the focus is {style}, {width} pixels"
+
+
 def luminance(color):
     """The relative luminance of WCAG of a color such as rgb(1, 2, 3)."""
     parts = [float(part) / 255 for part in color[color.index("(") + 1:-1].split(",")[:3]]
@@ -234,6 +315,7 @@ def read_the_page(url, output):
         dark.open(url)
         dark.devtools("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
         dark.picture(f"{output}/dark.png")
+        check_page(dark)
         back = dark.run("return getComputedStyle(document.body).backgroundColor")
         assert sum(int(part) for part in back[4:-1].split(",")) < 150, f"not dark: {back}"
     finally:

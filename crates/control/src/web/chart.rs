@@ -11,8 +11,10 @@ const HEIGHT: f64 = 100.0;
 pub struct Chart {
     /// Above the chart.
     pub caption: &'static str,
-    /// The value of the top line.
+    /// The highest value, or the newest one of a share.
     pub scale: String,
+    /// The value of the top line.
+    pub top: String,
     /// The style of its lines.
     pub class: &'static str,
     /// For who does not see it.
@@ -44,11 +46,12 @@ pub fn query_rate(rates: &Rates) -> Chart {
     let (area, line) = paths(&points, top);
     let last = rates.history.back().map_or(0.0, rate);
     Chart {
-        caption: "Query rate, UDP and TCP",
-        scale: format!("highest {highest:.0}, {top:.0} q/s at the top"),
+        caption: "Queries per second, UDP and TCP",
+        scale: format!("peak {highest:.0}"),
+        top: format!("{top:.0}"),
         class: "rate",
         label: format!(
-            "Queries a second over the last ten minutes: now {last:.0}, highest {highest:.0}"
+            "Queries per second over the last ten minutes: now {last:.0}, peak {highest:.0}"
         ),
         area,
         line,
@@ -59,7 +62,6 @@ pub fn query_rate(rates: &Rates) -> Chart {
 /// A chart of several lines on one scale.
 fn several(
     (caption, class): (&'static str, &'static str),
-    unit: &str,
     named: Vec<(&'static str, &'static str, Vec<Option<f64>>)>,
 ) -> Chart {
     let all = named.iter().flat_map(|(_, _, points)| points).flatten();
@@ -72,9 +74,10 @@ fn several(
     let now = now.collect::<Vec<_>>().join(", ");
     Chart {
         caption,
-        scale: format!("highest {highest:.0}, {top:.0} {unit} at the top"),
+        scale: format!("peak {highest:.0}"),
+        top: format!("{top:.0}"),
         class,
-        label: format!("{caption} over the last ten minutes: now {now}, highest {highest:.0}"),
+        label: format!("{caption} over the last ten minutes: now {now}, peak {highest:.0}"),
         area: String::new(),
         line: String::new(),
         lines: named
@@ -97,11 +100,7 @@ pub fn response_codes(rates: &Rates) -> Chart {
         let highest = move |seconds: &[Second]| seconds.iter().map(rate).reduce(f64::max);
         (*name, class, steps(rates, highest))
     });
-    several(
-        ("Answers by response code", "codes"),
-        "a second",
-        named.collect(),
-    )
+    several(("Responses per second by RCODE", "codes"), named.collect())
 }
 
 /// Questions a second by transport: of each step the highest second.
@@ -119,7 +118,7 @@ pub fn transports(rates: &Rates) -> Chart {
         ("UDP", "first", of(|second| second.udp_queries)),
         ("TCP", "second", of(|second| second.tcp_queries)),
     ];
-    several(("Queries by transport", "transports"), "q/s", named)
+    several(("Queries per second by transport", "transports"), named)
 }
 
 /// The mean time to an answer in each step, in microseconds.
@@ -137,14 +136,15 @@ pub fn latency(rates: &Rates) -> Chart {
     let (area, line) = paths(&points, top);
     let last = points.iter().rev().flatten().next();
     Chart {
-        caption: "Time to the answer, mean",
-        scale: format!("highest {highest:.0} us, {top:.0} us at the top"),
+        caption: "Mean latency",
+        scale: format!("peak {}", micros(highest)),
+        top: micros(top),
         class: "hits",
         label: match last {
             Some(last) => format!(
-                "Mean time to the answer over the last ten minutes: now {last:.0} microseconds, highest {highest:.0}"
+                "Mean latency over the last ten minutes: now {last:.0} microseconds, peak {highest:.0}"
             ),
-            None => "Mean time to the answer over the last ten minutes: no answer yet".into(),
+            None => "Mean latency over the last ten minutes: no response yet".into(),
         },
         area,
         line,
@@ -162,8 +162,9 @@ pub fn cache_hitrate(rates: &Rates) -> Chart {
     let (area, line) = paths(&points, 100.0);
     let last = points.iter().rev().flatten().next();
     Chart {
-        caption: "Cache hit rate",
-        scale: "100% at the top".into(),
+        caption: "Packet cache hit rate",
+        scale: last.map_or_else(String::new, |rate| format!("now {rate:.1}%")),
+        top: "100%".into(),
         class: "hits",
         label: match last {
             Some(rate) => {
@@ -232,6 +233,15 @@ fn paths(points: &[Option<f64>], top: f64) -> (String, String) {
     (area, line)
 }
 
+/// Writes microseconds, as milliseconds from the first one on.
+fn micros(value: f64) -> String {
+    match value / 1000.0 {
+        ms if ms < 1.0 => format!("{value:.0} µs"),
+        ms if ms < 10.0 && ms.fract() > 0.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
 /// The next 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let mut power = 1.0;
@@ -287,7 +297,7 @@ mod tests {
         let chart = response_codes(&rates);
         let names: Vec<_> = chart.lines.iter().map(|line| line.name).collect();
         assert_eq!(names, CHARTED_RCODES);
-        let now = "now NOERROR 70, NXDOMAIN 20, SERVFAIL 10, others 0, highest 70";
+        let now = "now NOERROR 70, NXDOMAIN 20, SERVFAIL 10, others 0, peak 70";
         assert!(chart.label.ends_with(now), "{}", chart.label);
         assert!(
             chart.lines[3].line.ends_with("L600.0 100.0"),
@@ -296,7 +306,7 @@ mod tests {
         );
         let chart = transports(&rates);
         assert!(
-            chart.label.ends_with("now UDP 90, TCP 10, highest 90"),
+            chart.label.ends_with("now UDP 90, TCP 10, peak 90"),
             "{}",
             chart.label
         );
@@ -324,7 +334,7 @@ mod tests {
         }
         let chart = query_rate(&rates);
         assert!(chart.line.ends_with("L600.0 2.0"), "{}", chart.line);
-        assert!(chart.label.contains("now 5, highest 5"), "{}", chart.label);
+        assert!(chart.label.contains("now 5, peak 5"), "{}", chart.label);
         let hits = cache_hitrate(&rates);
         assert_eq!(hits.line.matches('M').count(), 2, "{}", hits.line);
     }

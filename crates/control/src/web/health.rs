@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use nameward_base::calendar::UtcTime;
+use nameward_base::text::counted;
 
 use super::metrics::{head, label};
 use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
@@ -10,8 +11,28 @@ use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 /// Faults that are shown in full; the others are behind a control.
 const SHOWN_FAULTS: usize = 3;
 
+/// The kind of a page. Only the status page has the faults unfolded: on the others they would push the contents off the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    Status,
+    Ring,
+    ZoneList,
+    Zone,
+}
+
+impl View {
+    pub fn is_status(self) -> bool {
+        self == View::Status
+    }
+
+    pub fn is_zone_list(self) -> bool {
+        self == View::ZoneList
+    }
+}
+
 /// The top of every page: the state of the server, in the title of the window too.
 pub struct PageFrame<'a> {
+    pub view: View,
     /// Product and version.
     pub title: &'a str,
     /// Which of several servers it is.
@@ -32,42 +53,69 @@ pub struct PageFrame<'a> {
 pub struct ShownFault<'a> {
     /// The fault.
     pub fault: &'a ServerFault,
-    /// When it began, as RFC 3339 has it.
+    /// When it started, as RFC 3339 has it.
     pub since: String,
+    pub effect: Vec<TextSpan<'a>>,
+    pub remedy: Vec<TextSpan<'a>>,
+}
+
+/// A piece of a text in which backticks enclose commands and settings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TextSpan<'a> {
+    pub text: &'a str,
+    pub is_code: bool,
+}
+
+/// Splits a text at its backticks. A single one is text.
+fn spans(text: &str) -> Vec<TextSpan<'_>> {
+    if !text.matches('`').count().is_multiple_of(2) {
+        return vec![TextSpan {
+            text,
+            is_code: false,
+        }];
+    }
+    let pieces = text.split('`').enumerate();
+    let spans = pieces.map(|(n, text)| TextSpan {
+        text,
+        is_code: n % 2 == 1,
+    });
+    spans.filter(|span| !span.text.is_empty()).collect()
 }
 
 impl<'a> PageFrame<'a> {
     /// Makes the top of the page for a state.
-    pub fn new(title: &'a str, status: &'a ServerStatus) -> Self {
+    pub fn new(view: View, title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
         let backends = counted(status.backends.len(), "backend");
+        let line = match status.backends.is_empty() {
+            true => format!("{zones} served"),
+            false => format!("{zones} served, {backends} up"),
+        };
         let kinds: Vec<FaultKind> = status.faults.iter().map(|fault| fault.kind).collect();
         let show = |fault: &'a ServerFault| ShownFault {
             fault,
             since: UtcTime::from_unix(fault.since).to_string(),
+            effect: spans(&fault.effect),
+            remedy: spans(&fault.remedy),
         };
         let mut faults: Vec<ShownFault<'_>> = status.faults.iter().map(show).collect();
         let more_faults = faults.split_off(faults.len().min(SHOWN_FAULTS));
         PageFrame {
+            view,
             title,
             host: &status.host,
             state: match kinds[..] {
                 [] => "All is well".into(),
                 [FaultKind::Starting] => "Starting".into(),
                 [only] => format!("Fault: {}", only.reason()),
-                [worst, ..] => format!("{} faults: {}", kinds.len(), worst.reason()),
+                [worst, ..] => format!("{} faults, the worst: {}", kinds.len(), worst.reason()),
             },
-            line: format!("{zones} served, {backends} up"),
+            line,
             is_starting: kinds == [FaultKind::Starting],
             faults,
             more_faults,
         }
     }
-}
-
-fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 /// Writes the metrics of a state.
@@ -146,5 +194,24 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     );
     if let Some(dnstap) = dnstap {
         let _ = writeln!(out, "{name} {}", dnstap.sent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_enclose_code_and_a_single_one_is_text() {
+        let shown = |text| -> Vec<(&str, bool)> {
+            let spans = spans(text).into_iter();
+            spans.map(|span| (span.text, span.is_code)).collect()
+        };
+        assert_eq!(
+            shown("`nameward check` lists every error."),
+            [("nameward check", true), (" lists every error.", false)]
+        );
+        assert_eq!(shown("Fix the file."), [("Fix the file.", false)]);
+        assert_eq!(shown("found '`'"), [("found '`'", false)]);
     }
 }

@@ -11,7 +11,7 @@ use nameward_stats::{
 };
 
 use super::chart::{self, Chart};
-use super::health::PageFrame;
+use super::health::{PageFrame, View};
 use super::{Mnemonic, RESIZE_CHOICES};
 use crate::operations::ServerStatus;
 
@@ -26,14 +26,18 @@ struct Page<'a> {
     frame: PageFrame<'a>,
     token: &'a str,
     uptime_days: String,
+    /// The same in units that fit.
+    uptime: String,
     queries: Averages,
     backend: Averages,
     packetcache_hitrates: [String; 3],
     query_cache_hitrates: [String; 3],
     total_queries: u64,
+    tcp_queries: u64,
     latency_ms: String,
     /// Shown where this version has known problems.
     security: Option<&'static str>,
+    /// None on the page of one ring, where they would push the table off the screen.
     charts: Vec<Chart>,
     /// Said of the caches where nothing uses them; empty otherwise.
     cache_note: &'static str,
@@ -119,8 +123,9 @@ pub fn draw(
     let of = |name| variable(name).map_or(0, |v| v.value(snapshot));
     let rates = &snapshot.rates;
     // Zones in memory are answered without caches: the rates would look like a fault.
-    let backends = &drawing.status.backends;
-    let uses_caches = backends.is_empty() || backends.iter().any(|one| one.mode == "live");
+    let (backends, zones) = (&drawing.status.backends, drawing.status.zones);
+    let has_nothing = backends.is_empty() && zones == 0;
+    let uses_caches = has_nothing || backends.iter().any(|one| one.mode == "live");
     let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
     let tables = match ring {
         Some(ring) => {
@@ -133,15 +138,21 @@ pub fn draw(
             .map(|ring| table(snapshot.ring(ring), ROWS, drawing))
             .collect(),
     };
+    let (view, charts) = match ring {
+        Some(_) => (View::Ring, Vec::new()),
+        None => (View::Status, charts(rates, uses_caches)),
+    };
     let page = Page {
-        frame: PageFrame::new(drawing.title, drawing.status),
+        frame: PageFrame::new(view, drawing.title, drawing.status),
         token: drawing.token,
         uptime_days: days(snapshot.uptime_seconds),
+        uptime: duration(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),
         backend: Averages::from(&rates.backend_queries),
         packetcache_hitrates: hitrates(rates.packetcache_hitrates()),
         query_cache_hitrates: hitrates(rates.query_cache_hitrates()),
         total_queries: of("udp-queries"),
+        tcp_queries: of("tcp-queries"),
         latency_ms: format!(
             "{:.3}",
             snapshot.latency_us(Latency::Answer) as f64 / 1000.0
@@ -151,7 +162,7 @@ pub fn draw(
             3 => Some("Security: an upgrade of this server is mandatory."),
             _ => None,
         },
-        charts: charts(rates, uses_caches),
+        charts,
         cache_note: match uses_caches {
             true => "",
             false => "Not used: all zones are in memory.",
@@ -171,16 +182,16 @@ pub fn draw(
     page.render()
 }
 
-/// The charts that say something about this server.
+/// The charts that apply to this server; those with a legend last, so that the charts of a row have the same height.
 fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
     let mut charts = vec![chart::query_rate(rates)];
     if uses_caches {
         charts.push(chart::cache_hitrate(rates));
     }
     charts.extend([
+        chart::latency(rates),
         chart::response_codes(rates),
         chart::transports(rates),
-        chart::latency(rates),
     ]);
     charts
 }
@@ -238,13 +249,13 @@ fn short_title(ring: Ring) -> &'static str {
     match ring {
         Ring::Logmessages => "Messages",
         Ring::Remotes => "Clients",
-        Ring::RemotesCorrupt => "Corrupt: clients",
-        Ring::RemotesUnauth => "Not ours: clients",
+        Ring::RemotesCorrupt => "Corrupt packets",
+        Ring::RemotesUnauth => "Not auth: clients",
         Ring::NoerrorQueries => "No such type",
         Ring::NxdomainQueries => "No such name",
-        Ring::Queries => "UDP questions",
+        Ring::Queries => "UDP queries",
         Ring::ServfailQueries => "Backend errors",
-        Ring::UnauthQueries => "Not ours: names",
+        Ring::UnauthQueries => "Not auth: queries",
     }
 }
 
@@ -258,9 +269,32 @@ fn days(seconds: u64) -> String {
     format!("{:.1}", seconds as f64 / 86_400.0)
 }
 
+/// Writes seconds in their two largest units.
+fn duration(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match hours {
+        0 => format!("{minutes} min {} s", seconds % 60),
+        1..24 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{} d {} h", hours / 24, hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_uptime_is_shown_in_its_two_largest_units() {
+        for (seconds, shown) in [
+            (59, "0 min 59 s"),
+            (3_599, "59 min 59 s"),
+            (3_600, "1 h 0 min"),
+            (86_399, "23 h 59 min"),
+            (1_000_000, "11 d 13 h"),
+        ] {
+            assert_eq!(duration(seconds), shown, "{seconds}");
+        }
+    }
 
     #[test]
     fn the_uptime_is_the_counter_in_days_with_one_digit() {

@@ -102,6 +102,12 @@ impl Response {
         Response::new(status, media::JSON, body)
     }
 
+    /// Replaces the status code.
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Adds a header line.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.extra.push((name, value.into()));

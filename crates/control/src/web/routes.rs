@@ -7,13 +7,14 @@ use nameward_stats::Ring;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::PageStart;
 
-use super::health::PageFrame;
+use super::health::{PageFrame, View};
 use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
 use super::ring_text::RankedText;
 use super::zone_list::{self, ZoneListQuery};
+use super::zone_page::ZoneDrawing;
 use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
@@ -235,17 +236,37 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
 
 fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
     let Some(facts) = shared.zones.zone(zone) else {
-        return not_found(request);
+        return unknown_zone(shared, request, zone);
     };
     let status = (shared.status)();
-    let frame = PageFrame::new(&shared.settings.title, &status);
-    let snapshot = shared.stats.snapshot();
-    page_reply(zone_page::draw(
-        frame,
-        &facts,
-        &snapshot,
-        shared.settings.mnemonic,
-    ))
+    let frame = PageFrame::new(View::Zone, &shared.settings.title, &status);
+    let drawing = ZoneDrawing {
+        facts: &facts,
+        status: &status,
+        snapshot: &shared.stats.snapshot(),
+        mnemonic: shared.settings.mnemonic,
+        zones: &*shared.zones,
+    };
+    page_reply(zone_page::draw(frame, &drawing))
+}
+
+/// A person who mistyped a name gets the zones that contain it.
+fn unknown_zone(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
+    if request.accepts_only("application/json") || request.accepts_only("text/plain") {
+        return not_found(request);
+    }
+    let zone = bounded(zone);
+    let query = ZoneListQuery {
+        search: zone.to_ascii_lowercase(),
+        without_data: false,
+        start: PageStart::First,
+    };
+    let mut list = shared.zones.list(&query);
+    let notice = format!("This server does not serve a zone {zone}.");
+    list.warnings.insert(0, notice);
+    let status = (shared.status)();
+    let frame = PageFrame::new(View::Zone, &shared.settings.title, &status);
+    page_reply(zone_list::draw(frame, &query, &list)).with_status(404)
 }
 
 fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response {
@@ -267,7 +288,7 @@ fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response
     };
     let status = (shared.status)();
     let list = shared.zones.list(&query);
-    let frame = PageFrame::new(&shared.settings.title, &status);
+    let frame = PageFrame::new(View::ZoneList, &shared.settings.title, &status);
     page_reply(zone_list::draw(frame, &query, &list))
 }
 
@@ -305,7 +326,8 @@ fn wants_text(request: &HttpRequest) -> bool {
 fn permitted_ring(shared: &WebState, request: &HttpRequest, name: &str) -> Result<Ring, Response> {
     let token = request.parameter("token").unwrap_or_default();
     if !access::same_secret(&token, &shared.token) {
-        return Err(Response::error(403));
+        let text = "Forbidden: this form is from before the server was restarted. Reload the status page and try again.\n";
+        return Err(Response::new(403, media::TEXT, text));
     }
     Ring::from_name(name).ok_or_else(|| not_found(request))
 }

@@ -55,7 +55,6 @@ struct ZoneListRow<'a> {
     /// The name in an address.
     link: String,
     class: &'static str,
-    backend: String,
 }
 
 /// Draws a page of the list.
@@ -92,15 +91,16 @@ fn row(zone: &ListedZone) -> ZoneListRow<'_> {
     ZoneListRow {
         zone,
         link: escaped(&zone.name),
-        class: match zone.state.as_str() {
-            "current" | "live" => "fine",
-            "stale" | "not loaded" => "doubtful",
-            _ => "down",
-        },
-        backend: match zone.backend {
-            0 => "–".into(),
-            number => number.to_string(),
-        },
+        class: state_class(&zone.state),
+    }
+}
+
+/// The class of a state: served, served with a reservation, or not.
+pub(super) fn state_class(state: &str) -> &'static str {
+    match state {
+        "current" | "live" => "fine",
+        "stale" | "not loaded" => "doubtful",
+        _ => "down",
     }
 }
 

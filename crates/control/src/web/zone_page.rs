@@ -1,40 +1,67 @@
-//! The page of one zone: its state, and what the rings have of it.
+//! The page of one zone: its state, and the entries of the rings that are in it.
 //!
-//! No counter is kept by zone: a server has millions of them, and every answer would pay. The rings have the last questions
-//! of all zones in bounded memory, and the page shows their entries at and below the zone.
+//! There are no counters per zone: a server has millions of zones, and every answer would pay for them. The rings have the last
+//! queries of all zones in bounded memory, and the page shows those that this zone answers.
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
 use nameward_stats::{Ring, Snapshot};
 
-use super::Mnemonic;
 use super::health::PageFrame;
 use super::page::percentage;
-use crate::operations::{ListedSigning, ListedZoneStatus};
+use super::zone_list::state_class;
+use super::{Mnemonic, ShownZones};
+use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
-/// Names that are listed of each ring.
+/// Names listed per ring.
 const ROWS: usize = 10;
 /// The rings that have names.
 const RINGS: [(Ring, &str); 4] = [
     (Ring::Queries, "Received over UDP"),
-    (
-        Ring::NoerrorQueries,
-        "NODATA: the name exists, the type does not",
-    ),
-    (Ring::NxdomainQueries, "NXDOMAIN"),
-    (Ring::ServfailQueries, "SERVFAIL because of a backend"),
+    (Ring::NoerrorQueries, "NODATA (no such type)"),
+    (Ring::NxdomainQueries, "NXDOMAIN (no such name)"),
+    (Ring::ServfailQueries, "SERVFAIL (no usable data)"),
 ];
 
 /// The state of a zone for its page.
 pub struct ZoneFacts {
     /// Its serial, and where it comes from primaries, how it fares with them.
     pub status: ListedZoneStatus,
-    /// The backend that serves it, in words.
-    pub backend: String,
+    /// Where it is configured.
+    pub source: ZoneSource,
     /// How it is signed; none if its database does not respond.
     pub signing: Option<ListedSigning>,
     /// Names in memory; none for a zone that is looked up.
     pub names: Option<usize>,
+}
+
+/// Where a zone is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneSource {
+    /// The number of its backend.
+    Backend(u32),
+    /// A `[[zone]]` of the configuration.
+    Configuration,
+    /// Declared by command.
+    StateStore,
+}
+
+/// A row of name and value.
+struct Fact {
+    name: &'static str,
+    value: String,
+    /// Further classes of the value, each after a space.
+    class: String,
+}
+
+impl Fact {
+    fn new(name: &'static str, value: impl Into<String>) -> Self {
+        Fact {
+            name,
+            value: value.into(),
+            class: String::new(),
+        }
+    }
 }
 
 #[derive(Template)]
@@ -42,15 +69,15 @@ pub struct ZoneFacts {
 struct ZonePage<'a> {
     frame: PageFrame<'a>,
     zone: &'a str,
-    facts: Vec<(&'static str, String)>,
-    signing: Vec<(&'static str, String)>,
+    facts: Vec<Fact>,
+    signing: Vec<Fact>,
     /// Number, tag, role and state of each key.
     keys: Vec<Vec<&'a str>>,
     ds: &'a [String],
     rings: Vec<RingShare>,
 }
 
-/// The part of a ring that is of the zone.
+/// The entries of a ring that are in the zone.
 struct RingShare {
     ring: &'static str,
     title: &'static str,
@@ -60,18 +87,32 @@ struct RingShare {
     percentage: String,
 }
 
+/// The values that the page of a zone is drawn with.
+pub struct ZoneDrawing<'a> {
+    pub facts: &'a ZoneFacts,
+    pub status: &'a ServerStatus,
+    pub snapshot: &'a Snapshot,
+    pub mnemonic: Mnemonic,
+    /// Knows which zone answers a name.
+    pub zones: &'a dyn ShownZones,
+}
+
 /// Draws the page of a zone.
-pub fn draw(
-    frame: PageFrame<'_>,
-    facts: &ZoneFacts,
-    snapshot: &Snapshot,
-    mnemonic: Mnemonic,
-) -> Result<String, askama::Error> {
+pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, askama::Error> {
+    let ZoneDrawing {
+        facts,
+        snapshot,
+        mnemonic,
+        ..
+    } = drawing;
     let zone = &facts.status.name;
     let rings = RINGS.map(|(ring, title)| {
         let view = snapshot.ring(ring);
-        let is_below = |entry: &str| is_at_or_below(entry, zone);
-        let ranking = view.rank_where(usize::MAX, &mnemonic, is_below);
+        let is_below = |entry: &str| {
+            // The comparison of texts spares most entries the look-up of their zone.
+            is_at_or_below(entry, zone) && drawing.zones.is_answered_from(name_of(entry), zone)
+        };
+        let ranking = view.rank_where(usize::MAX, mnemonic, is_below);
         let count = ranking.rows.iter().map(|row| row.count).sum();
         let rows = ranking.rows.into_iter().take(ROWS);
         RingShare {
@@ -87,7 +128,7 @@ pub fn draw(
     let page = ZonePage {
         frame,
         zone,
-        facts: rows_of(facts),
+        facts: rows_of(facts, drawing.status),
         signing: signing_rows(facts.signing.as_ref()),
         keys: signing
             .iter()
@@ -99,9 +140,14 @@ pub fn draw(
     page.render()
 }
 
+/// The name of an entry `name/type`.
+fn name_of(entry: &str) -> &str {
+    entry.rsplit_once('/').map_or(entry, |(name, _)| name)
+}
+
 /// Whether the name of an entry `name/type`, which has no final dot, is at or below a zone, which has one.
 fn is_at_or_below(entry: &str, zone: &str) -> bool {
-    let name = entry.rsplit_once('/').map_or(entry, |(name, _)| name);
+    let name = name_of(entry);
     let zone = zone.strip_suffix('.').unwrap_or(zone);
     if zone.is_empty() {
         return true; // the root
@@ -126,23 +172,25 @@ fn key_cells(key: &str) -> Vec<&str> {
 }
 
 /// How a zone is signed as rows of name and value.
-fn signing_rows(signing: Option<&ListedSigning>) -> Vec<(&'static str, String)> {
+fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
     let Some(signing) = signing else {
-        return vec![("Signed", "unknown: its database does not respond".into())];
+        let unknown = "unknown: its database does not respond";
+        return vec![Fact::new("Signed", unknown)];
     };
     let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();
-    let mut rows = vec![(
+    let mut rows = vec![Fact::new(
         "Signed",
         match signing.signed.as_str() {
-            "policy" => "by policy".into(),
-            "insecure soon" => "yes, becoming insecure: its policy was removed".into(),
-            "by hand" => "with keys that are managed by hand".into(),
-            "database" => "with the keys of its database".into(),
-            "stored" => "elsewhere: the zone has its signatures".into(),
-            other => other.to_string(),
+            "policy" => "by policy",
+            "insecure soon" => "yes, becoming insecure: its policy was removed",
+            "by hand" => "with manually managed keys",
+            "database" => "with keys from its database",
+            "stored" => "elsewhere: served with its stored signatures",
+            other => other,
         },
     )];
-    let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    let mut add =
+        |name, value: Option<String>| rows.extend(value.map(|value| Fact::new(name, value)));
     add("Policy", signing.policy.clone());
     add("Denial of existence", signing.denial.clone());
     add(
@@ -151,7 +199,7 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<(&'static str, String)> 
     );
     let is_managed = signing.policy.is_some();
     let next = signing.next.as_ref().map(|next| match next.at {
-        Some(at) => format!("{} at {}", next.step, time(at)),
+        Some(at) => format!("{}, {}", time(at), next.step),
         None => next.step.clone(),
     });
     add(
@@ -162,15 +210,17 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<(&'static str, String)> 
 }
 
 /// The state of a zone as rows of name and value.
-fn rows_of(facts: &ZoneFacts) -> Vec<(&'static str, String)> {
+fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     let status = &facts.status;
     let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();
-    let mut rows = vec![
-        ("Kind", status.kind.clone()),
-        ("State", status.state.clone()),
-        ("Backend", facts.backend.clone()),
-    ];
-    let mut add = |name, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    let state = Fact {
+        class: format!(" zone-state {}", state_class(&status.state)),
+        ..Fact::new("State", status.state.clone())
+    };
+    let kind = Fact::new("Kind", status.kind.clone());
+    let mut rows = vec![state, kind, source_fact(facts.source, server)];
+    let mut add =
+        |name, value: Option<String>| rows.extend(value.map(|value| Fact::new(name, value)));
     add("Serial", status.serial.map(|serial| serial.to_string()));
     add("Names", facts.names.map(|names| names.to_string()));
     add("Primary", status.primary.clone());
@@ -180,18 +230,18 @@ fn rows_of(facts: &ZoneFacts) -> Vec<(&'static str, String)> {
         serial_there.map(|serial| serial.to_string()),
     );
     add("Last check", status.last_check.map(time));
-    add("Confirmed", status.last_refresh.map(time));
+    add("Last success", status.last_refresh.map(time));
     add("Next check", status.next_check.map(time));
     add("Expires", status.expires.map(time));
     let failures = Some(status.failures).filter(|failures| *failures > 0);
     add(
-        "Failed checks",
+        "Failures in a row",
         failures.map(|failures| failures.to_string()),
     );
     add("Last error", status.last_error.clone());
     let transfer = status.transfer.as_ref();
     add(
-        "Transfer under way",
+        "Running transfer",
         transfer.map(|transfer| {
             format!(
                 "from {}: {} records, {} octets in {} s",
@@ -200,6 +250,21 @@ fn rows_of(facts: &ZoneFacts) -> Vec<(&'static str, String)> {
         }),
     );
     rows
+}
+
+fn source_fact(source: ZoneSource, server: &ServerStatus) -> Fact {
+    let number = match source {
+        ZoneSource::Configuration => return Fact::new("Declared in", "[[zone]]"),
+        ZoneSource::StateStore => return Fact::new("Declared in", "state store"),
+        ZoneSource::Backend(number) => number,
+    };
+    let mut backends = server.backends.iter();
+    let backend = backends.find(|backend| backend.backend == number);
+    let value = match backend {
+        Some(backend) => format!("{number} ({}, {})", backend.engine, backend.address),
+        None => number.to_string(),
+    };
+    Fact::new("Backend", value)
 }
 
 #[cfg(test)]

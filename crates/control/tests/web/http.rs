@@ -338,7 +338,7 @@ fn readiness_is_what_the_server_says() {
     // A probe shows no password, so it gets no address and no name.
     assert_eq!(reply.text(), "a backend does not respond\n");
     let page = server.get("/").text();
-    let title = "<title>2 faults: a backend does not respond – Nameward ";
+    let title = "<title>2 faults, the worst: a backend does not respond – Nameward ";
     assert!(
         page.contains(title) && page.contains(" on ns1.example</title>"),
         "{page}"

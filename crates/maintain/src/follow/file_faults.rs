@@ -4,6 +4,7 @@
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_store::file::{LoadEvent, MissingZones, Standing};
+use nameward_wire::Name;
 use std::collections::BTreeMap;
 
 /// Maximum number of zones whose first error is kept; of more, only the names.
@@ -110,6 +111,13 @@ impl FileFaults {
             }
         }
         all
+    }
+
+    /// Returns the first error of a zone's file.
+    pub fn error_of(&self, zone: Name<'_>) -> Option<String> {
+        let known = self.known();
+        let (error, _) = known.zones.get(&zone.to_string())?;
+        Some(error.clone()).filter(|error| !error.is_empty())
     }
 
     /// Records the zones that are served although their files are missing.

@@ -60,8 +60,12 @@ pub struct SecondariesSummary {
     pub empty: u64,
     /// Zones that are not served because no primary has confirmed them for too long.
     pub expired: u64,
+    /// The first of these by name.
+    pub first_expired: Option<NameBuf>,
     /// Zones that are served although their last check failed, except those whose primary is behind.
     pub stale: u64,
+    /// The first of these by name.
+    pub first_stale: Option<NameBuf>,
     /// Zones whose primaries have a lower serial: nothing new is transferred.
     pub behind: u64,
     /// One of these.
@@ -92,6 +96,15 @@ pub struct UntransferredZone {
     pub name: NameBuf,
     /// Why the last transfer failed, if it did.
     pub error: Option<String>,
+}
+
+/// Keeps the first zone in canonical order, so that a fault names the same zone each time it is read.
+fn keep_first(first: &mut Option<NameBuf>, zone: &Secondary) {
+    let name = zone.settings.name.to_buf();
+    let is_first = first.is_none_or(|first| name.as_name().canonical_cmp(first.as_name()).is_lt());
+    if is_first {
+        *first = Some(name);
+    }
 }
 
 /// Time after which a zone that was not transferred is overdue.
@@ -167,9 +180,15 @@ impl<O: AskPrimary> Secondaries<O> {
             sum.zones += 1;
             match zone.state {
                 ZoneState::Empty => sum.empty += 1,
-                ZoneState::Expired => sum.expired += 1,
-                ZoneState::Current if zone.behind.is_some() => {}
-                ZoneState::Current => sum.stale += u64::from(zone.failures > 0),
+                ZoneState::Expired => {
+                    sum.expired += 1;
+                    keep_first(&mut sum.first_expired, zone);
+                }
+                ZoneState::Current if zone.behind.is_none() && zone.failures > 0 => {
+                    sum.stale += 1;
+                    keep_first(&mut sum.first_stale, zone);
+                }
+                ZoneState::Current => {}
             }
             if let (Some(here), Some(there)) = (zone.serial(), zone.behind) {
                 sum.behind += 1;

@@ -15,7 +15,7 @@ use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
-use nameward_wire::Name;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
 use super::counted;
@@ -150,7 +150,9 @@ impl FaultSources<'_> {
                 }
             }
         };
+        let is_file_only = self.files.without_contents.number == number;
         let remedy = match self.databases.without_records.number {
+            0 if is_file_only => "Fix the zone file; `nameward check` lists every error.",
             0 => {
                 "Fix the zone file (`nameward check` lists every error) or the rows of the database (the log names them)."
             }
@@ -159,12 +161,7 @@ impl FaultSources<'_> {
                  delete it with `nameward zone delete ZONE`."
             }
         };
-        Some(fault(
-            FaultKind::ZoneEmpty,
-            text,
-            "Queries for these zones are answered SERVFAIL.",
-            remedy,
-        ))
+        Some(fault(FaultKind::ZoneEmpty, text, servfail(number), remedy))
     }
 
     fn never_transferred(&self) -> Option<ServerFault> {
@@ -180,7 +177,7 @@ impl FaultSources<'_> {
         Some(fault(
             FaultKind::ZoneNeverTransferred,
             text,
-            "Queries for these zones are answered SERVFAIL.",
+            servfail(self.never_transferred.overdue),
             "Check that the primary is reachable and allows the transfer. `nameward zone status` shows the primary and the \
              last error of each zone; `nameward zone retrieve ZONE` tries again at once.",
         ))
@@ -191,13 +188,13 @@ impl FaultSources<'_> {
         if number == 0 {
             return None;
         }
-        let zones = counted(number, "secondary zone");
+        let zones = secondary_zones(self.secondaries.first_expired, number);
         Some(fault(
             FaultKind::ZoneExpired,
             format!(
                 "{zones} expired: no primary has confirmed the data within the expire time of the SOA."
             ),
-            "Queries for these zones are answered SERVFAIL.",
+            servfail(number),
             "Check the primaries: `nameward zone status` shows the primary and the last error of each zone; \
              `nameward zone retrieve ZONE` tries again at once.",
         ))
@@ -287,14 +284,30 @@ impl FaultSources<'_> {
         if number == 0 {
             return None;
         }
-        let zones = counted(number, "secondary zone");
+        let zones = secondary_zones(self.secondaries.first_stale, number);
         Some(fault(
             FaultKind::ZoneStale,
-            format!("The last refresh of {zones} failed."),
+            format!("{zones} could not be refreshed."),
             "The data may be out of date. It is served until it expires.",
             "Check the primaries: `nameward zone status` shows the primary and the last error of each zone.",
         ))
     }
+}
+
+fn servfail(zones: usize) -> &'static str {
+    match zones {
+        1 => "Queries for this zone are answered SERVFAIL.",
+        _ => "Queries for these zones are answered SERVFAIL.",
+    }
+}
+
+/// "Secondary zone a.example", with the number of others.
+fn secondary_zones(first: Option<NameBuf>, number: usize) -> String {
+    let Some(first) = first else {
+        return counted(number, "secondary zone");
+    };
+    let (first, more) = (first.to_string(), and_more(number - 1));
+    format!("Secondary zone {}{more}", zone_text(&first))
 }
 
 /// Maximum number of zones named in a fault.

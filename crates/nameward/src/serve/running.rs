@@ -227,6 +227,7 @@ impl RunningServer {
         tasks.spawn(super::recursion::poll(pollers, stopping.clone()));
 
         let (kept, keepers) = (Arc::clone(&parts.kept), parts.keepers.clone());
+        let file_faults = Arc::clone(&parts.notes.files);
         let (commits, operator_copies) = (Arc::clone(&parts.commits), Arc::clone(&parts.copies));
         let (loaded_sender, loaded) = oneshot::channel();
         let maintenance = maintenance::start(parts, |result| {
@@ -248,6 +249,8 @@ impl RunningServer {
             secondaries: secondaries.clone(),
             operations: Arc::clone(&operations),
             shared: Arc::clone(&shared),
+            files: file_faults,
+            pass: nameward_base::sync::Mutex::default(),
         });
         if let Some(listener) = web_port {
             tasks.spawn(super::web::serve(web, listener, stopping.clone()));

@@ -12,13 +12,12 @@ use nameward_control::operations::{
     ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
     RunningTransferStatus, TakeItem, zone_name,
 };
-use nameward_control::web::ZoneFacts;
-use nameward_maintain::follow::place_of_rank;
+use nameward_control::web::{ZoneFacts, ZoneSource};
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     notify::NotifySink,
-    policy::{KeptPolicies, PolicyTable, ZoneKind},
+    policy::{CONFIGURED_RANK, KeptPolicies, PolicyTable, UNCONFIGURED_RANK, ZoneKind},
     schedule::ClassLimit,
     secondary::{
         DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
@@ -241,7 +240,11 @@ impl SecondaryZones {
         };
         Some(ZoneFacts {
             status,
-            backend: place_of_rank(served.rank()),
+            source: match served.rank() {
+                CONFIGURED_RANK => ZoneSource::Configuration,
+                UNCONFIGURED_RANK => ZoneSource::StateStore,
+                rank => ZoneSource::Backend(rank.into()),
+            },
             signing: None,
             names: (!served.is_stand_in()).then(|| served.name_count()),
         })

@@ -174,33 +174,85 @@ fn the_list_of_zones_is_searched_and_turned_by_pages() {
 fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
     let server = TestServer::start(
         "[server]\nnsid = \"ns7\"\n",
-        &[("one.example", &zone("www")), ("two.example", &zone("www"))],
+        &[
+            ("one.example", &zone("www")),
+            ("two.example", &zone("www")),
+            ("child.one.example", &zone("www")),
+        ],
     );
-    for name in ["www.one.example", "none.one.example", "www.two.example"] {
+    for name in [
+        "www.one.example",
+        "none.one.example",
+        "www.two.example",
+        "www.child.one.example",
+    ] {
         rcode(server.address(), name);
     }
     // A worker counts a question after its answer has left.
     let read = || get(server.web(), "/?zone=ONE.example");
     let has_all =
-        |page: &String| page.contains("of 3 in the ring") && page.contains("of 1 in the ring");
+        |page: &String| page.contains("of 4 in the ring") && page.contains("of 1 in the ring");
     let page = eventually(read, has_all);
     assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
     for wanted in [
-        "<title>one.example. – All is well – Nameward ",
+        "<title>All is well – one.example. – Nameward ",
         "<th scope=\"row\">Serial</th><td class=\"entry\">1</td>",
         "<th scope=\"row\">Signed</th><td class=\"entry\">no</td>",
-        "<th scope=\"row\">Backend</th><td class=\"entry\">backend 1</td>",
+        "<th scope=\"row\">State</th><td class=\"entry zone-state fine\">current</td>",
+        "<th scope=\"row\">Kind</th><td class=\"entry\">file</td>",
+        "<th scope=\"row\">Backend</th><td class=\"entry\">1 (file, ",
         "<td class=\"entry\">www.one.example/A</td><td class=\"count\">1</td>",
-        "Of this zone, of 3 in the ring (66.7%):</td><td class=\"count\">2</td>",
-        "Of this zone, of 1 in the ring (100.0%):</td><td class=\"count\">1</td>",
+        "This zone: 50.0% of 4 in the ring</td><td class=\"count\">2</td>",
+        "This zone: 100.0% of 1 in the ring</td><td class=\"count\">1</td>",
     ] {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
-    assert!(!page.contains("two.example"), "{page}");
-    for none in ["three.example", "a..b", "www.one.example"] {
+    // Neither another zone nor a child that is a zone of its own counts.
+    assert!(
+        !page.contains("two.example") && !page.contains("child.one"),
+        "{page}"
+    );
+    for none in ["three.example", "a..b", "www.one.example", "<b>"] {
         let reply = get(server.web(), &format!("/?zone={none}"));
         assert!(reply.starts_with("HTTP/1.0 404 "), "{none}: {reply}");
+        assert!(reply.contains("This server does not serve a zone "));
+        assert!(!reply.contains("<b>"), "{reply}");
     }
+    // A part of a name leads to the zones that have it.
+    let reply = get(server.web(), "/?zone=one");
+    assert!(reply.starts_with("HTTP/1.0 404 "), "{reply}");
+    assert!(
+        reply.contains("href=\"/?zone=child.one.example.\""),
+        "{reply}"
+    );
+}
+
+#[test]
+fn the_page_of_a_zone_shows_the_error_of_its_file() {
+    let zones = [
+        ("one.example", &zone("www")[..]),
+        ("bad.example", "@ SOA broken\n"),
+    ];
+    let server = TestServer::start("", &zones);
+    let page = get(server.web(), "/?zone=bad.example");
+    for wanted in [
+        "<td class=\"entry zone-state down\">not ready</td>",
+        "<th scope=\"row\">Last error</th><td class=\"entry\">",
+        "bad.example.zone:1:",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    // The faults are folded on all pages but the status page.
+    assert!(
+        page.contains("<details class=\"state bad\"><summary class=\"headline\"><strong>Fault: "),
+        "{page}"
+    );
+    let status = get(server.web(), "/");
+    assert!(status.contains("<section class=\"state bad\""), "{status}");
+    assert!(
+        status.contains("<code>nameward check</code> lists every error."),
+        "{status}"
+    );
 }
 
 #[test]

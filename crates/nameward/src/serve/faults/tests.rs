@@ -1,7 +1,6 @@
 //! Tests of each fault with its cost and its remedy.
 
 use super::*;
-use nameward_wire::NameBuf;
 
 #[test]
 fn a_fault_keeps_its_first_time_until_it_is_over() {
@@ -86,11 +85,28 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
                 here: nameward_zone::Serial(5),
                 there: nameward_zone::Serial(3),
             }),
+            first_expired: Some(name),
+            first_stale: Some(name),
             ..SecondariesSummary::default()
         },
         is_transferred: &|_| false,
     };
     let faults = sources.find();
+    let text = |kind| {
+        let mut faults = faults.iter();
+        let fault = faults.find(|fault| fault.kind == kind).expect("a fault");
+        (fault.text.as_str(), fault.effect.as_str())
+    };
+    let (expired, effect) = text(FaultKind::ZoneExpired);
+    assert!(
+        expired.starts_with("Secondary zone a.test (and 1 more) expired: "),
+        "{expired}"
+    );
+    assert_eq!(effect, "Queries for these zones are answered SERVFAIL.");
+    let (_, effect) = text(FaultKind::ZoneNeverTransferred);
+    assert_eq!(effect, "Queries for this zone are answered SERVFAIL.");
+    let (stale, _) = text(FaultKind::ZoneStale);
+    assert_eq!(stale, "Secondary zone a.test could not be refreshed.");
     let kinds: Vec<_> = faults.iter().map(|fault| fault.kind.word()).collect();
     assert_eq!(
         kinds,
