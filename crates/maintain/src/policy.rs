@@ -79,8 +79,8 @@ pub struct ZonePolicy {
     pub primaries: Vec<RemoteServer>,
     /// Servers that are notified of changes besides the zone's name servers.
     pub also_notify: Vec<RemoteServer>,
-    /// Whether the addresses of the zone's NS records are notified of changes.
-    pub notify_name_servers: bool,
+    /// Whether the servers in the zone's NS records are notified of changes.
+    pub notify_name_servers: NameServerNotify,
     /// Whether each change is announced at once, rather than the changes of a minute together.
     pub notify_at_once: bool,
     /// Clients that may transfer the zone.
@@ -125,10 +125,40 @@ pub struct ZonePolicy {
     pub zonemd: ZonemdRule,
 }
 
+/// Whether the servers in a zone's NS records are notified of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameServerNotify {
+    /// By the policy, or because of the zone's kind.
+    Always,
+    /// By the policy, or because of the zone's kind.
+    Never,
+    /// The default of native zones. Those in a database are replicated by the database, as in PowerDNS; the secondaries of
+    /// a zone file have no other way to learn of a change.
+    UnlessInDatabase,
+}
+
+/// The storage of a zone, as far as defaults of its policy depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneOrigin {
+    /// A database backend, live or resident.
+    Database,
+    /// A zone file, the state store, or contents made here.
+    Local,
+}
+
 impl ZonePolicy {
-    /// Checks whether any server is notified of changes of the zone.
-    pub fn sends_notify(&self) -> bool {
-        self.notify_name_servers || !self.also_notify.is_empty()
+    /// Returns whether the servers in the zone's NS records are notified of changes.
+    pub fn notifies_name_servers(&self, origin: ZoneOrigin) -> bool {
+        match self.notify_name_servers {
+            NameServerNotify::Always => true,
+            NameServerNotify::Never => false,
+            NameServerNotify::UnlessInDatabase => origin == ZoneOrigin::Local,
+        }
+    }
+
+    /// Returns whether any server is notified of changes of the zone.
+    pub fn sends_notify(&self, origin: ZoneOrigin) -> bool {
+        self.notifies_name_servers(origin) || !self.also_notify.is_empty()
     }
 }
 

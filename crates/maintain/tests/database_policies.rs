@@ -3,7 +3,9 @@
 use nameward_maintain::follow::databases::{
     self, DatabaseSource, Databases, FollowTerms, ServedFrom,
 };
-use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneKind, ZonePolicy};
+use nameward_maintain::policy::{
+    NameServerNotify, PolicySource, PolicyTable, ZoneKind, ZonePolicy,
+};
 use nameward_maintain::{Commits, TableWriter};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_wire::NameBuf;
@@ -108,7 +110,9 @@ fn policies_of_a_database_are_read_and_follow_its_changes() {
         (one.kind, one.declared_by),
         (ZoneKind::Primary, PolicySource::Backend(RANK))
     );
-    assert!(one.allow_transfer.contains(peer) && one.notify_name_servers);
+    assert!(
+        one.allow_transfer.contains(peer) && one.notify_name_servers == NameServerNotify::Always
+    );
     let two = followed.policy("two.test");
     assert_eq!(two.kind, ZoneKind::Secondary);
     assert_eq!(two.primaries[0].address, "192.0.2.1:5300".parse().unwrap());

@@ -42,7 +42,9 @@ use tokio::runtime::Handle;
 
 pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
 use failure::AskFailure;
-pub use notify::{Notifier, NotifierParts, SecondarySerial, UnknownSerial, forget_notified};
+pub use notify::{
+    DatabaseRanks, Notifier, NotifierParts, SecondarySerial, UnknownSerial, forget_notified,
+};
 pub use parent::{ParentClient, find_ds};
 pub use progress::{TransferProgress, TransferResults, Transfers};
 use silence::SilentPrimaries;

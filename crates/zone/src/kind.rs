@@ -3,7 +3,8 @@
 /// The kind of a zone: where its contents come from, and whether secondaries are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZoneKind {
-    /// Served from its file or database; no NOTIFY is sent.
+    /// Served from its file or database. Zone files notify their name servers; zones in databases notify none, since the
+    /// database replicates them.
     #[default]
     Native,
     /// Served from its file or database; secondaries are notified.

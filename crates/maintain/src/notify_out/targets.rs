@@ -1,6 +1,6 @@
 //! The servers that are notified of a zone's changes.
 
-use crate::policy::{RemoteServer, ZonePolicy};
+use crate::policy::{RemoteServer, ZoneOrigin, ZonePolicy};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Node, Zone, ZoneTable};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,9 +23,13 @@ pub struct NotifyTargets {
 
 /// Lists the servers that are notified of a change of a zone: its name servers except the SOA MNAME, which is the
 /// primary (RFC 1996 section 2), and those that the policy adds.
-pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> NotifyTargets {
+pub fn notify_targets(
+    (zone, origin): (&Zone, ZoneOrigin),
+    table: &ZoneTable,
+    policy: &ZonePolicy,
+) -> NotifyTargets {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    if policy.notify_name_servers && !zone.is_stand_in() {
+    if policy.notifies_name_servers(origin) && !zone.is_stand_in() {
         for host in notified_servers(zone) {
             match host_in_memory(host, zone, table) {
                 KnownHost::Here(node) => node_addresses(node, |ip| found.push(ip)),

@@ -1,7 +1,8 @@
 //! A policy fragment: the settings of a zone from one source, and how fragments are combined.
 
 use super::{
-    PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy, ZonemdRule,
+    NameServerNotify, PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy,
+    ZonemdRule,
 };
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
@@ -137,13 +138,21 @@ impl PolicyPart {
             Some(list) => list.union(&also),
             None => also,
         };
-        let sends_notify = matches!(kind, ZoneKind::Primary | ZoneKind::Producer);
+        let notify_name_servers = match (self.notify_name_servers, kind) {
+            (Some(true), _) | (None, ZoneKind::Primary | ZoneKind::Producer) => {
+                NameServerNotify::Always
+            }
+            (Some(false), _) | (None, ZoneKind::Secondary | ZoneKind::Consumer) => {
+                NameServerNotify::Never
+            }
+            (None, ZoneKind::Native) => NameServerNotify::UnlessInDatabase,
+        };
         ZonePolicy {
             kind,
             declared_by,
             primaries: self.primaries.unwrap_or_default(),
             also_notify: self.also_notify.unwrap_or_default(),
-            notify_name_servers: self.notify_name_servers.unwrap_or(sends_notify),
+            notify_name_servers,
             notify_at_once: self.notify_at_once.unwrap_or(true),
             allow_transfer,
             transfer_to_name_servers: self.transfer_to_name_servers.unwrap_or(false),

@@ -83,7 +83,7 @@ fn a_zones_own_table_goes_before_its_database_and_that_before_the_defaults() {
     assert_eq!(a.allow_notify, list("192.0.2.1"));
     assert_eq!(a.allow_transfer, list("192.0.2.2"));
     assert_eq!(a.transfer_octets_max, 7);
-    assert!(a.notify_name_servers);
+    assert_eq!(a.notify_name_servers, NameServerNotify::Always);
     let b = policies.of(name("b.example.").as_name());
     assert_eq!(
         (b.kind, b.declared_by),

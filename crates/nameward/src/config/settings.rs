@@ -203,8 +203,8 @@ macro_rules! zone_section {
                 primaries: InheritedTerm<Vec<RemoteServer>> = r#""""#;
                 /// Servers to notify of changes in addition to those in the zone's NS records.
                 also_notify: InheritedTerm<Vec<RemoteServer>> = r#""""#;
-                /// Whether the servers of the zone's NS records are notified; if nothing is said, those of primary zones
-                /// and producers are.
+                /// Whether the servers in the zone's NS records are notified of changes. By default they are for zone
+                /// files, primary zones and producers, and not for native zones in databases and for secondaries.
                 notify_name_servers: InheritedTerm<bool> = r#""""#;
                 /// Notify of each change immediately (the default); if false, changes are announced once a minute.
                 notify_at_once: InheritedTerm<bool> = r#""""#;
@@ -330,7 +330,8 @@ zone_section! {
         name: ZoneName = r#"".""#;
         /// The `[[template]]` for settings that the zone does not have itself.
         template: String = r#""""#;
-        /// Native: served from its file or database. Primary: its secondaries are notified as well. Secondary:
+        /// Native: served from its file or database. Primary: the same, and a database zone notifies its secondaries.
+        /// Secondary:
         /// transferred from its primaries. Producer, consumer: a catalog zone (RFC 9432) made here or followed. The
         /// default is the kind in the zone's database, or native.
         kind: InheritedTerm<ZoneKind> = r#""""#;

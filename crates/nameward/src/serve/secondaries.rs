@@ -10,7 +10,7 @@ use std::{
 
 use nameward_control::operations::{
     ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
-    RunningTransferStatus, TakeItem, zone_name,
+    RunningTransferStatus, TakeItem, ZoneDetails, zone_name,
 };
 use nameward_control::web::{ZoneFacts, ZoneSource};
 use nameward_maintain::{
@@ -138,6 +138,11 @@ impl SecondaryZones {
         let parts = NotifierParts {
             policies: Arc::clone(&policies),
             zones: Arc::clone(&shared.zones),
+            databases: databases
+                .all()
+                .iter()
+                .map(|database| database.rank)
+                .collect(),
             listens,
             store,
             shared: Arc::clone(&shared),
@@ -253,6 +258,17 @@ impl SecondaryZones {
     /// Returns the state of a secondary zone that is not current.
     pub fn troubled_state(&self, zone: NameBuf) -> Option<&'static str> {
         troubled_state(&self.life.status(Some(zone)).pop()?)
+    }
+
+    /// Sets the state of a secondary zone that is not current and served from here.
+    pub fn set_state(&self, zone: &mut ZoneDetails) {
+        if matches!(zone.state.as_str(), "not served" | "not loaded") {
+            return;
+        }
+        let name: Option<NameBuf> = zone.name.parse().ok();
+        if let Some(state) = name.and_then(|name| self.troubled_state(name)) {
+            zone.state = state.into();
+        }
     }
 
     /// Returns the secondary zones that are not current.

@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use nameward_maintain::policy::{PolicySource, PolicyTable};
+use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin};
 use nameward_store::state::StateStore;
 use nameward_wire::NameBuf;
-use nameward_zone::ZoneTable;
+use nameward_zone::{Zone, ZoneTable};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -42,6 +42,8 @@ pub struct NotifierParts {
     pub policies: Arc<PolicyTable>,
     /// The served zones.
     pub zones: Arc<ArcSwap<ZoneTable>>,
+    /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
+    pub databases: DatabaseRanks,
     /// Our listen addresses: the server does not notify itself.
     pub listens: Vec<SocketAddr>,
     /// Stores the notified serials.
@@ -52,6 +54,26 @@ pub struct NotifierParts {
     pub database_runtime: Handle,
     /// Called for each zone whose NOTIFY messages are sent, or that has no server to notify.
     pub on_sent: Box<dyn Fn(NameBuf) + Send + Sync>,
+}
+
+/// The ranks of the backends that are databases.
+#[derive(Debug, Clone, Default)]
+pub struct DatabaseRanks(Arc<[u16]>);
+
+impl FromIterator<u16> for DatabaseRanks {
+    fn from_iter<I: IntoIterator<Item = u16>>(ranks: I) -> Self {
+        DatabaseRanks(ranks.into_iter().collect())
+    }
+}
+
+impl DatabaseRanks {
+    fn origin(&self, zone: &Zone) -> ZoneOrigin {
+        if self.0.contains(&zone.rank()) {
+            ZoneOrigin::Database
+        } else {
+            ZoneOrigin::Local
+        }
+    }
 }
 
 /// Passes changed zones to the sender; clones share one queue.
@@ -75,8 +97,8 @@ impl Notifier {
     /// Notifies the secondaries of a zone that it has changed.
     pub fn changed(&self, zone: NameBuf) {
         // Waking the sender costs more than a small change.
-        let begun = self.shared.start.get();
-        if begun.is_some_and(|begun| !begun.policies.load().of(zone.as_name()).sends_notify()) {
+        let start = self.shared.start.get();
+        if start.is_some_and(|start| !start.sends_notify(&zone)) {
             return;
         }
         self.shared.changed.lock().entry(zone).or_insert(false);
@@ -111,6 +133,7 @@ impl Notifier {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),
             zones: Arc::clone(&parts.zones),
+            databases: parts.databases.clone(),
             listens: parts.listens.clone(),
             shared: Arc::clone(&parts.shared),
             database_runtime: parts.database_runtime.clone(),
@@ -127,6 +150,7 @@ impl Notifier {
             store: Some(store),
             policies,
             zones,
+            databases,
             ..
         }) = start
         else {
@@ -142,7 +166,7 @@ impl Notifier {
         {
             let policy = policies.of(zone.apex_name());
             // Databases store the serials of their zones themselves.
-            let is_notified = (policy.notify_name_servers || !policy.also_notify.is_empty())
+            let is_notified = policy.sends_notify(databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.apex_name());
             if is_notified && !kept.has(&name, zone.serial()) {
@@ -157,8 +181,20 @@ struct StartParts {
     store: Option<StateStore>,
     policies: Arc<PolicyTable>,
     zones: Arc<ArcSwap<ZoneTable>>,
+    databases: DatabaseRanks,
     listens: Vec<SocketAddr>,
     shared: Arc<ServingState>,
     database_runtime: Handle,
     runtime: Handle,
+}
+
+impl StartParts {
+    /// Returns whether any server is notified of changes of a zone; the sender decides about one that is not in the table.
+    fn sends_notify(&self, zone: &NameBuf) -> bool {
+        let (table, policies) = (self.zones.load(), self.policies.load());
+        let policy = policies.of(zone.as_name());
+        table
+            .exact(zone.as_name())
+            .is_none_or(|zone| policy.sends_notify(self.databases.origin(zone)))
+    }
 }

@@ -73,8 +73,9 @@ impl StartParts {
             return (Vec::new(), Vec::new());
         };
         let policy = policies.of(zone.as_name());
-        let mut found = notify_targets(served, &table, policy);
-        if policy.notify_name_servers && served.live().is_some() {
+        let origin = self.databases.origin(served);
+        let mut found = notify_targets((served, origin), &table, policy);
+        if policy.notifies_name_servers(origin) && served.live().is_some() {
             let servers =
                 LiveServers::look_up(zone, NotifyTime::Now, &self.shared, &self.database_runtime);
             let addresses = servers.addresses.into_iter();

@@ -132,17 +132,18 @@ impl NotifySender {
                 continue;
             };
             let policy = policies.of(name.as_name());
+            let origin = self.parts.databases.origin(zone);
             let NotifyTargets {
                 servers: mut targets,
                 unknown,
-            } = notify_targets(zone, &table, policy);
+            } = notify_targets((zone, origin), &table, policy);
             targets.retain(|target| !self.is_ourselves(target.address));
             if !unknown.is_empty() {
                 self.resolver.resolve(name, unknown);
             }
             let change = NotifyChange::of(zone);
             let is_now = is_asked_for || policy.notify_at_once;
-            let is_live = policy.notify_name_servers && zone.live().is_some();
+            let is_live = policy.notifies_name_servers(origin) && zone.live().is_some();
             if is_live {
                 let time = match is_now {
                     true => NotifyTime::Now,
@@ -159,13 +160,15 @@ impl NotifySender {
             if targets.is_empty() {
                 continue;
             }
+            let (count, plural) = (targets.len(), if targets.len() == 1 { "" } else { "s" });
             match change.serial {
                 _ if !is_now => {}
-                Some(serial) => tracing::info!(
-                    "zone {name}: notifying {} servers, serial {serial}",
-                    targets.len()
-                ),
-                None => tracing::info!("zone {name}: notifying {} servers", targets.len()),
+                Some(serial) => {
+                    tracing::info!(
+                        "zone {name}: notifying {count} server{plural}, serial {serial}"
+                    );
+                }
+                None => tracing::info!("zone {name}: notifying {count} server{plural}"),
             }
             let at = match is_now {
                 true => now(),
