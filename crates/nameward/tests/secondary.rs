@@ -5,6 +5,7 @@ mod behind;
 mod clock;
 mod expire;
 mod hostile;
+mod large_rrset;
 mod notify_out;
 mod peers;
 mod primary;

@@ -38,6 +38,7 @@ mod signing_facts;
 mod source;
 mod sqlite;
 pub(crate) mod sqlite_file;
+mod stale_digest;
 mod tls;
 mod url;
 mod watch;
@@ -272,6 +273,7 @@ struct BackendParts {
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
     iterations: metadata::IterationWarnings,
+    stale_digests: stale_digest::StaleDigests,
     readable: signing_facts::Readable,
 }
 
@@ -319,6 +321,7 @@ impl SqlBackend {
                 keys,
                 metadata,
                 iterations: metadata::IterationWarnings::default(),
+                stale_digests: stale_digest::StaleDigests::default(),
                 readable: signing_facts::Readable::default(),
             }),
         })

@@ -14,6 +14,7 @@
 //! Empty non-terminals created by one name are ancestors of each other, so each name is a suffix of the deepest one.
 //! They share it: the 126 ancestors of a name with 127 labels cost 12 octets each plus one name, not 126 names.
 
+use crate::draft::rrset_octets;
 use nameward_wire::{Name, Type};
 use std::borrow::Cow;
 
@@ -277,6 +278,11 @@ impl<'a> Rrset<'a> {
     #[inline]
     pub fn form(self) -> CompressibleNames {
         CompressibleNames::from_byte(self.bytes[12])
+    }
+
+    /// Returns the octets that the RRset takes in a message. One with more than [`crate::MAX_RRSET_OCTETS`] fits into none.
+    pub fn message_octets(self) -> usize {
+        rrset_octets(self.records().map(|record| record.rdata.len()))
     }
 
     /// Returns the octets of all records.

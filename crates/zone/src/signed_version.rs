@@ -32,6 +32,13 @@ impl Zone {
         records.any(|record| !is_digest_of(record.rdata, serial))
     }
 
+    /// Returns the version without digests (ZONEMD). It shares the contents.
+    pub fn without_digests(self: &Arc<Self>) -> Result<Zone, ChangeError> {
+        let mut difference = Difference::default();
+        self.remove_digests(&mut difference);
+        self.apply_over(&difference)
+    }
+
     /// Returns the version to serve when this one is signed here, or gets a different digest. It shares the contents.
     pub fn served_with(
         self: &Arc<Self>,

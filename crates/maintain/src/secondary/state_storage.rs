@@ -13,12 +13,15 @@ use nameward_base::sync::Mutex;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
-use nameward_zone::{TableChange, Zone};
+use nameward_zone::{MAX_RRSET_OCTETS, Node, TableChange, Zone};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Size in octets from which on a replacement version is committed on a separate thread.
 const LARGE: usize = 1 << 20;
+
+/// RRsets of one transfer that are logged because they fit into no message.
+const LARGE_RRSETS_LOGGED: usize = 5;
 
 /// Stores zones in the state store.
 pub(super) struct StoreHome {
@@ -165,7 +168,49 @@ fn commit_end(
             // Another follower of the same rank has withdrawn its version: the zone is ours again.
             table.publish(&shown);
         }
+        if let Ok(committed) = &result {
+            warn_of_large_rrsets(committed);
+        }
         done(result.map(|committed| committed.zone.into()));
+    }
+}
+
+/// Warns of RRsets that a transfer has brought and that fit into no message, as loading a zone file does.
+fn warn_of_large_rrsets(committed: &CommittedVersion) {
+    let zone = &committed.zone;
+    let mut large = Vec::new();
+    let mut check = |node: Node<'_>| {
+        for rrset in node.rrsets() {
+            let octets = rrset.message_octets();
+            let entry = (NameBuf::from(node.name()), rrset.rtype(), octets);
+            if octets > MAX_RRSET_OCTETS
+                && large.len() < LARGE_RRSETS_LOGGED
+                && !large.contains(&entry)
+            {
+                large.push(entry);
+            }
+        }
+    };
+    if committed.is_first {
+        zone.nodes_in_any_order().for_each(&mut check);
+    } else {
+        let mut last = None;
+        for record in committed.difference.added.iter() {
+            let owner = Some(NameBuf::from(record.owner));
+            if owner != last
+                && let Some(node) = zone.node_of(record.owner)
+            {
+                check(node);
+            }
+            last = owner;
+        }
+    }
+    for (owner, rtype, octets) in large {
+        tracing::warn!(
+            "zone {}: {owner} {rtype} takes {octets} octets and fits into no DNS message: clients get truncated answers, \
+             also over TCP",
+            zone.apex_name()
+        );
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct Gathering {
     no_wildcard: bool,
     /// The keys of the zone and how it is signed; known from the first walk on.
     signing: Option<Arc<Signing>>,
+    /// The serial of the zone, if its digest (ZONEMD) is of another one and was left out.
+    stale_digest: Option<u32>,
     statements: u32,
 }
 
@@ -109,6 +111,7 @@ impl Gathering {
             no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
             apex_records: known.apex.clone(),
             signing: known.signing.clone().flatten(),
+            stale_digest: None,
             statements: 0,
             known,
         };
@@ -192,6 +195,11 @@ impl Gathering {
         }
         let reason = too_many_rows(self.wanted.name(at), MAX_ROWS);
         Err(SqlError::row("records", 0, reason))
+    }
+
+    /// Returns the serial of the zone, if its digest (ZONEMD) is of another one and was left out.
+    pub(crate) fn stale_digest(&self) -> Option<u32> {
+        self.stale_digest
     }
 
     pub(crate) fn add_statements(&mut self, statements: u32) {

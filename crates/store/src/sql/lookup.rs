@@ -343,6 +343,10 @@ impl Open {
             Ok(zone) => Arc::new(zone),
             Err(error) => return Found::Ended(Err(error)),
         };
+        if let Some(serial) = self.gathering.stale_digest() {
+            let apex = zone.apex_name();
+            inner.stale_digests.note(id, apex, serial);
+        }
         // A fragment that temporarily lacks the chain is not shared with later names.
         let is_lasting = !matches!(chain, ChainFound::Later);
         if let Some(part) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {

@@ -2,12 +2,14 @@
 
 use super::lookup::{Found, SqlLookupBatch};
 use super::{LiveZone, SqlBackend, SqlError};
+use nameward_wire::Type;
 use nameward_zone::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZoneBuilder, ZoneFuture,
 };
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 impl LiveSource for SqlBackend {
     fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a> {
@@ -38,8 +40,20 @@ impl LiveSource for SqlBackend {
                     reason: bad.to_string(),
                 });
             }
+            let is_signed = report.signing.is_some() || built.apex().rrset(Type::RRSIG).is_some();
+            let serial = built.serial().0;
             built.set_signing(report.signing);
-            Ok(built)
+            if is_signed || !built.has_stale_digest(serial) {
+                return Ok(built);
+            }
+            let stale = &self.inner.stale_digests;
+            stale.note(request.zone, built.apex_name(), serial);
+            Arc::new(built)
+                .without_digests()
+                .map_err(|error| LookupError {
+                    kind: BackendFailure::BadData,
+                    reason: error.to_string(),
+                })
         })
     }
 

@@ -1,7 +1,7 @@
 //! One piece of a signed copy: the records of some names or links of the chain, with their signatures.
 
 use super::{BROKEN, CopyDigest, SignedCopy, SignedCopyError};
-use nameward_dnssec::{CanonicalSet, Making, Proof, SoaEdit};
+use nameward_dnssec::{CanonicalSet, Making, Proof, SoaEdit, is_signature_or_denial};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, Type};
 use nameward_zone::node::flags;
@@ -46,6 +46,10 @@ impl<'c> ChunkSigner<'c> {
             let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
             let is_digest = rtype == Type::ZONEMD && node.name() == zone.apex_name();
             if is_digest && self.copy.digest == CopyDigest::Made {
+                continue;
+            }
+            // Left behind by another signer. Answers leave them out, too.
+            if is_signature_or_denial(rtype) {
                 continue;
             }
             let mut data: Vec<Vec<u8>> = rrset

@@ -109,6 +109,25 @@ fn a_signed_copy_is_a_zone_that_bind_verifies() {
 }
 
 #[test]
+fn records_of_another_signer_below_the_apex_are_left_out_of_a_copy() {
+    let stray = "ns1 300 NSEC example. A\nns1 300 RRSIG A 13 2 300 20300101000000 20200101000000 1 example. AAAA\n";
+    let signing = signing(&[]);
+    let (copy, _) = signed_copy(&zone_of(&signing, stray), &signing, now()).unwrap();
+    let (clean, _) = signed_copy(&zone(&signing), &signing, now()).unwrap();
+    let names = |zone: &Zone| {
+        let text = print(zone);
+        let fields = text
+            .lines()
+            .map(|line| line.split(' ').take(5).collect::<Vec<_>>().join(" "));
+        fields
+            .filter(|line| line.starts_with("ns1."))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&copy), names(&clean));
+    assert!(!print(&copy).contains("20200101000000"), "{}", print(&copy));
+}
+
+#[test]
 fn narrow_zones_and_broken_keys_have_no_copy() {
     let narrow = signing(&[("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")]);
     let copied = signed_copy(&zone(&narrow), &narrow, now());

@@ -7,7 +7,7 @@ use super::need::{self, is_needed};
 use super::{FetchedRow, Gathering, WantedName};
 use nameward_wire::zonefile::{Record, RecordPlace, Severity};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder};
+use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder, is_digest_of};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
@@ -131,6 +131,24 @@ impl Gathering {
         })
     }
 
+    /// Returns the serial that a digest (ZONEMD) of the zone must have: a verifier takes a zone with a digest of another
+    /// version for damaged (RFC 8976 section 4). None if there is no digest, or signatures cover it.
+    fn digest_serial(&self) -> Option<u32> {
+        let find = |wanted: Type| {
+            let mut rows = self.rows.iter();
+            rows.position(|row| row.of == 0 && matches!(row.rtype, Ok(rtype) if rtype == wanted))
+        };
+        find(Type::ZONEMD)?;
+        if self.signing.is_some() || find(Type::RRSIG).is_some() {
+            return None;
+        }
+        let mut rdata = Vec::new();
+        self.parse(find(Type::SOA)?, &mut rdata).ok()?;
+        let numbers: &[u8; 20] = rdata.last_chunk()?;
+        let serial = numbers.first_chunk()?;
+        Some(u32::from_be_bytes(*serial))
+    }
+
     /// Starts the zone, with the apex records if they are known and the same in all fragments; returns true if so.
     fn begin_in(&self, builder: &mut ZoneBuilder, room: usize) -> bool {
         let apex = self.known.zone.apex.as_name();
@@ -154,6 +172,8 @@ impl Gathering {
             rdata,
         } = parts;
         let mut minimum = 0;
+        let digest_serial = self.digest_serial();
+        let mut has_stale_digest = false;
         for (at, wanted) in self.wanted.iter().enumerate() {
             let name = self.wanted.name(at);
             let exists =
@@ -201,6 +221,11 @@ impl Gathering {
                 if rtype == Type::SOA && at == 0 {
                     minimum = soa_minimum(rdata);
                 }
+                let is_digest = rtype == Type::ZONEMD && at == 0;
+                if is_digest && digest_serial.is_some_and(|serial| !is_digest_of(rdata, serial)) {
+                    has_stale_digest = true;
+                    continue;
+                }
                 builder.add(&Record::new(name, rtype, row.ttl, rdata).at(RecordPlace::row(row.id)));
             }
             // A name with records here exists because of them.
@@ -224,6 +249,7 @@ impl Gathering {
             builder.add(&record.of(self.known.zone.apex.as_name()));
         }
         self.add_signing_records(builder, minimum);
+        self.stale_digest = digest_serial.filter(|_| has_stale_digest);
         let (zone, findings) = builder.end();
         match zone {
             Some(zone) => Ok(zone),
