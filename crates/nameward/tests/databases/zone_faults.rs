@@ -213,6 +213,59 @@ fn a_zone_whose_database_fails_is_shown_as_far_as_it_is_known() {
 }
 
 #[test]
+fn a_resident_database_whose_file_is_missing_is_a_fault_until_it_is_back() {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    let server = setup.config(&database.backend("resident")).start();
+    wait_for(&server, "www.good.test.", (0, 10));
+    let away = database.path.with_extension("away");
+    std::fs::rename(&database.path, &away).unwrap();
+    wait_for_status(&server, "the file is missing", true);
+    assert!(
+        status(&server).contains("  backend_down: "),
+        "{}",
+        status(&server)
+    );
+    wait_for(&server, "www.good.test.", (0, 10));
+    std::fs::rename(&away, &database.path).unwrap();
+    wait_for_status(&server, "  backend_down: ", false);
+    database.run("UPDATE records SET content = '192.0.2.11' WHERE name = 'www.good.test'");
+    wait_for(&server, "www.good.test.", (0, 11));
+}
+
+#[test]
+fn a_zone_of_one_database_is_shown_while_another_database_is_down() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    let missing = setup.dir().join("missing.db");
+    let config = setup.dir().join("alone.toml");
+    let text = format!(
+        "[server]\nstate_directory = {:?}\n[[backend]]\ntype = \"sqlite\"\npath = {missing:?}\n{}",
+        setup.dir().join("state"),
+        database.backend("live")
+    );
+    std::fs::write(&config, text).unwrap();
+    let shown = std::process::Command::new(nameward_testkit::server::binary())
+        .args(["zone", "show", "good.test", "--config"])
+        .arg(&config)
+        .env("RUNTIME_DIRECTORY", setup.dir())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(shown.stdout).unwrap();
+    let warned = String::from_utf8(shown.stderr).unwrap();
+    assert!(
+        shown.status.success() && said.contains("\nserial 1\n") && said.contains("\nbackend 2 "),
+        "{said}{warned}"
+    );
+    assert!(
+        warned.contains("warning: ") && warned.contains("missing.db"),
+        "{warned}"
+    );
+}
+
+#[test]
 fn zone_show_has_the_served_serial_and_the_stored_one_where_they_differ() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

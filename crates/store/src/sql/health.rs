@@ -1,5 +1,6 @@
 //! Whether a database responds, and the log messages about it.
 
+use super::SqlBackend;
 use super::error::SqlError;
 use super::url::DatabaseAddress;
 use nameward_base::sync::{Mutex, MutexGuard};
@@ -29,6 +30,8 @@ pub(super) struct Condition {
     down: &'static str,
     up: &'static str,
     is_up: AtomicBool,
+    /// Statements that succeed mean nothing: they read a file that is not at its path any more.
+    is_held_down: AtomicBool,
     /// The log does not reflect the current state yet.
     is_unlogged: AtomicBool,
     notes: Mutex<HealthNotes>,
@@ -51,6 +54,7 @@ impl Condition {
             down,
             up,
             is_up: AtomicBool::new(true),
+            is_held_down: AtomicBool::new(false),
             is_unlogged: AtomicBool::new(false),
             notes: Mutex::new(HealthNotes {
                 reason: String::new(),
@@ -81,9 +85,22 @@ impl Condition {
         }
     }
 
+    /// Keeps the database down for a reason that statements do not show, or lets them decide again.
+    pub(super) fn hold_down(&self, reason: Option<&str>, database: &DatabaseAddress) {
+        let was_held = self.is_held_down.swap(reason.is_some(), Ordering::Relaxed);
+        match reason {
+            Some(reason) => self.note(&Err(SqlError::Unavailable(reason.into())), database),
+            None if was_held => self.note(&Ok(()), database),
+            None => {}
+        }
+    }
+
     /// Records the outcome of a statement. The log reports when the database goes down and comes back, not every
     /// statement.
     pub(super) fn note(&self, result: &Result<(), SqlError>, database: &DatabaseAddress) {
+        if result.is_ok() && self.is_held_down.load(Ordering::Relaxed) {
+            return;
+        }
         let reason = match result {
             Err(
                 error @ (SqlError::Unavailable(_)
@@ -120,6 +137,18 @@ impl Condition {
             tracing::info!(%database, "{}", self.up);
         } else {
             tracing::error!(%database, reason, "{}", self.down);
+        }
+    }
+}
+
+impl SqlBackend {
+    /// Notes whether the file of a SQLite database is missing: open connections still read it, but no change reaches them.
+    pub(super) fn note_missing_file(&self, is_missing: bool) {
+        let reason = is_missing
+            .then_some("the file is missing: put it back; contents read before are still served");
+        let inner = &self.inner;
+        for condition in [&inner.condition, &inner.watched] {
+            condition.hold_down(reason, &inner.options.address);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! log index before it writes.
 
 use std::fs::{File, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,8 @@ pub(crate) enum FileChange {
     Written,
     /// The file or its contents were replaced.
     Replaced,
+    /// It was there and is not there any more. Connections still read it, but whatever others write goes elsewhere.
+    Missing,
 }
 
 /// Identifies a file by its inode, and its contents by their time.
@@ -75,10 +78,14 @@ impl DatabaseFile {
         }
     }
 
-    /// Checks the file; the first check reports no change, and a missing file is waited for.
+    /// Checks the file; the first check reports no change, and a file that never existed is waited for.
     pub(crate) fn look(&mut self) -> FileChange {
-        let Ok(file) = std::fs::metadata(&self.path) else {
-            return FileChange::None;
+        let file = match std::fs::metadata(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && self.last.is_some() => {
+                return FileChange::Missing;
+            }
+            Err(_) => return FileChange::None,
         };
         let log = self.beside("-wal").map(|log| identity(&log));
         let index = self.beside("-shm").map(|index| identity(&index));
@@ -207,6 +214,21 @@ mod tests {
         assert_eq!(file.look(), FileChange::Replaced, "another file");
         std::fs::remove_file(directory.path().join("test.db-wal")).unwrap();
         assert_eq!(file.look(), FileChange::Replaced, "without its log");
+    }
+
+    #[test]
+    fn a_file_that_was_there_is_missing_until_it_is_back() {
+        let (directory, path, _connection) = database("WAL");
+        let mut file = DatabaseFile::new(&directory.path().join("none.db"));
+        assert_eq!(file.look(), FileChange::None);
+        let mut file = DatabaseFile::new(&path);
+        file.look();
+        let away = directory.path().join("away.db");
+        std::fs::rename(&path, &away).unwrap();
+        assert_eq!(file.look(), FileChange::Missing);
+        assert_eq!(file.look(), FileChange::Missing);
+        std::fs::rename(&away, &path).unwrap();
+        assert_eq!(file.look(), FileChange::None);
     }
 
     #[test]

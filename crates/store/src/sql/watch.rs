@@ -46,6 +46,8 @@ const REPEATS: [Duration; 5] = [
 ];
 /// Polling interval for SQLite.
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
+/// After how many looks a file that is not there counts as missing.
+const MISSING_LOOKS: u32 = 4;
 /// Polling interval for a table of changes over a network.
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum pause before a database that is down is tried again.
@@ -201,10 +203,24 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
     };
     let mut seen = Seen::default();
     let mut wait = SQLITE_INTERVAL;
+    let mut missing = 0_u32;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        match file.look() {
-            FileChange::None => {}
+        let change = file.look();
+        if change == FileChange::Missing {
+            // A file that is being replaced may be away for a moment.
+            missing += 1;
+            if missing >= MISSING_LOOKS {
+                backend.note_missing_file(true);
+            }
+            notices.send_begun();
+            std::thread::sleep(SQLITE_INTERVAL);
+            continue;
+        }
+        missing = 0;
+        backend.note_missing_file(false);
+        match change {
+            FileChange::None | FileChange::Missing => {}
             // The data cached by connections is obsolete, and their counter may belong to a different file.
             FileChange::Written => reopen(&backend.inner.reads),
             FileChange::Replaced => {
