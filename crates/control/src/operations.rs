@@ -17,6 +17,7 @@ mod key_checks;
 mod key_template;
 mod local;
 mod local_copy;
+mod local_kind;
 mod logs;
 mod metadata_check;
 mod parent;
@@ -37,6 +38,7 @@ mod zone_files;
 mod zone_keys;
 mod zone_list;
 mod zone_options;
+mod zone_show;
 
 pub use attributes::{
     ListedComment, ListedMetadata, MetadataChange, MetadataRequest, RecordComment, RecordUse,
@@ -59,7 +61,7 @@ pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Ur
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
     NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
-    ZoneChanged, ZoneDetails,
+    ZoneChanged,
 };
 pub use rollover::{KeySteps, ListedStep};
 pub use search::FoundRecord;
@@ -75,6 +77,7 @@ pub use templates::{
 pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
 pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
+pub use zone_show::ZoneDetails;
 
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};

@@ -13,6 +13,7 @@ use nameward_store::state::{
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
+use super::zone_list::shown_backend;
 use super::{
     Database, ListedItem, OperationError, OperationResult, Operations, TakeItem, local_copy,
     zone_name,
@@ -171,7 +172,7 @@ impl Operations {
             items(ListedItem::DeletedZone(ListedDeletedZone {
                 name: zone.name.to_string(),
                 kind: zone.kind,
-                backend: zone.backend,
+                backend: shown_backend(zone.backend),
                 serial: zone.serial.map(|serial| serial.0),
                 records: zone.records,
                 octets,

@@ -5,21 +5,19 @@
 //! zone that is transferred, or a catalog that is made here, the declaration is all there is.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{
     KeptError, KeptSettings, PolicySource, RemoteServer, UNCONFIGURED_RANK,
 };
-use nameward_maintain::read_contents;
 use nameward_wire::NameBuf;
 use nameward_wire::rdata::write_text;
 use nameward_zone::ZoneKind;
 use nameward_zone::change::RrsetData;
 
-use super::local_copy::text_of;
 use super::zone::new_zone_warnings;
+use super::zone_list::shown_backend;
 use super::{
     ListedKind, OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, ZoneTerms,
     zone_name,
@@ -179,6 +177,9 @@ impl Operations {
             (LocalZone::Declared(_), true) if before.kind == ZoneKind::Secondary => {
                 return self.promote(&name, &settings);
             }
+            (LocalZone::File(file, _), false) if settings.kind == ZoneKind::Secondary => {
+                return self.demote(&name, file, settings);
+            }
             (LocalZone::File(file, _), false) => {
                 return Err(OperationError::refused(format!(
                     "zone {name} is in {}, and a {} zone has no file: `nameward zone delete {name}`, then create it",
@@ -204,7 +205,7 @@ impl Operations {
         let served = served.filter(|served| !served.is_stand_in());
         Ok(OperationResult::ZoneChanged(ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
-            backend: u32::from(rank),
+            backend: shown_backend(rank.into()),
             engine: match &local {
                 LocalZone::File(..) => "file".into(),
                 LocalZone::Declared(_) => "state store".into(),
@@ -259,51 +260,11 @@ impl Operations {
         Ok(settings)
     }
 
-    /// Makes a secondary a zone of its own, with the contents that it has: they become a file in a directory.
-    fn promote(
+    pub(super) fn declare(
         &self,
         name: &NameBuf,
         settings: &KeptSettings,
-    ) -> Result<OperationResult, OperationError> {
-        let served = self
-            .commits
-            .table()
-            .version(name.as_name(), UNCONFIGURED_RANK);
-        let served = served.filter(|served| !served.is_stand_in());
-        let stored = || {
-            // One that has expired is not served.
-            let store = self.commits.store()?;
-            read_contents(store, name).ok().flatten().map(Arc::new)
-        };
-        let zone = served.or_else(stored).ok_or_else(|| {
-            OperationError::refused(format!(
-                "zone {name} has no contents: its primary has not been reached yet"
-            ))
-        })?;
-        let file = self.files.create(name, None, text_of(&zone))?;
-        if let Err(error) = self.declare(name, settings) {
-            self.files.remove(name, file.path, file.rank)?;
-            return Err(error);
-        }
-        let mut warnings = Vec::new();
-        if zone.signing().is_signed() {
-            warnings.push(format!(
-                "zone {name} brings its signatures with it: they are not renewed here, and end"
-            ));
-        }
-        tracing::info!(
-            "zone {name}: changed from secondary to {}",
-            settings.kind.word()
-        );
-        Ok(OperationResult::ZoneChanged(ZoneChanged {
-            serial: Some(zone.serial().0),
-            backend: u32::from(file.rank),
-            engine: "file".into(),
-            ..declared(name, warnings)
-        }))
-    }
-
-    fn declare(&self, name: &NameBuf, settings: &KeptSettings) -> Result<(), OperationError> {
+    ) -> Result<(), OperationError> {
         let set = self.kept.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
             KeptError::NoStore => no_store(name),
@@ -340,7 +301,7 @@ impl Operations {
     }
 
     /// Warns of TSIG keys that are not known: nothing is transferred with them.
-    fn key_warnings(&self, settings: &KeptSettings) -> Vec<String> {
+    pub(super) fn key_warnings(&self, settings: &KeptSettings) -> Vec<String> {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);
         let unknown = keys.filter(|key| policies.keys().find(key.as_name()).is_none());
@@ -355,7 +316,7 @@ fn is_file(kind: ZoneKind) -> bool {
     matches!(kind, ZoneKind::Native | ZoneKind::Primary)
 }
 
-fn no_store(name: &NameBuf) -> OperationError {
+pub(super) fn no_store(name: &NameBuf) -> OperationError {
     OperationError::refused(format!(
         "zone {name}: the settings of a zone are kept in the state store: set server.state_directory"
     ))
@@ -365,7 +326,7 @@ fn no_store(name: &NameBuf) -> OperationError {
 pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
     ZoneChanged {
         zone: name.to_string(),
-        backend: u32::from(UNCONFIGURED_RANK),
+        backend: shown_backend(UNCONFIGURED_RANK.into()),
         engine: "state store".into(),
         serial: None,
         warnings,

@@ -273,18 +273,9 @@ impl Operations {
         if let (Some(zone), Some(store), true) =
             (&zone, self.commits.store(), settings.kind.is_transferred())
         {
-            let timers = SoaTimes::of(zone)
-                .confirmed(Moment::from_seconds(now()), std::time::Duration::ZERO);
-            let contents = StateChange::SetContents {
-                zone: *name,
-                serial: zone.serial(),
-                parts: Arc::new(contents_of(zone)),
-            };
-            let timers = StateChange::SetTimers {
-                zone: *name,
-                timers,
-            };
-            store.write(vec![contents, timers]).map_err(of_store)?;
+            store
+                .write(stored_contents(name, zone).into())
+                .map_err(of_store)?;
         }
         self.kept
             .set_zone(name.as_name(), settings)
@@ -308,6 +299,21 @@ fn of_local(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneCha
         },
         LocalZone::Declared(_) => shown,
     }
+}
+
+/// The changes of the state store that give a secondary its contents, as if a primary had just confirmed them.
+pub(super) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
+    let now = Moment::from_seconds(now());
+    let contents = StateChange::SetContents {
+        zone: *name,
+        serial: zone.serial(),
+        parts: Arc::new(contents_of(zone)),
+    };
+    let timers = StateChange::SetTimers {
+        zone: *name,
+        timers: SoaTimes::of(zone).confirmed(now, std::time::Duration::ZERO),
+    };
+    [contents, timers]
 }
 
 /// Writes a zone as a zone file.

@@ -6,7 +6,7 @@ use super::{
     DsAdvice, FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment,
     ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey,
     ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone,
-    ServerStatus,
+    ServerStatus, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -408,47 +408,6 @@ pub struct ZoneChanged {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// Warnings for the operator.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-}
-
-/// A zone with its numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ZoneDetails {
-    /// The name.
-    pub name: String,
-    /// The kind.
-    pub kind: ListedKind,
-    /// The serial that clients get; none without a SOA that can be read.
-    pub serial: Option<u32>,
-    /// The serial in the file, the state store or the database, if it is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stored_serial: Option<u32>,
-    /// Records that are not disabled; unknown if the database does not respond.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub records: Option<u64>,
-    /// Records that are disabled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disabled: Option<u64>,
-    /// The number of the backend.
-    pub backend: u32,
-    /// The address of the database, without its password; `file` or `state store` for others.
-    pub database: String,
-    /// `live` or `resident`.
-    pub mode: String,
-    /// Addresses of primaries, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub primaries: Option<String>,
-    /// The account, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub account: Option<String>,
-    /// The catalog it is a member of, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalog: Option<String>,
-    /// How it is signed; none for a zone that is not in memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signing: Option<ListedSigning>,
-    /// The database that failed, if one did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

@@ -217,6 +217,8 @@ fault_kinds! {
     ZoneUnsigned = "zone_unsigned", "a zone signed elsewhere is answered without signatures";
     /// Zone files have errors, and the previous version is served.
     ZoneErrors = "zone_errors", "a zone file has errors: the previous version is served";
+    /// Zone files contradict changes that were made through this server.
+    FileConflict = "file_conflict", "a zone file contradicts changes that were made through this server";
     /// Zones are served although their files are missing.
     ZoneFileMissing = "zone_file_missing", "zone files are missing: their zones are still served";
     /// Stored signatures have expired or are missing.

@@ -57,6 +57,15 @@ impl ZoneFiles for NoFiles {
         Ok(None)
     }
 
+    fn set_aside(
+        &self,
+        _: &NameBuf,
+        _: nameward_maintain::follow::ServedFile,
+        _: nameward_maintain::follow::StoreVersion,
+    ) -> Result<std::path::PathBuf, OperationError> {
+        Err(nameward_maintain::follow::ZoneFileError::NoDirectory(None).into())
+    }
+
     fn declared_at(&self, zone: Name<'_>) -> Option<String> {
         (zone.to_string() == "file.test.").then(|| "nameward.toml:3".into())
     }

@@ -1,23 +1,18 @@
-//! Owns operations on whole zones: show, create.
+//! Owns the creation of zones.
 
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::policy::{ZonePolicy, address_text};
-use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::{MASTER_MAX, NewZone, StoredRecord, WriteError};
+use nameward_maintain::policy::address_text;
+use nameward_store::sql::write::{MASTER_MAX, NewZone};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
-use super::key_template::now_seconds;
 use super::local::read_primaries;
-use super::place::{MemoryZone, ZonePlace};
 use super::record::read_rrset;
-use super::zone_list::served_serial;
 use super::{
-    Database, ErrorKind, ListedKind, OperationError, OperationResult, Operations, ZoneDetails,
-    ZoneTemplate, zone_name,
+    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, zone_name,
 };
 
 /// The primary name server in the SOA of a zone whose servers are not known, as in PowerDNS.
@@ -26,128 +21,6 @@ const UNKNOWN_SERVER: &str = "a.misconfigured.dns.server.invalid";
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
 
 impl Operations {
-    /// Shows a zone. If its database fails, what this server knows of it is shown with a warning that names the database.
-    pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
-        let name = zone_name(name)?;
-        let shown = match self.place(&name) {
-            Ok(ZonePlace::Database(database, row)) => self.show_stored(database, &row),
-            Ok(ZonePlace::Memory(zone)) => Ok(self.show_memory(&zone)),
-            Err(error) => Err(error),
-        };
-        match shown {
-            Err(error) if error.kind == ErrorKind::Backend => {
-                let known = self.show_without_database(&name, &error);
-                Ok(OperationResult::Zone(known.ok_or(error)?))
-            }
-            shown => shown.map(OperationResult::Zone),
-        }
-    }
-
-    fn show_stored(
-        &self,
-        database: &Database,
-        row: &ZoneRow,
-    ) -> Result<ZoneDetails, OperationError> {
-        let (mut records, mut disabled) = (0_u64, 0_u64);
-        let mut take = |record: StoredRecord| {
-            match record.disabled {
-                true => disabled += 1,
-                false => records += 1,
-            }
-            true
-        };
-        let failed = |error: &WriteError| self.failure_of(database, error);
-        let listing = database.backend.stored_records(row, None, &mut take);
-        let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| failed(&error))?;
-        let name = [row.name];
-        let overview = database.backend.overview(Some(&name));
-        let overview = self.runtime.block_on(overview);
-        let overview = overview.map_err(|error| failed(&error))?.pop();
-        let stored_serial = overview.as_ref().and_then(|zone| zone.serial);
-        let looked_up = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
-        let table = self.commits.table().load();
-        let served = table.exact(row.name.as_name());
-        let served = served.filter(|zone| zone.rank() == database.rank && !zone.is_stand_in());
-        let serial = match served {
-            Some(zone) => served_serial(zone),
-            None => looked_up.map(|serial| serial.0),
-        };
-        let stored = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        Ok(ZoneDetails {
-            name: row.name.to_string(),
-            kind: row.kind.into(),
-            serial,
-            stored_serial: differing(stored_serial.map(|serial| serial.0), serial),
-            records: Some(records),
-            disabled: Some(disabled),
-            backend: database.number(),
-            database: database.address().to_string(),
-            mode: database.mode.into(),
-            primaries: stored(&row.primaries),
-            account: stored(&row.account),
-            catalog: stored(&row.catalog),
-            signing: self.signing_of(row.name.as_name()),
-            warnings: Vec::new(),
-        })
-    }
-
-    fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
-        let (version, name) = (&zone.version, zone.name());
-        let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
-        let nodes = version.nodes_in_any_order();
-        let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
-        let table = self.commits.table().load();
-        let serial = table
-            .exact(name.as_name())
-            .and_then(|zone| served_serial(zone));
-        ZoneDetails {
-            name: name.to_string(),
-            kind: policy.kind.into(),
-            serial,
-            stored_serial: differing(Some(version.serial().0), serial),
-            records: Some(records.sum::<usize>() as u64),
-            disabled: Some(0),
-            backend: u32::from(version.rank()),
-            database: match policy.kind.is_transferred() {
-                true => "state store".into(),
-                false => "file".into(),
-            },
-            mode: "resident".into(),
-            primaries: addresses(policy),
-            account: None,
-            catalog: policy.catalog.map(|catalog| catalog.to_string()),
-            signing: self.signing_of(name.as_name()),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Shows what this server knows of a zone whose database fails; `None` if it does not serve the zone.
-    fn show_without_database(&self, name: &NameBuf, error: &OperationError) -> Option<ZoneDetails> {
-        let table = self.commits.table().load();
-        let zone = table.exact(name.as_name())?;
-        let database = self.databases.iter().find(|one| one.rank == zone.rank())?;
-        let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
-        Some(ZoneDetails {
-            name: zone.apex_name().to_string(),
-            kind: policy.kind.into(),
-            serial: served_serial(zone),
-            stored_serial: None,
-            records: None,
-            disabled: None,
-            backend: database.number(),
-            database: database.address().to_string(),
-            mode: database.mode.into(),
-            primaries: addresses(policy),
-            account: None,
-            catalog: policy.catalog.map(|catalog| catalog.to_string()),
-            signing: self.signing_in_memory(name.as_name()),
-            warnings: vec![error.message.clone()],
-        })
-    }
-
     /// Creates a zone with its SOA and NS records.
     pub fn create_zone(&self, template: &ZoneTemplate) -> Result<OperationResult, OperationError> {
         let name = zone_name(&template.zone)?;
@@ -222,18 +95,6 @@ impl Operations {
                 })
             })
     }
-}
-
-/// The stored serial, where it is not the served one.
-fn differing(stored: Option<u32>, served: Option<u32>) -> Option<u32> {
-    stored.filter(|_| stored != served)
-}
-
-/// The addresses of the primaries that a policy has.
-fn addresses(policy: &ZonePolicy) -> Option<String> {
-    let primaries = policy.primaries.iter();
-    let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();
-    (!primaries.is_empty()).then(|| primaries.join(", "))
 }
 
 /// Reads the kind of a new zone.

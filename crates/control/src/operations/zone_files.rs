@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nameward_maintain::follow::{ServedFile, ZoneFileError};
+use nameward_maintain::follow::{ServedFile, StoreVersion, ZoneFileError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 
@@ -30,6 +30,14 @@ pub trait ZoneFiles: Send + Sync {
         rank: u16,
     ) -> Result<Option<Arc<Zone>>, OperationError>;
 
+    /// Sets the file of a zone aside that becomes a secondary, and returns its new name.
+    fn set_aside(
+        &self,
+        zone: &NameBuf,
+        file: ServedFile,
+        store: StoreVersion,
+    ) -> Result<PathBuf, OperationError>;
+
     /// Returns the file and line of the configuration that declares a zone.
     fn declared_at(&self, zone: Name<'_>) -> Option<String>;
 }
@@ -38,10 +46,14 @@ impl From<ZoneFileError> for OperationError {
     fn from(error: ZoneFileError) -> Self {
         let text = error.to_string();
         match error {
-            ZoneFileError::NoDirectory(_) | ZoneFileError::Root => OperationError::refused(text),
-            ZoneFileError::Exists(_) => OperationError::conflict(text),
+            ZoneFileError::NoDirectory(_) | ZoneFileError::Root | ZoneFileError::NotServed(_) => {
+                OperationError::refused(text)
+            }
+            ZoneFileError::Exists(_) | ZoneFileError::Changed => OperationError::conflict(text),
             ZoneFileError::Wrong(_) => OperationError::invalid(text),
-            ZoneFileError::File { .. } => OperationError::backend(text),
+            ZoneFileError::File { .. }
+            | ZoneFileError::NotStored(_)
+            | ZoneFileError::NotRemoved { .. } => OperationError::backend(text),
         }
     }
 }

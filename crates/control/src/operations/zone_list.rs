@@ -80,19 +80,10 @@ impl Operations {
         let is_database = self.databases.iter().any(|one| one.rank == rank);
         ListedZone {
             name: name.to_string(),
-            kind: match policy.kind {
-                ZoneKind::Native if !is_database => ListedKind::File,
-                kind => kind.into(),
-            },
+            kind: listed_kind(policy.kind, is_database),
             backend: backend_number(rank, policy),
             serial: served.and_then(served_serial),
-            state: match served {
-                None => "not loaded",
-                Some(zone) if !zone.is_ready() => "not ready",
-                Some(zone) if zone.is_stand_in() => "live",
-                Some(_) => "current",
-            }
-            .into(),
+            state: state_word(served).into(),
             signing: signing_word(served, policy, is_database).into(),
         }
     }
@@ -195,12 +186,38 @@ impl Operations {
     }
 }
 
+/// The kind of a zone as lists and `zone show` name it.
+pub(super) fn listed_kind(kind: ZoneKind, is_database: bool) -> ListedKind {
+    match kind {
+        ZoneKind::Native if !is_database => ListedKind::File,
+        kind => kind.into(),
+    }
+}
+
+/// The state of a zone as lists and `zone show` name it, as far as the zone table knows it.
+pub(super) fn state_word(served: Option<&Zone>) -> &'static str {
+    match served {
+        None => "not loaded",
+        Some(zone) if !zone.is_ready() => "not ready",
+        Some(zone) if zone.is_stand_in() => "live",
+        Some(_) => "current",
+    }
+}
+
 /// The number of the backend that an operator knows: catalogs that are made here belong to the database of their members.
-fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
+pub(super) fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
     match (rank, &policy.declared_by) {
         (CONFIGURED_RANK, PolicySource::Backend(rank)) => (*rank).into(),
-        (UNCONFIGURED_RANK, _) => CONFIGURED_RANK.into(),
-        (rank, _) => rank.into(),
+        (rank, _) => shown_backend(rank.into()),
+    }
+}
+
+/// The number of a backend as it is printed: zones in the state store have none, and print 0.
+pub(super) fn shown_backend(rank: u32) -> u32 {
+    if rank == u32::from(UNCONFIGURED_RANK) {
+        CONFIGURED_RANK.into()
+    } else {
+        rank
     }
 }
 

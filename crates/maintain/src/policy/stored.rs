@@ -142,6 +142,16 @@ impl KeptPolicies {
 
     /// Declares a zone, or changes the settings of one that is declared here.
     pub fn set_zone(&self, zone: Name<'_>, settings: &KeptSettings) -> Result<(), KeptError> {
+        self.set_zone_with(zone, settings, Vec::new())
+    }
+
+    /// As [`KeptPolicies::set_zone`], with further changes of the state store in the same transaction.
+    pub fn set_zone_with(
+        &self,
+        zone: Name<'_>,
+        settings: &KeptSettings,
+        mut changes: Vec<StateChange>,
+    ) -> Result<(), KeptError> {
         let templates = self.lock();
         let name = wire(zone);
         // The declaration replaces the one made by an autoprimary.
@@ -154,7 +164,8 @@ impl KeptPolicies {
             name,
             value: settings.to_value(),
         };
-        self.store()?.write(vec![forget, set])?;
+        changes.extend([forget, set]);
+        self.store()?.write(changes)?;
         let part = Arc::new(settings.part(&templates));
         let change = [(NameBuf::from(zone), Some(part))];
         self.table.change(PolicySource::Kept, change);

@@ -384,6 +384,7 @@ fn details_text(details: &ZoneDetails) -> String {
     };
     line("name", &details.name);
     line("kind", details.kind.name());
+    line("state", &details.state.replace(' ', "-"));
     line("serial", &serial);
     for (key, value) in [
         ("stored-serial", details.stored_serial.map(u64::from)),
@@ -394,10 +395,11 @@ fn details_text(details: &ZoneDetails) -> String {
             line(key, &value.to_string());
         }
     }
-    line(
-        "backend",
-        &format!("{} {}", details.backend, details.database),
-    );
+    let backend = match details.backend {
+        0 => details.database.clone(),
+        number => format!("{number} {}", details.database),
+    };
+    line("backend", &backend);
     line("mode", &details.mode);
     for (key, value) in [
         ("primaries", &details.primaries),

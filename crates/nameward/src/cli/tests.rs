@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Command as Definition, CommandFactory, Parser};
-use nameward_control::operations::OperationRequest;
+use nameward_control::operations::{OperationRequest, OperationResult};
 
 use super::{Cli, parse_zone};
 
@@ -92,6 +92,24 @@ fn operations_of_the_control_socket_are_documented() {
         .find(|(name, _)| name == "commands.md")
         .unwrap();
     let table = page.split("| operation | fields |").nth(1).unwrap();
+    let missing = |name: &&&str| !table.contains(&format!("`{name}`"));
+    let missing: Vec<_> = known.iter().filter(missing).collect();
+    assert!(missing.is_empty(), "docs/commands.md lacks {missing:?}");
+}
+
+#[test]
+fn results_of_operations_are_documented() {
+    // The error of an unknown result lists the known ones in backticks.
+    let error = serde_json::from_str::<OperationResult>(r#"{"result":"?"}"#).unwrap_err();
+    let error = error.to_string();
+    let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+    assert!(known.len() > 25 && known.contains(&"zone_ds"), "{error}");
+    let documents = documents();
+    let (_, page) = documents
+        .iter()
+        .find(|(name, _)| name == "commands.md")
+        .unwrap();
+    let table = page.split("| result | fields |").nth(1).unwrap();
     let missing = |name: &&&str| !table.contains(&format!("`{name}`"));
     let missing: Vec<_> = known.iter().filter(missing).collect();
     assert!(missing.is_empty(), "docs/commands.md lacks {missing:?}");

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use nameward_control::operations::{OperationError, ZoneFiles};
 use nameward_maintain::{
     Commits,
-    follow::{FileFollower, ServedFile},
+    follow::{FileFollower, ServedFile, StoreVersion},
     policy::PolicyTable,
 };
 use nameward_store::file::{FileSource, sources_of};
@@ -63,6 +63,16 @@ impl ZoneFiles for StoredFiles {
         rank: u16,
     ) -> Result<Option<Arc<Zone>>, OperationError> {
         Ok(self.follower(zone).remove_file(zone, &path, rank)?)
+    }
+
+    fn set_aside(
+        &self,
+        zone: &NameBuf,
+        file: ServedFile,
+        store: StoreVersion,
+    ) -> Result<PathBuf, OperationError> {
+        let mut files = self.follower(zone);
+        Ok(files.set_file_aside(&self.sources, (zone, &file), store)?)
     }
 
     fn declared_at(&self, zone: Name<'_>) -> Option<String> {

@@ -63,6 +63,15 @@ pub struct StoredZones {
     found: Mutex<FoundZones>,
 }
 
+/// The way in which a request treats a database that fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestForm {
+    /// Shows what is known without it.
+    Show,
+    /// Fails.
+    Other,
+}
+
 /// The known ranks of database zones.
 #[derive(Default)]
 struct FoundZones {
@@ -96,7 +105,11 @@ impl StoredZones {
             RequestReach::Zones(names) => {
                 // The operation rejects invalid names.
                 let names = names.iter().filter_map(|name| zone_name(name).ok());
-                self.read_zones(&names.collect::<Vec<_>>())
+                let form = match request {
+                    OperationRequest::ZoneShow { .. } => RequestForm::Show,
+                    _ => RequestForm::Other,
+                };
+                self.read_zones(&names.collect::<Vec<_>>(), form)
             }
             RequestReach::AllZones => {
                 let mut files = self.files();
@@ -120,15 +133,21 @@ impl StoredZones {
             .for_each(|error| print::note(&format!("warning: {error}")));
     }
 
-    fn read_zones(&self, names: &[NameBuf]) -> Result<(), OperationError> {
+    fn read_zones(&self, names: &[NameBuf], request: RequestForm) -> Result<(), OperationError> {
         for name in names {
             for (rank, mode, backend) in &self.databases {
                 let row = self.runtime.block_on(backend.find_zone(name.as_name()));
                 let address = &backend.options().address;
-                let row =
-                    row.map_err(|error| OperationError::backend(format!("{address}: {error}")))?;
-                if let Some(row) = row {
-                    self.offer_row(&row, *rank, *mode);
+                match row {
+                    Ok(Some(row)) => self.offer_row(&row, *rank, *mode),
+                    Ok(None) => {}
+                    // `zone show` shows what the others have, and names the one that failed.
+                    Err(error) if request == RequestForm::Show => {
+                        self.warn(&[format!("{address}: {error}")]);
+                    }
+                    Err(error) => {
+                        return Err(OperationError::backend(format!("{address}: {error}")));
+                    }
                 }
             }
             self.read_at_home(name)?;
@@ -168,10 +187,13 @@ impl StoredZones {
         };
         let zone = read_contents(store, name);
         let zone = zone.map_err(|error| OperationError::backend(error.to_string()))?;
-        let Some(mut zone) = zone else {
+        let policy = Arc::clone(self.policies.load().of(name.as_name()));
+        let is_ours =
+            policy.kind.is_transferred() && !matches!(policy.declared_by, PolicySource::Backend(_));
+        let Some(mut zone) = zone.or_else(|| is_ours.then(|| Zone::not_ready(name.as_name())))
+        else {
             return Ok(());
         };
-        let policy = Arc::clone(self.policies.load().of(name.as_name()));
         zone.set_rank(match (policy.kind, policy.declared_by) {
             (ZoneKind::Producer, _) | (_, PolicySource::Configured) => CONFIGURED_RANK,
             _ => UNCONFIGURED_RANK,

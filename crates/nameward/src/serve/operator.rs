@@ -211,6 +211,13 @@ impl Commands for Operator {
                 self.operations
                     .list_zones(&mut |item| items(with_state(item, &states)))
             }
+            OperationRequest::ZoneShow { zone } => {
+                let mut result = self.operations.show_zone(zone)?;
+                if let OperationResult::Zone(details) = &mut result {
+                    self.secondaries.set_state(details);
+                }
+                Ok(result)
+            }
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use nameward_control::operations::{OperationError, ZoneFiles};
-use nameward_maintain::follow::ServedFile;
+use nameward_maintain::follow::{ServedFile, StoreVersion};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 
@@ -49,6 +49,19 @@ impl ZoneFiles for FollowedFiles {
             .maintenance
             .on_files(move |files, _| files.remove_file(&zone, &path, rank))?;
         Ok(removed?)
+    }
+
+    fn set_aside(
+        &self,
+        zone: &NameBuf,
+        file: ServedFile,
+        store: StoreVersion,
+    ) -> Result<PathBuf, OperationError> {
+        let zone = *zone;
+        let moved = self
+            .maintenance
+            .on_files(move |files, sources| files.set_file_aside(sources, (&zone, &file), store))?;
+        Ok(moved?)
     }
 
     fn declared_at(&self, zone: Name<'_>) -> Option<String> {

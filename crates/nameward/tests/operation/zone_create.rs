@@ -163,7 +163,7 @@ fn a_deleted_file_zone_comes_back_with_its_changes_its_keys_and_its_kind() {
     done(&server, &["zone", "create", "a.test", "--ns", "ns.b.test"]);
     assert!(!has_record(at, "a.test", "DNSKEY"));
     let (details, _) = done(&server, &["zone", "show", "a.test", "--json"]);
-    assert!(details.contains("\"kind\":\"native\""), "{details}");
+    assert!(details.contains("\"kind\":\"file\""), "{details}");
     done(
         &server,
         &["record", "set", "a.test", "new", "A", "60", "192.0.2.8"],
@@ -360,7 +360,96 @@ fn a_secondary_whose_primary_is_lost_becomes_a_primary_with_all_its_records() {
     );
     let (details, _) = done(&server, &["zone", "show", "sec.test", "--json"]);
     assert!(details.contains("\"kind\":\"primary\""), "{details}");
-    // Back to a secondary it goes by a new start.
+}
+
+#[test]
+fn a_zone_file_becomes_a_secondary_and_a_file_again_without_a_gap() {
+    let (first, home) = (primary(), Home::new(""));
+    let server = home.serve();
+    let at = server.address();
+    let import = ["tsig", "import", "k.test", "hmac-sha256", SECRET];
+    done(&server, &import);
+    fs::write(
+        home.file("sec.test"),
+        "; by hand\n$TTL 60\n@ SOA ns h 5 3600 600 86400 60\n@ NS ns\nns A 192.0.2.9\n",
+    )
+    .unwrap();
+    done(&server, &["reload"]);
+    let record = ["record", "set", "sec.test", "www", "A", "60", "192.0.2.7"];
+    done(&server, &record);
+    for kind in ["consumer", "producer"] {
+        let set = ["zone", "set", "sec.test", "--kind", kind];
+        let (code, said) = failed(&server, &set);
+        assert!(code == 6 || code == 7, "{kind}: {code} {said}");
+    }
+    let set = ["zone", "set", "sec.test", "--kind", "secondary"];
+    let (code, said) = failed(&server, &set);
+    assert!(code == 6 && said.contains("needs a primary"), "{said}");
+    // A primary that nobody can reach: what the file had is served, also after a restart.
+    let nowhere = [&set[..], &["--primary", "127.0.0.1:1"]].concat();
+    let (said, warned) = done(&server, &nowhere);
+    assert_eq!(said, "zone sec.test: changed, serial 6\n");
+    let copy = home.file("sec.test").with_extension("zone.kept-1");
+    assert!(warned.contains(copy.to_str().unwrap()), "{warned}");
+    assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
+    assert!(!home.file("sec.test").exists());
+    let text = fs::read_to_string(&copy).unwrap();
+    assert!(
+        text.starts_with("; by hand") && text.contains("192.0.2.7"),
+        "{text}"
+    );
+    let (shown, _) = done(&server, &["zone", "show", "sec.test"]);
+    assert!(
+        shown.contains("\nkind secondary\n") && shown.contains("\nbackend state store\n"),
+        "{shown}"
+    );
+    let (code, said) = failed(&server, &record);
+    assert!(code == 7 && said.contains("secondary"), "{said}");
+    done(&server, &["reload"]);
+    assert!(server.stop().success());
+    let server = home.serve();
+    let at = server.address();
+    wait_with_log(
+        "the contents of the file",
+        || server.log(),
+        || serial_if_served(at, "sec.test") == Some(6),
+    );
+    assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
+    // The first transfer takes their place.
+    let with_key = format!("{},k.test", first.address());
+    done(
+        &server,
+        &["zone", "set", "sec.test", "--primary", &with_key],
+    );
+    wait_with_log(
+        "the transfer",
+        || server.log(),
+        || serial_if_served(at, "sec.test") == Some(7),
+    );
+    assert_eq!(answered_address(at, "ns.sec.test"), Some([192, 0, 2, 1]));
+    // And back: a file with what was transferred, beside the one from before.
+    done(&server, &["zone", "set", "sec.test", "--kind", "native"]);
+    assert_eq!(answered_address(at, "ns.sec.test"), Some([192, 0, 2, 1]));
+    assert!(home.file("sec.test").exists() && copy.exists());
+    assert!(server.stop().success());
+    let server = home.serve();
+    assert_eq!(serial(server.address(), "sec.test"), 7);
+    let (shown, _) = done(&server, &["zone", "show", "sec.test"]);
+    assert!(shown.contains("\nkind file\n"), "{shown}");
+    assert!(!server.log().contains("ERROR"), "{}", server.log());
+}
+
+#[test]
+fn a_zone_file_becomes_a_secondary_without_a_server_too() {
+    let home = Home::new("");
+    let done = |arguments: &[&str]| {
+        let (code, said) = home.alone(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {said}");
+        said
+    };
+    done(&["zone", "create", "sec.test", "--ns", "ns.b.test"]);
+    done(&["record", "set", "sec.test", "www", "A", "60", "192.0.2.7"]);
+    let nowhere = "127.0.0.1:1";
     let set = [
         "zone",
         "set",
@@ -368,10 +457,51 @@ fn a_secondary_whose_primary_is_lost_becomes_a_primary_with_all_its_records() {
         "--kind",
         "secondary",
         "--primary",
-        "192.0.2.1",
     ];
-    let (code, said) = failed(&server, &set);
-    assert!(code == 7 && said.contains("zone delete"), "{said}");
+    done(&[&set[..], &[nowhere]].concat());
+    assert!(!home.file("sec.test").exists());
+    let copies = fs::read_dir(home.dir.path().join("zones")).unwrap();
+    let copies = copies.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
+    assert!(copies.into_iter().any(|text| text.contains("192.0.2.7")));
+    let server = home.serve();
+    let at = server.address();
+    assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
+}
+
+#[test]
+fn a_secondary_that_was_never_transferred_is_shown_with_its_state() {
+    let home = Home::new("");
+    let create = [
+        "zone",
+        "create",
+        "s.test",
+        "--kind",
+        "secondary",
+        "--primary",
+    ];
+    let server = home.serve();
+    done(&server, &[&create[..], &["127.0.0.1:1"]].concat());
+    let (shown, _) = done(&server, &["zone", "show", "s.test"]);
+    let expected = "name s.test.\nkind secondary\nstate empty\nserial none\nbackend state store\nmode resident\n\
+                    primaries 127.0.0.1:1\n";
+    assert!(shown.starts_with(expected), "{shown}");
+    let (shown, _) = done(&server, &["zone", "show", "s.test", "--json"]);
+    assert!(
+        shown.contains(r#""backend":0,"database":"state store""#),
+        "{shown}"
+    );
+    let (listed, _) = done(&server, &["zone", "list"]);
+    assert_eq!(listed, "s.test. secondary 0 - empty unknown\n");
+    assert!(server.stop().success());
+    let (code, shown) = home.alone(&["zone", "show", "s.test"]);
+    assert!(
+        code == Some(0) && shown.contains("\nstate not-ready\n"),
+        "{shown}"
+    );
+    let (code, deleted) = home.alone(&["zone", "delete", "s.test"]);
+    assert_eq!(code, Some(0), "{deleted}");
+    let (_, listed) = home.alone(&["zone", "list", "--deleted"]);
+    assert!(listed.contains("s.test. secondary 0 "), "{listed}");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Owns zone files that commands create and remove in the directory of a file backend.
 //!
 //! A new file is complete and on the disk before it has its name, and never takes the place of another one. A file that is
-//! removed is gone from the disk before the journal of its zone is dropped.
+//! removed is gone from the disk before the journal of its zone is dropped. A file whose zone becomes a secondary is kept
+//! under another name, and the zone is served without a gap.
 
 use super::{FileFollower, LoadLog};
 use crate::commit::Commits;
-use crate::sync::{SyncMode, sync_directory};
+use crate::contents::contents_of;
+use crate::policy::{KeptError, UNCONFIGURED_RANK};
+use crate::sync::{SyncMode, sync_directory, whole_text};
 use nameward_store::file::{FileSource, LoadEvent};
 use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
@@ -32,7 +35,13 @@ pub struct ServedFile {
     pub text: Option<Vec<u8>>,
 }
 
-/// Why a zone file was not created or removed.
+/// How many names are tried for the copy of a file that is set aside.
+const COPY_NAMES_MAX: u32 = 100;
+
+/// Stores the last version of a zone whose file is set aside, with the settings of the secondary that it becomes.
+pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), KeptError> + Send>;
+
+/// Why a zone file was not created, removed or set aside.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
     /// No file backend has a directory, or not the one that was named.
@@ -49,6 +58,23 @@ pub enum ZoneFileError {
     /// The zone cannot be served.
     #[error("{}", .0.join("; "))]
     Wrong(Vec<String>),
+    /// The file has errors or is not served.
+    #[error("{} is not served: fix it and `nameward reload`", .0.display())]
+    NotServed(PathBuf),
+    /// The zone changed while its file was set aside.
+    #[error("the zone has just been changed: try again")]
+    Changed,
+    /// The version or the settings of the zone cannot be stored.
+    #[error(transparent)]
+    NotStored(KeptError),
+    /// The zone is a secondary, but its file is still in the directory.
+    #[error("the zone is a secondary now, but its file could not be removed, remove it: {}: {error}", path.display())]
+    NotRemoved {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
     /// The file cannot be written or removed.
     #[error("{}: {error}", path.display())]
     File {
@@ -158,6 +184,70 @@ impl FileFollower {
         Ok(last)
     }
 
+    /// Sets the file of a zone aside that becomes a secondary, and returns its new name. The version that the file has is
+    /// stored by `store` and served until the first transfer; if that fails, everything is as before.
+    pub fn set_file_aside(
+        &mut self,
+        sources: &[FileSource],
+        (zone, file): (&NameBuf, &ServedFile),
+        store: StoreVersion,
+    ) -> Result<PathBuf, ZoneFileError> {
+        let (path, rank) = (&file.path, file.rank);
+        let not_served = || ZoneFileError::NotServed(path.clone());
+        let is_complete = self.sync(sources, zone, SyncMode::KeepLayout).is_ok();
+        let commits = Arc::clone(&self.target.commits);
+        let table = commits.table();
+        let version = table.version(zone.as_name(), rank);
+        let version = version.filter(|version| !version.is_stand_in());
+        let version = version.ok_or_else(not_served)?;
+        let mut copy = version.pack().ok_or_else(not_served)?;
+        copy.set_rank(UNCONFIGURED_RANK);
+        let failed = |error| ZoneFileError::File {
+            path: path.clone(),
+            error,
+        };
+        let mut kept = vec![link_copy(path).map_err(failed)?];
+        if !is_complete {
+            // The file lacks changes that its layout has no place for: they are kept in a copy of their own.
+            let text = whole_text(&contents_of(&version));
+            let written = new_copy(path, |copy| write_new(copy, &text));
+            kept.push(written.map_err(failed)?);
+        }
+        // Behind the file's version until that is withdrawn: the zone is never out of service.
+        table.publish(&[TableChange::Offer(Arc::new(copy))]);
+        let last = commits.withdraw(zone.as_name(), rank).unwrap_or(version);
+        let serial = table
+            .version(zone.as_name(), UNCONFIGURED_RANK)
+            .map(|copy| copy.serial());
+        let stored = if serial == Some(last.serial()) {
+            store(&last).map_err(ZoneFileError::NotStored)
+        } else {
+            Err(ZoneFileError::Changed)
+        };
+        if let Err(error) = stored {
+            let name = zone.as_name().as_wire().into();
+            let back = TableChange::Withdraw(name, UNCONFIGURED_RANK);
+            table.publish(&[back, TableChange::Offer(last)]);
+            for copy in kept {
+                let _ = fs::remove_file(copy);
+            }
+            return Err(error);
+        }
+        self.backend.forget(zone.as_name());
+        self.faults.note(&LoadEvent::Removed(zone.as_name()));
+        if let Some(copies) = &self.copies {
+            copies.forget(vec![*zone]);
+        }
+        let removed = fs::remove_file(path).and_then(|()| sync_directory(path));
+        match removed {
+            Ok(()) => Ok(kept.pop().unwrap_or_default()),
+            Err(error) => Err(ZoneFileError::NotRemoved {
+                path: path.clone(),
+                error,
+            }),
+        }
+    }
+
     /// Loads one file, and returns what is wrong with it.
     fn load_file(&mut self, sources: &[FileSource], path: &Path) -> Vec<String> {
         let mut log = LoadLog::default();
@@ -181,6 +271,32 @@ fn file_name(zone: Name<'_>) -> Option<String> {
     let bare = text.strip_suffix('.').filter(|bare| !bare.is_empty())?;
     // A slash is part of names by RFC 2317, and not of file names.
     Some(format!("{}.zone", bare.replace('/', "\\047")))
+}
+
+/// Gives a zone file a second name.
+fn link_copy(path: &Path) -> io::Result<PathBuf> {
+    new_copy(path, |copy| {
+        fs::hard_link(path, copy).and_then(|()| sync_directory(copy))
+    })
+}
+
+/// Makes a copy beside a zone file, under a name that is not one of a zone file: `example.org.zone.kept-1`, or the next free
+/// number.
+fn new_copy(path: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".kept-{number}"));
+        let copy = path.with_file_name(name);
+        match make(&copy) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && number < COPY_NAMES_MAX =>
+            {
+                number += 1;
+            }
+            made => return made.map(|()| copy),
+        }
+    }
 }
 
 /// Writes a file that is not there yet: under another name first, so that nobody sees a part of it.
@@ -220,6 +336,19 @@ mod tests {
         ] {
             let name: NameBuf = zone.parse().unwrap();
             assert_eq!(file_name(name.as_name()).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn each_copy_of_a_file_has_a_name_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.test.zone");
+        for (text, expected) in [("one", "a.test.zone.kept-1"), ("two", "a.test.zone.kept-2")] {
+            fs::write(&path, text).unwrap();
+            let copy = link_copy(&path).unwrap();
+            assert_eq!(copy, directory.path().join(expected));
+            fs::remove_file(&path).unwrap();
+            assert_eq!(fs::read_to_string(copy).unwrap(), text);
         }
     }
 
