@@ -12,6 +12,7 @@
 //! continues from the published version. Nothing is ever read again.
 
 mod background_jobs;
+mod conflicts;
 mod load;
 mod outcome;
 mod pending;
@@ -23,6 +24,9 @@ use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::table::TableWriter;
 use crate::zone::SoaTimes;
+use conflicts::ConflictLog;
+pub(crate) use conflicts::ConflictSide;
+pub use conflicts::FileConflicts;
 use nameward_base::sync::Mutex;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
@@ -55,6 +59,7 @@ pub struct Commits {
     live_listener: OnceLock<LiveListener>,
     background: BackgroundWork,
     gate: Arc<Gate>,
+    conflicts: ConflictLog,
 }
 
 impl Commits {
@@ -74,6 +79,7 @@ impl Commits {
             live_listener: OnceLock::new(),
             background,
             gate: Arc::default(),
+            conflicts: ConflictLog::default(),
         });
         background::start(requests, &commits)?;
         Ok(commits)

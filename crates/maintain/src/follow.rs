@@ -1,6 +1,7 @@
 //! Follows the sources of zones: changes there are published in the table.
 
 pub mod databases;
+mod directory_sizes;
 mod file_copies;
 mod file_faults;
 mod files;
@@ -8,5 +9,7 @@ mod log;
 pub mod unknown;
 
 pub use file_faults::{FaultyZone, FaultyZoneList, FaultyZones, FileFaults};
-pub use files::{FileFollower, LoadOutcome, ServedFile, ZoneFileError, missing_files};
+pub use files::{
+    FileFollower, LoadOutcome, ServedFile, StoreVersion, ZoneFileError, missing_files,
+};
 pub use log::{contested, counted, place_of_rank, waiting};

@@ -9,7 +9,7 @@
 //! was down, the journal restarts. Changes that the file lacks and that no longer fit it stay in the journal and are
 //! logged: nothing that was acknowledged is dropped.
 
-use crate::commit::{Commits, name_of};
+use crate::commit::{Commits, ConflictSide, name_of};
 use crate::merge::{Merge, merge_journal};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
@@ -139,6 +139,7 @@ impl Reconciler {
     /// Returns the version after applying the journal to a zone, if its storage lacks something.
     fn reconcile(&self, zone: &Arc<Zone>, kept: &KeptZone) -> Option<Arc<Zone>> {
         let (name, serial) = (name_of(zone), zone.serial());
+        self.commits.forget_conflict(name.as_name());
         let store = self.commits.store()?;
         if serial == kept.serial && self.is_as_kept(zone, kept) {
             let settle = StateChange::Settle { zone: name, serial };
@@ -217,6 +218,8 @@ impl Reconciler {
                     "zone {name}: the file has serial {serial}, and {count} changes of the journal up to serial {} do not fit to it: they are kept, but not served: {error}",
                     kept.serial
                 );
+                self.commits
+                    .note_clash(name.as_name(), ConflictSide::File, &error);
                 None
             }
         }

@@ -256,6 +256,9 @@ impl FileBackend {
         (load.events)(LoadEvent::Known);
         load.run(&jobs, &mut self.known.slots);
         self.note_returned(&mut load, &jobs);
+        if self.directories.is_empty() && withdrawal != Withdrawal::Confirmed {
+            self.serve_lost_directory(&mut load, sources);
+        }
         if scanned.incomplete {
             self.missing.suspend();
         } else {

@@ -1,5 +1,6 @@
 //! Versions that a source has read, and zones that a source no longer has.
 
+use super::conflicts::{ConflictSide, FileConflicts};
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
 use super::{Commits, name_of};
 use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneHome};
@@ -54,9 +55,12 @@ impl Commits {
                 confirmed: None,
                 author: None,
             };
-            let done = move |result: Result<CommittedVersion, CommitError>| {
-                if let Err(error) = result {
+            let commits = Arc::clone(self);
+            let done = move |result: Result<CommittedVersion, CommitError>| match result {
+                Ok(_) => commits.conflicts.forget(name.as_name()),
+                Err(error) => {
                     tracing::error!("zone {name}: new version not taken: {error}");
+                    commits.note_clash(name.as_name(), ConflictSide::Changes, &error);
                 }
             };
             self.shared_version(source, zone, None, Box::new(done));
@@ -76,9 +80,28 @@ impl Commits {
             TableChange::Offer(_) => None,
         });
         let mut zones = self.zones.lock();
-        left.for_each(|key| {
+        left.for_each(|key: (Box<[u8]>, u16)| {
+            self.conflicts.forget(Name::from_valid_wire(&key.0));
             zones.remove(&key);
         });
+    }
+
+    /// Notes a zone whose file and changes contradict each other, if that is the error.
+    pub(crate) fn note_clash(&self, zone: Name<'_>, side: ConflictSide, error: &CommitError) {
+        if let CommitError::Clash { owner, rtype } = error {
+            let text = || format!("both change {owner} {rtype}");
+            self.conflicts.note(zone, side, text);
+        }
+    }
+
+    /// Forgets that the file and the changes of a zone contradict each other.
+    pub(crate) fn forget_conflict(&self, zone: Name<'_>) {
+        self.conflicts.forget(zone);
+    }
+
+    /// Lists the zones whose files contradict changes made through this server.
+    pub fn conflicts(&self) -> FileConflicts {
+        self.conflicts.list()
     }
 
     /// Withdraws a zone that an operator deletes, and returns the last served version. A commit that is not published

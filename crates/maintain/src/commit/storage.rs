@@ -77,6 +77,9 @@ impl Commits {
         under_way.home = (!has_all).then(|| Arc::clone(version));
         under_way.is_writing = false;
         drop(under_way);
+        if has_all {
+            self.conflicts.settle_by_file(zone.as_name());
+        }
         self.keep(zone, vec![StateChange::Settle { zone, serial }]);
     }
 

@@ -375,7 +375,10 @@ impl<'w> FileCopyWriter<'w> {
 }
 
 /// Returns the last version of a zone's file without errors, if the state store has it.
-pub(super) fn last_good(store: &StateStore, name: Name<'_>) -> Result<Option<Zone>, StateError> {
+pub(in crate::follow) fn last_good(
+    store: &StateStore,
+    name: Name<'_>,
+) -> Result<Option<Zone>, StateError> {
     let zone = NameBuf::from(name);
     let mut reader = ContentsReader::new(&zone);
     if store.file_copy(&zone, |part| reader.push(&part))?.is_none() {

@@ -4,10 +4,12 @@
 //! load the journal is compared with the file.
 
 mod by_command;
+mod target;
 
-pub use by_command::{ServedFile, ZoneFileError};
+pub use by_command::{ServedFile, StoreVersion, ZoneFileError};
 
-use super::file_copies::{self, FileCopies, last_good};
+use super::directory_sizes::DirectorySizes;
+use super::file_copies::{self, FileCopies};
 use super::file_faults::FileFaults;
 use super::log::{contested, counted, waiting, zone_text};
 use super::unknown;
@@ -17,14 +19,14 @@ use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_store::file::{
     FileBackend, FileSource, LoadEvent, LoadSummary, Look, MissingOutlook, MissingZones, Standing,
-    Watcher, Withdrawal, ZoneTarget,
+    Watcher, Withdrawal,
 };
 use nameward_store::state::ZoneHome;
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
+use nameward_wire::NameBuf;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
+use target::FileTarget;
 
 /// Maximum number of log lines about zones per load.
 const LINES_MAX: usize = 1000;
@@ -89,6 +91,7 @@ impl FileFollower {
                 commits,
                 reconciler,
                 policies: Arc::default(),
+                directories: None,
             },
             give_back,
             logged: LoggedLines::new(),
@@ -100,6 +103,9 @@ impl FileFollower {
     /// Keeps copies of zone files in the state store from now on, with a size limit in octets.
     pub fn keeping_copies(mut self, octets_max: u64) -> std::io::Result<Self> {
         self.copies = FileCopies::start(&self.target.commits, octets_max)?;
+        if self.copies.is_some() {
+            self.target.directories = Some(DirectorySizes::default());
+        }
         Ok(self)
     }
 
@@ -139,6 +145,9 @@ impl FileFollower {
             .backend
             .load_withdrawing(target, sources, withdrawal, each);
         self.faults.set_missing(self.backend.missing_zones());
+        if summary.troubles == 0 {
+            self.note_directory_sizes(sources);
+        }
         if let Some(copies) = &self.copies {
             let ranks = sources.iter().map(|source| source.rank).collect();
             let is_complete = summary.troubles == 0 && self.backend.missing_zones().is_empty();
@@ -196,6 +205,9 @@ impl FileFollower {
         };
         let summary = self.backend.look(&self.target, sources, what, each);
         self.faults.set_missing(self.backend.missing_zones());
+        if summary.troubles == 0 {
+            self.note_directory_sizes(sources);
+        }
         if let Some(copies) = &self.copies {
             copies.compare(&served);
             copies.forget(removed);
@@ -206,6 +218,26 @@ impl FileFollower {
             self.logged = log.logged;
         }
         log_look(&summary, start);
+    }
+
+    /// Notes how many zones each directory has, unless files are missing.
+    fn note_directory_sizes(&mut self, sources: &[FileSource]) {
+        let missing = self.backend.missing_zones();
+        let Some(sizes) = &mut self.target.directories else {
+            return;
+        };
+        for source in sources {
+            let Some(directory) = &source.directory else {
+                continue;
+            };
+            if missing
+                .iter()
+                .all(|missing| missing.directory != *directory)
+            {
+                let zones = self.backend.zones_found(source.rank);
+                sizes.note(&self.target.commits, directory, zones);
+            }
+        }
     }
 
     /// Returns when the next grace period of a missing file ends.
@@ -276,46 +308,6 @@ impl FileFollower {
                 tracing::warn!("zone {zone}: not written to its file: {error}");
             }
         }
-    }
-}
-
-/// Publishes zones that were read from files.
-struct FileTarget {
-    commits: Arc<Commits>,
-    reconciler: Reconciler,
-    policies: Arc<PolicyTable>,
-}
-
-impl ZoneTarget for FileTarget {
-    fn table(&self) -> Arc<ZoneTable> {
-        self.commits.table().load()
-    }
-
-    fn publish(&self, mut changes: Vec<TableChange>) -> Vec<Contest> {
-        self.reconciler.bring_forward(&mut changes);
-        self.commits.load(changes, ZoneHome::File)
-    }
-
-    fn set_access(&self, rules: AccessRules) {
-        let table = self.commits.table();
-        table.set_access(AccessSource::Imported, rules);
-    }
-
-    fn objection(&self, zone: &Zone) -> Option<String> {
-        let policies = self.policies.load();
-        policies.of(zone.apex_name()).zonemd.objection(zone)
-    }
-
-    fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
-        self.commits.home_of(zone, rank)
-    }
-
-    fn last_good(&self, name: Name<'_>) -> Option<Zone> {
-        let good = last_good(self.commits.store()?, name);
-        good.unwrap_or_else(|error| {
-            tracing::error!("zone {name}: the copy of its file cannot be read: {error}");
-            None
-        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
+use nameward_maintain::commit::FileConflicts;
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
 };
@@ -32,6 +33,8 @@ pub struct FaultSources<'a> {
     pub file_sources: &'a [String],
     /// Zones that are served although their files are missing.
     pub missing_files: &'a [MissingZones],
+    /// Zones whose files contradict changes made through this server.
+    pub conflicts: &'a FileConflicts,
     /// The state store, if it does not accept changes.
     pub store: Option<&'a StoreFault>,
     pub signatures: &'a SignatureSums,
@@ -89,6 +92,7 @@ impl FaultSources<'_> {
         faults.extend(self.expired());
         faults.extend(self.unsigned());
         faults.extend(of_file_errors(&self.files.with_old_version));
+        faults.extend(self.conflicts());
         faults.extend(self.missing_files.iter().map(of_missing));
         faults.extend(self.broken_signatures());
         faults.extend(self.file_sources());
@@ -213,6 +217,31 @@ impl FaultSources<'_> {
             "Check the signer or the transfer that fills the database. If the zone is no longer signed elsewhere, run \
              `nameward metadata remove ZONE PRESIGNED`.",
         ))
+    }
+
+    fn conflicts(&self) -> Vec<ServerFault> {
+        let conflict = |zones: &FaultyZoneList, effect: &str, remedy: &str| {
+            let first = zones.first.first()?;
+            let (name, more) = (zone_text(&first.name), and_more(zones.number - 1));
+            let text = format!(
+                "Zone {name}: its file and changes made through this server contradict each other: {}{more}.",
+                first.error
+            );
+            Some(fault(FaultKind::FileConflict, text, effect, remedy))
+        };
+        let with_changes = conflict(
+            &self.conflicts.with_changes,
+            "The version with the changes is served; the edited file is not.",
+            "Make the file say there what is served, then run `nameward reload`; or run `nameward zone sync --rewrite ZONE` \
+             to write what is served over the file.",
+        );
+        let as_file = conflict(
+            &self.conflicts.as_file,
+            "The file is served. The changes are in the journal, but not in answers, and further changes are refused.",
+            "`nameward zone history ZONE` lists the changes. Write what should be served into the file, with a serial above \
+             theirs, then run `nameward reload`: the file replaces them.",
+        );
+        with_changes.into_iter().chain(as_file).collect()
     }
 
     fn broken_signatures(&self) -> Option<ServerFault> {

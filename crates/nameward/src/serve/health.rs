@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use nameward_control::operations::{
     BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts, UnseenChanges,
 };
+use nameward_maintain::Commits;
 use nameward_maintain::follow::{
     FileFaults,
     databases::{Databases, FollowedDatabase, ServedFrom},
@@ -125,6 +126,8 @@ pub struct HealthParts {
     pub logs: Arc<TrafficLogs>,
     /// The state store, if there is one.
     pub store: Option<StateStore>,
+    /// Changes of zones.
+    pub commits: Arc<Commits>,
 }
 
 /// Reads the state of the server, and keeps the last result.
@@ -258,6 +261,7 @@ impl ServerHealth {
             files: &files,
             file_sources: &parts.maintenance.files.troubles(),
             missing_files: &parts.maintenance.files.missing(),
+            conflicts: &parts.commits.conflicts(),
             store: store_fault.as_ref(),
             signatures: &parts.maintenance.signatures,
             never_transferred: &never_transferred,

@@ -194,6 +194,7 @@ impl RunningServer {
             zone_requests: Arc::clone(&zone_requests),
             logs: Arc::clone(&parts.logs),
             store: parts.commits.store().cloned(),
+            commits: Arc::clone(&parts.commits),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let config_file = parts.config_file.clone();

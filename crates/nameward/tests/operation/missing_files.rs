@@ -1,6 +1,11 @@
 //! Zone files that vanish: for a moment, for good, one by one and all at once.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::PathBuf,
+};
 
 use nameward_testkit::{Setup, TestServer};
 
@@ -177,4 +182,143 @@ fn a_directory_that_loses_most_of_its_files_is_served_until_an_operator_confirms
     assert_eq!(rcode(server.address(), "www.a.example"), 0);
     assert_host(&server, 1);
     assert_host(&server, 2);
+}
+
+#[test]
+fn a_directory_that_is_empty_at_the_start_is_a_fault_and_its_zones_are_served_from_their_copies() {
+    let home = tempfile::tempdir().unwrap();
+    let (zones, away) = (home.path().join("zones"), home.path().join("away"));
+    fs::create_dir(&zones).unwrap();
+    for name in ["one.example", "two.example", "dyn.example"] {
+        fs::write(zones.join(format!("{name}.zone")), ZONE).unwrap();
+    }
+    let start = || {
+        let state = home.path().join("state");
+        Setup::new()
+            .config(&format!(
+                "[server]\nstate_directory = {state:?}\n[[backend]]\ntype = \"file\"\ndirectory = {zones:?}\n"
+            ))
+            .start()
+    };
+    let server = start();
+    let change = [
+        "record",
+        "set",
+        "dyn.example",
+        "host1",
+        "A",
+        "60",
+        "192.0.2.1",
+    ];
+    assert!(server.command(&change).status.success());
+    let copies = || {
+        let path = home.path().join("state/state.db");
+        let store = rusqlite::Connection::open(path).unwrap();
+        let sql = "SELECT count(*) FROM file_copy";
+        store
+            .query_row(sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    server.wait_until("copies of all zone files", || copies() == 3);
+    assert!(server.stop().success());
+    // As if the file system were not mounted.
+    fs::rename(&zones, &away).unwrap();
+    fs::create_dir(&zones).unwrap();
+    for _ in 0..2 {
+        let server = start();
+        for name in ["www.one.example", "www.two.example"] {
+            assert_eq!(rcode(server.address(), name), 0, "{}", server.log());
+        }
+        assert_host(&server, 1);
+        let text = status(&server);
+        assert!(
+            text.contains("3 of 3 zone files are missing") && text.contains("zone_file_missing"),
+            "{text}"
+        );
+        assert!(server.stop().success());
+    }
+    let server = start();
+    for name in ["one.example", "two.example", "dyn.example"] {
+        let file = format!("{name}.zone");
+        fs::copy(away.join(&file), zones.join(&file)).unwrap();
+    }
+    assert!(server.command(&["reload"]).status.success());
+    server.wait_until("no fault", || status(&server).contains("faults: none"));
+    assert_host(&server, 1);
+    assert!(server.stop().success());
+    // An operator who means it confirms the loss.
+    fs::remove_dir_all(&zones).unwrap();
+    fs::create_dir(&zones).unwrap();
+    let server = start();
+    let reload = server.command(&["reload", "--withdraw-missing"]);
+    assert!(reload.status.success(), "{reload:?}");
+    assert_eq!(rcode(server.address(), "www.one.example"), REFUSED);
+    assert!(server.stop().success());
+    let server = start();
+    assert_eq!(rcode(server.address(), "www.one.example"), REFUSED);
+    assert!(status(&server).contains("faults: none"));
+}
+
+/// Another address for www.
+const CHANGE: &str =
+    "update delete www.dyn.example. A\nupdate add www.dyn.example. 60 A 192.0.2.61";
+
+#[test]
+fn a_returning_file_that_contradicts_the_journal_is_a_fault_until_the_file_settles_it() {
+    let server = setup(0).zone("other.example", &zone("www")).start();
+    update(&server, CHANGE);
+    server.remove_zone("dyn.example");
+    becomes(&server, "www.dyn.example", REFUSED);
+    let edited = ZONE.replace("192.0.2.10 ;", "192.0.2.62 ;");
+    server.write_zone("dyn.example", &edited);
+    becomes(&server, "www.dyn.example", 0);
+    server.wait_until("the fault", || {
+        let text = status(&server);
+        text.contains(
+            "file_conflict: Zone dyn.example: its file and changes made through this server contradict each other: \
+             both change www.dyn.example. A.",
+        ) && text.contains("nameward zone history ZONE")
+    });
+    let metrics = get(&server, "/metrics");
+    assert!(
+        metrics.contains("nameward_faults{kind=\"file_conflict\"} 1"),
+        "{metrics}"
+    );
+    assert!(get(&server, "/").contains("contradict each other"));
+    // What the remedy says.
+    let settled = edited.replace("\t10 ;", "\t20 ;");
+    assert_ne!(settled, edited);
+    server.write_zone("dyn.example", &settled);
+    assert!(server.command(&["reload"]).status.success());
+    server.wait_until("no fault", || status(&server).contains("faults: none"));
+    update(&server, &add(1));
+    assert_host(&server, 1);
+    let www = answered_address(server.address(), "www.dyn.example");
+    assert_ne!(www, Some([192, 0, 2, 61]));
+}
+
+#[test]
+fn an_edited_file_that_contradicts_served_changes_is_a_fault_until_it_is_written_over() {
+    let server = setup(LONG).start();
+    update(&server, CHANGE);
+    server.write_zone("dyn.example", &ZONE.replace("192.0.2.10 ;", "192.0.2.62 ;"));
+    server.wait_until("the fault", || {
+        status(&server).contains("The version with the changes is served; the edited file is not.")
+    });
+    assert_eq!(
+        answered_address(server.address(), "www.dyn.example"),
+        Some([192, 0, 2, 61])
+    );
+    let sync = server.command(&["zone", "sync", "--rewrite", "dyn.example"]);
+    assert!(sync.status.success(), "{sync:?}");
+    server.wait_until("no fault", || status(&server).contains("faults: none"));
+}
+
+fn get(server: &TestServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.web()).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
 }

@@ -251,6 +251,36 @@ impl FileBackend {
         self.known.forget_gone(spared);
     }
 
+    /// Serves the copies of zone files if a directory has lost most of its files while the server was down: a file system that is
+    /// not mounted looks like an empty directory.
+    pub(super) fn serve_lost_directory(&mut self, load: &mut Load<'_>, sources: &[FileSource]) {
+        let lost = sources.iter().find(|source| {
+            let directory = source.directory.as_deref();
+            let before = directory.map_or(0, |directory| load.publisher.zones_before(directory));
+            let now = self.known.found_of(source.rank);
+            is_loss(before.saturating_sub(now), before)
+        });
+        let Some(rank) = lost.map(|source| source.rank) else {
+            return;
+        };
+        load.publish();
+        for name in load.publisher.zones_without_source() {
+            let name = name.as_name();
+            let Some(zone) = load.publisher.last_good(name) else {
+                continue;
+            };
+            let Some(slot) = self.known.see(name) else {
+                continue;
+            };
+            let slot = &mut self.known.slots[slot];
+            slot.settle(None, Vec::new(), rank);
+            (slot.is_found, slot.is_missing) = (true, true);
+            self.missing.note(name, rank, None);
+            load.publisher.offer(zone, rank, None);
+            load.summary.kept += 1;
+        }
+    }
+
     /// Records the current directories of sources.
     pub(super) fn note_directories(&mut self, sources: &[FileSource], spared: &[u16]) {
         let is_source = |rank: &u16| sources.iter().any(|source| source.rank == *rank);

@@ -1,12 +1,13 @@
 //! Passes loaded zones to the owner of the table that all workers read.
 
 use std::{
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
-use nameward_wire::Name;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 
 /// How soon new zones are published during a load. Each publication costs time in proportion to the table, so the
@@ -30,6 +31,16 @@ pub trait ZoneTarget {
 
     /// Returns the last version of a zone's file without errors, if it is kept.
     fn last_good(&self, name: Name<'_>) -> Option<Zone>;
+
+    /// Returns how many zones were served from a directory when the server last looked at it; 0 if that is not known.
+    fn zones_before(&self, _directory: &Path) -> usize {
+        0
+    }
+
+    /// Lists the zones that copies of zone files are kept of and that no source has.
+    fn zones_without_source(&self) -> Vec<NameBuf> {
+        Vec::new()
+    }
 
     /// Returns the version that a zone's file had when it was last read or written. The served version may be ahead
     /// of it by changes that the file lacks.
@@ -99,6 +110,16 @@ impl<'t> Publisher<'t> {
             Some(before) if before != rank => TableChange::Move(zone, before),
             _ => TableChange::Offer(zone),
         });
+    }
+
+    /// As [`ZoneTarget::zones_before`].
+    pub(super) fn zones_before(&self, directory: &Path) -> usize {
+        self.target.zones_before(directory)
+    }
+
+    /// As [`ZoneTarget::zones_without_source`].
+    pub(super) fn zones_without_source(&self) -> Vec<NameBuf> {
+        self.target.zones_without_source()
     }
 
     pub(super) fn withdraw(&mut self, name: Name<'_>, rank: u16) {

@@ -111,6 +111,11 @@ impl FileBackend {
         zones.any(|(name, origin)| name.as_name() == zone && origin == FileOrigin::Found)
     }
 
+    /// Returns how many zones are served from files that were found in the directory of a source.
+    pub fn zones_found(&self, rank: u16) -> usize {
+        self.known.found_of(rank)
+    }
+
     /// Forgets a zone whose file an operator has removed by a command.
     pub fn forget(&mut self, zone: Name<'_>) {
         self.known.forget(zone);

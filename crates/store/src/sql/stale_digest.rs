@@ -1,8 +1,8 @@
 //! Digests (ZONEMD) in live zones that are of another serial than the zone: left out, and logged once for each serial.
 
+use nameward_base::sync::Mutex;
 use nameward_wire::Name;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Zones that are remembered, so that each is logged once.
 const WARNED_MAX: usize = 100_000;
@@ -14,7 +14,7 @@ pub(super) struct StaleDigests(Mutex<HashMap<i64, u32>>);
 impl StaleDigests {
     /// Logs that the digest of a zone is left out, once for each serial.
     pub(super) fn note(&self, id: i64, zone: Name<'_>, serial: u32) {
-        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.0.lock();
         let is_known = warned.contains_key(&id);
         if (is_known || warned.len() < WARNED_MAX) && warned.insert(id, serial) != Some(serial) {
             tracing::warn!(

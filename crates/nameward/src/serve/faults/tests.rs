@@ -66,6 +66,16 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             since: UNIX_EPOCH,
             outlook: MissingOutlook::Kept,
         }],
+        conflicts: &FileConflicts {
+            as_file: FaultyZoneList {
+                number: 1,
+                first: vec![nameward_maintain::follow::FaultyZone {
+                    name: "a.test.".into(),
+                    error: "both change www.a.test. A".into(),
+                }],
+            },
+            ..FileConflicts::default()
+        },
         store: Some(&StoreFault {
             error: StateError::Full("/state/state.db".into()),
             since: UNIX_EPOCH,
@@ -119,6 +129,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "zone_never_transferred",
             "zone_expired",
             "zone_unsigned",
+            "file_conflict",
             "zone_file_missing",
             "file_source",
             "reload_failed",
