@@ -111,3 +111,45 @@ fn a_clock_that_is_set_stops_no_refresh_and_expires_no_zone() {
     assert_eq!(rcode(server.address(), "www.example"), Some(0));
     assert!(!server.log().contains("expired"), "{}", server.log());
 }
+
+#[test]
+fn rollovers_rest_after_the_clock_was_set_forward() {
+    const FORTY_DAYS: i64 = 40 * 86_400;
+    let home = tempfile::tempdir().unwrap();
+    let (clock, state) = (home.path(), home.path().join("state"));
+    let start = || {
+        let zone = "$TTL 60\n@ SOA ns h 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\n";
+        Setup::new()
+            .without_web()
+            .zone("example", zone)
+            .environment("LD_PRELOAD", shim(clock))
+            .environment("CLOCK_OFFSET_FILE", clock.join("offset"))
+            .config(&format!(
+                "[server]\nstate_directory = {state:?}\n[[dnssec_policy]]\nname = \"monthly\"\nkeys = \"ksk+zsk\"\n\
+                 zsk_lifetime = 2592000\n[[zone]]\nname = \"example\"\ndnssec_policy = \"monthly\"\n"
+            ))
+            .start()
+    };
+    let keys = |server: &TestServer| {
+        let output = server.command(&["key", "list", "example"]);
+        String::from_utf8_lossy(&output.stdout).lines().count()
+    };
+    set_clock(clock, 0);
+    let server = start();
+    server.wait_until("a KSK and a ZSK", || keys(&server) == 2);
+    set_clock(clock, FORTY_DAYS);
+    // Policies that are read again wake the thread that rolls keys.
+    assert!(server.command(&["reload"]).status.success());
+    assert!(
+        server.wait_for_log("rollovers rest for an hour, so that a wrong clock does no harm"),
+        "{}",
+        server.log()
+    );
+    // All keys were due when that was logged, and none was rolled.
+    assert!(server.command(&["reload"]).status.success());
+    assert_eq!(keys(&server), 2, "{}", server.log());
+    assert!(server.stop().success());
+    // A server that starts at that time knows of no step, and rolls the ZSK.
+    let server = start();
+    server.wait_until("another ZSK", || keys(&server) == 3);
+}

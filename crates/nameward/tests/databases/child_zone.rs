@@ -1,0 +1,37 @@
+//! Records below a zone of its own: a change of the parent in a database says that they are hidden.
+
+use nameward_testkit::Setup;
+
+use crate::operation::{wait_for, zone};
+use crate::rows::Sqlite;
+
+#[test]
+fn a_record_added_below_a_child_zone_is_reported_as_hidden_in_both_modes() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        database.add(&zone("sub.one.test", "192.0.2.11"));
+        let server = setup.config(&database.backend(mode)).start();
+        wait_for(&server, "www.sub.one.test.", (0, 11));
+        let warned = |name: &str| {
+            let set = ["record", "set", "one.test", name, "A", "60", "192.0.2.12"];
+            let output = server.command(&set);
+            assert!(output.status.success(), "{mode}: {output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let said = warned("new.sub");
+        assert!(
+            said.contains("new.sub.one.test. A is hidden: sub.one.test. is a zone of its own here"),
+            "{mode}: {said}"
+        );
+        assert_eq!(warned("new"), "", "{mode}");
+        // The child answers, as the warning says.
+        wait_for(&server, "www.sub.one.test.", (0, 11));
+        assert_eq!(
+            crate::operation::ask(&server, "new.sub.one.test.").map(|reply| reply.0),
+            Some(3),
+            "{mode}"
+        );
+    }
+}
