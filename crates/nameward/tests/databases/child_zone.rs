@@ -2,8 +2,8 @@
 
 use nameward_testkit::Setup;
 
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
 
 #[test]
 fn a_record_added_below_a_child_zone_is_reported_as_hidden_in_both_modes() {
@@ -29,7 +29,7 @@ fn a_record_added_below_a_child_zone_is_reported_as_hidden_in_both_modes() {
         // The child answers, as the warning says.
         wait_for(&server, "www.sub.one.test.", (0, 11));
         assert_eq!(
-            crate::operation::ask(&server, "new.sub.one.test.").map(|reply| reply.0),
+            super::operation::ask(&server, "new.sub.one.test.").map(|reply| reply.0),
             Some(3),
             "{mode}"
         );

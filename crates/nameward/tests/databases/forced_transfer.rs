@@ -2,8 +2,8 @@
 
 use nameward_testkit::{Setup, TestServer};
 
-use crate::operation::wait_for;
-use crate::rows::Sqlite;
+use super::operation::wait_for;
+use super::rows::Sqlite;
 
 fn zone(serial: u32, address: u8) -> String {
     format!(

@@ -8,7 +8,7 @@ use std::thread;
 use nameward_testkit::Setup;
 use nameward_testkit::conformance::ZoneText;
 
-use crate::rows::Sqlite;
+use super::rows::Sqlite;
 
 /// A zone with the name servers ns1 (the primary), ns2 (a secondary) and ns3 (this server under another name).
 fn zone(name: &str) -> ZoneText {

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use nameward_testkit::{Setup, TestServer};
 
-use crate::operation::{wait_for, zone};
-use crate::rows::Sqlite;
+use super::operation::{wait_for, zone};
+use super::rows::Sqlite;
 
 fn dig(server: &TestServer, rtype: &str) -> String {
     let port = server.address().port().to_string();
