@@ -8,6 +8,7 @@ mod documents;
 mod exceptions;
 mod rules;
 mod sources;
+mod test_files;
 
 use exceptions::Exceptions;
 use sources::Workspace;
@@ -115,5 +116,14 @@ fn doc_comments_begin_with_a_noun_of_the_field() {
         "first-word",
         found,
         "no doc comment begins with What, Those or Somebody:",
+    );
+}
+
+#[test]
+fn every_test_file_is_part_of_a_test_binary() {
+    let forgotten = test_files::forgotten();
+    assert!(
+        forgotten.is_empty(),
+        "add `mod NAME;` to the parent module (CONTRIBUTING.md): {forgotten:#?}"
     );
 }
