@@ -1,8 +1,8 @@
-//! The conformance suite: text files of zones, queries and the answers an RFC names.
+//! The conformance suite: text files with zones, queries and the answers that an RFC requires.
 //!
-//! `tests/conformance/README.md` is the grammar. A file is read into a [`Suite`], a server is
-//! started with its zones, and [`run`] sends every query through anything that is an
-//! [`Exchange`](crate::wire::Exchange): sockets of any server, or an engine without sockets.
+//! `tests/conformance/README.md` describes the grammar. A file is parsed into a [`Suite`], a server
+//! is started with its zones, and [`run`] sends every query through any
+//! [`Exchange`](crate::wire::Exchange): the sockets of any server, or an engine without sockets.
 
 mod check;
 mod parse;
@@ -20,7 +20,7 @@ pub struct Suite {
     pub path: PathBuf,
     /// Zones to serve.
     pub zones: Vec<ZoneText>,
-    /// Lines to add to Nameward's configuration file; empty when the defaults will do.
+    /// Lines to add to Nameward's configuration file; empty if the defaults suffice.
     pub config: String,
     /// Peers that refuse one of the zones, with the reason.
     pub unloadable: Vec<(String, String)>,
@@ -31,66 +31,66 @@ pub struct Suite {
 /// A zone written out in the file.
 #[derive(Debug, Clone)]
 pub struct ZoneText {
-    /// Without the final dot.
+    /// The zone name without the final dot.
     pub name: String,
-    /// Zone file text; relative names end in the zone's name.
+    /// Zone file text; relative names are completed with the zone name.
     pub text: String,
 }
 
 impl ZoneText {
-    /// The zone as a file that needs no other origin.
+    /// Returns the zone as a file that needs no other origin.
     pub fn file_text(&self) -> String {
         format!("$ORIGIN {}.\n{}", self.name, self.text)
     }
 }
 
-/// One query with the answer that is due.
+/// One query with the expected answer.
 #[derive(Debug)]
 pub struct Case {
     /// Line of the query.
     pub line: usize,
     /// The sentence of the last `test` line.
     pub title: String,
-    /// Peers that answer otherwise, with the reason.
+    /// Peers that answer differently, with the reason.
     pub differs: Vec<(String, String)>,
     /// The message to send.
     pub send: Outgoing,
-    /// Over which transports.
+    /// The transports to use.
     pub transports: Vec<crate::wire::Transport>,
-    /// The answer that must come back.
+    /// The expected answer.
     pub expect: Expect,
 }
 
-/// A message that is sent.
+/// A message to send.
 #[derive(Debug)]
 pub enum Outgoing {
-    /// A question with its flags; the message is built from it.
+    /// A query with its flags, from which the message is built.
     Query(Box<send::Query>),
     /// The octets themselves.
     Octets(Vec<u8>),
 }
 
-/// An answer that must come back.
+/// The expected reaction.
 #[derive(Debug)]
 pub enum Expect {
-    /// Nothing at all.
+    /// No reply at all.
     Silence,
     /// A reply.
     Reply(Box<Reply>),
 }
 
-/// The reply that is due.
+/// The expected reply.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// Any one of these response codes.
+    /// Acceptable response codes.
     pub rcodes: Vec<u16>,
-    /// Of AA, TC, AD and CD, those that are set; the others are not.
+    /// The flags among AA, TC, AD and CD that must be set; the others must be clear.
     pub flags: u16,
     /// Flags that may be either.
     pub either: u16,
     /// The question section may be missing.
     pub question_optional: bool,
-    /// The largest size allowed.
+    /// Maximum size in octets.
     pub max_size: Option<usize>,
     /// Answer, authority, additional.
     pub sections: [Section; 3],
@@ -98,34 +98,34 @@ pub struct Reply {
     pub edns: ExpectedEdns,
 }
 
-/// The records of a section that are due.
+/// The expected records of a section.
 #[derive(Debug, Default)]
 pub struct Section {
-    /// Each with whether it may be missing.
+    /// The records, each with whether it may be missing.
     pub records: Vec<Line>,
     /// Exactly one complete RRset of those listed.
     pub one_rrset: bool,
-    /// Others may be there too.
+    /// Other records are allowed.
     pub open: bool,
 }
 
-/// One record that is due.
+/// One expected record.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// Line in the file.
     pub line: usize,
     /// Its RRset may be missing as a whole.
     pub optional: bool,
-    /// The record as normal text: `owner ttl type data`.
+    /// The record as normalised text: `owner ttl type data`.
     pub record: String,
-    /// `owner type`, lower case: which RRset it belongs to.
+    /// `owner type` in lower case: the RRset it belongs to.
     pub rrset: String,
 }
 
-/// The OPT record that must come back.
+/// The expected OPT record.
 #[derive(Debug, Default)]
 pub struct ExpectedEdns {
-    /// `Some(false)`: none; `Some(true)`: must be there; `None`: as the query has.
+    /// `Some(false)`: must be absent; `Some(true)`: must be present; `None`: as in the query.
     pub present: Option<bool>,
     /// Its payload size.
     pub size: Option<u16>,
@@ -135,13 +135,13 @@ pub struct ExpectedEdns {
     pub nsid: Option<String>,
 }
 
-/// Reads one file; an error names `file:line`.
+/// Reads one file; errors name `file:line`.
 pub fn read(path: &Path) -> Result<Suite, TestFailure> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     parse::parse(path, &text)
 }
 
-/// Reads every `*.test` of a directory, in order of name.
+/// Reads every `*.test` file in a directory, sorted by name.
 pub fn read_all(directory: &Path) -> Result<Vec<Suite>, TestFailure> {
     let entries =
         std::fs::read_dir(directory).map_err(|e| format!("{}: {e}", directory.display()))?;

@@ -1,7 +1,7 @@
-//! Real databases for tests: PostgreSQL and MariaDB, each in a temporary directory on a port of loopback.
+//! Real databases for tests: PostgreSQL and MariaDB, each in a temporary directory on a loopback port.
 //!
-//! A database never waits for the disk (but loses nothing when it is killed), is never a system service, and ends when its [`Database`] is dropped or
-//! this process ends. It can be killed, paused and started again, to see what others make of that.
+//! A database never waits for the disk (but loses nothing when it is killed), is never a system service, and ends when
+//! its [`Database`] is dropped or this process ends. It can be killed, paused and restarted, to test how others react.
 
 mod galera;
 mod replica;
@@ -18,10 +18,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a database may take to start or to stop.
+/// Timeout for starting or stopping a database.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The brand of a database.
+/// The database product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseKind {
     /// PostgreSQL.
@@ -30,12 +30,12 @@ pub enum DatabaseKind {
     Mariadb,
 }
 
-/// A running database with an empty database `pdns` in it.
+/// A running database server with an empty database `pdns`.
 pub struct Database {
     kind: DatabaseKind,
     directory: TempDir,
     address: SocketAddr,
-    /// More for its command line.
+    /// Additional command line arguments.
     arguments: Vec<String>,
     child: Option<Child>,
     watchdog: Option<Child>,
@@ -65,22 +65,22 @@ impl Database {
         Ok(database)
     }
 
-    /// Where it listens on TCP.
+    /// Returns the TCP address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process, while it runs; it may have children.
+    /// Returns its process ID while it runs; it may have children.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// The directory of its socket and its data.
+    /// Returns the directory of its socket and data.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The URL over TCP.
+    /// Returns the URL over TCP.
     pub fn url(&self) -> String {
         match self.kind {
             DatabaseKind::Postgres => format!("postgres://postgres:secret@{}/pdns", self.address),
@@ -88,7 +88,7 @@ impl Database {
         }
     }
 
-    /// The URL over its socket.
+    /// Returns the URL over its socket.
     pub fn socket_url(&self) -> String {
         let directory = self.directory.path().display();
         match self.kind {
@@ -102,22 +102,22 @@ impl Database {
         }
     }
 
-    /// Runs SQL with the database's own client; returns what it prints.
+    /// Runs SQL with the database's own client; returns its output.
     pub fn run(&self, sql: &str) -> io::Result<String> {
         self.client("pdns", sql)
     }
 
-    /// Kills it, as a crash would.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
         self.end("KILL");
     }
 
-    /// Stops its processes without ending them, and waits until they stand: a signal takes effect when one of the
-    /// threads gets a processor, and until then the others go on answering.
+    /// Stops its processes without ending them, and waits until they have stopped: a signal takes effect when one of
+    /// the threads gets a processor, and until then the others continue to answer.
     pub fn pause(&self) {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
-            // Again each time: a process that was being made was in no list yet.
+            // Repeated each time: a process that was being created was in no list yet.
             self.signal("STOP");
             if self.processes().iter().all(|pid| is_stopped(pid)) {
                 return;
@@ -126,12 +126,12 @@ impl Database {
         }
     }
 
-    /// Lets them go on.
+    /// Resumes paused processes.
     pub fn resume(&self) {
         self.signal("CONT");
     }
 
-    /// Starts it again on the same data and the same port.
+    /// Starts it again with the same data and port.
     pub fn restart(&mut self) -> io::Result<()> {
         let started = Instant::now();
         self.spawn()?;
@@ -141,7 +141,7 @@ impl Database {
             }
             let child = self.child.as_mut();
             if child.is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
-                // A connection of one that was killed may need a moment to see that, and holds the data until then.
+                // A connection of a killed server may need a moment to notice, and holds the data until then.
                 std::thread::sleep(Duration::from_millis(200));
                 self.spawn()?;
             }
@@ -173,7 +173,7 @@ impl Database {
         self.directory.path().join("data")
     }
 
-    /// Makes the files of a new database.
+    /// Creates the files of a new database.
     fn prepare(&self) -> io::Result<()> {
         let user = user(self.kind);
         check(Command::new("chown").arg(user).arg(self.directory.path()))?;
@@ -228,7 +228,7 @@ impl Database {
                     "--skip-name-resolve",
                 ]);
                 command.args([format!("--datadir={data}"), format!("--port={port}")]);
-                // Each its own: one that starts removes the temporary tables of others in a shared one.
+                // Each has its own: a starting server removes the temporary tables of others in a shared one.
                 command.arg(format!("--tmpdir={directory}"));
                 command.args([
                     format!("--socket={directory}/socket"),
@@ -245,7 +245,7 @@ impl Database {
         command
     }
 
-    /// A program of the database, as a user that it accepts: neither runs as root.
+    /// Returns a database program, run as a user that it accepts: neither runs as root.
     fn command(&self, name: &str) -> Command {
         let path = program(self.kind, name).unwrap_or_else(|| name.into());
         if !is_root() {
@@ -256,7 +256,7 @@ impl Database {
         command
             .args(["--reuid", user, "--regid", user, "--clear-groups"])
             .arg(path);
-        // The directory this process stands in may be closed to that user.
+        // The current directory of this process may not be accessible to that user.
         command
             .current_dir(self.directory.path())
             .env("HOME", self.directory.path());
@@ -314,8 +314,7 @@ impl Database {
         ))
     }
 
-    /// Signals all processes of the database. PostgreSQL has one for each connection, each in a group of its own.
-    /// The server and its children.
+    /// Returns the server process and its children. PostgreSQL has one for each connection, each in its own group.
     fn processes(&self) -> Vec<String> {
         let Some(child) = &self.child else {
             return Vec::new();
@@ -345,7 +344,7 @@ impl Database {
         }
         self.signal("CONT");
         if signal == "TERM" && self.kind == DatabaseKind::Postgres {
-            // Fast: does not wait for clients to leave. Its own processes are the server's business.
+            // Fast shutdown: does not wait for clients. Its own processes are up to the server.
             if let Some(child) = &self.child {
                 let pid = child.id().to_string();
                 let _ = Command::new("kill").args(["-s", "INT", &pid]).status();
@@ -384,7 +383,7 @@ fn server_program(kind: DatabaseKind) -> &'static str {
     }
 }
 
-/// Where a program is installed. Debian keeps those of PostgreSQL in a directory for each version.
+/// Returns the path of an installed program. Debian keeps those of PostgreSQL in a directory per version.
 fn program(kind: DatabaseKind, name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -407,14 +406,14 @@ fn is_root() -> bool {
     })
 }
 
-/// The processes whose parent is `parent`.
+/// Returns the processes whose parent is `parent`.
 fn children_of(parent: u32) -> Vec<String> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
     let is_child = |process: &fs::DirEntry| {
         let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may contain anything; behind it come the state and the parent.
+        // The name in parentheses may contain anything; it is followed by the state and the parent.
         let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
         behind.split_whitespace().nth(1) == Some(parent.to_string().as_str())
     };
@@ -434,12 +433,12 @@ fn check(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{command:?}: {text}")))
 }
 
-/// Whether every thread of a process is stopped (or ended).
+/// Checks whether every thread of a process is stopped (or has ended).
 fn is_stopped(pid: &str) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     tasks.into_iter().flatten().flatten().all(|task| {
         let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-        // The state follows the name, which may hold anything but ends with the last parenthesis.
+        // The state follows the name, which may contain anything but ends with the last parenthesis.
         let state = stat
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.chars().next());

@@ -1,7 +1,8 @@
-//! The same nasty zones in several servers, the same questions to all, and their answers compared.
+//! Differential tests: the same difficult zones in several servers, the same queries to all, and their answers
+//! compared.
 //!
-//! [`zones`] makes the zones from a seed, [`questions`] what to ask, [`answers`] asks and brings answers into a
-//! form that can be compared, [`review`] knows every way in which the servers may differ by reason.
+//! [`zones`] generates the zones from a seed, [`questions`] the queries, [`answers`] sends them and normalises the
+//! answers for comparison, and [`review`] knows every reviewed way in which the servers may differ.
 
 pub mod answers;
 pub mod questions;
@@ -15,23 +16,23 @@ use questions::Ask;
 use random::Random;
 use std::collections::BTreeMap;
 
-/// The findings of one seed.
+/// The results for one seed.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Questions asked.
+    /// Number of queries sent.
     pub asked: usize,
-    /// How often each class of `tests/differential/reviewed.md` applied.
+    /// How often each class in `tests/differential/reviewed.md` applied.
     pub reviewed: BTreeMap<&'static str, usize>,
     /// Differences that no class explains.
     pub unexplained: Vec<String>,
 }
 
-/// Returns the questions that a seed asks about the zones.
+/// Returns the queries that a seed generates for the zones.
 pub fn asks(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
     questions::questions(zones, &mut Random::new(seed ^ 0x5eed))
 }
 
-/// Asks all `peers`, and `ours` when it is there, everything the seed makes of the zones.
+/// Sends all queries that the seed generates to all `peers`, and to `ours` if given.
 pub fn compare(
     zones: &[zones::Zone],
     seed: u64,
@@ -57,7 +58,7 @@ pub fn compare(
     Ok(findings)
 }
 
-/// One question with all its answers.
+/// One query with all its answers.
 struct Round<'a> {
     ask: &'a Ask,
     peers: &'a [(String, Answer)],

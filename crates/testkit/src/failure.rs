@@ -1,15 +1,15 @@
-//! The failure of a test, a peer or a measurement, in words for the person who runs it.
+//! The failure of a test, a peer or a measurement, worded for the person who runs it.
 
 use crate::peers::PeerError;
 use std::fmt;
 use std::io;
 
-/// A failure in words. Nothing decides by its kind: it ends a test or stands in a table.
+/// A failure in words. No code depends on its kind: it ends a test or is printed in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestFailure(String);
 
 impl TestFailure {
-    /// Returns the failure with the place or the thing that it is about before it.
+    /// Returns the failure prefixed with the place or thing it is about.
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {self}"))
     }

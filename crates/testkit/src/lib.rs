@@ -1,7 +1,7 @@
-//! For tests only: a loopback server, a wire client, real peers.
+//! Test support: a loopback server, a wire client, real peers.
 //!
-//! [`wire`] is a DNS client that shares no code with the server. [`conformance`] reads and runs the
-//! text files of `tests/conformance`.
+//! [`wire`] is a DNS client that shares no code with the server. [`conformance`] parses and runs
+//! the text files in `tests/conformance`.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Other name servers as the primary or the secondary of a server under test, over transfers signed with a TSIG key.
+//! Other name servers as primary or secondary of a server under test, with TSIG-signed transfers.
 //!
-//! A [`MeshPeer`] is a real server of some brand ([`PeerKind`]) with one zone. As a primary it is given new versions of
-//! the zone ([`MeshPeer::change`]) and sends NOTIFY to the other side; as a secondary it transfers the zone from there.
-//! Everything stays on 127.0.0.1, each server in a directory of its own.
+//! A [`MeshPeer`] is a real server of some brand ([`PeerKind`]) with one zone. As a primary it gets new versions of the
+//! zone ([`MeshPeer::change`]) and sends NOTIFY to the other side; as a secondary it transfers the zone from there.
+//! Everything stays on 127.0.0.1, each server in its own directory.
 
 pub mod catalog;
 mod config;
@@ -22,33 +22,33 @@ use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
 pub use zone::{ChangingZone, ZoneSigner};
 
-/// The longest time until a change has reached the other side. Generous: only a hang reaches it.
+/// Timeout for a change to reach the other side. Generous: only a hang exceeds it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The key that signs all transfers and NOTIFYs of a mesh.
+/// The key that signs all transfers and NOTIFY messages of a mesh.
 pub const KEY_NAME: &str = "mesh.example.";
-/// Its algorithm.
+/// The algorithm of the key.
 pub const KEY_ALGORITHM: &str = "hmac-sha256";
-/// Its secret, in Base64.
+/// The secret of the key, in base64.
 pub const KEY_SECRET: &str = "bWVzaCBvZiBuYW1lIHNlcnZlcnMsIGFsbCBsb29wYmFjaw==";
 
-/// The side of a transfer that the peer is.
+/// The role of the peer in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeshRole {
-    /// The peer has the zone and gives it to the other side.
+    /// The peer has the zone and transfers it to the other side.
     Primary,
-    /// The peer gets the zone from the other side.
+    /// The peer transfers the zone from the other side.
     Secondary,
 }
 
-/// A peer that is to be started.
+/// A peer to start.
 #[derive(Clone, Debug)]
 pub struct MeshSetup<'a> {
-    /// Its brand.
+    /// The product.
     pub kind: PeerKind,
-    /// Its side.
+    /// Its role.
     pub role: MeshRole,
-    /// The name of the zone.
+    /// The zone name.
     pub zone: &'a str,
     /// Where it listens.
     pub address: SocketAddr,
@@ -56,7 +56,7 @@ pub struct MeshSetup<'a> {
     pub other: SocketAddr,
 }
 
-/// A running server that is one side of transfers.
+/// A running server that takes part in transfers.
 pub struct MeshPeer {
     peer: Peer,
     kind: PeerKind,
@@ -66,7 +66,7 @@ pub struct MeshPeer {
 }
 
 impl MeshPeer {
-    /// Starts a peer. `text` is the first version of the zone of a primary, and is not used for a secondary.
+    /// Starts a peer. `text` is the first version of a primary's zone, and is not used for a secondary.
     pub fn start(setup: &MeshSetup<'_>, text: &str) -> Result<Self, PeerError> {
         let program = setup.kind.find_program();
         let program = program.ok_or(PeerError::NotInstalled(setup.kind.program()))?;
@@ -110,7 +110,7 @@ impl MeshPeer {
                     self.peer.directory(),
                     &["load-zone", &self.zone, &file.to_string_lossy()],
                 )?;
-                // Sent at once, not when it next looks at the serials of its zones.
+                // Sent at once, not when it next checks the serials of its zones.
                 config::pdns_control(self.peer.directory(), &["purge", &self.zone])?;
                 config::pdns_control(self.peer.directory(), &["notify", &self.zone])
             }
@@ -118,18 +118,18 @@ impl MeshPeer {
         }
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.peer.log_tail()
     }
 
-    /// Where it answers.
+    /// Returns the address it answers on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Waits until a server answers with this serial for the zone; gives the serial that it has in the end.
+/// Waits until a server answers with this serial for the zone; the error is the serial it has in the end.
 pub fn wait_for_serial(server: SocketAddr, zone: &str, serial: u32) -> Result<(), Option<u32>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -144,7 +144,7 @@ pub fn wait_for_serial(server: SocketAddr, zone: &str, serial: u32) -> Result<()
     }
 }
 
-/// The serial of the zone that a server answers with.
+/// Returns the serial that a server answers with for the zone.
 pub fn serial_at(server: SocketAddr, zone: &str) -> Option<u32> {
     let output = Command::new("dig")
         .args(["+short", "+tries=1", "+time=2", "+norec", "-p"])
@@ -158,7 +158,7 @@ pub fn serial_at(server: SocketAddr, zone: &str) -> Option<u32> {
     text.split_whitespace().nth(2)?.parse().ok()
 }
 
-/// Transfers a zone by AXFR with `dig` into a file, one SOA record in it.
+/// Transfers a zone by AXFR with `dig` into a file with a single SOA record.
 pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), TestFailure> {
     let output = Command::new("dig")
         .args(["+onesoa", "+noall", "+answer", "+tries=1", "-p"])
@@ -176,7 +176,7 @@ pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), TestFailu
     fs::write(file, text.as_bytes()).map_err(|error| TestFailure::from(error).at(file.display()))
 }
 
-/// Compares the contents that two servers transfer, with `ldns-compare-zones`; an error says what differs.
+/// Compares the contents that two servers transfer, with `ldns-compare-zones`; the error describes the differences.
 pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), TestFailure> {
     let directory = tempfile::tempdir()?;
     let (first, second) = (directory.path().join("one"), directory.path().join("other"));
@@ -193,7 +193,7 @@ pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), Tes
         .lines()
         .last()
         .is_some_and(|line| line.trim() == "+0\t-0\t~0");
-    // ldns says nothing of TTLs, and reads only what it can: the lines are compared as well.
+    // ldns ignores TTLs, and only reads what it can: the lines are compared as well.
     let sorted = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap_or_default();
         let mut lines: Vec<String> = text

@@ -1,17 +1,17 @@
-//! Real parts of tests that are not on this machine: databases, other name servers, tools, a browser.
+//! External test dependencies that may be missing on this machine: databases, other name servers, tools, a browser.
 //!
-//! A test whose real part is missing fails: one that passes without it says nothing. Whoever runs the tests may ask for
-//! such tests to be passed over with `NAMEWARD_ALLOW_MISSING=1`; then each is written to the file that
-//! `NAMEWARD_SKIPPED` names, so that `scripts/test` can say how many there were.
+//! A test whose dependency is missing fails: passing without it would prove nothing. `NAMEWARD_ALLOW_MISSING=1` allows
+//! such tests to be skipped; each one is then written to the file named in `NAMEWARD_SKIPPED`, so that `scripts/test`
+//! can report their number.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Gives the real part of a test back, or `None` where the test may be passed over.
+/// Returns the dependency of a test, or `None` if the test may be skipped.
 ///
 /// # Panics
-/// When the part is missing and nobody asked for that to be allowed.
+/// If the dependency is missing and that was not allowed.
 pub fn require<T>(part: Option<T>, what: &str) -> Option<T> {
     if part.is_none() {
         let is_allowed = env::var_os("NAMEWARD_ALLOW_MISSING").is_some_and(|value| value == "1");
@@ -24,7 +24,7 @@ pub fn require<T>(part: Option<T>, what: &str) -> Option<T> {
     part
 }
 
-/// Writes down that the test of this thread is passed over.
+/// Records that the test of this thread is skipped.
 fn note_skip(what: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test").to_string();
@@ -39,7 +39,7 @@ fn note_skip(what: &str) {
         .create(true)
         .append(true)
         .open(&path)
-        // One write, so that lines of tests that run at one time do not mix.
+        // One write, so that lines of concurrent tests do not mix.
         .and_then(|mut file| file.write_all(format!("{program} {test}: {what}\n").as_bytes()));
     written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }

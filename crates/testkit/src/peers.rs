@@ -1,9 +1,9 @@
 //! Real name servers as peers: NSD, Knot, BIND and PowerDNS, started on loopback.
 //!
-//! A peer lives in its own temporary directory, listens on its own port of 127.0.0.1 for UDP and
-//! TCP, is never a system service, sends nothing by itself (no NOTIFY, no priming, no security
-//! poll), and ends when its [`Peer`] is dropped or this process ends. `start` returns only when the peer answers
-//! authoritatively for its zones, or fails within a bounded time with the end of the peer's log.
+//! A peer lives in its own temporary directory, listens on its own port of 127.0.0.1 for UDP and TCP, is never a system
+//! service, sends nothing on its own (no NOTIFY, no priming, no security poll), and ends when its [`Peer`] is dropped
+//! or this process ends. `start` returns only when the peer answers authoritatively for its zones, or fails within a
+//! bounded time with the end of the peer's log.
 
 mod config;
 mod probe;
@@ -22,12 +22,12 @@ use tempfile::TempDir;
 
 use crate::missing::require;
 
-/// How often a start is tried again on another port when the server ended at once, which is what
-/// happens when a parallel test took the port between our look and the server's bind.
+/// How often a start is retried on another port if the server ended at once, which happens when a parallel test took
+/// the port between our check and the server's bind.
 const START_ATTEMPTS: usize = 3;
 /// How long a peer may take to end by itself before its process group is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lines of the peer's log that an error shows.
+/// Lines of the peer's log shown in an error.
 const LOG_TAIL_LINES: usize = 15;
 
 /// The brand of a peer.
@@ -44,10 +44,10 @@ pub enum PeerKind {
 }
 
 impl PeerKind {
-    /// Every brand, in the order in which tables show them.
+    /// Every brand, in the order used in tables.
     pub const ALL: [PeerKind; 4] = [Self::Nsd, Self::Knot, Self::Bind, Self::PowerDns];
 
-    /// The name of its program.
+    /// Returns the name of its program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Nsd => "nsd",
@@ -57,16 +57,16 @@ impl PeerKind {
         }
     }
 
-    /// Where the program is installed; `None` if it is not and that is allowed ([`require`]).
+    /// Returns the path of the installed program; `None` if it is not installed and that is allowed ([`require`]).
     pub fn require(self) -> Option<PathBuf> {
         require(self.find_program(), self.program())
     }
 
-    /// Where the program is installed, if it is.
+    /// Returns the path of the installed program, if any.
     pub fn find_program(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
-            // Debian keeps servers in /usr/sbin, which is not on every user's path.
+            // Debian installs servers in /usr/sbin, which is not on every user's path.
             .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
             .map(|directory| directory.join(self.program()))
             .find(|candidate| candidate.is_file())
@@ -87,17 +87,17 @@ impl fmt::Display for PeerKind {
 /// How a peer is run.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
-    /// Serving threads (or processes, as NSD has it).
+    /// Serving threads (or processes, for NSD).
     pub threads: usize,
     /// The core to which the whole process is pinned.
     pub cpu: Option<usize>,
     /// Whether 127.0.0.1 may transfer the zones.
     pub allow_transfer: bool,
-    /// How long the peer may take until it answers for its zones.
+    /// Timeout until the peer answers for its zones.
     pub ready_timeout: Duration,
-    /// Its program; without it, the one that is installed.
+    /// Its program; by default the installed one.
     pub program: Option<PathBuf>,
-    /// Where it listens, if that has to be known before it starts.
+    /// Where it listens, if that must be known before it starts.
     pub address: Option<SocketAddr>,
 }
 
@@ -114,10 +114,10 @@ impl Default for PeerOptions {
     }
 }
 
-/// A zone to serve: its name in presentation form (without escapes) and its zone file.
+/// A zone to serve: its name in presentation format (without escapes) and its zone file.
 pub type ZoneSource<'a> = (&'a str, &'a Path);
 
-/// Why a peer did not start.
+/// The reason why a peer did not start.
 #[derive(Debug)]
 pub enum PeerError {
     /// The program is not installed.
@@ -183,8 +183,8 @@ impl Peer {
         })
     }
 
-    /// Starts any server whose command `prepare` makes for a directory and an address, and waits
-    /// until it answers for `zone_names`. The command must stay in the foreground.
+    /// Starts any server whose command `prepare` builds for a directory and an address, and waits until it answers for
+    /// `zone_names`. The command must stay in the foreground.
     pub fn launch(
         zone_names: &[&str],
         options: &PeerOptions,
@@ -214,22 +214,22 @@ impl Peer {
         }
     }
 
-    /// Where it answers, over UDP and TCP.
+    /// Returns the address it answers on, over UDP and TCP.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The process that was started; it may have children, as NSD does.
+    /// Returns the ID of the process that was started; it may have children, as with NSD.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its directory: configuration, log and state.
+    /// Returns its directory: configuration, log and state.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The last lines of what it logged.
+    /// Returns the last lines of its log.
     pub fn log_tail(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -269,7 +269,7 @@ impl Peer {
         }
     }
 
-    /// Signals the whole process group of the server, which `spawn` made for it alone.
+    /// Signals the whole process group of the server, which `spawn` created just for it.
     fn signal_group(&self, signal: &str) {
         let _ = Command::new("sh")
             .args(["-c", "kill -s \"$0\" -- \"-$1\"", signal])
@@ -298,16 +298,16 @@ impl Drop for Peer {
     }
 }
 
-/// Runs the command in the background, in its own process group, its output in `log`.
+/// Runs the command in the background, in its own process group, with its output in `log`.
 fn spawn(command: Command, directory: &Path, cpu: Option<usize>) -> io::Result<Child> {
-    // Appending, because a server may open the same file itself for what it says early.
+    // Appending, because a server may itself open the same file for early messages.
     let log = File::options()
         .create(true)
         .append(true)
         .open(directory.join("log"))?;
     let mut command = match cpu {
         None => command,
-        // taskset replaces itself by the server, so the process id stays the server's.
+        // taskset replaces itself with the server, so the process ID is the server's.
         Some(cpu) => {
             let mut pinned = Command::new("taskset");
             pinned.arg("--cpu-list").arg(cpu.to_string());
@@ -324,8 +324,8 @@ fn spawn(command: Command, directory: &Path, cpu: Option<usize>) -> io::Result<C
         .spawn()
 }
 
-/// Ends the server when this process ends in whatever way, without running destructors: by a signal,
-/// or with the peer in a static. The watchdog reads a pipe of which only we hold the other end.
+/// Ends the server when this process ends in any way that skips destructors: by a signal, or with the peer in a static.
+/// The watchdog reads a pipe of which only we hold the other end.
 pub(crate) fn watch(group: u32, directory: &Path) -> io::Result<Child> {
     const SCRIPT: &str = "read -r _; kill -s TERM -- \"-$0\"; \
         for _ in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$0\" || break; sleep 0.2; done; \
@@ -341,10 +341,10 @@ pub(crate) fn watch(group: u32, directory: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-/// A port of 127.0.0.1 that is free for UDP and TCP.
+/// Returns a port of 127.0.0.1 that is free for UDP and TCP.
 ///
-/// It is below the range from which the kernel takes ports for clients and for "port 0", so that
-/// nobody is given it between this look and the server's own bind.
+/// It is below the range from which the kernel takes ports for clients and for "port 0", so that it is not assigned
+/// between this check and the server's own bind.
 pub fn free_address() -> io::Result<SocketAddr> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const FIRST: u64 = 10_000;

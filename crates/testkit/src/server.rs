@@ -1,7 +1,7 @@
-//! Owns one `nameward` process for a test: its files, its ports, its output, its end.
+//! One `nameward` process for a test: its files, ports, output and termination.
 //!
-//! Every server lives in a temporary directory of its own, listens on ports the kernel chose,
-//! and is ended by its process id when the value is dropped, so tests can run in parallel.
+//! Every server lives in its own temporary directory, listens on ports chosen by the kernel, and is ended by its
+//! process ID when the value is dropped, so tests can run in parallel.
 
 mod patience;
 
@@ -21,14 +21,14 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a server may take to become ready or to end. Generous: only a hang reaches it.
+/// Timeout for a server to become ready or to end. Generous: only a hang exceeds it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More output than this of one server is not kept.
+/// Maximum size of one server's output that is kept.
 const OUTPUT_MAX: usize = 4 << 20;
 
-/// Where the `nameward` binary of this build stands.
+/// Returns the path of the `nameward` binary of this build.
 ///
-/// `NAMEWARD_BIN` wins; otherwise it is looked for beside the directory of the running test.
+/// `NAMEWARD_BIN` takes precedence; otherwise it is searched next to the directory of the running test.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("NAMEWARD_BIN") {
         return path.into();
@@ -49,7 +49,7 @@ struct Output {
 }
 
 impl Output {
-    /// Copies `stream` until its end, from a thread of its own.
+    /// Copies `stream` until its end, on its own thread.
     fn follow(stream: impl Read + Send + 'static) -> Arc<Self> {
         let output = Arc::new(Self::default());
         let writer = Arc::clone(&output);
@@ -77,12 +77,12 @@ impl Output {
         self.text.lock().expect("no holder panics").0.clone()
     }
 
-    /// Whether the stream has ended, as it does with the process.
+    /// Checks whether the stream has ended, as it does with the process.
     fn has_ended(&self) -> bool {
         self.text.lock().expect("no holder panics").1
     }
 
-    /// Waits until `wanted` holds for the text, or the stream ends, or patience does.
+    /// Waits until `wanted` holds for the text, the stream ends, or the timeout expires.
     fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
         let text = self.text.lock().expect("no holder panics");
         let (text, _) = self
@@ -93,10 +93,10 @@ impl Output {
     }
 }
 
-/// The log of a server: a file without a name, which the server writes to directly.
+/// The log of a server: an unnamed file that the server writes to directly.
 ///
-/// A line that stood there before the server answered is seen by whoever reads after the answer. A pipe with a thread
-/// behind it has no such order.
+/// A line written before the server answered is visible to every read after the answer. A pipe with a thread behind it
+/// gives no such guarantee.
 struct LogFile(File);
 
 impl LogFile {
@@ -104,7 +104,7 @@ impl LogFile {
         Self(tempfile::tempfile().expect("a temporary file can be made"))
     }
 
-    /// The end of the file that the server writes to.
+    /// Returns the file handle that the server writes to.
     fn writer(&self) -> Stdio {
         let copy = self.0.try_clone();
         copy.expect("a descriptor can be copied").into()
@@ -113,13 +113,13 @@ impl LogFile {
     fn text(&self) -> String {
         let written = self.0.metadata().expect("an open file has a size").len();
         let mut text = vec![0; OUTPUT_MAX.min(written as usize)];
-        // The server shares the position of the file, so it must not move.
+        // The server shares the file position, so it must not move.
         let read = self.0.read_exact_at(&mut text, 0);
         read.expect("a log only grows");
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Waits until the log contains `wanted`, or `ended` says that nobody writes any more, or patience ends.
+    /// Waits until the log contains `wanted`, `ended` reports that there is no writer left, or the timeout expires.
     fn wait_for(&self, wanted: &str, ended: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
@@ -135,7 +135,7 @@ impl LogFile {
     }
 }
 
-/// A server to be started; see [`TestServer::start`] for the short way.
+/// A server to start; see [`TestServer::start`] for the short form.
 pub struct Setup {
     dir: TempDir,
     config: String,
@@ -154,7 +154,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// An empty directory, no zones, 127.0.0.1 and ::1 on free ports, the web page too.
+    /// Returns an empty directory, no zones, 127.0.0.1 and ::1 on free ports, and the web page.
     pub fn new() -> Self {
         let dir = tempfile::Builder::new()
             .prefix("nameward-test-")
@@ -173,7 +173,7 @@ impl Setup {
         }
     }
 
-    /// The directory that holds `nameward.toml` and `zones/`.
+    /// Returns the directory that contains `nameward.toml` and `zones/`.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -184,21 +184,21 @@ impl Setup {
         self
     }
 
-    /// Has `zones/` watched; otherwise a reload is needed, so that tests know when changes are taken.
+    /// Enables watching of `zones/`; otherwise a reload is needed, so that tests know when changes take effect.
     pub fn watched(mut self) -> Self {
         self.watch = true;
         self
     }
 
-    /// Adds text to the configuration file. The file backend for `zones/` is added by itself.
+    /// Adds text to the configuration file. The file backend for `zones/` is added automatically.
     pub fn config(mut self, toml: &str) -> Self {
         self.config.push_str(toml);
         self.config.push('\n');
         self
     }
 
-    /// Keeps the times of waiting that the server has by default. Without this questions and databases take as long as they
-    /// need: on a busy machine a look-up may take longer than any client would wait, and is then SERVFAIL or dropped, as it
+    /// Keeps the server's default timeouts. Without this, queries and databases take as long as they need: on a busy
+    /// machine a lookup may take longer than any client would wait, and is then answered SERVFAIL or dropped, as it
     /// should be.
     pub fn impatient(mut self) -> Self {
         self.patient = false;
@@ -211,13 +211,13 @@ impl Setup {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// Replaces the addresses to listen on; port 0 means a free one.
+    /// Replaces the listen addresses; port 0 means a free one.
     pub fn listen(mut self, addresses: &[&str]) -> Self {
         self.listen = addresses.iter().map(ToString::to_string).collect();
         self
@@ -232,7 +232,7 @@ impl Setup {
     /// Starts the server and waits until it has loaded its zones.
     ///
     /// # Panics
-    /// When it ends instead, with what it said.
+    /// If it ends instead, with its output.
     pub fn start(self) -> TestServer {
         match self.try_start() {
             Ok(server) => server,
@@ -240,7 +240,7 @@ impl Setup {
         }
     }
 
-    /// As [`Setup::start`], but a server that ends is an answer, not a panic.
+    /// Like [`Setup::start`], but returns an error instead of panicking if the server ends.
     pub fn try_start(self) -> Result<TestServer, StartFailure> {
         let config_path = self.dir.path().join("nameward.toml");
         let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"";
@@ -262,7 +262,7 @@ impl Setup {
         }
         command
             .args(&self.arguments)
-            // Where the control socket goes by default: no two servers share a directory.
+            // The default directory of the control socket: no two servers share one.
             .env("RUNTIME_DIRECTORY", self.dir.path())
             .env_remove("NOTIFY_SOCKET")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -295,7 +295,7 @@ impl Setup {
 /// A server that ended before it was ready.
 #[derive(Debug)]
 pub struct StartFailure {
-    /// How it ended; `None` when it hung and had to be killed.
+    /// How it ended; `None` if it hung and had to be killed.
     pub status: Option<ExitStatus>,
     /// Its standard output.
     pub stdout: String,
@@ -347,7 +347,7 @@ impl TestServer {
         }
     }
 
-    /// The first IPv4 address it answers on, UDP and TCP.
+    /// Returns the first IPv4 address it answers on, over UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         *self
             .addresses
@@ -356,7 +356,7 @@ impl TestServer {
             .expect("the server listens on IPv4")
     }
 
-    /// The first IPv6 address it answers on, UDP and TCP.
+    /// Returns the first IPv6 address it answers on, over UDP and TCP.
     pub fn address_v6(&self) -> SocketAddr {
         *self
             .addresses
@@ -365,37 +365,37 @@ impl TestServer {
             .expect("the server listens on IPv6")
     }
 
-    /// The address of the web page.
+    /// Returns the address of the web page.
     pub fn web(&self) -> SocketAddr {
         self.web.expect("the server has a web page")
     }
 
-    /// The process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The directory that holds `nameward.toml`, `zones/` and the control socket.
+    /// Returns the directory that contains `nameward.toml`, `zones/` and the control socket.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Returns the lines it has logged so far.
+    /// Returns the lines logged so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// Waits until the log contains `text`; false when it does not come.
+    /// Waits until the log contains `text`; returns false if it does not appear.
     pub fn wait_for_log(&self, text: &str) -> bool {
         self.log.wait_for(text, || self.stdout.has_ended())
     }
 
-    /// Writes `zones/NAME.zone` anew; the server does not know until it reloads.
+    /// Rewrites `zones/NAME.zone`; the server does not notice until it reloads.
     pub fn write_zone(&self, name: &str, text: &str) {
         write_zone(self.dir.path(), name, text);
     }
 
-    /// Takes `zones/NAME.zone` away.
+    /// Removes `zones/NAME.zone`.
     pub fn remove_zone(&self, name: &str) {
         fs::remove_file(zone_path(self.dir.path(), name)).expect("the zone file was there");
     }
@@ -420,24 +420,24 @@ impl TestServer {
         assert!(status.success(), "the server is there to be signalled");
     }
 
-    /// Asks it to end (SIGTERM) and waits; returns how it ended.
+    /// Requests shutdown (SIGTERM) and waits; returns the exit status.
     pub fn stop(self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
-    /// Waits until a condition holds; a panic names it, with the log of the server, if it never does.
+    /// Waits until a condition holds; otherwise panics with its description and the server log.
     pub fn wait_until(&self, what: &str, is_so: impl FnMut() -> bool) {
         crate::wait_with_log(what, || self.log(), is_so);
     }
 
-    /// Waits for a server that was asked to end; returns how it ended.
+    /// Waits for a server that is shutting down; returns the exit status.
     pub fn wait(mut self) -> ExitStatus {
         self.end_within(PATIENCE)
             .expect("the server ends when it is asked to")
     }
 
-    /// Waits for the end by itself; kills after `patience` and then returns `None`.
+    /// Waits for it to end by itself; kills it after `patience` and then returns `None`.
     fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         while start.elapsed() < patience {
@@ -467,7 +467,7 @@ fn zone_path(dir: &Path, name: &str) -> PathBuf {
     dir.join("zones").join(format!("{stem}.zone"))
 }
 
-/// Replaces the file by renaming, as an editor or a generator should: no reader sees half of it.
+/// Replaces the file by renaming, as an editor or a generator should: no reader sees a partial file.
 fn write_zone(dir: &Path, name: &str, text: &str) {
     let path = zone_path(dir, name);
     let new = path.with_extension("zone.new");

@@ -1,8 +1,8 @@
-//! Tests on a disk that is full soon: a tmpfs of some kilobytes in a namespace of its own.
+//! Tests on a disk that is soon full: a tmpfs of some kilobytes in its own namespace.
 
 use std::process::Command;
 
-/// Runs an ignored test of the calling test binary within a namespace in which the directory `$DISK` is a tmpfs of some
+/// Runs an ignored test of the calling test binary in a namespace in which the directory `$DISK` is a tmpfs of some
 /// kilobytes. Panics with all output unless that test passes.
 pub fn run_on_small_disk(test: &str, kilobytes: u32) {
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -1,6 +1,7 @@
-//! BIND as a validating resolver in front of one server: does another implementation find its signed answers secure?
+//! BIND as a validating resolver in front of one server: does another implementation consider its signed answers
+//! secure?
 //!
-//! It asks that server for everything, so nothing leaves the machine.
+//! It sends all queries to that server, so nothing leaves the machine.
 
 use crate::TestFailure;
 use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
@@ -11,26 +12,26 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// A DNSKEY that a zone is trusted by: its name without final dot, and the record's data.
+/// A trust anchor: a zone name without the final dot, and DNSKEY data.
 pub struct Anchor {
-    /// The zone.
+    /// The zone name.
     pub zone: String,
-    /// Data of the DNSKEY record.
+    /// DNSKEY record data.
     pub dnskey: Vec<u8>,
 }
 
-/// A resolver that asks one server only.
+/// A resolver that only queries one server.
 pub struct Validator {
     peer: Peer,
 }
 
-/// More than it takes to give up on a server.
+/// Longer than it takes to give up on a server.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// A name that only the resolver itself has: it answers when it is ready.
 const READY: &str = "ready.validator";
 
 impl Validator {
-    /// Starts a resolver that trusts these keys and asks `server` for all names of their zones.
+    /// Starts a resolver that trusts these keys and queries `server` for all names in their zones.
     pub fn start(server: SocketAddr, anchors: &[Anchor]) -> Result<Validator, PeerError> {
         let program = PeerKind::Bind
             .find_program()
@@ -52,7 +53,7 @@ impl Validator {
         Ok(Validator { peer })
     }
 
-    /// Hands a query over, which has to have RD set.
+    /// Sends a query, which must have RD set.
     pub fn ask(&self, query: &[u8]) -> Result<Message, TestFailure> {
         let with_log = |error: std::io::Error| format!("{error}\n{}", self.peer.log_tail());
         let reply = self.exchange(query).map_err(with_log)?;
@@ -71,7 +72,7 @@ impl Validator {
         Ok(reply)
     }
 
-    /// The end of its log, for messages.
+    /// Returns the end of its log, for messages.
     pub fn log_tail(&self) -> String {
         self.peer.log_tail()
     }

@@ -1,6 +1,6 @@
-//! A tiny DNS wire client of its own, so that a fault of our `wire` crate cannot hide behind itself.
+//! A small independent DNS wire client, so that a fault in our `wire` crate cannot mask itself.
 //!
-//! It shares no code with the server. It reads strictly: what a server must not send (forward
+//! It shares no code with the server. It parses strictly: anything a server must not send (forward
 //! pointers, names compressed where RFC 3597 forbids it, octets after the last record) is an error.
 
 mod client;

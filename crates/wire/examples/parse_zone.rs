@@ -1,5 +1,5 @@
-//! Reads zone files into an empty sink and says how fast: `parse_zone ORIGIN FILE...`, or prints
-//! their records with `parse_zone --print ORIGIN FILE...`.
+//! Parses zone files into an empty sink and reports the speed: `parse_zone ORIGIN FILE...`, or
+//! prints their records with `parse_zone --print ORIGIN FILE...`.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -51,7 +51,7 @@ fn main() {
 
 fn show(record: &Record<'_>) {
     let mut data = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write_text(record.rtype, record.rdata, &mut data);
     println!(
         "{} {} {} {} {data}",

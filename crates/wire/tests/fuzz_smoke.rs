@@ -1,17 +1,17 @@
-//! A short run of each fuzz target: mutated seeds of `fuzz/seeds`, always the same ones.
+//! A short run of each fuzz target: mutated seeds from `fuzz/seeds`, always the same ones.
 
 use std::fs;
 use std::path::Path;
 
 use nameward_wire::fuzzing::TARGETS;
 
-/// Inputs of one run. `scripts/fuzz` runs as long as one likes.
+/// Inputs per run. `scripts/fuzz` runs for as long as desired.
 const INPUTS: usize = 20_000;
 
 /// Bytes of the longest input.
 const MAX_INPUT: usize = 4096;
 
-/// Words that mean something to one of the readers.
+/// Words that are meaningful to one of the parsers.
 const WORDS: &[&[u8]] = &[
     b"(",
     b")",

@@ -1,4 +1,5 @@
-//! Two other implementations read what we write, and agree where they know the type.
+//! Cross-checks with two other implementations: they read our output, and agree where they know the
+//! type.
 
 use domain::base::iana::Rtype;
 use domain::base::name::ParsedName;
@@ -15,11 +16,11 @@ use nameward_wire::rdata::{canonicalise, write_text};
 
 type DomainData<'a> = AllRecordData<&'a [u8], ParsedName<&'a [u8]>>;
 
-/// The types whose text Hickory reads.
+/// The types whose text Hickory parses.
 const HICKORY_TEXT: &str = "A AAAA CAA CERT CNAME CSYNC HINFO HTTPS MX NAPTR NS OPENPGPKEY PTR \
     SMIMEA SOA SRV SSHFP SVCB TLSA TXT";
 
-/// The well-formed vectors: type and wire form.
+/// Returns the well-formed vectors: type and wire form.
 fn vectors() -> impl Iterator<Item = (Type, Vec<u8>)> {
     include_str!("rdata_vectors.txt")
         .lines()
@@ -87,7 +88,7 @@ fn domain_reads_our_text() {
     compare(50, |rtype, wire, text| {
         let parser = &mut Parser::from_ref(wire);
         let data = DomainData::parse_any_rdata(Rtype::from_int(rtype.0), parser);
-        // It says that it does not read escapes in alpn.
+        // By its own documentation it does not read escapes in alpn.
         if matches!(data, Ok(AllRecordData::Unknown(_))) || text.contains("alpn=\"f\\") {
             return None;
         }
@@ -130,7 +131,7 @@ fn hickory_reads_our_text() {
     compare(30, |rtype, wire, text| {
         let mnemonic = rtype.to_string();
         let mut known = HICKORY_TEXT.split_whitespace();
-        // It reads escapes as Unicode, and has no newer service parameters.
+        // It reads escapes as Unicode, and does not know newer service parameters.
         let limits = ["\\", "dohpath", "ohttp"];
         if !known.any(|known| known == mnemonic) || limits.iter().any(|limit| text.contains(limit))
         {

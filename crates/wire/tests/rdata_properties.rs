@@ -1,7 +1,8 @@
 //! Properties that hold for the data of every type, well formed or not.
 //!
-//! Data is made from a type's own description, field by field, then bent: truncated, extended, with
-//! octets changed. Whatever comes out, nothing panics, and what is valid survives text and back.
+//! Data is generated from a type's own description, field by field, then modified: truncated,
+//! extended, with octets changed. Whatever results, nothing panics, and valid data survives
+//! conversion to text and back.
 
 use nameward_testkit::property_cases;
 use nameward_wire::rdata::{
@@ -50,7 +51,7 @@ impl Choices<'_> {
         wire
     }
 
-    /// Octets that do not end in zero.
+    /// Returns octets that do not end in zero.
     fn trimmed(&mut self, count: usize) -> Vec<u8> {
         let mut octets = self.octets(count);
         if let Some(last) = octets.last_mut() {
@@ -292,7 +293,7 @@ fn examine(rtype: Type, rdata: &[u8]) {
     canonicalise(rtype, &mut canonical);
     assert!(canonical.eq_ignore_ascii_case(rdata));
     assert_eq!(validate(rtype, &canonical).is_ok(), valid);
-    // In a message without pointers the data is what it is.
+    // In a message without pointers, the data is unchanged.
     let mut message = vec![0; 12];
     message.extend_from_slice(rdata);
     message.push(0xff);
@@ -407,7 +408,7 @@ fn a_name_never_reaches_past_the_end_of_its_record() {
     let mut out = Vec::new();
     assert!(from_message(Type::NS, message, 12, 2, &mut out).is_err());
     assert!(from_message(Type::NS, message, 12, 3, &mut out).is_ok());
-    // A pointer whose second octet lies behind the record.
+    // A pointer whose second octet is after the record.
     let message = b"\0\0\0\0\0\0\0\0\0\0\0\0\0\xc0\x0c";
     assert!(from_message(Type::NS, message, 13, 1, &mut out).is_err());
     assert!(from_message(Type::NS, message, usize::MAX, 2, &mut out).is_err());
@@ -429,7 +430,7 @@ fn long_text_is_split_and_said_so() {
     let notes = parse_text(Type::TXT, &mut fields, Name::ROOT, &mut out).unwrap();
     assert!(!notes.txt_split);
     assert_eq!(out.len(), 256);
-    // Other types have no place for the rest.
+    // Other types have no room for the rest.
     assert!(parse(Type::HINFO, format!("{long} x").as_bytes()).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Reads `rdata_vectors.txt` and checks both directions of every line.
+//! Checks both directions of every line in `rdata_vectors.txt`.
 
 use nameward_wire::rdata::{parse_text, validate, write_text};
 use nameward_wire::text::Fields;

@@ -1,4 +1,4 @@
-//! Zone files: a test for each rule of the format, and the place of each error.
+//! Zone files: a test for each rule of the format, and the location of each error.
 
 mod entries;
 mod errors;
@@ -13,7 +13,7 @@ use nameward_wire::zonefile::{
 };
 use nameward_wire::{Name, NameBuf, Type};
 
-/// Records as `owner ttl type data`.
+/// Collects records as `owner ttl type data`.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -44,7 +44,7 @@ fn read(text: &str) -> (Vec<String>, Report) {
     (lines.0, report)
 }
 
-/// Records of a text without errors.
+/// Returns the records of a text without errors.
 #[track_caller]
 fn records(text: &str) -> Vec<String> {
     let (lines, report) = read(text);
@@ -53,7 +53,7 @@ fn records(text: &str) -> Vec<String> {
     lines
 }
 
-/// Messages about a text.
+/// Returns the messages about a text.
 fn messages(text: &str) -> Vec<String> {
     let (_, report) = read(text);
     report.diagnostics.iter().map(ToString::to_string).collect()

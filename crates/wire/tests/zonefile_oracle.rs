@@ -1,5 +1,5 @@
-//! Zone files that are generated, read by us and by the `domain` crate: the records must be the same.
-//! And records that are printed and read again must survive.
+//! Generated zone files, parsed by us and by the `domain` crate: the records must be the same. And
+//! records that are printed must survive parsing.
 
 use domain::base::name::ToName;
 use domain::base::rdata::ComposeRecordData;
@@ -80,7 +80,7 @@ fn string() -> impl Strategy<Value = String> {
     prop_oneof![r"[a-z0-9=:]{1,9}", r#""([ a-z;()@]|\\"|\\\\|\\007){0,20}""#,]
 }
 
-/// Type and data, words apart.
+/// Type and data, as separate words.
 fn data() -> impl Strategy<Value = Vec<String>> {
     let words = |list: &[&str]| list.iter().map(|w| w.to_string()).collect::<Vec<_>>();
     prop_oneof![
@@ -106,7 +106,7 @@ fn data() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-/// Separators that may stand between two words.
+/// Separators that may appear between two words.
 fn gap() -> impl Strategy<Value = &'static str> {
     prop_oneof![6 => Just(" "), 2 => Just("\t"), 1 => Just("   \t ")]
 }
@@ -146,7 +146,7 @@ proptest! {
         let text = format!("$TTL 3600\n@ 300 IN NS n\n{}", entries.concat());
         let records = ours(&text);
         prop_assert_eq!(&records, &oracle(&text), "{}", text);
-        // A comment takes the general way through the reader instead of that for plain lines.
+        // A comment forces the general path of the parser instead of the one for plain lines.
         let commented = text.replace("\r", "").replace('\n', ";\n");
         prop_assert_eq!(records, ours(&commented), "{}", text);
     }
@@ -180,7 +180,8 @@ proptest! {
                 owner.extend_from_slice(label);
             }
             owner.push(0);
-            // Known types with any data are mostly malformed; those are private types here.
+            // Known types with arbitrary data are mostly malformed; private types are used for
+            // those here.
             let rtype = if Type(rtype).is_meta() || rdata::validate(Type(rtype), &data).is_err() {
                 Type(65_280)
             } else {
@@ -198,7 +199,7 @@ proptest! {
 #[test]
 fn an_owner_that_cannot_be_read_is_wrong_wherever_a_block_ends() {
     for size in 0..64u8 {
-        // The first octet says the size of the blocks.
+        // The first octet determines the block size.
         let text = [&[b';', size + 64], &b"\n"[..]].concat();
         let text = [&text[..], b"a.b\\\n TXT x\nc 5 TXT x\n"].concat();
         fuzzing::zonefile(&text[1..]);

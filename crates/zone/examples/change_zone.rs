@@ -1,4 +1,4 @@
-//! Changes one record at a time in a large zone and says what each change costs: `change_zone NAMES CHANGES`.
+//! Changes one record at a time in a large zone and reports the cost of each change: `change_zone NAMES CHANGES`.
 
 use nameward_wire::zonefile::Record;
 use nameward_wire::{NameBuf, Type};
@@ -29,7 +29,7 @@ fn zone_of(names: u32) -> Zone {
     builder.finish().0.expect("a zone")
 }
 
-/// Kilobytes of memory that the process holds.
+/// Returns the resident memory of the process in kilobytes.
 fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS"));

@@ -1,4 +1,4 @@
-//! Reads one zone file as the server does and says what it cost: `load_zone APEX FILE`.
+//! Reads one zone file like the server does and reports the cost: `load_zone APEX FILE`.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_file};

@@ -1,4 +1,4 @@
-//! A builder that is used for one zone after the other makes what a new one makes, whatever the zone before was.
+//! A reused builder yields the same result as a new one, whatever the previous zone was.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, Severity, parse_bytes};
@@ -6,7 +6,7 @@ use nameward_zone::{Zone, ZoneBuilder, ZoneLimits};
 
 const HEAD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 
-/// Zones that leave as much as can be in a builder: apex, text, records they may have.
+/// Zones that leave as much state as possible in a builder: apex, text, record limit.
 fn zones() -> Vec<(&'static str, String, u64)> {
     let many: String = (0..3000).map(|n| format!("h{n} A 192.0.2.2\n")).collect();
     let deep = "a.b.c.d TXT deep\n*.w A 192.0.2.3\n";
@@ -41,7 +41,7 @@ fn fill(builder: &mut ZoneBuilder, apex: &str, text: &str, records: u64) {
     parse_bytes("zone", text.as_bytes(), &Options::new(apex), builder);
 }
 
-/// Returns everything of a zone that could differ.
+/// Returns everything about a zone that could differ.
 fn facts(zone: Option<&Zone>) -> Option<(String, usize, usize)> {
     zone.map(|zone| {
         (

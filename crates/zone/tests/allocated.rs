@@ -1,4 +1,5 @@
-//! A look-up in a changed zone allocates nothing, and a change allocates by its own size, whatever the zone's.
+//! A lookup in a changed zone does not allocate, and a change allocates in proportion to its own size, whatever the
+//! size of the zone.
 
 mod common;
 
@@ -16,7 +17,7 @@ thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Counts the octets that each thread allocates and holds, so that the test harness does not disturb.
+/// Counts the octets that each thread allocates and holds, so that the test harness does not interfere.
 struct Counting;
 
 fn count(allocated: usize, held: isize) {
@@ -24,17 +25,17 @@ fn count(allocated: usize, held: isize) {
     let _ = HELD.try_with(|sum| sum.set(sum.get() + held));
 }
 
-// SAFETY: every call goes to the system's allocator unchanged.
+// SAFETY: every call is passed to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), layout.size() as isize);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -(layout.size() as isize));
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -125,13 +126,13 @@ fn a_look_up_in_a_changed_zone_allocates_nothing() {
     }
 }
 
-/// Octets that one change of one record may allocate and keep: the records of the change, the names it writes (the
-/// owner and the apex) and a path of blocks to each.
+/// Octets that a change of one record may allocate and keep: the records of the change, the names it writes (the owner
+/// and the apex) and a path of blocks to each.
 const FOR_ONE_RECORD: usize = 24 << 10;
 
 #[test]
 fn a_change_of_one_record_allocates_by_its_own_size() {
-    // With and without many changes before it. In a large zone they are not packed by a change.
+    // With and without many earlier changes. In a large zone they are not packed by a change.
     for (names, changes) in [
         (10, 0),
         (10_000, 0),

@@ -1,4 +1,4 @@
-//! The chain of denial of a zone follows its changes: after each it is the one that the contents would get anew.
+//! The denial chain of a zone follows its changes: after each one, it equals the chain built from the contents.
 
 use crate::common::{APEX, Rec, build, contents, list, name, soa, wire_name};
 use nameward_dnssec::{Denial, Keys, Nsec3, SignatureCache, Signing, SigningPolicy};
@@ -40,7 +40,7 @@ fn kinds() -> [Arc<Signing>; 3] {
     ]
 }
 
-/// The members with what follows them.
+/// Returns the members with their successors.
 fn links(zone: &Zone, signing: &Signing) -> Vec<(String, Vec<u8>)> {
     let chain = zone.chain_for(signing);
     let nsec = chain.hashing().is_none().then(|| chain.nsec_links());
@@ -150,7 +150,7 @@ fn a_change_of_one_name_of_many_shares_the_chain() {
             SigningState::Chained(chained) => Arc::clone(&chained.chain),
             _ => panic!("no chain"),
         };
-        // Types are no part of it.
+        // Types are not part of it.
         assert!(Arc::ptr_eq(&chain_of(&zone), &chain_of(&types)));
         let more = version(&Difference {
             removed: list(&[]),
@@ -161,7 +161,7 @@ fn a_change_of_one_name_of_many_shares_the_chain() {
     }
 }
 
-/// The chain of names that were read in this order, as those of a zone that is looked up.
+/// Returns the chain of names read in this order, as for a looked-up zone.
 fn listed(records: &[Rec], signing: &Signing, bytes_max: usize) -> Option<ListedChain> {
     let mut lister = ChainLister::new(name(APEX).as_name(), signing, bytes_max);
     for (owner, rtype, _) in records {
@@ -170,7 +170,7 @@ fn listed(records: &[Rec], signing: &Signing, bytes_max: usize) -> Option<Listed
     lister.finish()
 }
 
-/// Checks that listed names make the chain of the zone, types included.
+/// Checks that listed names yield the chain of the zone, including types.
 fn check_listed(zone: &Zone, listed: &ListedChain, signing: &Signing) {
     let chain = zone.chain_for(signing);
     assert_eq!(listed.len(), chain.len());
@@ -189,7 +189,7 @@ fn check_listed(zone: &Zone, listed: &ListedChain, signing: &Signing) {
 
 fn check_types(zone: &Zone, name: &NameBuf, types: impl Iterator<Item = Type>) {
     let node = zone.node_of(name.as_name()).unwrap();
-    // Signing adds it to the apex.
+    // Signing adds it at the apex.
     let types = types.filter(|&rtype| rtype != Type::NSEC3PARAM);
     let own: BTreeSet<Type> = node.types_of_denial().collect();
     assert_eq!(types.collect::<BTreeSet<_>>(), own, "{name}");

@@ -1,4 +1,4 @@
-//! Changes of zones: edits, differences, packing, and what a version keeps of the one before.
+//! Zone changes: edits, differences, packing, and what a version keeps from the previous one.
 
 use crate::common::{self, Rec, build, contents, differs, list, name, soa, wire_name};
 use nameward_testkit::property_cases;
@@ -40,7 +40,7 @@ fn address(n: u8) -> [u8; 4] {
     [192, 0, 2, n]
 }
 
-/// One edit of the model: what it says, and what it does to a set of records.
+/// One edit of the model: its content, and its effect on a set of records.
 #[derive(Debug, Clone)]
 enum Step {
     Add(u8, u8),
@@ -138,7 +138,7 @@ proptest! {
             prop_assert_eq!(&next.difference_from(&zone), &difference);
             (zone, records) = (next, after);
         }
-        // And the whole way at once, from a version that shares nothing with the last.
+        // And all steps at once, from a version that shares nothing with the last.
         let way = build(records.iter().cloned()).difference_from(&first);
         let anew = first.apply(&way).unwrap();
         prop_assert!(!differs(&anew, &zone));
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn lists_of_records_differ_as_zones_of_them_do(old in proptest::collection::vec((0..5usize, 0..4u8), 0..20), new in proptest::collection::vec((0..5usize, 0..4u8), 0..20)) {
-        // In any order, and with records that are there twice.
+        // In any order, and with duplicate records.
         let records = |list: &[(usize, u8)]| -> Vec<Rec> {
             let owned = list.iter().map(|(o, d)| (OWNERS[*o].to_string(), 1, address(*d).to_vec()));
             std::iter::once(soa(1)).chain(owned).collect()
@@ -176,14 +176,14 @@ proptest! {
         prop_assert!(!differs(&packed, &snapshot));
         let caught_up = Arc::new(packed.caught_up(&current, owners.iter().map(|owner| owner.as_name())));
         prop_assert!(!differs(&caught_up, &current));
-        // The tree of names is whole: all can be deleted one by one, and nothing is left.
+        // The tree of names is consistent: all can be deleted one by one, and nothing is left.
         let all = OWNERS.iter().map(|owner| Edit::DeleteName { name: name(owner) });
         let difference = caught_up.difference_of(&change(all.collect())).unwrap();
         prop_assert_eq!(caught_up.apply(&difference).unwrap().name_count(), 1);
     }
 }
 
-/// A zone with names of every kind of broken record, and one that leads to a broken host.
+/// Returns a zone with names for every kind of broken record, and one that leads to a broken host.
 fn zone_with_broken_names() -> Zone {
     let mut builder = ZoneBuilder::new(name("example.").as_name());
     builder.tolerate_broken_names();
@@ -226,7 +226,7 @@ fn an_edit_leaves_broken_names_broken() {
         Edit::DeleteName {
             name: name("empty.example."),
         },
-        // A child that comes and goes writes its parent anew.
+        // Adding and removing a child rewrites its parent.
         Edit::Add(rrset("a.host.example.", 1, &[&address(1)])),
         Edit::DeleteName {
             name: name("a.host.example."),
@@ -312,7 +312,7 @@ fn hosts_named_by_records_are_found_in_changed_and_packed_versions() {
         },
     );
     assert_eq!(target(&without), None);
-    // The place of a host that is gone must not be taken over by packing.
+    // Packing must not take over the location of a deleted host.
     assert_eq!(target(&without.pack().unwrap()), None);
 }
 

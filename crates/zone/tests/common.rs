@@ -1,4 +1,4 @@
-//! Zones and records that the tests of this crate share.
+//! Zones and records shared by the tests of this crate.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -71,7 +71,7 @@ pub fn list<'r>(records: impl IntoIterator<Item = &'r Rec>) -> RecordList {
     list
 }
 
-/// Whether two zones differ in anything that a search or a transfer shows.
+/// Checks whether two zones differ in anything visible to a search or a transfer.
 pub fn differs(a: &Zone, b: &Zone) -> bool {
     let names = |zone: &Zone| -> Vec<(String, u8, u32)> {
         let apex = zone.apex_labels();
@@ -94,7 +94,7 @@ pub fn differs(a: &Zone, b: &Zone) -> bool {
         || !b.difference_from(a).is_empty()
 }
 
-/// A way of signing that would sign with no key.
+/// Returns a signing state without any keys.
 pub fn signing(apex: &str) -> Arc<Signing> {
     let cache = Arc::new(SignatureCache::new(1));
     let signing = Signing::new(

@@ -1,5 +1,5 @@
-//! Glue is connected with its delegation whatever the order of the file: most of it while it is packed, the rest when
-//! all names are there.
+//! Glue is linked to its delegation whatever the order of the file: most of it while it is packed, the rest when all
+//! names are known.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -7,7 +7,7 @@ use nameward_zone::{Zone, ZoneBuilder};
 
 const HEAD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n";
 
-/// A registry as it writes its zone, with everything that is not plain among it.
+/// A zone as a registry writes it, mixed with everything that is not plain.
 const LINES: &[&str] = &[
     "@ NS ns",
     "ns A 192.0.2.1",
@@ -43,7 +43,7 @@ fn build(lines: &[&str]) -> Zone {
     zone.unwrap_or_else(|| panic!("{findings:?}"))
 }
 
-/// All that a lookup can see of a zone.
+/// Returns everything that a lookup can see in a zone.
 fn describe(zone: &Zone) -> Vec<String> {
     let mut seen = Vec::new();
     for node in zone.nodes_in_order() {
@@ -74,7 +74,7 @@ fn hosts_and_children_are_the_same_in_any_order_of_the_file() {
     assert!(expected.iter().any(|line| line.starts_with("two.test. 2 ")));
     let mut state = 1u64;
     for round in 0..500 {
-        // Near orders first, in which nearly all glue follows its delegation.
+        // Similar orders first, in which nearly all glue follows its delegation.
         for _ in 0..=round / 20 {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)

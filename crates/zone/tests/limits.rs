@@ -1,4 +1,4 @@
-//! Limits of the size of a zone, and memory that is not there: an error with its line, never the end.
+//! Limits on the size of a zone, and failed allocations: an error with its line, never a crash.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, Report, Severity, parse_bytes};
@@ -7,15 +7,15 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write;
 
-/// Allocations of at least this size can be made to fail: messages and the like stay.
+/// Allocations of at least this size can be made to fail: messages and similar are not affected.
 const LARGE: usize = 16 << 10;
 
 thread_local! {
-    /// How many large allocations of this thread succeed before one fails.
+    /// Number of large allocations of this thread that succeed before one fails.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Fails one large allocation of a thread and all after it, when the test asks for it.
+/// Fails one large allocation of a thread and all after it, if the test requests it.
 struct Failing;
 
 fn fails(size: usize) -> bool {
@@ -28,18 +28,19 @@ fn fails(size: usize) -> bool {
     size >= LARGE && left == Ok(0)
 }
 
-// SAFETY: every call goes to the system's allocator unchanged, or returns null, which means that there is no memory.
+// SAFETY: every call is passed to the system allocator unchanged, or returns null, which signals that there is no
+// memory.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails(layout.size()) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -47,7 +48,7 @@ unsafe impl GlobalAlloc for Failing {
         if size > layout.size() && fails(size) {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract of `realloc`.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -105,7 +106,7 @@ fn a_zone_with_too_many_records_is_refused_at_the_line_of_the_first_too_many() {
         errors(&findings),
         [(6, "the zone has more than 4 records (zone_records_max)")]
     );
-    // Nothing behind it is read.
+    // Nothing after it is read.
     assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
     let (_, zone, _) = build(&text.replace("wrong\n", ""), limits(6));
     assert!(zone.is_some());
@@ -118,7 +119,7 @@ fn a_zone_that_needs_too_much_memory_is_refused_at_its_line() {
         ..ZoneLimits::default()
     };
     let string = "\"0123456789abcdef0123456789abcdef\" ".repeat(30);
-    // Records of many owners, of one owner, of owners that come back, and names without records.
+    // Records of many owners, of one owner, of owners that reappear, and names without records.
     let many: String = (0..2000).map(|n| format!("a{n} TXT {string}\n")).collect();
     let one: String = (0..2000).map(|n| format!("a TXT {n} {string}\n")).collect();
     let late: String = (0..2000)

@@ -1,4 +1,4 @@
-//! Zones against a naive model: a sorted map of names that is searched label by label.
+//! Zones compared with a naive model: a sorted map of names that is searched label by label.
 
 use crate::common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
 use nameward_testkit::property_cases;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Few labels, so that names meet.
+/// Few labels, so that names collide.
 fn owner() -> impl Strategy<Value = String> {
     let label = prop_oneof![
         Just("a".to_string()),
@@ -39,7 +39,7 @@ fn record() -> impl Strategy<Value = Rec> {
 
 fn records() -> impl Strategy<Value = BTreeSet<Rec>> {
     proptest::collection::btree_set(record(), 0..25).prop_map(|mut set| {
-        // One DNAME a name, and the SOA.
+        // One DNAME per name, and the SOA.
         let lower = |r: Rec| (r.0.to_ascii_lowercase(), r.1, r.2.to_ascii_lowercase());
         set = set.into_iter().map(lower).collect();
         set.insert(soa(1));
@@ -47,7 +47,7 @@ fn records() -> impl Strategy<Value = BTreeSet<Rec>> {
     })
 }
 
-/// Names of the model with their types, all ancestors included.
+/// Returns the names of the model with their types, including all ancestors.
 fn names(records: &BTreeSet<Rec>) -> BTreeMap<Vec<u8>, BTreeSet<u16>> {
     let mut names: BTreeMap<Vec<u8>, BTreeSet<u16>> = BTreeMap::new();
     for (owner, rtype, _) in records {
@@ -65,7 +65,7 @@ fn names(records: &BTreeSet<Rec>) -> BTreeMap<Vec<u8>, BTreeSet<u16>> {
     names
 }
 
-/// The search of RFC 1034 section 4.3.2 and RFC 4592, label by label from the top.
+/// Searches as in RFC 1034 section 4.3.2 and RFC 4592, label by label from the top.
 fn model_find(names: &BTreeMap<Vec<u8>, BTreeSet<u16>>, question: Name<'_>) -> String {
     let apex = name(APEX);
     let mut path = vec![question];
@@ -145,7 +145,7 @@ fn difference(old: &BTreeSet<Rec>, new: &BTreeSet<Rec>) -> Difference {
 /// A record of a difference: owner in lower case, type, TTL, data.
 type Listed = (String, Type, u32, Vec<u8>);
 
-/// The records of a difference in an order of their own.
+/// Returns the records of a difference in a fixed order.
 fn sorted(difference: &Difference) -> [Vec<Listed>; 2] {
     [&difference.removed, &difference.added].map(|list| {
         let record = |r: WireRecord<'_>| {
@@ -163,7 +163,7 @@ proptest! {
 
     #[test]
     fn a_zone_finds_what_the_model_finds(records in records(), questions in proptest::collection::vec(owner(), 30), seed in any::<u64>()) {
-        // In any order: the builder must cope with owners that come back.
+        // In any order: the builder must handle owners that reappear.
         let mut shuffled: Vec<Rec> = records.iter().cloned().collect();
         shuffled.sort_by_key(|r| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (r.0.len() as u64 * 31 + r.2.len() as u64 * 7 + r.1 as u64).wrapping_mul(seed | 1));
         assert_same(&build(shuffled), &records, &questions);
@@ -178,7 +178,7 @@ proptest! {
             let next = Arc::new(zone.apply(&step).unwrap());
             assert_same(&next, &pair[1], &questions);
             prop_assert_eq!(sorted(&next.difference_from(&zone)), sorted(&step));
-            // Also when the versions share nothing.
+            // Also if the versions share nothing.
             let anew = build(pair[1].iter().cloned());
             prop_assert_eq!(sorted(&anew.difference_from(&zone)), sorted(&step));
             prop_assert!(anew.difference_from(&next).is_empty());

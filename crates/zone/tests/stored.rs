@@ -1,4 +1,4 @@
-//! Zones that have their signatures among their records: how they differ from others, and what covers a name.
+//! Zones with stored signatures: how they are recognised, and which record covers a name.
 
 use nameward_dnssec::Nsec3;
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -22,7 +22,7 @@ fn zone(text: &str) -> Zone {
     zone
 }
 
-/// The owner of the record that covers a name or matches it.
+/// Returns the owner of the record that covers or matches a name.
 fn owner_for(zone: &Zone, name: &str) -> String {
     let SigningState::Stored(index) = zone.signing() else {
         panic!("not signed");
@@ -87,7 +87,7 @@ fn the_record_before_a_name_covers_it_also_after_a_change() {
     assert_eq!(owner_for(&zone, "z.example."), "x.c.example.");
 }
 
-/// Hashes go around: before the first stands the last.
+/// Hashes wrap around: the last one precedes the first.
 #[test]
 fn the_last_nsec3_covers_what_stands_before_the_first() {
     let (first, last) = (
@@ -138,10 +138,10 @@ fn signatures_stand_beside_the_rrset_they_cover() {
     assert_eq!(last(Type::AAAA), []);
 }
 
-/// Now, for inspections: 2026-01-01.
+/// The time of inspections: 2026-01-01.
 const NOW: u64 = 1_767_225_600;
 
-/// A zone with a name besides the apex, all of it signed between two times.
+/// Returns a zone with a name besides the apex, completely signed between two times.
 fn signed_text(begin: &str, end: &str, chain: &str) -> String {
     let rrsig = |owner: &str, rtype: &str, labels: u8| {
         format!("{owner} RRSIG {rtype} 13 {labels} 300 {end} {begin} 1 @ AAAA\n")
@@ -178,7 +178,7 @@ fn the_end_of_signatures_and_what_is_wrong_with_them_is_found() {
     let early = signed_text("20260102000000", "20260201000000", CLOSED);
     let words = "signatures are for later than now: example. NS and 4 more";
     assert_eq!(faults(&early), [words]);
-    // One signature of two is enough.
+    // One valid signature of two is enough.
     let renewed = ended.clone() + "b RRSIG A 13 2 300 20260201000000 20251201000000 2 @ AAAA\n";
     assert_eq!(
         faults(&renewed),

@@ -1,4 +1,4 @@
-//! Warnings about zones that hardly mean what they say, each at the line of the record that says it.
+//! Warnings about zone data that is probably not intended, each at the line of its record.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, Severity, parse_bytes, parse_file};
@@ -23,7 +23,7 @@ fn lines(findings: Vec<Finding>, severity: Severity) -> Vec<String> {
         .collect()
 }
 
-/// Warnings about lines behind the head, which begin with line 5.
+/// Returns warnings about lines after the head, which start at line 5.
 fn warnings(apex: &str, more: &str) -> Vec<String> {
     lines(
         findings_of(apex, &format!("{HEAD}{more}")),
@@ -47,7 +47,7 @@ fn a_forgotten_final_dot_is_a_warning() {
                 .into(),
         ]
     );
-    // A name like others.
+    // A normal name.
     assert!(
         warnings(
             "org",
@@ -100,7 +100,7 @@ fn an_address_in_the_place_of_a_host_is_a_warning() {
 
 #[test]
 fn warnings_stand_at_the_line_of_the_record_they_are_about() {
-    // The owner begins lines before, and its records are sorted by type.
+    // The owner starts lines before, and its records are sorted by type.
     let zone = "www A 192.0.2.1\nalias CNAME www\n@ TXT a\n@ MX 10 alias\n@ A 192.0.2.1\n";
     assert_eq!(
         warnings("example.org", zone),

@@ -1,4 +1,4 @@
-//! Digests over whole zones: the examples of RFC 8976, and what section 4 says of records that do not fit.
+//! Digests over whole zones: the examples of RFC 8976, and the rules of section 4 for records that do not match.
 
 use nameward_dnssec::ZonemdHash;
 use nameward_wire::NameBuf;
@@ -10,7 +10,7 @@ const SIMPLE: &str = "@ 86400 SOA ns1 admin 2018031900 1800 900 604800 86400\n@ 
     @ 86400 ZONEMD 2018031900 1 1 c68090d90a7aed716bc459f9340e3d7c1370d4d24b7e2fc3a1ddc0b9a87153b9a9713b3c9ae5cc27777f98b8e730044c\n\
     ns1 3600 A 203.0.113.63\nns2 3600 AAAA 2001:db8::63\n";
 
-/// Appendix A.2, without the record that is out of the zone: it is an error in a zone file here.
+/// Appendix A.2, without the record outside the zone, which is an error in a zone file here.
 const COMPLEX: &str = "@ 86400 SOA ns1 admin 2018031900 1800 900 604800 86400\n@ 86400 NS ns1\n@ 86400 NS ns2\n\
     @ 86400 ZONEMD 2018031900 1 1 a3b69bad980a3504e1cffcb0fd6397f93848071c93151f552ae2f6b1711d4bd2d8b39808226d7b9db71e34b72077f8fe\n\
     ns1 3600 A 203.0.113.63\nNS2 3600 AAAA 2001:db8::63\n\
@@ -22,7 +22,7 @@ const COMPLEX: &str = "@ 86400 SOA ns1 admin 2018031900 1800 900 604800 86400\n@
     sortme 3600 AAAA 2001:db8::2:64\n\
     non-apex 900 ZONEMD 2018031900 1 1 616c6c6f776564206275742069676e6f7265642e20616c6c6f776564206275742069676e6f7265642e20616c6c6f7765\n";
 
-/// Appendix A.3, with digests of both algorithms, and of an algorithm and a scheme that nobody knows.
+/// Appendix A.3, with digests of both algorithms, and of an unknown algorithm and scheme.
 const SEVERAL: &str = "@ 86400 SOA ns1 admin 2018031900 1800 900 604800 86400\n@ 86400 NS ns1\n@ 86400 NS ns2\n\
     @ 86400 ZONEMD 2018031900 1 1 62e6cf51b02e54b9b5f967d547ce43136792901f9f88e637493daaf401c92c279dd10f0edb1c56f8080211f8480ee306\n\
     @ 86400 ZONEMD 2018031900 1 2 08cfa1115c7b948c4163a901270395ea226a930cd2cbcf2fa9a5e6eb85f37c8a4e114d884e66f176eab121cb02db7d652e0cc4827e7a3204f166b47e5613fd27\n\
@@ -91,7 +91,7 @@ fn one_digest_that_matches_is_enough_and_wrong_ones_are_told_apart() {
         record: 2018031900,
     };
     assert_eq!(zone(&later).check_digest(), Err(serials));
-    // A right one and a wrong one of the same algorithm: nobody can tell which is meant.
+    // A correct and a wrong one of the same algorithm: it is ambiguous which is meant.
     let line = SIMPLE.lines().find(|line| line.contains("ZONEMD")).unwrap();
     let twice = format!("{SIMPLE}{}\n", line.replace("c68090d9", "c68090d8"));
     assert_eq!(

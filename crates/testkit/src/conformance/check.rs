@@ -1,4 +1,4 @@
-//! Comparing a reply with what is due: first what holds for every reply, then what the file says.
+//! Comparison of a reply with the expected one: first the rules for every reply, then those in the file.
 
 use super::send::Query;
 use super::{ExpectedEdns, Line, Reply, Section};
@@ -9,14 +9,14 @@ const SECTION_NAMES: [&str; 3] = ["answer", "authority", "additional"];
 /// How strictly a server is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judge {
-    /// Our own server: every word of the file.
+    /// Our own server: every detail of the file.
     Strict,
-    /// Another server: it may add the apex NS RRset and addresses that nobody asked for, and
-    /// need not send optional extended errors.
+    /// Another server: it may add the apex NS RRset and unrequested addresses, and need not send optional extended
+    /// errors.
     Lenient,
 }
 
-/// All that is wrong with a reply; empty when it is right.
+/// Returns everything that is wrong with a reply; empty if it is correct.
 pub fn check(
     query: Option<&Query>,
     reply: &Message,
@@ -97,7 +97,7 @@ fn check_header(
 fn check_question(query: Option<&Query>, reply: &Message, due: &Reply, wrong: &mut Vec<String>) {
     match (query, &reply.question[..]) {
         (_, []) if due.question_optional || query.is_none() => {}
-        // Octet for octet: the case of the letters is the querier's defence against forgery.
+        // Octet for octet: the case of the letters is the client's defence against forgery.
         (Some(query), [question]) if *question == query.question => {}
         (Some(query), _) => wrong.push(format!(
             "question {:?} is not {}",
@@ -148,7 +148,7 @@ fn check_edns(
     if opt.version != 0 {
         wrong.push(format!("EDNS version {}", opt.version));
     }
-    // RFC 6891 section 6.1.4: flags not defined are zero in replies.
+    // RFC 6891 section 6.1.4: undefined flags are zero in replies.
     if opt.flags & 0x7fff != 0 {
         wrong.push(format!("EDNS flags {:#06x}", opt.flags));
     }
@@ -241,7 +241,7 @@ fn check_section(
     }
 }
 
-/// Returns whether a record is one that servers that are not minimal add: apex NS below an answer, and addresses.
+/// Checks whether a record is one that non-minimal servers add: apex NS in the authority section, and addresses.
 fn unasked(index: usize, record: &Record) -> bool {
     match index {
         1 => record.rtype == 2,
@@ -250,7 +250,7 @@ fn unasked(index: usize, record: &Record) -> bool {
     }
 }
 
-/// The RRsets of the answer come as listed: a chain is read from its start.
+/// Checks that the RRsets of the answer are in the listed order: a chain is read from its start.
 fn check_order(records: &[Record], listed: &[&Line], wrong: &mut Vec<String>) {
     let mut order: Vec<String> = records.iter().map(rrset_of).collect();
     order.dedup();

@@ -1,4 +1,4 @@
-//! Reading a conformance file. Every error names `file:line`.
+//! Parser for conformance files. Every error names `file:line`.
 
 use super::send::Query;
 use super::{Case, Expect, ExpectedEdns, Line, Outgoing, Reply, Section, Suite, ZoneText};
@@ -9,7 +9,7 @@ use crate::wire::{
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Terms that earlier lines of the file set for the next query.
+/// Settings from earlier lines of the file that apply to the next query.
 #[derive(Default)]
 struct Context<'a> {
     title: &'a str,
@@ -17,7 +17,7 @@ struct Context<'a> {
     records: HashMap<&'a str, &'a str>,
 }
 
-/// A keyword line with the indented lines under it.
+/// A keyword line with the indented lines below it.
 struct Block<'a> {
     line: usize,
     keyword: &'a str,
@@ -25,7 +25,7 @@ struct Block<'a> {
     body: Vec<(usize, &'a str)>,
 }
 
-/// Reads a whole file.
+/// Parses a whole file.
 pub fn parse(path: &Path, text: &str) -> Result<Suite, TestFailure> {
     let mut suite = Suite {
         path: path.to_path_buf(),
@@ -174,7 +174,7 @@ fn zone(block: &Block<'_>) -> Result<ZoneText, TestFailure> {
     })
 }
 
-/// The body without the indentation of its first line; what is indented deeper keeps the rest.
+/// Returns the body without the indentation of its first line; deeper indentation is kept.
 fn undented(body: &[(usize, &str)]) -> String {
     let indent = body
         .first()
@@ -292,7 +292,7 @@ fn query_option(query: &mut Query, option: &str) -> Result<(), TestFailure> {
     Ok(())
 }
 
-/// Hex pairs, `"label"` (a length octet and its text) and `; comments`.
+/// Parses hex pairs, `"label"` (a length octet and its text) and `; comments`.
 fn octets(block: &Block<'_>) -> Result<(Outgoing, Vec<Transport>), TestFailure> {
     let transports = match block.rest {
         "" => vec![Transport::Udp, Transport::Tcp],
@@ -400,7 +400,7 @@ fn section(block: &Block<'_>, known: &HashMap<&str, &str>) -> Result<Section, Te
     Ok(section)
 }
 
-/// `owner ttl [class] type data...`, white space as one likes.
+/// Parses `owner ttl [class] type data...` with arbitrary white space.
 fn record(line: usize, text: &str) -> Result<Line, TestFailure> {
     let mut words = text.split_whitespace();
     let (owner, ttl) = (

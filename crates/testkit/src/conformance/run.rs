@@ -1,4 +1,4 @@
-//! Running the cases of a file against one server.
+//! Runs the cases of a file against one server.
 
 use super::check::check;
 use super::{Case, Expect, Outgoing, Suite};
@@ -7,7 +7,7 @@ use std::fmt;
 
 pub use super::check::Judge;
 
-/// A case that went wrong.
+/// A failed case.
 #[derive(Debug)]
 pub struct Failure {
     /// `file:line`.
@@ -30,19 +30,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The findings of a run.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Cases that went wrong.
+    /// Failed cases.
     pub failures: Vec<Failure>,
-    /// `file:line` of cases in which the peer is said to differ and does not.
+    /// `file:line` of cases in which the peer is declared to differ but does not.
     pub stale: Vec<String>,
-    /// Messages sent.
+    /// Number of messages sent.
     pub sent: usize,
 }
 
-/// Sends every case over each of its transports. A `peer` may differ where the file says so; our own
-/// server has no such excuse.
+/// Sends every case over each of its transports. A `peer` may differ where the file says so; our
+/// own server may not.
 pub fn run(suite: &Suite, server: &dyn Exchange, judge: Judge, peer: Option<&str>) -> Outcome {
     let mut outcome = Outcome::default();
     for case in &suite.cases {

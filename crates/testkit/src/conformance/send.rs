@@ -1,4 +1,4 @@
-//! Building the message of a `query` line.
+//! Encoding of a `query` line as a message.
 
 use crate::wire::{Opt, Question, encode_opt, encode_question};
 
@@ -9,14 +9,14 @@ pub struct Query {
     pub question: Question,
     /// Header flags and opcode (RD, CD, AD, ...).
     pub flags: u16,
-    /// OPT record, when there is one.
+    /// The OPT record, if any.
     pub opt: Option<Opt>,
-    /// Octets behind the message.
+    /// Octets after the message.
     pub trailing: Vec<u8>,
 }
 
 impl Query {
-    /// The message on the wire.
+    /// Returns the message in wire form.
     pub fn encode(&self, id: u16) -> Vec<u8> {
         let mut message = id.to_be_bytes().to_vec();
         message.extend_from_slice(&self.flags.to_be_bytes());

@@ -1,6 +1,7 @@
-//! A Galera cluster: MariaDB nodes on loopback that all take writes.
+//! A Galera cluster: MariaDB nodes on loopback that all accept writes.
 //!
-//! Every node starts from a copy of one data directory and one position in the cluster's history, so that none needs a state transfer.
+//! Every node starts from a copy of one data directory and one position in the cluster's history, so that none needs a
+//! state transfer.
 
 use super::{Database, DatabaseKind, check, program, server_program, user};
 use crate::missing::require;
@@ -11,9 +12,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where Debian keeps the replication library.
+/// Where Debian installs the replication library.
 const PROVIDER: &str = "/usr/lib/galera/libgalera_smm.so";
-/// How long the nodes may take to find each other.
+/// Timeout for the nodes to find each other.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 impl Database {
@@ -26,7 +27,7 @@ impl Database {
         Some(start(nodes))
     }
 
-    /// Waits until a node of a cluster sees this many nodes and takes statements.
+    /// Waits until a cluster node sees this many nodes and accepts statements.
     pub fn await_cluster(&self, nodes: usize) -> io::Result<()> {
         let started = Instant::now();
         let sql = "SELECT variable_value FROM information_schema.global_status \
@@ -54,7 +55,7 @@ fn start(count: usize) -> io::Result<Vec<Database>> {
         replication.push(free_address()?);
     }
     let mut first = Database::create(DatabaseKind::Mariadb)?;
-    // The position is written when a node of a cluster ends in good order.
+    // The position is written when a cluster node shuts down cleanly.
     first.arguments = arguments(replication[0], &[]);
     first.restart()?;
     first.await_cluster(1)?;
@@ -70,7 +71,7 @@ fn start(count: usize) -> io::Result<Vec<Database>> {
     for node in &mut nodes {
         node.await_cluster(count)?;
     }
-    // One that starts again joins the others and does not found a cluster of its own.
+    // A node that restarts joins the others and does not found its own cluster.
     nodes[0].arguments = arguments(replication[0], &replication);
     Ok(nodes)
 }
@@ -98,7 +99,7 @@ fn copy(first: &Database, own: SocketAddr, all: &[SocketAddr]) -> io::Result<Dat
     Ok(node)
 }
 
-/// The options of a node that replicates on `own`; without others it founds a cluster.
+/// Returns the options of a node that replicates on `own`; without others it founds a cluster.
 fn arguments(own: SocketAddr, all: &[SocketAddr]) -> Vec<String> {
     let others: Vec<String> = all.iter().map(ToString::to_string).collect();
     vec![

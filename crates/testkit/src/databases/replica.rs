@@ -1,4 +1,4 @@
-//! A streaming replica of a PostgreSQL database: it follows whatever is committed there, and can only be read.
+//! A streaming replica of a PostgreSQL database: it follows everything committed there, and is read-only.
 
 use super::{Database, DatabaseKind, check, user};
 use crate::peers::free_address;
@@ -6,7 +6,7 @@ use std::io;
 use std::process::Command;
 
 impl Database {
-    /// Makes a replica and starts it. PostgreSQL only.
+    /// Creates and starts a replica. PostgreSQL only.
     pub fn replica(&self) -> io::Result<Self> {
         assert_eq!(self.kind, DatabaseKind::Postgres);
         let directory = tempfile::Builder::new().prefix("nameward-db-").tempdir()?;

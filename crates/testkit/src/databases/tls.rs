@@ -1,4 +1,4 @@
-//! TLS for a database: an authority and a certificate for 127.0.0.1, made for it alone.
+//! TLS for a database: an authority and a certificate for 127.0.0.1, created just for it.
 
 use super::{Database, DatabaseKind, check, user};
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 impl Database {
-    /// Lets it take encrypted connections; returns the certificate of the authority. Plain ones go on.
+    /// Enables encrypted connections; returns the certificate of the authority. Plain connections still work.
     pub fn enable_tls(&mut self) -> io::Result<PathBuf> {
         let directory = self.directory.path().to_path_buf();
         make_certificates(&directory)?;

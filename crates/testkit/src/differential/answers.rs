@@ -1,4 +1,4 @@
-//! Asking a server, and answers in a form that can be compared.
+//! Queries to a server, and answers in a comparable form.
 
 use super::questions::Ask;
 use crate::TestFailure;
@@ -8,9 +8,9 @@ use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// A server that is asked.
+/// A server that is queried.
 pub struct Server {
-    /// Its brand.
+    /// The product name.
     pub name: String,
     address: SocketAddr,
     socket: UdpSocket,
@@ -18,12 +18,12 @@ pub struct Server {
     apexes: BTreeSet<String>,
 }
 
-/// An answer that came back, without what is of no matter: order, case, apex NS that nobody asked for.
+/// An answer without irrelevant details: order, case, unrequested apex NS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Response code.
+    /// The response code.
     pub rcode: u16,
-    /// AA.
+    /// The AA bit.
     pub authoritative: bool,
     /// Records of the answer section.
     pub answer: BTreeSet<String>,
@@ -31,12 +31,12 @@ pub struct Answer {
     pub authority: BTreeSet<String>,
     /// Records of the additional section.
     pub additional: BTreeSet<String>,
-    /// A record came twice in a section.
+    /// A record appeared twice in a section.
     pub repeats: bool,
 }
 
 impl Answer {
-    /// Equal but for the additional section.
+    /// Checks equality except for the additional section.
     pub fn same(&self, other: &Answer) -> bool {
         let key = |answer: &Answer| (answer.rcode, answer.authoritative, answer.repeats);
         key(self) == key(other) && self.answer == other.answer && self.authority == other.authority
@@ -66,7 +66,7 @@ impl fmt::Display for Answer {
 }
 
 impl Server {
-    /// Connects to a server; `apexes` are the names of its zones without final dot.
+    /// Connects to a server; `apexes` are its zone names without the final dot.
     pub fn connect(name: &str, address: SocketAddr, apexes: &[&str]) -> std::io::Result<Server> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(address)?;
@@ -81,7 +81,7 @@ impl Server {
         })
     }
 
-    /// Asks over UDP, and again over TCP when the answer is truncated.
+    /// Sends a query over UDP, and again over TCP if the answer is truncated.
     pub fn ask(&mut self, ask: &Ask) -> Result<Answer, TestFailure> {
         self.next_id = self.next_id.wrapping_add(1);
         let query = ask.encode(self.next_id);
@@ -125,7 +125,7 @@ impl Server {
         let answer = set(&reply.answer);
         let mut authority = set(&reply.authority);
         let additional = reply.additional.iter().map(Record::comparable).collect();
-        // The apex NS beside an answer is a matter of taste (minimal responses).
+        // The apex NS next to an answer is a matter of taste (minimal responses).
         if reply.authoritative() {
             authority.retain(|record| {
                 let mut words = record.split(' ');

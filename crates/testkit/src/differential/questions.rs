@@ -1,4 +1,4 @@
-//! Questions about a set of zones.
+//! Queries about a set of zones.
 
 use super::random::Random;
 use super::zones::{Zone, any_name, mixed_case};
@@ -7,14 +7,14 @@ use crate::wire::{
 };
 use std::fmt;
 
-/// One question.
+/// One query.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Name and type.
     pub question: Question,
-    /// EDNS.
+    /// How it uses EDNS.
     pub edns: QuestionEdns,
-    /// The served zone of the name, without final dot.
+    /// The served zone that contains the name, without the final dot.
     pub zone: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Ask {
 }
 
 impl Ask {
-    /// The message on the wire.
+    /// Returns the message in wire form.
     pub fn encode(&self, id: u16) -> Vec<u8> {
         let mut message = id.to_be_bytes().to_vec();
         let opt = self.edns.opt();
@@ -55,7 +55,7 @@ const TYPES: &[&str] = &[
     "TYPE65280", "TYPE65281", "HINFO", "DNSKEY", "RRSIG", "NSEC", "PTR",
 ];
 
-/// All questions of a seed.
+/// Returns all queries of a seed.
 pub(super) fn questions(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
     let mut names: Vec<String> = zones.iter().flat_map(|zone| zone.names()).collect();
     names.sort();
@@ -105,7 +105,7 @@ fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {
     })
 }
 
-/// The longest served zone a name is in.
+/// Returns the longest served zone that contains a name.
 pub(super) fn zone_of(name: &Name, zones: &[Zone]) -> Option<String> {
     let within = zones.iter().filter(|zone| {
         Name::parse(&format!("{}.", zone.name)).is_ok_and(|apex| name.is_within(&apex))

@@ -1,6 +1,6 @@
-//! The reviewed differences: every class has its entry in `tests/differential/reviewed.md`.
+//! The reviewed differences: every class has an entry in `tests/differential/reviewed.md`.
 //!
-//! A class says what it looks like when the others disagree, and whom our answer must then agree with.
+//! A class describes what the disagreement of the peers looks like, and which of them our answer must then agree with.
 
 use super::answers::Answer;
 use super::questions::Ask;
@@ -81,12 +81,12 @@ const CLASSES: &[Class] = &[
     },
 ];
 
-/// All names of classes, to be compared with the list.
+/// Returns all class names, for comparison with the list.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CLASSES.iter().map(|class| class.name)
 }
 
-/// The first class that explains the difference; `apexes` are the served zones, `name.`.
+/// Returns the first class that explains the difference; `apexes` are the served zones, `name.`.
 pub fn class(
     ask: &Ask,
     peers: &[(String, Answer)],
@@ -99,7 +99,7 @@ pub fn class(
     CLASSES.iter().find(fits).map(|class| class.name)
 }
 
-/// Whether an address that all peers add is missing in ours.
+/// Checks whether an address that all peers add is missing in ours.
 pub fn lacks_common_additional(ours: &Answer, peers: &[(String, Answer)]) -> bool {
     let Some(((_, first), rest)) = peers.split_first() else {
         return false;
@@ -126,7 +126,7 @@ impl Case<'_> {
             .max_by_key(|apex| apex.len())
     }
 
-    /// Whether a CNAME of the answer leads from one served zone into another.
+    /// Checks whether a CNAME in the answer leads from one served zone into another.
     fn leaves_zone(&self, answer: &Answer) -> bool {
         answer.answer.iter().any(|record| {
             let words: Vec<&str> = record.split(' ').collect();
@@ -139,7 +139,7 @@ impl Case<'_> {
     }
 }
 
-/// Authority without the TTLs.
+/// Returns the authority section without TTLs.
 fn authority_data(answer: &Answer) -> BTreeSet<String> {
     let without_ttl = |record: &String| {
         let (owner, rest) = record.split_once(' ').unwrap_or_default();
@@ -156,7 +156,7 @@ fn any(case: &Case<'_>) -> bool {
     case.ask.question.rtype == TYPE_ANY && (more || (follows("nsd") && follows("knot")))
 }
 
-/// One RRset of those BIND gives, or the redirection as NSD has it.
+/// Expects one RRset of those BIND returns, or the redirection as NSD has it.
 fn any_ours(case: &Case<'_>, own: &Answer) -> bool {
     let all = case.peer("bind");
     let rrset = |record: &String| {
@@ -179,7 +179,7 @@ fn soa_ttl_zero(case: &Case<'_>) -> bool {
     case.ask.question.rtype == TYPE_SOA && knot.same(nsd) && data_alike && bind.rcode == knot.rcode
 }
 
-/// At an alias, NSD follows; Knot and BIND look for what may stand beside a CNAME.
+/// At an alias, NSD follows it; Knot and BIND search for types that may coexist with a CNAME.
 fn types_beside_cname(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
     let asked = [TYPE_RRSIG, TYPE_NSEC].contains(&case.ask.question.rtype);
@@ -187,7 +187,7 @@ fn types_beside_cname(case: &Case<'_>) -> bool {
     asked && !nsd.answer.is_empty() && part(bind) && part(knot)
 }
 
-/// An alias leads to the apex of a served child: its DS is the parent's, another zone.
+/// An alias leads to the apex of a served child: its DS belongs to the parent, another zone.
 fn ds_behind_alias(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
     let to_apex = |record: &String| {
@@ -214,7 +214,7 @@ fn too_long(case: &Case<'_>) -> bool {
     bind.rcode == YXDOMAIN && bind.same(nsd) && [NXDOMAIN, YXDOMAIN].contains(&knot.rcode)
 }
 
-/// A name that only the parent still has, below the cut to a served child, is asked for or led to.
+/// A name that only the parent still has, below the cut to a served child, is queried or led to.
 fn shared_tree(case: &Case<'_>) -> bool {
     let (bind, knot) = (case.peer("bind"), case.peer("knot"));
     let asked = case.ask.question.name.lowercase().to_string();
@@ -224,7 +224,7 @@ fn shared_tree(case: &Case<'_>) -> bool {
     bind.rcode == knot.rcode && (stale(&asked) || led_to.any(stale))
 }
 
-/// Knot leaves the SOA of a negative answer out, without TC, where it does not fit into 512 octets.
+/// Knot omits the SOA of a negative answer, without TC, if it does not fit into 512 octets.
 fn soa_left_out(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
     let without = Answer {
@@ -240,7 +240,7 @@ fn chain_leaves_zone(case: &Case<'_>) -> bool {
     bind.same(knot) && bind.answer.is_subset(&nsd.answer) && case.leaves_zone(bind)
 }
 
-/// As NSD, but for what its shared tree makes of the last name.
+/// Expects the answer of NSD, except for the effect of its shared tree on the last name.
 fn as_nsd(case: &Case<'_>, own: &Answer) -> bool {
     let nsd = case.peer("nsd");
     own.same(nsd) || (shared_tree(case) && own.answer == nsd.answer)

@@ -1,15 +1,15 @@
-//! Nasty zones from a seed.
+//! Difficult zones generated from a seed.
 //!
-//! What they have: wildcards at many depths, empty non-terminals, delegations below delegations, glue in and out
-//! of bailiwick, DNAMEs, chains and loops of CNAMEs, odd octets in labels, mixed case, MX, SRV and SVCB
-//! that point everywhere, large RRsets, unknown types, parent and child both served. What they do not have:
-//! what one of the servers refuses to load (NS at a wildcard, data below a DNAME).
+//! They contain wildcards at many depths, empty non-terminals, delegations below delegations, glue in and out of
+//! bailiwick, DNAMEs, chains and loops of CNAMEs, odd octets in labels, mixed case, MX, SRV and SVCB that point
+//! everywhere, large RRsets, unknown types, and parent and child both served. They do not contain data that one of the
+//! servers refuses to load (NS at a wildcard, data below a DNAME).
 
 use super::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A record: labels of the owner relative to the zone, from the left.
+/// A record: owner labels relative to the zone, from the left.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// Empty at the apex.
@@ -20,12 +20,12 @@ pub struct Entry {
     pub data: String,
 }
 
-/// A zone under way.
+/// A zone under construction.
 #[derive(Clone, Debug)]
 pub struct Zone {
-    /// Without the final dot.
+    /// The zone name without the final dot.
     pub name: String,
-    /// All records but the SOA.
+    /// All records except the SOA.
     pub entries: Vec<Entry>,
     ttls: BTreeMap<(Vec<String>, &'static str), u32>,
     text: String,
@@ -44,10 +44,10 @@ const ELSEWHERE: &[&str] = &[
     "p.tesT-not.example.",
 ];
 
-/// A name of the child that only the parent has.
+/// A name in the child zone that only the parent has.
 pub(super) const STALE: &str = "stale.c.p.test.";
 
-/// Makes the zones of a seed: a parent, its child, and one more.
+/// Generates the zones of a seed: a parent, its child, and one more.
 pub fn zones(seed: u64) -> Vec<Zone> {
     let mut random = Random::new(seed);
     let names = ["p.test", "c.p.test", "other.test"];
@@ -72,8 +72,8 @@ pub fn zones(seed: u64) -> Vec<Zone> {
     zones
 }
 
-/// Adds names that chance makes too seldom: loops, a long chain, a substitution that may not fit, data the parent still
-/// has of the child.
+/// Adds names that chance rarely produces: loops, a long chain, a substitution that may not fit, data of the child that
+/// the parent still has.
 fn add_chains(zone: &mut Zone) {
     let name = zone.name.clone();
     zone.add(&["l1"], "CNAME", &format!("l2.{name}."));
@@ -85,7 +85,7 @@ fn add_chains(zone: &mut Zone) {
         zone.add(&[&owner], "CNAME", &format!("k{}.{name}.", step + 1));
     }
     zone.add(&["k9"], "A", "192.0.2.9");
-    // 192 octets and the zone's name: room for two or three labels of a question, not for more.
+    // 192 octets plus the zone name: room for two or three labels of a query name, not for more.
     let long = [
         "x".repeat(63),
         "y".repeat(63),
@@ -98,7 +98,7 @@ fn add_chains(zone: &mut Zone) {
     }
 }
 
-/// An absolute name: existing, below an existing one, made up, or elsewhere.
+/// Returns an absolute name: existing, below an existing one, made up, or elsewhere.
 pub(super) fn any_name(zones: &[Zone], random: &mut Random) -> String {
     let zone = random.pick(zones);
     if random.one_in(8) {
@@ -122,7 +122,7 @@ fn made_up(random: &mut Random) -> Vec<String> {
         .collect()
 }
 
-/// The labels below a zone as one absolute name.
+/// Returns the labels below a zone as one absolute name.
 pub(super) fn absolute(labels: &[String], zone: &str) -> String {
     let mut name = String::new();
     for label in labels {
@@ -217,7 +217,7 @@ impl Zone {
         zone
     }
 
-    /// The zone file.
+    /// Returns the zone file text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -225,7 +225,7 @@ impl Zone {
     /// Adds a record unless a server would refuse the zone because of it.
     fn add(&mut self, owner: &[&str], rtype: &'static str, data: &str) {
         let owner: Vec<String> = owner.iter().map(|label| (*label).to_string()).collect();
-        // The guard leaves room for what DNAMEs and questions put in front.
+        // The guard leaves room for what DNAMEs and queries prepend.
         let entry = Entry {
             owner,
             rtype,
@@ -266,7 +266,7 @@ impl Zone {
         };
         // NSD keeps all zones in one tree: the parent's data below the cut could make it refuse the child.
         let is_parent = self.name == "p.test" && new.owner.last().is_some_and(|label| label == "c");
-        // A wildcard over the name that NSD wrongly finds there would make two differences of one.
+        // A wildcard over the name that NSD wrongly finds there would turn one difference into two.
         let over_stale =
             self.name == "c.p.test" && new.owner.last().is_some_and(|label| label == "*");
         let stale = new.owner == ["stale", "c"];
@@ -300,7 +300,7 @@ impl Zone {
         text
     }
 
-    /// Every owner name and every name above one, absolute.
+    /// Returns every owner name and every ancestor of one, absolute.
     pub fn names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for entry in &self.entries {
@@ -312,7 +312,7 @@ impl Zone {
     }
 }
 
-/// The same name with some letters in the other case. Digits of `\DDD` have none.
+/// Returns the name with some letters in the other case. Digits of `\DDD` are not affected.
 pub(super) fn mixed_case(name: &str, random: &mut Random) -> String {
     let flip = |letter: char| {
         if random.one_in(2) {

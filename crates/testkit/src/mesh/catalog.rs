@@ -1,4 +1,4 @@
-//! Other name servers that make or follow catalog zones (RFC 9432), with a TSIG key for all transfers.
+//! Other name servers that produce or consume catalog zones (RFC 9432), with a TSIG key for all transfers.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, config};
 use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
-/// The template of members of the group of this name, whose zones 127.0.0.1 may transfer without a key.
+/// The template for members of the group with this name, whose zones 127.0.0.1 may transfer without a key.
 pub const OPEN_GROUP: &str = "open";
 
 /// A member of a catalog.
@@ -23,12 +23,12 @@ pub struct MemberZone {
     pub zone: String,
     /// Its group.
     pub group: Option<String>,
-    /// The catalog that it moves to.
+    /// The catalog it moves to.
     pub moves_to: Option<String>,
 }
 
 impl MemberZone {
-    /// A member without properties.
+    /// Returns a member without properties.
     pub fn new(catalog: &str, zone: &str) -> Self {
         MemberZone {
             catalog: catalog.into(),
@@ -38,27 +38,27 @@ impl MemberZone {
         }
     }
 
-    /// The same in a group.
+    /// Returns the member in a group.
     pub fn in_group(self, group: &str) -> Self {
         let group = Some(group.into());
         MemberZone { group, ..self }
     }
 
-    /// The same with a change of ownership (RFC 9432 section 4.4.1).
+    /// Returns the member with a change of ownership (RFC 9432 section 4.4.1).
     pub fn moving_to(self, catalog: &str) -> Self {
         let moves_to = Some(catalog.into());
         MemberZone { moves_to, ..self }
     }
 }
 
-/// The text of a small zone.
+/// Returns the text of a small zone.
 pub fn member_text(zone: &str, serial: u32) -> String {
     format!(
         "$ORIGIN {zone}.\n$TTL 300\n@ SOA ns host {serial} 3600 600 86400 300\n@ NS ns\nns A 192.0.2.1\n"
     )
 }
 
-/// The text of a catalog zone.
+/// Returns the text of a catalog zone.
 pub fn catalog_text(catalog: &str, version: &str, serial: u32, members: &[MemberZone]) -> String {
     let mut text = format!(
         "$ORIGIN {catalog}.\n$TTL 0\n@ SOA invalid. invalid. {serial} 3600 600 2147483646 0\n@ NS invalid.\n\
@@ -97,7 +97,7 @@ impl CatalogPeer {
         let files = tempfile::Builder::new().prefix("catalog-").tempdir()?;
         write_zones(files.path(), catalogs, "2", members)?;
         let ready: Vec<&str> = catalogs.iter().map(|(catalog, _)| *catalog).collect();
-        // BIND and Knot answer nobody but secondaries about a catalog that they know to be one.
+        // BIND and Knot only answer secondaries about a catalog that they recognise as one.
         let ready = match kind {
             PeerKind::Bind => &ready[..],
             _ => &[],
@@ -120,7 +120,7 @@ impl CatalogPeer {
         })
     }
 
-    /// Gives a producer other members. `version` is that of the schema, which is 2; Knot writes it itself.
+    /// Gives a producer different members. `version` is that of the schema, which is 2; Knot writes it itself.
     pub fn set_members(
         &self,
         catalogs: &[(&str, u32)],
@@ -138,7 +138,7 @@ impl CatalogPeer {
         self.peer.signal("HUP")
     }
 
-    /// Starts a server that follows a catalog of `other`: BIND, Knot or PowerDNS.
+    /// Starts a server that consumes a catalog of `other`: BIND, Knot or PowerDNS.
     pub fn consumer(
         kind: PeerKind,
         (address, other): (SocketAddr, SocketAddr),
@@ -166,12 +166,12 @@ impl CatalogPeer {
         })
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.peer.log_tail()
     }
 
-    /// Where it answers.
+    /// Returns the address it answers on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -213,7 +213,7 @@ fn write_zones(
     Ok(())
 }
 
-/// The zones of a list of members, each once.
+/// Returns the zones in a list of members, without duplicates.
 fn zones(members: &[MemberZone]) -> Vec<&MemberZone> {
     let mut list: Vec<&MemberZone> = members.iter().collect();
     list.sort_by(|a, b| a.zone.cmp(&b.zone));

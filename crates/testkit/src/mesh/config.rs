@@ -1,4 +1,4 @@
-//! Configurations with which each brand is a primary or a secondary of one zone, with a TSIG key.
+//! Configurations that make each brand a primary or a secondary of one zone, with a TSIG key.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::peers::PeerKind;
 /// The settings of PowerDNS as a secondary.
 const POWERDNS_SECONDARY: &str = "secondary=yes\nallow-notify-from=127.0.0.0/8";
 
-/// Writes the configuration of a peer, and makes the database of PowerDNS.
+/// Writes the configuration of a peer, and creates the PowerDNS database.
 pub(super) fn write(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Result<()> {
     let text = match setup.kind {
         PeerKind::Nsd => nsd(setup, directory, file),
@@ -32,7 +32,7 @@ pub(super) fn write(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io:
     }
 }
 
-/// The arguments that run it in the foreground.
+/// Returns the arguments that run it in the foreground.
 pub(super) fn arguments(kind: PeerKind, directory: &Path) -> Vec<String> {
     let conf = directory.join("conf").display().to_string();
     let log = directory.join("log").display().to_string();
@@ -225,7 +225,7 @@ allow-axfr-ips=
     )
 }
 
-/// Writes the configuration of PowerDNS as the consumer of a catalog, and makes its database.
+/// Writes the configuration of PowerDNS as a catalog consumer, and creates its database.
 pub(super) fn fill_consumer(
     directory: &Path,
     (address, other): (SocketAddr, SocketAddr),
@@ -243,7 +243,7 @@ pub(super) fn fill_consumer(
     )
 }
 
-/// Makes the database of PowerDNS with the key.
+/// Creates the PowerDNS database with the key.
 fn make_database(directory: &Path) -> io::Result<()> {
     let schema = fs::read_to_string("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql")?;
     let made = Command::new("sqlite3")
@@ -278,19 +278,19 @@ fn fill_database(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Re
             pdnsutil(directory, &["set-meta", setup.zone, "IXFR", "1"])?;
         }
     }
-    // A secondary has to hand its copy out too, to be compared.
+    // A secondary must allow transfers of its copy too, for comparison.
     pdnsutil(
         directory,
         &["activate-tsig-key", setup.zone, KEY_NAME, "primary"],
     )
 }
 
-/// Runs `pdnsutil` on the database of a peer.
+/// Runs `pdnsutil` on a peer's database.
 pub(super) fn pdnsutil(directory: &Path, arguments: &[&str]) -> io::Result<()> {
     run("pdnsutil", directory, arguments)
 }
 
-/// Asks a running PowerDNS.
+/// Sends a command to a running PowerDNS.
 pub(super) fn pdns_control(directory: &Path, arguments: &[&str]) -> io::Result<()> {
     run("pdns_control", directory, arguments)
 }

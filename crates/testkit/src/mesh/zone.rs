@@ -1,4 +1,4 @@
-//! A zone that changes at random from a seed, as text; signed with BIND's tools where that is asked for.
+//! A zone that changes at random from a seed, as text; signed with BIND's tools if requested.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A zone as text, with a change at a time.
+/// A zone as text that changes step by step.
 pub struct ChangingZone {
     name: String,
     serial: u32,
@@ -18,7 +18,7 @@ pub struct ChangingZone {
 }
 
 impl ChangingZone {
-    /// Makes a zone with `count` owners.
+    /// Creates a zone with `count` owners.
     pub fn new(name: &str, serial: u32, count: usize, seed: u64) -> Self {
         let mut zone = ChangingZone {
             name: name.into(),
@@ -32,12 +32,12 @@ impl ChangingZone {
         zone
     }
 
-    /// Its serial.
+    /// Returns the serial.
     pub fn serial(&self) -> u32 {
         self.serial
     }
 
-    /// Changes `count` owners and raises the serial, now and then by a step over the end of the numbers (RFC 1982).
+    /// Changes `count` owners and increases the serial, occasionally by a step that wraps around (RFC 1982).
     pub fn change(&mut self, count: usize) {
         for _ in 0..count {
             self.change_owner();
@@ -61,7 +61,7 @@ impl ChangingZone {
         let owner = match self.draw(12) {
             0 => format!("*.w{number}"),
             1 => format!("a.b.c{number}"),
-            // No octet 0: PowerDNS ends a name of its database there.
+            // No octet 0: PowerDNS ends a name in its database there.
             2 => format!("odd\\.{number}\\255"),
             _ => format!("h{number}"),
         };
@@ -77,7 +77,7 @@ impl ChangingZone {
                 format!("\"{}\"", "x".repeat(self.draw(250) as usize)),
             )],
             4 => {
-                // ldns reads lines of no more than some kilobytes.
+                // ldns reads lines of at most a few kilobytes.
                 let strings = 1 + self.draw(20);
                 let texts = (0..strings).map(|i| format!("\"{i} {}\"", "long ".repeat(40)));
                 vec![("TXT", texts.collect::<Vec<_>>().join(" "))]
@@ -106,7 +106,7 @@ impl ChangingZone {
         format!("192.0.{}.{}", self.draw(256), self.draw(256))
     }
 
-    /// The zone file.
+    /// Returns the zone file text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "$ORIGIN {}.\n$TTL 300\n@ SOA ns hostmaster {} 3600 600 86400 300\n@ NS ns\n@ NS ns.elsewhere.example.\nns A 192.0.2.1\n\
@@ -131,7 +131,7 @@ pub struct ZoneSigner {
 }
 
 impl ZoneSigner {
-    /// Makes keys for a zone.
+    /// Creates keys for a zone.
     pub fn new(zone: &str, nsec3: bool) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("signer-").tempdir()?;
         for flags in [&["-f", "KSK"][..], &[]] {

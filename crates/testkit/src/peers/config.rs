@@ -1,7 +1,7 @@
-//! The least configuration with which each brand answers plain data and nothing else happens.
+//! Minimal configurations with which each brand answers plain data and does nothing else.
 //!
-//! What every brand gets: 127.0.0.1 only, no control channel where it can be off, no outgoing
-//! traffic, no rate limiting, no database or journal of its own, a log on standard error.
+//! Every brand gets: 127.0.0.1 only, no control channel if it can be disabled, no outgoing traffic,
+//! no rate limiting, no database or journal of its own, a log on standard error.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{PeerKind, PeerOptions, ZoneSource};
 
-/// Writes `conf` (and what it includes) into the peer's directory.
+/// Writes `conf` (and the files it includes) into the peer's directory.
 pub(super) fn write(
     kind: PeerKind,
     directory: &Path,
@@ -32,7 +32,7 @@ pub(super) fn write(
     out.flush()
 }
 
-/// The arguments that run it in the foreground with that configuration.
+/// Returns the arguments that run it in the foreground with that configuration.
 pub(super) fn arguments(kind: PeerKind, directory: &Path, options: &PeerOptions) -> Vec<String> {
     let conf = directory.join("conf").display().to_string();
     let threads = options.threads.to_string();
@@ -59,7 +59,7 @@ fn nsd(
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
     let threads = options.threads;
     // An empty database name keeps zones in memory only; refuse-any and minimal-responses would
-    // leave out data that others give. ANY gets one RRset (RFC 8482), and no switch changes that.
+    // omit data that others return. ANY gets one RRset (RFC 8482), and no setting changes that.
     write!(
         out,
         "server:
@@ -106,8 +106,9 @@ fn knot(
 ) -> io::Result<()> {
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
     let threads = options.threads;
-    // The control socket cannot be off; it stays in the peer's own directory. Its databases are made
-    // even when they stay empty. ANY gets one RRset over UDP (RFC 8482), and no switch changes that.
+    // The control socket cannot be disabled; it stays in the peer's own directory. Its databases
+    // are created even if they stay empty. ANY gets one RRset over UDP (RFC 8482), and no setting
+    // changes that.
     let acl = match options.allow_transfer {
         true => "acl:\n  - id: loopback\n    address: 127.0.0.1\n    action: transfer\n",
         false => "",
@@ -165,8 +166,8 @@ fn bind(
         true => "127.0.0.1",
         false => "none",
     };
-    // The check-* options let zones load that the other brands serve too; minimal-* off so that
-    // additional data and whole ANY answers are given.
+    // The check-* options allow zones to load that the other brands serve too; minimal-* is off so
+    // that additional data and complete ANY answers are returned.
     write!(
         out,
         "options {{

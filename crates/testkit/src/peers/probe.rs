@@ -1,16 +1,17 @@
-//! The question whether a server already answers for a zone.
+//! A probe for whether a server already answers for a zone.
 //!
-//! Deliberately free of our own wire code: a peer's readiness must not hang on what is under test.
+//! Deliberately independent of our own wire code: a peer's readiness must not depend on the code
+//! under test.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Zones asked for before a server with many zones counts as ready.
+/// Number of zones queried before a server with many zones counts as ready.
 const MAX_PROBES: usize = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A connected socket that asks for SOA records.
+/// A connected socket that queries SOA records.
 pub(super) struct Probe {
     socket: UdpSocket,
     id: u16,
@@ -24,8 +25,9 @@ impl Probe {
         Ok(Self { socket, id: 0 })
     }
 
-    /// Whether the server gives an authoritative SOA for the zone now. A refused connection, a
-    /// timeout and an answer of any other kind (SERVFAIL while loading) all mean not yet.
+    /// Checks whether the server now returns an authoritative SOA for the zone. A refused
+    /// connection, a timeout and any other kind of answer (SERVFAIL while loading) all mean not
+    /// yet.
     pub(super) fn is_answered(&mut self, zone: &str) -> io::Result<bool> {
         self.id = self.id.wrapping_add(1);
         let query = soa_query(self.id, zone)?;
@@ -33,7 +35,7 @@ impl Probe {
             return Ok(false);
         }
         let mut buffer = [0; 4096];
-        // Late answers to earlier probes are passed over; there is a bounded number of them.
+        // Late answers to earlier probes are skipped; there is a bounded number of them.
         for _ in 0..16 {
             match self.socket.recv(&mut buffer) {
                 Ok(length) if length >= 12 && buffer[..2] == query[..2] => {
@@ -47,7 +49,7 @@ impl Probe {
     }
 }
 
-/// At most `MAX_PROBES` of the zones, evenly spread, the first and the last among them.
+/// Returns at most `MAX_PROBES` of the zones, evenly spread, including the first and the last.
 pub(super) fn sample<'a>(zones: &[&'a str]) -> Vec<&'a str> {
     let count = zones.len().min(MAX_PROBES);
     (0..count)
@@ -55,7 +57,7 @@ pub(super) fn sample<'a>(zones: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// QR and AA set, NOERROR, at least one answer record.
+/// Checks for QR and AA set, NOERROR, and at least one answer record.
 fn is_authoritative_data(message: &[u8]) -> bool {
     message[2] & 0x84 == 0x84 && message[3] & 0x0f == 0 && (message[6], message[7]) != (0, 0)
 }

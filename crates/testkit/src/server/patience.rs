@@ -1,6 +1,6 @@
-//! Times of waiting in the configuration of a server under test, long enough for a busy machine.
+//! Timeouts in the configuration of a server under test, long enough for a busy machine.
 
-/// Gives every database of a configuration, and the questions that wait for one, a minute.
+/// Gives every database in a configuration, and the queries that wait for one, a minute.
 pub(super) fn with_patience(config: &str) -> String {
     let mut tables: Vec<String> = Vec::new();
     for line in config.lines() {

@@ -1,4 +1,4 @@
-//! A client with an address of its own, for what depends on who asks.
+//! A client with its own address, for behaviour that depends on the client.
 
 use super::{Message, Name, Opt, Question, Transport, encode_opt, encode_question, type_from_text};
 use socket2::{Domain, Socket, Type};
@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// Only a lost message takes so long.
+/// Only a lost message takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A question with EDNS.
+/// Builds a query with EDNS.
 pub fn question(id: u16, name: &str, rtype: &str) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
@@ -27,17 +27,17 @@ pub fn question(id: u16, name: &str, rtype: &str) -> Vec<u8> {
     message
 }
 
-/// Asks a server from one address of this machine.
+/// Queries a server from one address of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Where questions come from: 127.0.0.1, 127.0.0.2, ::1.
+    /// The source address of queries: 127.0.0.1, 127.0.0.2, ::1.
     pub source: IpAddr,
-    /// Where they go.
+    /// The server they are sent to.
     pub server: SocketAddr,
 }
 
 impl Client {
-    /// A client whose address is given as text.
+    /// Creates a client whose address is given as text.
     pub fn new(source: &str, server: SocketAddr) -> Self {
         Client {
             source: source.parse().expect("a test gives an address"),
@@ -48,7 +48,7 @@ impl Client {
     /// Sends a message and returns the answer; `None` if a connection is closed without one.
     ///
     /// # Errors
-    /// When a datagram is not answered.
+    /// If a datagram is not answered.
     pub fn exchange(&self, transport: Transport, message: &[u8]) -> io::Result<Option<Message>> {
         let reply = match transport {
             Transport::Udp => {
@@ -67,10 +67,10 @@ impl Client {
         Message::read(&reply).map(Some).map_err(io::Error::other)
     }
 
-    /// Asks a question.
+    /// Sends a query.
     ///
     /// # Panics
-    /// When it is not answered.
+    /// If it is not answered.
     pub fn ask(&self, transport: Transport, name: &str, rtype: &str) -> Message {
         let asked = format!("{name} {rtype} over {transport} from {}", self.source);
         match self.exchange(transport, &question(7, name, rtype)) {
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Sends a datagram; the socket is where an answer would come.
+    /// Sends a datagram; an answer would arrive on the returned socket.
     pub fn send(&self, message: &[u8]) -> io::Result<UdpSocket> {
         let socket = UdpSocket::bind(SocketAddr::new(self.source, 0))?;
         socket.connect(self.server)?;

@@ -1,4 +1,4 @@
-//! Sending one message and taking its answer, over UDP and TCP.
+//! Sending of one message and receiving of its answer, over UDP and TCP.
 
 use super::{Message, Name, Question, encode_question};
 use crate::TestFailure;
@@ -9,10 +9,10 @@ use std::time::Duration;
 /// Generous, so that a busy machine fails no test; a server that answers is never waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much later than the probe's the answer may come, in a server that answers out of order.
+/// How much later than the probe's the answer may arrive, in a server that answers out of order.
 const REORDER: Duration = Duration::from_millis(200);
 
-/// How a message travels.
+/// How a message is transported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Transport {
     /// One datagram.
@@ -30,9 +30,9 @@ impl std::fmt::Display for Transport {
     }
 }
 
-/// Anything that takes a message and may give one back: a server behind sockets, or an engine.
+/// Anything that takes a message and may return one: a server behind sockets, or an engine.
 pub trait Exchange {
-    /// `Ok(None)` is silence: the message was read and no answer will come.
+    /// Sends a message. `Ok(None)` means that it was read and no answer will come.
     fn exchange(
         &self,
         transport: Transport,
@@ -47,8 +47,8 @@ pub struct Sockets {
 }
 
 impl Exchange for Sockets {
-    /// A second question behind the first makes the difference between silence and slowness: when only that is
-    /// answered, the first never will be (both reach the same socket in order).
+    /// Sends a message, followed by a probe that distinguishes silence from slowness: if only the probe is answered,
+    /// the message never will be (both reach the same socket in order).
     fn exchange(
         &self,
         transport: Transport,
@@ -66,7 +66,7 @@ impl Exchange for Sockets {
     }
 }
 
-/// A question every server answers, if only with REFUSED.
+/// Returns a query that every server answers, if only with REFUSED.
 fn probe(id: u16) -> Vec<u8> {
     let mut message = id.to_be_bytes().to_vec();
     message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -122,7 +122,7 @@ impl Sockets {
             both.extend_from_slice(part);
         }
         stream.write_all(&both)?;
-        // Answers may come in any order (RFC 7766 section 6.2.1.1), so the probe's may be first.
+        // Answers may arrive in any order (RFC 7766 section 6.2.1.1), so the probe's may be first.
         for _ in 0..2 {
             let Some(reply) = read_framed(&mut stream)? else {
                 return Ok(None);
@@ -143,7 +143,7 @@ fn is_quiet(error: &std::io::Error) -> bool {
     )
 }
 
-/// One message behind its length; `None` when the peer closed or says no more.
+/// Reads one message preceded by its length; `None` if the peer closed or is silent.
 fn read_framed(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
     let mut length = [0; 2];
@@ -158,7 +158,7 @@ fn read_framed(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
-/// Whether a server answers there at all; the readiness check of a start.
+/// Checks whether a server answers there at all; the readiness check at startup.
 pub fn answers(address: SocketAddr) -> bool {
     let attempt = || -> std::io::Result<bool> {
         let socket = UdpSocket::bind(if address.is_ipv4() {

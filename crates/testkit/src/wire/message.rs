@@ -1,4 +1,4 @@
-//! Messages: a strict reader of what a server sent, and the pieces of a query.
+//! Messages: a strict parser for what a server sent, and the building blocks of a query.
 
 use super::{Name, class_text, print_rdata, rdata, type_text};
 use crate::TestFailure;
@@ -7,7 +7,7 @@ use std::fmt;
 /// One entry of the question section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// As sent, case kept.
+    /// The name as sent, case kept.
     pub name: Name,
     /// QTYPE.
     pub rtype: u16,
@@ -31,13 +31,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// As text for comparing: lower case outside quotes, because names have no case and texts do.
+    /// Returns text for comparison: lower case outside quotes, because names are case-insensitive
+    /// and texts are not.
     pub fn comparable(&self) -> String {
         fold(&self.to_string())
     }
 }
 
-/// Lower case outside quotes.
+/// Returns text in lower case outside quotes.
 pub fn fold(text: &str) -> String {
     let mut quoted = false;
     let fold = |letter: char| {
@@ -68,10 +69,10 @@ impl fmt::Display for Record {
     }
 }
 
-/// The OPT record, taken apart (RFC 6891 section 6.1).
+/// The parsed OPT record (RFC 6891 section 6.1).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Opt {
-    /// Payload size its sender can take.
+    /// Payload size its sender accepts.
     pub size: u16,
     /// Upper eight bits of the response code.
     pub extended_rcode: u8,
@@ -83,7 +84,7 @@ pub struct Opt {
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
-/// The way in which a question speaks EDNS.
+/// How a query uses EDNS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QuestionEdns {
     /// Without an OPT record.
@@ -97,7 +98,7 @@ pub enum QuestionEdns {
 }
 
 impl QuestionEdns {
-    /// Returns the OPT record of the question.
+    /// Returns the OPT record of the query.
     pub fn opt(self) -> Option<Opt> {
         let flags = match self {
             QuestionEdns::Off => return None,
@@ -128,12 +129,12 @@ impl std::str::FromStr for QuestionEdns {
 }
 
 impl Opt {
-    /// DNSSEC OK.
+    /// Returns the DO (DNSSEC OK) bit.
     pub fn dnssec_ok(&self) -> bool {
         self.flags & 0x8000 != 0
     }
 
-    /// The data of the first option with this code.
+    /// Returns the data of the first option with this code.
     pub fn option(&self, code: u16) -> Option<&[u8]> {
         self.options
             .iter()
@@ -145,7 +146,7 @@ impl Opt {
 /// A whole message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Transaction id.
+    /// Message ID.
     pub id: u16,
     /// The second 16 bits of the header.
     pub flags: u16,
@@ -164,7 +165,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Reads a message; anything a well-behaved sender would not send is an error.
+    /// Parses a message; anything a well-behaved sender would not send is an error.
     pub fn read(octets: &[u8]) -> Result<Message, TestFailure> {
         let mut reader = Reader::new(octets);
         let (id, flags) = (reader.u16()?, reader.u16()?);
@@ -211,7 +212,7 @@ impl Message {
         })
     }
 
-    /// Response code, extended by the OPT record.
+    /// Returns the response code, extended by the OPT record.
     pub fn rcode(&self) -> u16 {
         let upper = self
             .opt
@@ -220,17 +221,17 @@ impl Message {
         upper | (self.flags & 15)
     }
 
-    /// Operation code.
+    /// Returns the opcode.
     pub fn opcode(&self) -> u16 {
         (self.flags >> 11) & 15
     }
 
-    /// AA.
+    /// Returns the AA bit.
     pub fn authoritative(&self) -> bool {
         self.flags & 0x0400 != 0
     }
 
-    /// TC.
+    /// Returns the TC bit.
     pub fn truncated(&self) -> bool {
         self.flags & 0x0200 != 0
     }
@@ -279,7 +280,7 @@ pub fn encode_opt(message: &mut Vec<u8>, opt: &Opt) {
     message.extend_from_slice(&data);
 }
 
-/// A place in a message.
+/// A position in a message.
 pub struct Reader<'a> {
     octets: &'a [u8],
     position: usize,
@@ -294,12 +295,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Octets read.
+    /// Returns the number of octets read.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The next octet, without moving.
+    /// Returns the next octet, without advancing.
     pub fn peek(&self) -> Result<u8, TestFailure> {
         self.octets
             .get(self.position)
@@ -307,7 +308,7 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| "message ends early".into())
     }
 
-    /// The next `length` octets.
+    /// Returns the next `length` octets.
     pub fn octets(&mut self, length: usize) -> Result<&'a [u8], TestFailure> {
         let end = self.position + length;
         let part = self
@@ -318,19 +319,19 @@ impl<'a> Reader<'a> {
         Ok(part)
     }
 
-    /// A 16-bit number.
+    /// Reads a 16-bit number.
     pub fn u16(&mut self) -> Result<u16, TestFailure> {
         let part = self.octets(2)?;
         Ok(u16::from_be_bytes([part[0], part[1]]))
     }
 
-    /// A 32-bit number.
+    /// Reads a 32-bit number.
     pub fn u32(&mut self) -> Result<u32, TestFailure> {
         let part = self.octets(4)?;
         Ok(u32::from_be_bytes([part[0], part[1], part[2], part[3]]))
     }
 
-    /// A name; pointers must lead strictly backwards, which also ends every loop.
+    /// Reads a name; pointers must lead strictly backwards, which also prevents loops.
     pub fn name(&mut self) -> Result<Name, TestFailure> {
         let mut wire = Vec::new();
         let mut at = self.position;

@@ -8,12 +8,12 @@ use std::fmt;
 pub struct Name(pub Vec<u8>);
 
 impl Name {
-    /// The root.
+    /// Returns the root.
     pub fn root() -> Name {
         Name(vec![0])
     }
 
-    /// Reads presentation form; a name without a final dot is taken as absolute too.
+    /// Parses presentation format; a name without a final dot is taken as absolute too.
     pub fn parse(text: &str) -> Result<Name, TestFailure> {
         if text == "." {
             return Ok(Name::root());
@@ -44,7 +44,7 @@ impl Name {
         Ok(Name(wire))
     }
 
-    /// The labels from the left, without the root.
+    /// Returns the labels from the left, without the root.
     pub fn labels(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || {
@@ -58,13 +58,13 @@ impl Name {
         })
     }
 
-    /// The same name in lower case, for comparing.
+    /// Returns the name in lower case, for comparison.
     pub fn lowercase(&self) -> Name {
-        // A length octet is at most 63, below `A`, so it stays as it is.
+        // A length octet is at most 63, below `A`, so it does not change.
         Name(self.0.to_ascii_lowercase())
     }
 
-    /// Whether this name is `other` or below it.
+    /// Checks whether this name is `other` or below it.
     pub fn is_within(&self, other: &Name) -> bool {
         let (own, above) = (self.lowercase(), other.lowercase());
         let own: Vec<&[u8]> = own.labels().collect();
@@ -82,7 +82,7 @@ fn push_label(wire: &mut Vec<u8>, label: &[u8]) -> Result<(), TestFailure> {
     Ok(())
 }
 
-/// The octet after a backslash: `\DDD` or `\X`.
+/// Returns the octet after a backslash: `\DDD` or `\X`.
 pub(super) fn escape(octets: &mut std::str::Bytes<'_>) -> Option<u8> {
     let first = octets.next()?;
     if !first.is_ascii_digit() {

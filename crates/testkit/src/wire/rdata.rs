@@ -1,7 +1,7 @@
-//! Record data: undoing compression on reading, and printing.
+//! Record data: decompression on reading, and printing.
 //!
-//! One table of fields a type serves both. A type that is not in the table is opaque and is
-//! printed in the form of RFC 3597.
+//! One table of fields per type serves both. A type that is not in the table is opaque and printed
+//! in RFC 3597 format.
 
 use super::message::Reader;
 use crate::TestFailure;
@@ -53,7 +53,7 @@ fn fields(rtype: u16) -> Option<&'static [Field]> {
     })
 }
 
-/// Reads the record data up to `end` and undoes its compression.
+/// Reads the record data up to `end` and decompresses it.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     rtype: u16,
@@ -101,7 +101,7 @@ pub(super) fn read(
     Ok(plain)
 }
 
-/// Prints plain (uncompressed) record data in presentation form.
+/// Formats plain (uncompressed) record data in presentation format.
 pub fn print(rtype: u16, data: &[u8]) -> String {
     fields(rtype)
         .and_then(|fields| print_fields(fields, data))

@@ -36,32 +36,32 @@ fn code_of(table: &[(u16, &str)], text: &str, prefix: &str) -> Option<u16> {
     known.or_else(|| upper.strip_prefix(prefix)?.parse().ok())
 }
 
-/// `A`, or `TYPE65280` when it has no mnemonic here.
+/// Returns `A`, or `TYPE65280` if there is no mnemonic here.
 pub fn type_text(code: u16) -> String {
     text_of(TYPES, code, "TYPE")
 }
 
-/// The number of `A` or `TYPE1`.
+/// Returns the number of `A` or `TYPE1`.
 pub fn type_from_text(text: &str) -> Option<u16> {
     code_of(TYPES, text, "TYPE")
 }
 
-/// `NXDOMAIN`, or `RCODE11` when it has no mnemonic here.
+/// Returns `NXDOMAIN`, or `RCODE11` if there is no mnemonic here.
 pub fn rcode_text(code: u16) -> String {
     text_of(RCODES, code, "RCODE")
 }
 
-/// The number of `NXDOMAIN`.
+/// Returns the number of `NXDOMAIN`.
 pub fn rcode_from_text(text: &str) -> Option<u16> {
     code_of(RCODES, text, "RCODE")
 }
 
-/// `IN`, or `CLASS7` when it has no mnemonic here.
+/// Returns `IN`, or `CLASS7` if there is no mnemonic here.
 pub fn class_text(code: u16) -> String {
     text_of(CLASSES, code, "CLASS")
 }
 
-/// The number of `IN` or `CLASS1`.
+/// Returns the number of `IN` or `CLASS1`.
 pub fn class_from_text(text: &str) -> Option<u16> {
     code_of(CLASSES, text, "CLASS")
 }

@@ -38,7 +38,7 @@ fn ttl_and_class_stand_in_either_order_and_either_may_be_missing() {
 
 #[test]
 fn a_missing_ttl_comes_from_the_directive_then_the_record_before_then_the_soa() {
-    // RFC 2308 section 4 before RFC 1035 section 5.1.
+    // RFC 2308 section 4 takes precedence over RFC 1035 section 5.1.
     assert_eq!(
         records("$TTL 7\na 5 A 1.1.1.1\nb A 1.1.1.1\n$TTL 1d\nc A 1.1.1.1\n"),
         [

@@ -1,4 +1,4 @@
-//! Errors and warnings with their places.
+//! Errors and warnings with their locations.
 
 use super::*;
 

@@ -131,7 +131,7 @@ fn an_entry_without_end_costs_a_bounded_buffer() {
     assert_eq!(lines.0, ["b.example. 1 1 1.1.1.1"]);
 }
 
-/// Takes note of how far the reading had come.
+/// Records how far the parser had progressed.
 #[derive(Default)]
 struct Progress {
     records: usize,
@@ -166,7 +166,7 @@ fn a_sink_learns_how_much_of_a_large_file_is_read() {
     assert!(progress.seen.len() >= 3, "{:?}", progress.seen);
     for (read, of, records) in progress.seen {
         assert_eq!(of, size);
-        // What is not read yet are whole lines, and nothing of the included file.
+        // The unread rest consists of whole lines, and nothing of the included file.
         assert_eq!((size - read) % line, 0);
         assert_eq!(records as u64, 80_000 - (size - read) / line);
     }

@@ -1,4 +1,4 @@
-//! `$GENERATE`, and sinks that want no more.
+//! `$GENERATE`, and sinks that stop accepting records.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn generate_has_bounds_and_says_what_is_wrong() {
     assert!(message.contains("in the entry for 256: expected"));
 }
 
-/// Counts records and what they take, and wants no more at some time.
+/// Counts records and their octets, and stops accepting records at a limit.
 #[derive(Default)]
 struct Tally {
     records: usize,
@@ -102,7 +102,7 @@ fn the_entry_after_a_wrong_generate_has_its_own_owner() {
 
 #[test]
 fn what_all_generate_lines_make_together_is_bounded() {
-    // A line within every bound of its own, several times: 250 MB of strings from 3 KB of text.
+    // A line within each individual limit, repeated: 250 MB of strings from 3 KB of text.
     let strings = "\"0123456789\" ".repeat(50);
     let line = format!("$GENERATE 0-65535 h$ 5 TXT {strings}\n");
     let text = line.repeat(4);
