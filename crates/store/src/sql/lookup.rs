@@ -23,8 +23,7 @@ use std::sync::Arc;
 
 /// Queries this many labels below the apex first check whether anything can be that deep.
 const DEEP: usize = 6;
-/// Maximum octets of content that one statement returns: the text of an RRset that fills a message has at most four
-/// times its octets, and a name can have several types.
+/// Maximum octets of content per statement: text takes up to four times its octets, and a name can have several types.
 const MAX_CONTENT: usize = 2 << 20;
 
 /// The outcome of one lookup in a batch.
@@ -85,8 +84,7 @@ impl<'b> SqlLookupBatch<'b> {
         }
     }
 
-    /// Adds a lookup of `qname`, which must be at or below the apex of `zone`. Its index is the number of lookups added
-    /// before.
+    /// Adds a lookup of `qname`, at or below the apex of `zone`. Its index is the number of lookups added before.
     pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
         let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
         let above = match is_deep {
@@ -399,8 +397,7 @@ impl SqlBackend {
         }
     }
 
-    /// Like [`SqlBackend::lookup`], for a lookup that a batch returned: the names of the zone are read first, if not
-    /// known.
+    /// Like [`SqlBackend::lookup`], for a lookup that a batch returned: reads the names of the zone first if unknown.
     pub async fn lookup_alone(
         &self,
         zone: &LiveZone,
