@@ -1,20 +1,20 @@
-//! The status web interface: a small HTTP/1.0 server of its own.
+//! The status web interface: a small HTTP/1.0 server.
 //!
-//! Why not axum or hyper: every reply must say HTTP/1.0, also to HTTP/1.1 clients and also when the request did not
-//! parse, and each request, malformed ones too, is one log message that states all bytes of its reply. hyper writes
-//! its own 400s as HTTP/1.1, past any hook, and does not report their size. One request a connection, GET and HEAD only,
-//! needs no framework, and less code stands between a stranger and the name server.
+//! Why not axum or hyper: every reply must be HTTP/1.0, also to HTTP/1.1 clients and for requests that do not parse,
+//! and each request, malformed ones included, is one log message with the total size of its reply. hyper writes its
+//! own 400s as HTTP/1.1, past any hook, and does not report their size. One request per connection, GET and HEAD
+//! only, needs no framework, and less code is exposed to strangers.
 //!
-//! - One request a connection, then it is closed. Head, body, time, connections and octets of replies are bounded
-//!   (`WebLimits`). The text form of a ring is drawn while it is sent.
-//! - When all connections are taken, the one that has waited longest without a whole request makes room, else the one
-//!   that takes its reply slowest: neither idle connections nor those that do not read can lock the page. One that waits
-//!   for the text of a ring while the line is full makes room where all others take their replies.
-//! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS. Hashes of passwords are
-//!   computed one at a time, and guesses are bounded by client. At most half of the connections wait for either.
-//! - A ring is ranked once for all who wait for its text, and pieces of texts have permits of their own, which nobody keeps
-//!   while a client does not read: clients that do not read hold nothing that others wait for.
-//! - Probes, refusals and stylesheets wait for nothing.
+//! - One request per connection, then it is closed. Head, body, time, connections and octets of replies are limited
+//!   (`WebLimits`). The text form of a ring is rendered while it is sent.
+//! - At the connection limit, the one that has waited longest without a complete request is closed, else the one that
+//!   reads its reply slowest: neither idle connections nor those that do not read can block the page. One that waits
+//!   for the text of a ring while the queue is full is closed if all others read their replies.
+//! - Pages are rendered on blocking threads, two at a time, never on those that answer DNS. Password hashes are
+//!   computed one at a time, and guesses are limited per client. At most half of the connections wait for either.
+//! - A ring is ranked once for all clients that wait for its text, and chunks of texts have separate permits, which
+//!   are released while a client does not read: clients that do not read hold nothing that others wait for.
+//! - Probes, refusals and stylesheets never wait.
 //! - A request is logged before its reply is sent: a client that has its reply finds it in the ring.
 
 mod access;
@@ -60,18 +60,18 @@ use ring_texts::RingTexts;
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
 pub use zone_page::{ZoneFacts, ZoneSource};
 
-/// Names a record type; `None` for a type without a mnemonic.
+/// Returns the name of a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
 
-/// Gives the state of the server as it is now.
+/// Returns the current state of the server.
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
 
-/// The zones of a server for the page. Both may ask a database: they are called on threads that may block.
+/// The zones of a server for the page. Both may query a database: they are called on blocking threads.
 pub trait ShownZones: Send + Sync {
-    /// The state of a zone, by its name as a client writes it; none if it is not served.
+    /// Returns the state of a zone, by its name as a client writes it; none if it is not served.
     fn zone(&self, name: &str) -> Option<ZoneFacts>;
 
-    /// One page of the zones that match.
+    /// Returns one page of the matching zones.
     fn list(&self, query: &ZoneListQuery) -> ZoneListPage;
 
     /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
@@ -97,38 +97,38 @@ impl ShownZones for NoZones {
 
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
-/// Pages that are drawn at the same time.
+/// Maximum number of pages rendered at the same time.
 const DRAWINGS: usize = 2;
-/// Pages of zones that are drawn at the same time; more are refused. They have their own permits, so that a database that
-/// does not respond holds up no status page.
+/// Maximum number of zone pages rendered at the same time; more are refused. They have separate permits, so that an
+/// unresponsive database does not delay status pages.
 const ZONE_DRAWINGS: usize = 4;
-/// Pieces of texts that are drawn at the same time.
+/// Maximum number of text chunks rendered at the same time.
 const PIECES: usize = 2;
-/// A client that takes nothing for so long makes room before those that wait for the server.
+/// A client that reads nothing for this long is closed before those that wait for the server.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// The settings of the operator.
+/// The operator's settings.
 pub struct Settings {
     /// Product and version, the title of the page.
     pub title: String,
     /// Clients that get an answer at all.
     pub allow_from: Vec<IpNet>,
-    /// Asked for by Basic authentication with any user name; plain or a scrypt hash; empty: none.
+    /// Required by Basic authentication with any user name; plain or a scrypt hash; empty: none.
     pub password: String,
     /// The key of the API, plain or a scrypt hash; empty: there is no API.
     pub api_key: String,
-    /// Names under which the page is served without a password, besides the address it listens on and `localhost`.
+    /// Names under which the page is served without a password, besides the listen address and `localhost`.
     pub host_names: Vec<String>,
-    /// Bounds on clients.
+    /// Limits on clients.
     pub limits: WebLimits,
-    /// Names record types.
+    /// Returns the names of record types.
     pub mnemonic: Mnemonic,
     /// The requirements of `/readyz`.
     pub ready: ReadyRules,
 }
 
 impl Settings {
-    /// Makes settings without a password and without an API, from those that the operator always decides.
+    /// Creates settings without a password and without an API, from those that the operator always configures.
     pub fn new(allow_from: Vec<IpNet>, max_held_bytes: usize) -> Self {
         Settings {
             title: concat!("Nameward ", env!("CARGO_PKG_VERSION")).into(),
@@ -143,25 +143,25 @@ impl Settings {
     }
 }
 
-/// Bounds on what clients may take.
+/// Limits on the resources of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct WebLimits {
-    /// Connections at the same time.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// Octets of request line and header fields.
+    /// Maximum size of request line and header fields in octets.
     pub max_head_bytes: usize,
-    /// Octets a request may declare as its body, which is not read.
+    /// Maximum declared body size in octets; the body is not read.
     pub max_body_bytes: u64,
-    /// Time to send the head.
+    /// Time limit for the request head.
     pub head_timeout: Duration,
-    /// Time to take 64 KiB of the reply, or the rest of it.
+    /// Time limit for reading 64 KiB of the reply, or the rest of it.
     pub reply_timeout: Duration,
-    /// Octets of replies that are held for all clients together.
+    /// Maximum number of octets of replies held for all clients together.
     pub max_held_bytes: usize,
 }
 
 impl WebLimits {
-    /// Makes bounds from the one that the operator decides; the others are those that nobody had to change yet.
+    /// Creates limits from the one that the operator configures; the others are fixed.
     pub fn new(max_held_bytes: usize) -> Self {
         WebLimits {
             max_connections: 256,
@@ -185,18 +185,18 @@ struct WebState {
     settings: Settings,
     password: Option<Arc<Password>>,
     api_key: Option<Arc<Password>>,
-    /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
+    /// Created at start; the forms of the page contain it, so that another site cannot reset a ring.
     token: String,
     status: StatusSource,
     zones: Box<dyn ShownZones>,
     drawings: Semaphore,
     zone_drawings: Semaphore,
-    /// Permits to draw a piece of a text. Pages take longer and have others.
+    /// Permits to render a chunk of a text. Pages take longer and have others.
     pieces: Semaphore,
     ring_texts: Arc<RingTexts>,
-    /// Held while the hash of a password is computed.
+    /// Held while a password hash is computed.
     hashing: Semaphore,
-    /// Requests that wait for a drawing, a ranking or a hash, or are at it.
+    /// Requests that wait for rendering, ranking or hashing, or are in it.
     in_line: Semaphore,
     guesses: Guesses,
     replies: Arc<OutgoingReplies>,
@@ -205,13 +205,13 @@ struct WebState {
 }
 
 impl Web {
-    /// Reads the settings, for a server about which nothing is known. Fails only for a password hash that cannot be used.
+    /// Creates the server without a known status. Fails only for an unusable password hash.
     pub fn new(stats: Arc<Stats>, settings: Settings) -> Result<Self, BadHash> {
         let status = Arc::new(ServerStatus::default());
         Web::with_status(stats, settings, move || Arc::clone(&status))
     }
 
-    /// As `new`, with the state of the server, which is asked for often and must wait for nobody.
+    /// Like `new`, with the status of the server, which is read often and must never block.
     pub fn with_status(
         stats: Arc<Stats>,
         settings: Settings,
@@ -242,9 +242,9 @@ impl Web {
         })
     }
 
-    /// Shows the list of zones, and a page of each.
+    /// Shows the zone list, and a page for each zone.
     pub fn showing_zones(mut self, zones: impl ShownZones + 'static) -> Self {
-        // Nobody shares it before it serves.
+        // It is not shared before it serves.
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.zones = Box::new(zones);
         }
@@ -265,7 +265,7 @@ impl Web {
                     next += 1;
                     self.admit(next, stream, peer);
                 }
-                // Out of descriptors, mostly: not a reason to spin or to end.
+                // Usually out of descriptors: not a reason to spin or to end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -280,7 +280,7 @@ impl Web {
         let mut waiting = shared.waiting();
         let limit = shared.settings.limits.max_connections;
         if shared.connections.load(Ordering::Relaxed) >= limit && !shared.make_place(&mut waiting) {
-            return; // all were answered a moment ago
+            return; // every connection is being answered
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let client = access::counted_as(peer.ip());
@@ -298,18 +298,18 @@ impl Web {
     }
 }
 
-/// Connections that may be made to leave, the oldest first.
+/// Connections that may be closed, the oldest first.
 #[derive(Default)]
 struct WaitingConnections {
-    /// Connections without a whole request yet.
+    /// Connections without a complete request yet.
     for_request: BTreeMap<u64, (IpAddr, AbortHandle)>,
-    /// Connections that wait for the text of a ring and found the line full.
+    /// Connections that wait for the text of a ring and found the queue full.
     for_text: BTreeMap<u64, (IpAddr, AbortHandle)>,
-    /// All connections, by client.
+    /// Number of connections by client.
     clients: HashMap<IpAddr, usize>,
 }
 
-/// A place among the connections; given back when dropped, however the connection ends.
+/// The slot of a connection; released when dropped, however the connection ends.
 struct ConnectionPlace {
     id: u64,
     client: IpAddr,
@@ -317,7 +317,7 @@ struct ConnectionPlace {
 }
 
 impl ConnectionPlace {
-    /// From here on the connection is answered and is not made to leave as one that waits. `None`: it was already.
+    /// Marks the connection as being answered, so that it is not closed as a waiting one. `None`: it was already.
     fn stop_waiting(&self) -> Option<AbortHandle> {
         let mut waiting = self.shared.waiting();
         let for_request = waiting.for_request.remove(&self.id);
@@ -325,13 +325,13 @@ impl ConnectionPlace {
         waited.map(|(_, task)| task)
     }
 
-    /// The connection has its reply and may be made to leave again.
+    /// Marks the connection as having its reply, so that it may be closed again.
     fn wait_again(&self, task: AbortHandle) {
         let waits = (self.client, task);
         self.shared.waiting().for_request.insert(self.id, waits);
     }
 
-    /// The connection waits for the text of a ring outside of the line and may be made to leave.
+    /// Marks the connection as waiting for the text of a ring outside the queue, so that it may be closed.
     fn wait_for_text(&self, task: AbortHandle) {
         let waits = (self.client, task);
         self.shared.waiting().for_text.insert(self.id, waits);
@@ -358,8 +358,9 @@ impl WebState {
         self.waiting.lock()
     }
 
-    /// Makes a connection leave; false when none may. The client with the most connections loses one, so that clients with a
-    /// few are never cut for one with many. A client that does not read leaves before one that waits for us.
+    /// Closes a connection; false if none may be closed. The client with the most connections loses one, so that
+    /// clients with a few are never closed for one with many. A client that does not read is closed before one that
+    /// waits for us.
     fn make_place(&self, waiting: &mut WaitingConnections) -> bool {
         let greediest = waiting.clients.iter().max_by_key(|(_, count)| **count);
         let greediest = greediest.filter(|(_, count)| **count > 1);
@@ -368,7 +369,7 @@ impl WebState {
             || self.make_place_of(waiting, None)
     }
 
-    /// Makes a connection of one client leave, or of any.
+    /// Closes a connection of one client, or of any.
     fn make_place_of(&self, waiting: &mut WaitingConnections, of: Option<IpAddr>) -> bool {
         let cut_first = |connections: &mut BTreeMap<u64, (IpAddr, AbortHandle)>| {
             let mut all = connections.iter();
@@ -384,7 +385,7 @@ impl WebState {
     }
 }
 
-/// Takes the rates once a second, for as long as the future is polled.
+/// Computes the rates once a second, for as long as the future is polled.
 pub async fn tick_every_second(stats: Arc<Stats>) {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -443,7 +444,7 @@ mod tests {
             status(request(address, "/", Some("right")).await).await,
             "200"
         );
-        // One is computed, one waits for it, and the others have had their share.
+        // One is computed, one waits for it, and the others are over their limit.
         let mut guesses = Vec::new();
         for _ in 0..20 {
             guesses.push(request(address, "/", Some("wrong")).await);

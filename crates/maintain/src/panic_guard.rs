@@ -1,5 +1,5 @@
-//! A bug costs the piece of work that met it, not the thread: one that is gone leaves zones as they are for ever, and
-//! nobody sees it. What is left half done the next look finds again.
+//! Keeps a thread alive when a piece of its work panics: without the thread, zones would stay as they are forever,
+//! unnoticed. Unfinished work is found again by the next check.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-/// How long a thread rests after a bug, so that one that it meets again at once does not fill log and processor.
+/// Pause after a bug, so that one that recurs at once does not fill log and processor.
 const REST: Duration = Duration::from_secs(1);
 
-/// Does a piece of a thread's work; whether it was done to its end. `what` ends the sentence "a bug while ...".
+/// Performs a piece of a thread's work; returns whether it was completed. `what` ends the sentence "a bug while ...".
 pub fn spare_thread(what: &str, work: impl FnOnce()) -> bool {
-    // The panic itself stands in the log of the process already, with its place.
+    // The panic itself is already in the process log, with its location.
     let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
     if !is_done {
         tracing::error!("a bug while {what}: gone on with");

@@ -1,4 +1,4 @@
-//! The rights on pages: the access list, the password, the API key and the token of the forms.
+//! Access to pages: the access list, the password, the API key and the form token.
 
 use nameward_base::sync::Mutex;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,13 +7,14 @@ use data_encoding::{BASE64, BASE64_NOPAD};
 use ipnet::IpNet;
 use subtle::ConstantTimeEq;
 
-/// True when the client is in the list. An IPv4 client of an IPv6 socket is an IPv4 client.
+/// Checks whether the client is in the list. An IPv4 client on an IPv6 socket counts as an IPv4 client.
 pub fn is_allowed(allow_from: &[IpNet], client: IpAddr) -> bool {
     let client = client.to_canonical();
     allow_from.iter().any(|net| net.contains(&client))
 }
 
-/// Returns the address under which connections of a client are counted: one IPv6 client commonly has a whole /64 to choose from.
+/// Returns the address under which a client's connections are counted: an IPv6 client commonly has a whole /64 to
+/// choose from.
 pub fn counted_as(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
@@ -29,17 +30,17 @@ pub fn same_secret(given: &str, secret: &str) -> bool {
 /// A password as configured: plain, or `$scrypt$ln=..,p=..,r=..$salt$hash`.
 pub struct Password {
     form: AccessForm,
-    /// The last password that was right: a page that refreshes does not pay for the hash each time.
+    /// The last correct password: a page that refreshes does not pay for the hash each time.
     proven: Mutex<Option<String>>,
 }
 
 enum AccessForm {
     Plain(String),
-    /// Compares with a hash, which is made to be slow.
+    /// Compares with a hash, which is slow by design.
     Hashed(Box<dyn Fn(&str) -> bool + Send + Sync>),
 }
 
-/// A password hash that cannot be used.
+/// An unusable password hash.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "invalid password hash: expected $scrypt$ln=10,p=1,r=8$SALT$HASH with base64 salt and hash, as `nameward hash-password` \
@@ -47,13 +48,13 @@ enum AccessForm {
 )]
 pub struct BadHash;
 
-/// Returns whether a configured password or API key can be used: a hash must be complete, everything else is plain text.
+/// Checks whether a configured password or API key is usable: a hash must be complete, everything else is plain text.
 pub fn check_password(configured: &str) -> Result<(), BadHash> {
     Password::new(configured).map(drop)
 }
 
 impl Password {
-    /// Reads the configured text; `None` when it is empty, which means that no password is asked for.
+    /// Reads the configured text; `None` if it is empty, which means that no password is required.
     pub fn new(configured: &str) -> Result<Option<Self>, BadHash> {
         let form = match configured.strip_prefix("$scrypt$") {
             _ if configured.is_empty() => return Ok(None),
@@ -66,7 +67,7 @@ impl Password {
         }))
     }
 
-    /// Compares with the plain password, or with the last one that was right. `None`: only the hash decides.
+    /// Compares with the plain password, or with the last correct one. `None`: the hash must be computed.
     pub fn check_quickly(&self, given: &str) -> Option<bool> {
         match &self.form {
             AccessForm::Plain(password) => Some(same_secret(given, password)),
@@ -78,7 +79,7 @@ impl Password {
         }
     }
 
-    /// Compares with the hash. It takes a while, so on a thread that may block, and one at a time.
+    /// Compares with the hash. It is slow, so call it on a blocking thread, one at a time.
     pub fn check_slowly(&self, given: &str) -> bool {
         if let Some(is_right) = self.check_quickly(given) {
             return is_right;
@@ -94,7 +95,7 @@ impl Password {
         is_right
     }
 
-    /// A password that only this function decides about.
+    /// Creates a password that is checked by this function.
     #[cfg(test)]
     pub fn hashed(is_right: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Password {
@@ -104,9 +105,10 @@ impl Password {
     }
 }
 
-/// Hashes a password as PowerDNS does, so that [`Password::new`] takes it; `None` if there is no randomness for the salt.
+/// Hashes a password as PowerDNS does, in the format of [`Password::new`]; `None` if there is no randomness for the
+/// salt.
 pub fn hash_password(password: &str) -> Option<String> {
-    // The costs that PowerDNS has: 1 MiB and some milliseconds for each guess.
+    // The cost parameters of PowerDNS: 1 MiB and some milliseconds per guess.
     let (ln, r, p) = (10, 8, 1);
     let (mut salt, mut hash) = ([0; 16], [0; 32]);
     aws_lc_rs::rand::fill(&mut salt).ok()?;
@@ -127,7 +129,7 @@ fn parse_scrypt(text: &str) -> Option<AccessForm> {
         named.and_then(|c| c.strip_prefix('=')?.parse::<u32>().ok())
     };
     let (ln, r, p) = (cost("ln")?, cost("r")?, cost("p")?);
-    // More than this is a mistake that would cost gigabytes for each guess.
+    // More than this is a mistake that would cost gigabytes per guess.
     if ln > 20 || r > 32 || p > 16 {
         return None;
     }
@@ -147,7 +149,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     BASE64_NOPAD.decode(bytes).ok()
 }
 
-/// The password of `Basic <base64 of user:password>` (RFC 7617).
+/// Returns the password of `Basic <base64 of user:password>` (RFC 7617).
 pub fn basic_password(authorization: &str) -> Option<String> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

@@ -1,7 +1,7 @@
-//! The reply to one request: who may have it, and where it is made.
+//! The reply to one request: authorization, and where it is rendered.
 //!
-//! Whatever needs no drawing is answered at once. The rest stands in line. A line that is full says so to clients that want
-//! a page; one that wants the text of a ring waits outside, where it may have to make room for a new connection.
+//! Replies that need no rendering are sent at once. The others queue. A full queue is reported to clients that
+//! request a page; one that requests the text of a ring waits outside, where it may be closed for a new connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::ring_texts::NoText;
 use super::routes::{self, Route, SecretKind, ShownSecret};
 use super::{ConnectionPlace, WebState};
 
-/// The two ends of a connection.
+/// Both ends of a connection.
 pub(super) struct ConnectionEnds {
     /// The client.
     pub peer: SocketAddr,
@@ -29,7 +29,7 @@ pub(super) struct ConnectionEnds {
     pub task: AbortHandle,
 }
 
-/// The reply to a request, and the permit of its drawing, to be kept until the reply has its room.
+/// Returns the reply to a request, and the rendering permit, to be kept until the reply has its room.
 pub(super) async fn respond<'a>(
     place: &'a ConnectionPlace,
     request: HttpRequest,
@@ -61,7 +61,7 @@ pub(super) async fn respond<'a>(
         return (busy(), None);
     };
     let permit = match routes::is_about_zones(&request, &route) {
-        // A database may take its time, and others must not wait in line behind it.
+        // A database may be slow, and others must not queue behind it.
         true => shared.zone_drawings.try_acquire().ok(),
         false => shared.drawings.acquire().await.ok(),
     };
@@ -74,8 +74,8 @@ pub(super) async fn respond<'a>(
     (response, Some(permit))
 }
 
-/// The text of a ring. However many wait for it, it takes one ranking more than the one under way, so a full line refuses
-/// nobody.
+/// Returns the text of a ring. However many clients wait for it, it takes one ranking more than the one in progress,
+/// so a full queue refuses none of them.
 async fn respond_with_text(place: &ConnectionPlace, ring: Ring, task: &AbortHandle) -> Response {
     let shared = &place.shared;
     let in_line = shared.in_line.try_acquire();
@@ -97,7 +97,7 @@ async fn respond_with_text(place: &ConnectionPlace, ring: Ring, task: &AbortHand
     }
 }
 
-/// The reply in place of one that has no room.
+/// Returns the reply that replaces one without room.
 pub(super) fn without_room(no_room: NoRoom) -> Response {
     match no_room {
         NoRoom::TooLarge => Response::new(
@@ -109,7 +109,7 @@ pub(super) fn without_room(no_room: NoRoom) -> Response {
     }
 }
 
-/// Lets a request pass that shows the right secret.
+/// Authorizes a request that has the right secret.
 async fn authorize(
     shared: &Arc<WebState>,
     secret: ShownSecret,
@@ -124,7 +124,7 @@ async fn authorize(
             Response::error(401).with("WWW-Authenticate", challenge)
         }
     };
-    // Who shows nothing has guessed nothing.
+    // A request without a secret is not a guess.
     let given = secret.given.ok_or_else(refused)?;
     let password = secret.password;
     if shared.guesses.knows(client) && password.check_quickly(&given) == Some(true) {
@@ -154,7 +154,7 @@ fn busy() -> Response {
     Response::error(503).with("Retry-After", "1")
 }
 
-/// RFC 9110 section 15.5.20: the name is not one that this server answers for.
+/// Returns 421 (RFC 9110 section 15.5.20): this server does not answer for the name.
 fn misdirected() -> Response {
     let text =
         "Misdirected Request: this name is not in web.host_names, and there is no web.password\n";

@@ -1,4 +1,4 @@
-//! `/api/v1/servers/localhost/statistics` in the JSON shape that clients of PowerDNS read: every value is a string.
+//! `/api/v1/servers/localhost/statistics` in the JSON format that PowerDNS clients read: every value is a string.
 
 use nameward_stats::{Ring, Snapshot, VARIABLES, variable, write_type};
 use nameward_wire::rcode_name;
@@ -8,10 +8,10 @@ use super::Mnemonic;
 use super::request::HttpRequest;
 use super::response::{Response, media};
 
-/// Entries of a ring that are listed at most, so that no reply grows without bound.
+/// Maximum number of listed ring entries, so that no reply grows without bound.
 const ROWS_OF_A_RING: usize = 10_000;
 
-/// The reply to a request that had the right key.
+/// Returns the reply to an authorized request.
 pub fn statistics(request: &HttpRequest, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
     let items = match request.parameter("statistic") {
         Some(name) => match variable(&name) {

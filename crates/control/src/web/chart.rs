@@ -1,4 +1,4 @@
-//! The small charts of the header: the last ten minutes as SVG paths.
+//! The small charts in the header: the last ten minutes as SVG paths.
 
 use std::fmt::Write as _;
 
@@ -9,35 +9,35 @@ const HEIGHT: f64 = 100.0;
 
 /// A chart, drawn into a box of 600 by 100.
 pub struct Chart {
-    /// Above the chart.
+    /// The text above the chart.
     pub caption: &'static str,
     /// The highest value, or the newest one of a share.
     pub scale: String,
     /// The value of the top line.
     pub top: String,
-    /// The style of its lines.
+    /// The CSS class of its lines.
     pub class: &'static str,
-    /// For who does not see it.
+    /// The text for screen readers.
     pub label: String,
     /// The filled path; empty when there is nothing to draw.
     pub area: String,
     /// The line on top of it.
     pub line: String,
-    /// The lines of a chart that has several, and then no area.
+    /// The lines of a chart with several, which has no area.
     pub lines: Vec<ChartLine>,
 }
 
 /// One of several lines of a chart.
 pub struct ChartLine {
-    /// Its name, for the legend.
+    /// Its name in the legend.
     pub name: &'static str,
-    /// Its style.
+    /// Its CSS class.
     pub class: &'static str,
     /// Its path.
     pub line: String,
 }
 
-/// Questions a second, UDP and TCP together: of each step the highest second, so that no peak is hidden.
+/// Charts queries per second, UDP and TCP together: the highest second of each step, so that no peak is hidden.
 pub fn query_rate(rates: &Rates) -> Chart {
     let rate = |second: &Second| f64::from(second.udp_queries) + f64::from(second.tcp_queries);
     let points = steps(rates, |seconds| seconds.iter().map(rate).reduce(f64::max));
@@ -59,7 +59,7 @@ pub fn query_rate(rates: &Rates) -> Chart {
     }
 }
 
-/// A chart of several lines on one scale.
+/// Builds a chart of several lines on one scale.
 fn several(
     (caption, class): (&'static str, &'static str),
     named: Vec<(&'static str, &'static str, Vec<Option<f64>>)>,
@@ -91,7 +91,7 @@ fn several(
     }
 }
 
-/// Answers a second by response code: of each step the highest second.
+/// Charts responses per second by response code: the highest second of each step.
 pub fn response_codes(rates: &Rates) -> Chart {
     let classes = ["first", "second", "third", "fourth"];
     let named = CHARTED_RCODES.iter().zip(classes).enumerate();
@@ -103,7 +103,7 @@ pub fn response_codes(rates: &Rates) -> Chart {
     several(("Responses per second by RCODE", "codes"), named.collect())
 }
 
-/// Questions a second by transport: of each step the highest second.
+/// Charts queries per second by transport: the highest second of each step.
 pub fn transports(rates: &Rates) -> Chart {
     let of = |rate: fn(&Second) -> f32| {
         let highest = move |seconds: &[Second]| {
@@ -121,7 +121,7 @@ pub fn transports(rates: &Rates) -> Chart {
     several(("Queries per second by transport", "transports"), named)
 }
 
-/// The mean time to an answer in each step, in microseconds.
+/// Charts the mean response time in each step, in microseconds.
 pub fn latency(rates: &Rates) -> Chart {
     let points = steps(rates, |seconds| {
         let timed: f64 = seconds.iter().map(|second| f64::from(second.timed)).sum();
@@ -152,7 +152,7 @@ pub fn latency(rates: &Rates) -> Chart {
     }
 }
 
-/// The share of packet cache look-ups that hit.
+/// Charts the packet cache hit rate.
 pub fn cache_hitrate(rates: &Rates) -> Chart {
     let points = steps(rates, |seconds| {
         let hits: f64 = seconds.iter().map(|s| f64::from(s.hits)).sum();
@@ -178,8 +178,8 @@ pub fn cache_hitrate(rates: &Rates) -> Chart {
     }
 }
 
-/// One value for each step, the newest last; `None` where nothing was measured. Steps begin at multiples of their length on
-/// the clock, not at the newest second: only the last one can still change.
+/// Returns one value per step, the newest last; `None` where nothing was measured. Steps start at multiples of their
+/// length on the clock, not at the newest second: only the last one can still change.
 fn steps(rates: &Rates, value: impl Fn(&[Second]) -> Option<f64>) -> Vec<Option<f64>> {
     let mut points = vec![None; (HISTORY / CHART_STEP) as usize];
     let Some(last) = rates.history.back() else {
@@ -242,7 +242,7 @@ fn micros(value: f64) -> String {
     }
 }
 
-/// The next 1, 2 or 5 times a power of ten.
+/// Returns the next 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     let mut power = 1.0;
     for _ in 0..18 {
@@ -311,7 +311,7 @@ mod tests {
             chart.label
         );
         assert!(latency(&rates).label.contains("now 50 microseconds"));
-        // A second without answers has no time, which is no time of 0.
+        // A second without responses has no time, which is not a time of 0.
         rates
             .history
             .iter_mut()
@@ -364,7 +364,7 @@ mod tests {
             }
             before = Some((at / CHART_STEP, points));
         }
-        // The last step began at 1696: its point is the highest of its seconds.
+        // The last step started at 1696: its point is the highest of its seconds.
         let expected = (1696..1700).map(rate).fold(0.0, f32::max);
         let last = before.expect("points").1.pop().flatten();
         assert_eq!(last, Some(f64::from(expected)));

@@ -17,17 +17,17 @@ use super::response::{Body, Parts, Response};
 use super::ring_text::{RingText, RingTextPlace};
 use super::{ConnectionPlace, WebState, answer};
 
-/// How long, and for how many octets, what a client still sends is read away after the reply.
+/// Time and octets for which input is still read after the reply.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 * 1024;
-/// Octets of a path that a log message shows.
+/// Maximum number of octets of a path in a log message.
 const LOGGED_PATH: usize = 1024;
-/// Octets that the kernel keeps for a client; it doubles them.
+/// Send buffer size per client; the kernel doubles it.
 const SEND_BUFFER: usize = 64 * 1024;
-/// A reply of no more octets is not counted: it goes into the send buffer at once.
+/// A reply up to this size is not counted: it fits into the send buffer at once.
 const SMALL_REPLY: usize = 16 * 1024;
 
-/// A request as far as it came.
+/// A request head as far as received.
 enum Head {
     Complete {
         head: Vec<u8>,
@@ -35,12 +35,12 @@ enum Head {
     },
     Hopeless,
     TooLarge,
-    /// Closed or failed: there is nobody to answer.
+    /// Closed or failed: there is no client to answer.
     Gone,
 }
 
-/// A connection that is reset when it ends before its reply does, so that the client does not take a part for the whole and
-/// the kernel forgets what was not read.
+/// A connection that is reset if it ends before its reply does, so that the client does not mistake a partial reply
+/// for a complete one and the kernel drops unread data.
 struct HttpConnection {
     stream: TcpStream,
     is_done: bool,
@@ -67,7 +67,7 @@ pub(super) async fn converse(place: ConnectionPlace, mut stream: TcpStream, peer
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
-    // A client that is too slow is cut off without an answer: it has asked nothing.
+    // A client that is too slow is disconnected without an answer: it has not made a request.
     let reading = read_head(&mut stream, limits.max_head_bytes);
     let Ok(head) = timeout(limits.head_timeout, reading).await else {
         return;
@@ -135,7 +135,7 @@ async fn read_away(stream: &mut TcpStream) {
     }
 }
 
-/// The reply with its room, after the request was logged with the number of its octets.
+/// Returns the reply with its room, after logging the request with the reply size.
 async fn prepare(
     place: &ConnectionPlace,
     request: Result<HttpRequest, MalformedRequest>,
@@ -175,8 +175,8 @@ async fn prepare(
     outgoing
 }
 
-/// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it. A text
-/// has its room already.
+/// Waits for room. The rendering permit is held until then, so only as many replies as are being rendered lack room.
+/// A text already has its room.
 async fn make_room(
     place: &ConnectionPlace,
     parts: Parts,
@@ -194,7 +194,7 @@ async fn make_room(
     Ok(OutgoingResponse { parts, client })
 }
 
-/// Sends the reply; `None` when the client is gone or too slow.
+/// Sends the reply; `None` if the client is disconnected or too slow.
 async fn send(
     shared: &Arc<WebState>,
     stream: &mut TcpStream,
@@ -236,8 +236,9 @@ async fn write(
     Some(())
 }
 
-/// Sends a piece of a text from a place on and returns the place behind it. A piece is drawn when the client takes some of
-/// it, and what it does not take is drawn again: who does not read holds neither octets nor the permit to draw.
+/// Sends a chunk of a text from a position on and returns the position after it. A chunk is rendered when the client
+/// reads some of it, and the unread rest is rendered again: a client that does not read holds neither octets nor the
+/// permit.
 async fn write_text(
     shared: &WebState,
     stream: &TcpStream,
@@ -265,7 +266,7 @@ async fn write_text(
     }
 }
 
-/// Writes as many octets as the socket takes without waiting, and returns their number.
+/// Writes as many octets as the socket accepts without waiting, and returns their number.
 fn write_at_once(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     while written < bytes.len() {
@@ -278,7 +279,8 @@ fn write_at_once(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(written)
 }
 
-/// A path that cannot end the quotes of the message, nor make it long. It has no control characters: see `request`.
+/// Returns a path that cannot end the quotes of the message, nor make it long. It has no control characters: see
+/// `request`.
 fn logged_path(path: &str) -> String {
     let shown = &path[..path.len().min(LOGGED_PATH)];
     shown.replace('"', "%22")

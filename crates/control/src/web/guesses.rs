@@ -1,21 +1,21 @@
-//! Guesses of the password and of the API key, bounded by client.
+//! Password and API key guesses, limited per client.
 //!
-//! A client may guess ten times at once and then every six seconds, and waits with two guesses at most: hashes are made to
-//! be slow, and one is computed at a time. A client that has shown the right secret is known and is not shut out by wrong
-//! guesses from its own address.
+//! A client may guess ten times at once and then every six seconds, with at most two guesses waiting: hashes are slow
+//! by design, and one is computed at a time. A client that has presented the right secret is known and is not locked
+//! out by wrong guesses from its own address.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// One more guess is allowed after each such time.
+/// Interval after which one more guess is allowed.
 pub const GUESS_INTERVAL: Duration = Duration::from_secs(6);
-/// Guesses that are allowed at once.
+/// Number of guesses that are allowed at once.
 const GUESSES_AT_ONCE: u32 = 10;
-/// Guesses of one client that wait to be computed.
+/// Maximum number of guesses per client waiting to be computed.
 const WAITING_MAX: u32 = 2;
-/// Clients that are remembered.
+/// Maximum number of remembered clients.
 const CLIENTS_MAX: usize = 1024;
 
 /// The guesses of all clients.
@@ -31,7 +31,7 @@ struct Guesser {
     is_known: bool,
 }
 
-/// A guess that is allowed and not yet judged; wrong unless it is said to be right.
+/// An allowed guess that is not decided yet; wrong unless reported as right.
 pub struct Guess<'a> {
     all: &'a Guesses,
     client: IpAddr,
@@ -42,13 +42,13 @@ impl Guesses {
         self.clients.lock()
     }
 
-    /// True for a client that has shown a right secret.
+    /// Checks whether a client has presented a right secret.
     pub fn knows(&self, client: IpAddr) -> bool {
         let clients = self.clients();
         clients.get(&network(client)).is_some_and(|c| c.is_known)
     }
 
-    /// Takes a guess from what the client is allowed; `None` when it has none left.
+    /// Takes a guess from the client's allowance; `None` if it has none left.
     pub fn begin(&self, client: IpAddr, now: Instant) -> Option<Guess<'_>> {
         let client = network(client);
         let mut clients = self.clients();
@@ -71,7 +71,7 @@ impl Guesses {
 }
 
 impl Guess<'_> {
-    /// The guess was right: it costs nothing, and the client is known from now on.
+    /// Records that the guess was right: it costs nothing, and the client is known from now on.
     pub fn was_right(self) {
         if let Some(guesser) = self.all.clients().get_mut(&self.client) {
             guesser.full_at -= GUESS_INTERVAL;
@@ -88,7 +88,7 @@ impl Drop for Guess<'_> {
     }
 }
 
-/// Forgets the client of which least is lost: not a known one if there is another, and none that waits.
+/// Forgets the client with the least to lose: not a known one if there is another, and none that waits.
 fn forget(clients: &mut HashMap<IpAddr, Guesser>, now: Instant) -> Option<()> {
     clients.retain(|_, c| c.is_known || c.waiting > 0 || c.full_at > now);
     if clients.len() < CLIENTS_MAX {
@@ -101,7 +101,7 @@ fn forget(clients: &mut HashMap<IpAddr, Guesser>, now: Instant) -> Option<()> {
     Some(())
 }
 
-/// An IPv6 client has a network of 64 bits to itself and is counted as one.
+/// Returns the network that counts as one client: an IPv6 client has a /64 to itself.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),

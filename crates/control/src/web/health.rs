@@ -1,4 +1,5 @@
-//! The state of the server at the top of every page and in `/metrics`: one green line, or the faults in words with what to do.
+//! The server state at the top of every page and in `/metrics`: one green line, or the faults in words with their
+//! remedies.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use nameward_base::text::counted;
 use super::metrics::{head, label};
 use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 
-/// Faults that are shown in full; the others are behind a control.
+/// Maximum number of faults shown in full; the others are collapsed.
 const SHOWN_FAULTS: usize = 3;
 
 /// The kind of a page. Only the status page has the faults unfolded: on the others they would push the contents off the screen.
@@ -30,12 +31,12 @@ impl View {
     }
 }
 
-/// The top of every page: the state of the server, in the title of the window too.
+/// The top of every page: the server state, also in the window title.
 pub struct PageFrame<'a> {
     pub view: View,
     /// Product and version.
     pub title: &'a str,
-    /// Which of several servers it is.
+    /// The host name, to tell several servers apart.
     pub host: &'a str,
     /// The state in a few words: "All is well", "Starting", or what is wrong.
     pub state: String,
@@ -49,7 +50,7 @@ pub struct PageFrame<'a> {
     pub more_faults: Vec<ShownFault<'a>>,
 }
 
-/// A fault as the page shows it.
+/// A fault as shown on the page.
 pub struct ShownFault<'a> {
     /// The fault.
     pub fault: &'a ServerFault,
@@ -83,7 +84,7 @@ fn spans(text: &str) -> Vec<TextSpan<'_>> {
 }
 
 impl<'a> PageFrame<'a> {
-    /// Makes the top of the page for a state.
+    /// Builds the top of the page for a state.
     pub fn new(view: View, title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
         let backends = counted(status.backends.len(), "backend");

@@ -1,13 +1,13 @@
-//! The names under which the page is asked for (RFC 9110 section 7.2).
+//! The host names in requests for the page (RFC 9110 section 7.2).
 //!
-//! A foreign site whose name is made to resolve to our address can read the page and press its buttons through the browser
-//! of whoever visits that site (DNS rebinding). Such requests carry the foreign name, so without a password only our own
-//! names are served.
+//! A foreign site whose name resolves to our address can read the page and press its buttons through the browsers of
+//! its visitors (DNS rebinding). Such requests contain the foreign name, so without a password only our own names are
+//! served.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The host of an authority `host[:port]` in lower case, without the final dot and the brackets of an IPv6 address; `None`
-/// for what is no authority. The port says nothing: a tunnel may have another one.
+/// Returns the host of an authority `host[:port]` in lower case, without the final dot and the brackets of an IPv6
+/// address; `None` if it is not a valid authority. The port is ignored: a tunnel may have another one.
 pub fn parse_authority(authority: &str) -> Option<String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -33,7 +33,7 @@ pub fn parse_authority(authority: &str) -> Option<String> {
     is_port.then(|| host.to_ascii_lowercase())
 }
 
-/// True for `localhost`, the address that the client has connected to, and the configured names.
+/// Checks for `localhost`, the address that the client has connected to, and the configured names.
 pub fn is_ours(host: &str, local: Option<IpAddr>, configured: &[String]) -> bool {
     if let Ok(address) = host.parse::<IpAddr>()
         && local.is_some_and(|local| local.to_canonical() == address.to_canonical())

@@ -1,7 +1,7 @@
 //! `/metrics` in the Prometheus text format 0.0.4.
 //!
-//! Every variable appears as `pdns_auth_<name>`, so that dashboards made for that server keep working, and beside them
-//! stand labelled families of our own under `nameward_`.
+//! Every variable appears as `pdns_auth_<name>`, so that dashboards made for PowerDNS keep working, next to our own
+//! labelled families under `nameward_`.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use nameward_wire::rcode_name;
 use super::{Mnemonic, health};
 use crate::operations::{ReadyRules, ServerStatus};
 
-/// The values that metrics are drawn from.
+/// The values that metrics are rendered from.
 pub struct MetricsSource<'a> {
     /// The counters.
     pub snapshot: &'a Snapshot,
@@ -23,11 +23,11 @@ pub struct MetricsSource<'a> {
     pub ready: &'a ReadyRules,
     /// The version of the program.
     pub version: &'a str,
-    /// Names record types.
+    /// Returns the names of record types.
     pub mnemonic: Mnemonic,
 }
 
-/// All metrics.
+/// Renders all metrics.
 pub fn draw(source: &MetricsSource<'_>) -> String {
     let &MetricsSource {
         snapshot,
@@ -38,8 +38,8 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
     let mut out = String::with_capacity(32 * 1024);
     for variable in VARIABLES {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
-        // The names are given and a counter's name should end in `_total`: without a type they pass every check, and
-        // `rate()` does not ask for one.
+        // The names are given and a counter's name should end in `_total`: untyped metrics pass every check, and
+        // `rate()` does not need a type.
         let kind = match variable.kind {
             VariableKind::Counter => "untyped",
             VariableKind::Gauge => "gauge",
@@ -155,7 +155,7 @@ fn histogram(
     let _ = writeln!(out, "{name}_count {}", histogram.count);
 }
 
-/// Nanoseconds as seconds, in decimals that are exact: a bound is a label, and a label must not change.
+/// Formats nanoseconds as seconds, in exact decimals: a bound is a label, and a label must not change.
 fn seconds(ns: u64) -> String {
     let (whole, part) = (ns / 1_000_000_000, ns % 1_000_000_000);
     match part {

@@ -1,9 +1,9 @@
-//! Replies that clients have not taken yet: their octets are bounded over all connections.
+//! Replies that clients have not read yet: their octets are limited over all connections.
 //!
-//! A room is memory that is held for one reply, or for one text that many clients are sent. When the next room has no
-//! place, the slowest rooms are cleared until it has. A room is as fast as the fastest of its clients, so a client that
-//! reads is never cut for one that does not. The rate of a client is what it took in the time for which it was waited for,
-//! with one piece as an advance: a client is not slow because it waits for the server.
+//! A room is memory held for one reply, or for one text that is sent to many clients. If there is no space for the
+//! next room, the slowest rooms are cleared until there is. A room is as fast as the fastest of its clients, so a
+//! client that reads is never disconnected for one that does not. The rate of a client is what it read in the time
+//! that the server waited for it, with one chunk as an advance: a client is not slow because it waits for the server.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -15,18 +15,18 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Octets of a reply that are handed to the socket at one time.
+/// Octets of a reply that are passed to the socket at one time.
 pub const PIECE_BYTES: usize = 64 * 1024;
-/// How long a reply waits for those that were cut to be gone.
+/// How long a reply waits until disconnected clients have released their room.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Added to the time for which a client was waited for, so that one whose reply just began is not slow.
+/// Added to the time that the server waited for a client, so that one whose reply has just started is not slow.
 const ADVANCE: Duration = Duration::from_millis(10);
 
-/// All replies that are being sent.
+/// All replies being sent.
 pub struct OutgoingReplies {
     limit: usize,
     state: Mutex<OutgoingState>,
-    /// Notified when a room is given back, or the clients of one are others.
+    /// Notified when a room is released, or its clients change.
     freed: Notify,
 }
 
@@ -42,10 +42,10 @@ struct RoomState {
     clients: BTreeMap<u64, ClientProgress>,
 }
 
-/// How a client takes its reply.
+/// How a client reads its reply.
 struct ClientProgress {
     taken: u64,
-    /// The time for which the server has waited for the client, up to `waits_since`.
+    /// The time that the server has waited for the client, up to `waits_since`.
     waited: Duration,
     waits_since: Option<Instant>,
     is_cut: bool,
@@ -53,29 +53,29 @@ struct ClientProgress {
     connection: AbortHandle,
 }
 
-/// The reason why a reply found no room.
+/// Why a reply found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// It is larger than all replies together may be.
+    /// It is larger than the limit for all replies together.
     TooLarge,
-    /// Nobody left in time.
+    /// No room was released in time.
     Busy,
 }
 
-/// Room for a reply or a text; given back when dropped.
+/// Room for a reply or a text; released when dropped.
 pub struct Room {
     all: Arc<OutgoingReplies>,
     id: u64,
 }
 
-/// A client that is sent what is in a room.
+/// A client that is sent the contents of a room.
 pub struct RoomClient {
     room: Arc<Room>,
     id: u64,
 }
 
 impl OutgoingReplies {
-    /// No replies, and room for so many octets.
+    /// Creates an empty set with room for this many octets.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(OutgoingReplies {
             limit,
@@ -88,14 +88,14 @@ impl OutgoingReplies {
         self.state.lock()
     }
 
-    /// Makes room for so many octets, cutting the clients of the slowest rooms where there is none.
+    /// Makes room for this many octets, disconnecting the clients of the slowest rooms if there is none.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Arc<Room>, NoRoom> {
         if bytes > self.limit {
             return Err(NoRoom::TooLarge);
         }
         let waiting = async {
             loop {
-                // Made before the look, so that nothing is freed in between without being noticed.
+                // Created before the check, so that no release in between is missed.
                 let freed = self.freed.notified();
                 if let Some(id) = self.state().reserve(self.limit, bytes) {
                     return id;
@@ -112,8 +112,8 @@ impl OutgoingReplies {
         }
     }
 
-    /// Cuts the slowest of all clients, or of those at one address, that have been waited for at least so long just now; false
-    /// when there is none.
+    /// Disconnects the slowest client, of all or at one address, that the server has been waiting for at least this
+    /// long; false if there is none.
     pub fn cut_slowest(&self, stalled: Duration, of: Option<IpAddr>) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let clients = state.rooms.values_mut().flat_map(RoomState::uncut);
@@ -145,7 +145,7 @@ impl OutgoingState {
         Some(self.next_id)
     }
 
-    /// Cuts all clients of the slowest room and returns its octets.
+    /// Disconnects all clients of the slowest room and returns its octets.
     fn clear_slowest(&mut self) -> Option<usize> {
         let now = Instant::now();
         let rooms = self.rooms.values_mut();
@@ -161,12 +161,12 @@ impl RoomState {
         self.clients.values_mut().filter(|client| !client.is_cut)
     }
 
-    /// True when all its clients were cut. One without clients has just been made.
+    /// Checks whether all its clients were disconnected. One without clients has just been created.
     fn is_leaving(&self) -> bool {
         !self.clients.is_empty() && self.clients.values().all(|client| client.is_cut)
     }
 
-    /// The rate of its fastest client; `None` when there is nobody to cut.
+    /// Returns the rate of its fastest client; `None` if there is no client to disconnect.
     fn rate(&self, now: Instant) -> Option<f64> {
         let uncut = self.clients.values().filter(|client| !client.is_cut);
         uncut.map(|client| client.rate(now)).max_by(f64::total_cmp)
@@ -179,7 +179,7 @@ impl ClientProgress {
         (self.taken + PIECE_BYTES as u64) as f64 / time.as_secs_f64()
     }
 
-    /// The time for which it is waited for now.
+    /// Returns how long the server has been waiting for it.
     fn waits(&self, now: Instant) -> Duration {
         let since = self.waits_since;
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
@@ -192,7 +192,7 @@ impl ClientProgress {
 }
 
 impl Room {
-    /// Lists a client that is sent what is in the room.
+    /// Registers a client that is sent the contents of the room.
     pub fn enter(self: &Arc<Self>, address: IpAddr, connection: &AbortHandle) -> RoomClient {
         let mut state = self.all.state();
         state.next_id += 1;
@@ -229,12 +229,12 @@ impl Drop for Room {
 }
 
 impl RoomClient {
-    /// From here on the server waits for the client.
+    /// Marks that the server now waits for the client.
     pub fn wait_begins(&self) {
         self.change(|client| client.waits_since = Some(Instant::now()));
     }
 
-    /// The client took so many octets more, and is not waited for.
+    /// Records that the client read this many octets more, and is no longer waited for.
     pub fn took(&self, bytes: usize) {
         self.change(|client| {
             let since = client.waits_since.take();
@@ -268,7 +268,8 @@ mod tests {
     use std::future::pending;
     use tokio::task::JoinHandle;
 
-    /// A connection that is sent what is in a room for as long as it is let, has taken so many octets and is waited for.
+    /// A connection that is sent the contents of a room as long as it is allowed, has read this many octets and is
+    /// waited for.
     fn connection(room: Arc<Room>, taken: usize) -> JoinHandle<()> {
         let (give_client, client) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
@@ -314,7 +315,7 @@ mod tests {
         assert!(slow.await.expect_err("cut").is_cancelled());
         assert!(!reading.is_finished() && !newcomer.is_finished());
         assert!(beside.iter().all(|client| !client.is_finished()));
-        // For a place they are: each by itself.
+        // For a connection slot they are: each by itself.
         assert!(!all.cut_slowest(Duration::from_secs(3600), None));
         for _ in &beside {
             assert!(all.cut_slowest(Duration::ZERO, None));

@@ -1,6 +1,6 @@
-//! The status page, drawn from one snapshot.
+//! The status page, rendered from one snapshot.
 //!
-//! Templates escape every value, so a name that a client asked for cannot become markup.
+//! Templates escape every value, so a name from a query cannot become markup.
 
 use std::time::UNIX_EPOCH;
 
@@ -17,7 +17,7 @@ use crate::operations::ServerStatus;
 
 /// Rows of a table on the status page.
 const ROWS: usize = 10;
-/// Rows of a table that has a page of its own.
+/// Rows of a table on its own page.
 const ROWS_OF_ONE_RING: usize = 100;
 
 #[derive(Template)]
@@ -35,11 +35,11 @@ struct Page<'a> {
     total_queries: u64,
     tcp_queries: u64,
     latency_ms: String,
-    /// Shown where this version has known problems.
+    /// Shown if this version has known problems.
     security: Option<&'static str>,
     /// None on the page of one ring, where they would push the table off the screen.
     charts: Vec<Chart>,
-    /// Said of the caches where nothing uses them; empty otherwise.
+    /// A note on the caches if nothing uses them; empty otherwise.
     cache_note: &'static str,
     /// Only entries with this text are listed; all if it is empty.
     filter: &'a str,
@@ -65,7 +65,7 @@ impl From<&Rate> for Averages {
 struct PageTable {
     ring: &'static str,
     title: &'static str,
-    /// A shorter title, for the list to jump by.
+    /// A shorter title, for the jump list.
     short: &'static str,
     column: &'static str,
     rows: Vec<PageRow>,
@@ -73,7 +73,7 @@ struct PageTable {
     total: u64,
     capacity: usize,
     choices: Vec<usize>,
-    /// Notes on messages have columns of their own.
+    /// Notes on messages have separate columns.
     has_notes: bool,
 }
 

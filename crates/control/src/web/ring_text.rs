@@ -1,4 +1,4 @@
-//! The text form of a ring: every entry, drawn piece by piece while clients take it.
+//! The text form of a ring: every entry, rendered chunk by chunk while clients read it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub struct RingText {
     pub room: Arc<Room>,
 }
 
-/// A place between two lines of the text, at first before its first line.
+/// A position between two lines of the text, initially before its first line.
 #[derive(Clone, Copy, Default)]
 pub struct RingTextPlace {
     row: RankedPlace,
-    /// True behind the last line.
+    /// True after the last line.
     pub is_at_end: bool,
 }
 
 impl RankedText {
-    /// Ranks all entries of a ring, and draws them once for the length: a reply states it before it begins.
+    /// Ranks all entries of a ring, and renders them once for the length, which a reply states up front.
     pub fn new(view: &RingView, mnemonic: Mnemonic) -> Self {
         let mut text = RankedText {
             ranked: view.ranked(usize::MAX),
@@ -48,12 +48,13 @@ impl RankedText {
         text
     }
 
-    /// Octets of memory that are held while it is sent: the ranking, and the two pieces that are drawn at the same time.
+    /// Returns the octets of memory held while it is sent: the ranking, and the two chunks rendered at the same time.
     pub fn held_bytes(&self) -> usize {
         self.ranked.held_bytes() + 2 * PIECE_BYTES
     }
 
-    /// Draws lines `count, percentage, entry` from a place on, the total last, and returns the place behind them.
+    /// Renders lines `count, percentage, entry` from a position on, the total last, and returns the position after
+    /// them.
     fn draw(&self, mut place: RingTextPlace, piece: &mut String) -> RingTextPlace {
         let (total, mut entry) = (self.ranked.total(), String::new());
         while piece.len() < PIECE_BYTES && !place.is_at_end {
@@ -77,12 +78,12 @@ impl RingText {
         RingText { ranked, room }
     }
 
-    /// Octets of the whole text.
+    /// Returns the length of the whole text in octets.
     pub fn len(&self) -> usize {
         self.ranked.length
     }
 
-    /// The lines from a place on, about [`PIECE_BYTES`] of them, and the place behind them.
+    /// Returns the lines from a position on, about [`PIECE_BYTES`] of them, and the position after them.
     pub fn piece(&self, place: RingTextPlace) -> (Vec<u8>, RingTextPlace) {
         let mut piece = String::with_capacity(PIECE_BYTES + 4096);
         let behind = self.ranked.draw(place, &mut piece);

@@ -1,8 +1,8 @@
-//! Texts of rings that clients wait for: one ranking serves all who asked for it before it began.
+//! Texts of rings that clients wait for: one ranking serves all requests made before it started.
 //!
-//! - A text is never older than its request: who asks while a ring is ranked gets the next ranking.
-//! - One ranking is made at a time, and it has its room before the next one begins. At most one of each ring waits. A client
-//!   therefore waits for a bounded number of rankings, however many others ask.
+//! - A text is never older than its request: a request during a ranking gets the next one.
+//! - One ranking is made at a time, and it has its room before the next one starts. At most one per ring waits. A
+//!   client therefore waits for a bounded number of rankings, however many others there are.
 //! - A ranking is kept for as long as a client is sent its text.
 
 use nameward_base::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use super::outgoing_replies::{NoRoom, OutgoingReplies};
 use super::ring_text::{RankedText, RingText};
 
-/// The reason why there is no text.
+/// Why there is no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoText {
     /// There is no room for it.
@@ -27,16 +27,16 @@ type MadeText = Result<Arc<RingText>, NoText>;
 /// `None` until the text is made.
 type TextReceiver = watch::Receiver<Option<MadeText>>;
 
-/// Texts that are asked for.
+/// Requested texts.
 pub struct RingTexts {
     replies: Arc<OutgoingReplies>,
     turn: Semaphore,
-    /// By ring: the text that was asked for and whose ranking has not begun.
+    /// By ring: the requested text whose ranking has not started.
     asked: Mutex<[Option<TextReceiver>; Ring::COUNT]>,
 }
 
 impl RingTexts {
-    /// No texts; they take their room among these replies.
+    /// Creates an empty set; texts take their room among these replies.
     pub fn new(replies: Arc<OutgoingReplies>) -> Arc<Self> {
         Arc::new(RingTexts {
             replies,
@@ -45,8 +45,8 @@ impl RingTexts {
         })
     }
 
-    /// Waits for the text of a ring as it is now or later. `rank` is called, on a thread that may block, for the first of
-    /// all who wait for the same text.
+    /// Waits for the text of a ring as of now or later. `rank` is called on a blocking thread, for the first of all
+    /// clients that wait for the same text.
     pub async fn text(
         self: &Arc<Self>,
         ring: Ring,
@@ -69,7 +69,7 @@ impl RingTexts {
         }
         let (sender, receiver) = watch::channel(None);
         asked[ring as usize] = Some(receiver.clone());
-        // A task of its own: the clients that wait may leave one by one.
+        // A separate task: the waiting clients may disconnect one by one.
         tokio::spawn(Arc::clone(self).make(ring, sender, rank));
         receiver
     }
@@ -81,12 +81,12 @@ impl RingTexts {
         rank: impl FnOnce() -> RankedText + Send + 'static,
     ) {
         let Ok(_turn) = self.turn.acquire().await else {
-            return; // it is never closed
+            return; // never closed
         };
-        // Who asks from here on may ask for entries that this ranking does not have.
+        // Later requests may expect entries that this ranking does not have.
         self.asked()[ring as usize] = None;
         if sender.is_closed() {
-            return; // nobody waits any more
+            return; // no client waits any longer
         }
         let made = match tokio::task::spawn_blocking(rank).await {
             Ok(ranked) => match self.replies.hold(ranked.held_bytes()).await {
@@ -95,7 +95,7 @@ impl RingTexts {
             },
             Err(_) => Err(NoText::Failed),
         };
-        let _ = sender.send(Some(made)); // if anybody still waits
+        let _ = sender.send(Some(made)); // if any client still waits
     }
 
     fn asked(&self) -> MutexGuard<'_, [Option<TextReceiver>; Ring::COUNT]> {
@@ -172,7 +172,7 @@ mod tests {
     async fn a_text_for_which_nobody_waits_is_not_ranked_and_the_next_is() {
         let stats = Stats::new(RingCapacities::default());
         let texts = RingTexts::new(OutgoingReplies::new(1 << 20));
-        // The task that ranks does not run before this one waits.
+        // The ranking task does not run before this one waits.
         drop(texts.ask(Ring::Logmessages, || panic!("nobody waits")));
         tokio::task::yield_now().await;
         let text = texts.text(Ring::Logmessages, move || ranked(&stats)).await;

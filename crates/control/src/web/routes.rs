@@ -1,4 +1,4 @@
-//! Which reply belongs to which request.
+//! Maps requests to replies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::zone_page::ZoneDrawing;
 use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
-/// Octets of a filter that are looked for: no entry but a message is longer.
+/// Maximum length of a filter in octets: only messages are longer.
 const FILTER_MAX: usize = 256;
 
-/// A path that is served.
+/// A served path.
 #[derive(Clone, Copy)]
 pub(super) enum Route {
     Page,
@@ -48,26 +48,27 @@ impl Route {
     }
 }
 
-/// The secret that a request has to show, and what it shows.
+/// The secret that a request must present, and what it presents.
 pub(super) struct ShownSecret {
-    /// Whose it is.
+    /// The kind of secret.
     pub kind: SecretKind,
     /// The secret.
     pub password: Arc<Password>,
-    /// The client as it names itself.
+    /// The secret as given by the client.
     pub given: Option<String>,
 }
 
-/// Whose secret it is.
+/// The kind of a secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretKind {
-    /// The key of the API.
+    /// The API key.
     ApiKey,
     /// The password of the page.
     Page,
 }
 
-/// The API asks for its key, the probes for nothing, everything else for the password if there is one.
+/// Returns the required secret: the API requires its key, probes nothing, everything else the password if there is
+/// one.
 pub(super) fn secret(
     shared: &WebState,
     request: &HttpRequest,
@@ -92,7 +93,7 @@ pub(super) fn secret(
     })
 }
 
-/// True when the request shows no secret and was sent to a name that is not ours. Probes show nothing that is secret.
+/// Checks whether the request has no secret and was sent to a name that is not ours. Probes reveal nothing secret.
 pub(super) fn is_misdirected(
     shared: &WebState,
     request: &HttpRequest,
@@ -109,7 +110,7 @@ pub(super) fn is_misdirected(
     }
 }
 
-/// The reply that needs no drawing: of probes, of files that are part of the program, and refusals.
+/// Returns a reply that needs no rendering: for probes, for built-in files, and refusals.
 pub(super) fn respond_at_once(
     shared: &WebState,
     request: &HttpRequest,
@@ -132,7 +133,7 @@ pub(super) fn respond_at_once(
     })
 }
 
-/// The reply to the probe of a load balancer: why the server is not ready, a reason a line.
+/// Returns the reply to a load balancer's probe: why the server is not ready, one reason per line.
 fn readiness(shared: &WebState) -> Response {
     let reasons = (shared.status)().reasons(&shared.settings.ready);
     match reasons.is_empty() {
@@ -141,7 +142,7 @@ fn readiness(shared: &WebState) -> Response {
     }
 }
 
-/// The ring whose text form is asked for, and nothing else.
+/// Returns the ring whose text form alone is requested.
 pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring> {
     let others = ["resetring", "resizering", "zone", "zones"];
     let is_other = others.iter().any(|name| request.parameter(name).is_some());
@@ -151,12 +152,13 @@ pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring>
     Ring::from_name(&request.parameter("ring")?)
 }
 
-/// Ranks a ring for its text form. Runs on a thread that may block.
+/// Ranks a ring for its text form. Runs on a blocking thread.
 pub(super) fn rank(shared: &WebState, ring: Ring) -> RankedText {
     RankedText::new(shared.stats.snapshot().ring(ring), shared.settings.mnemonic)
 }
 
-/// The reply to a request that neither [`respond_at_once`] nor [`ring_of_text`] is for. Runs on a thread that may block.
+/// Renders the reply to a request that neither [`respond_at_once`] nor [`ring_of_text`] handles. Runs on a blocking
+/// thread.
 pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> Response {
     match route {
         Route::Metrics => {
@@ -178,7 +180,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
     }
 }
 
-/// Small and of one size for every path. HEAD gets no body, but the header with the allowed methods.
+/// Returns a small reply of the same size for every path. HEAD gets no body, but the header with the allowed methods.
 pub(super) fn not_found(request: &HttpRequest) -> Response {
     match request.method {
         Method::Head => Response::error(404).with("Allow", ALLOW),
@@ -201,7 +203,7 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
                     shared.stats.resize_ring(ring, size);
                 })
             }
-            // Wrong token and unknown ring come first, as they do for a good size.
+            // A wrong token and an unknown ring take precedence, as for a valid size.
             _ => match permitted_ring(shared, request, &name) {
                 Ok(_) => Response::error(400),
                 Err(refused) => refused,
@@ -299,13 +301,13 @@ fn page_reply(drawn: Result<String, askama::Error>) -> Response {
     }
 }
 
-/// The text of a search, cut at [`FILTER_MAX`].
+/// Returns the text of a search, cut at [`FILTER_MAX`].
 fn bounded(text: &str) -> &str {
     let text = text.trim();
     &text[..text.floor_char_boundary(FILTER_MAX)]
 }
 
-/// Whether a request is for the page of a zone or the list of zones.
+/// Checks whether a request is for a zone page or the zone list.
 pub(super) fn is_about_zones(request: &HttpRequest, route: &Route) -> bool {
     let is_change = ["resetring", "resizering"]
         .iter()

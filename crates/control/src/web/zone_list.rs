@@ -1,4 +1,4 @@
-//! The list of zones: a page of a hundred at a time, found by a part of their names.
+//! The zone list: a hundred zones per page, searchable by a part of their names.
 
 use askama::Template;
 use nameward_zone::PageStart;
@@ -6,10 +6,10 @@ use nameward_zone::PageStart;
 use super::health::PageFrame;
 use crate::operations::ListedZone;
 
-/// Zones on one page.
+/// Zones per page.
 pub const ROWS: usize = 100;
 
-/// The zones that a client asks for.
+/// The zones that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneListQuery {
     /// A part of the name, in lower case; empty for all.
@@ -25,13 +25,13 @@ pub struct ZoneListQuery {
 pub struct ZoneListPage {
     /// At most [`ROWS`] zones, in alphabetical order.
     pub zones: Vec<ListedZone>,
-    /// Zones that match, on all pages.
+    /// Number of matching zones, on all pages.
     pub matching: usize,
-    /// All zones.
+    /// Number of all zones.
     pub total: usize,
     /// Whether there are zones before these.
     pub has_earlier: bool,
-    /// Whether there are zones behind these.
+    /// Whether there are zones after these.
     pub has_later: bool,
     /// Databases that did not respond.
     pub warnings: Vec<String>,
@@ -52,12 +52,12 @@ struct ZonesPage<'a> {
 
 struct ZoneListRow<'a> {
     zone: &'a ListedZone,
-    /// The name in an address.
+    /// The escaped name for links.
     link: String,
     class: &'static str,
 }
 
-/// Draws a page of the list.
+/// Renders a page of the list.
 pub fn draw(
     frame: PageFrame<'_>,
     query: &ZoneListQuery,
@@ -113,7 +113,7 @@ fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
     }
 }
 
-/// A text as the value of a parameter in an address (RFC 3986 section 2).
+/// Escapes a text as the value of a URI parameter (RFC 3986 section 2).
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for octet in text.bytes() {

@@ -15,7 +15,7 @@ use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
 /// Names listed per ring.
 const ROWS: usize = 10;
-/// The rings that have names.
+/// The rings that contain names.
 const RINGS: [(Ring, &str); 4] = [
     (Ring::Queries, "Received over UDP"),
     (Ring::NoerrorQueries, "NODATA (no such type)"),
@@ -25,13 +25,13 @@ const RINGS: [(Ring, &str); 4] = [
 
 /// The state of a zone for its page.
 pub struct ZoneFacts {
-    /// Its serial, and where it comes from primaries, how it fares with them.
+    /// Its serial and, for a secondary, its refresh status.
     pub status: ListedZoneStatus,
     /// Where it is configured.
     pub source: ZoneSource,
     /// How it is signed; none if its database does not respond.
     pub signing: Option<ListedSigning>,
-    /// Names in memory; none for a zone that is looked up.
+    /// Number of names in memory; none for a live zone.
     pub names: Option<usize>,
 }
 
@@ -97,7 +97,7 @@ pub struct ZoneDrawing<'a> {
     pub zones: &'a dyn ShownZones,
 }
 
-/// Draws the page of a zone.
+/// Renders the page of a zone.
 pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, askama::Error> {
     let ZoneDrawing {
         facts,
@@ -145,7 +145,7 @@ fn name_of(entry: &str) -> &str {
     entry.rsplit_once('/').map_or(entry, |(name, _)| name)
 }
 
-/// Whether the name of an entry `name/type`, which has no final dot, is at or below a zone, which has one.
+/// Checks whether the name of an entry `name/type`, which has no final dot, is at or below a zone, which has one.
 fn is_at_or_below(entry: &str, zone: &str) -> bool {
     let name = name_of(entry);
     let zone = zone.strip_suffix('.').unwrap_or(zone);
@@ -158,7 +158,7 @@ fn is_at_or_below(entry: &str, zone: &str) -> bool {
     let (Some(before), Some(end)) = (name.get(..at), name.get(at..)) else {
         return false;
     };
-    // A dot behind an odd number of backslashes is part of a label.
+    // A dot after an odd number of backslashes is part of a label.
     let is_edge = before.strip_suffix('.').is_some_and(|rest| {
         let escapes = rest.bytes().rev().take_while(|octet| *octet == b'\\');
         escapes.count().is_multiple_of(2)
@@ -166,12 +166,12 @@ fn is_at_or_below(entry: &str, zone: &str) -> bool {
     end.eq_ignore_ascii_case(zone) && (before.is_empty() || is_edge)
 }
 
-/// The cells of a key that is written as number, tag, role and state.
+/// Splits a key, written as number, tag, role and state, into cells.
 fn key_cells(key: &str) -> Vec<&str> {
     key.splitn(4, ' ').collect()
 }
 
-/// How a zone is signed as rows of name and value.
+/// Returns the signing status as rows of name and value.
 fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
     let Some(signing) = signing else {
         let unknown = "unknown: its database does not respond";
@@ -209,7 +209,7 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
     rows
 }
 
-/// The state of a zone as rows of name and value.
+/// Returns the state of a zone as rows of name and value.
 fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     let status = &facts.status;
     let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();

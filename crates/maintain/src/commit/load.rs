@@ -124,8 +124,8 @@ impl Commits {
         self.forget_vanished(gone.map(NameBuf::from), home);
     }
 
-    /// Forgets what is kept of zones that their home does not have any more. Changes that were acknowledged and are not in
-    /// the home are never forgotten.
+    /// Deletes the state of zones that their storage no longer has. Acknowledged changes that are not in the storage
+    /// are never deleted.
     pub(crate) fn forget_vanished(&self, zones: impl Iterator<Item = NameBuf>, home: ZoneHome) {
         let remove = |zone| StateChange::RemoveVanished { zone, home };
         let changes: Vec<_> = zones.map(remove).collect();

@@ -1,4 +1,4 @@
-//! The terms of a commit: where a version is from, what comes of it, and what makes it durable.
+//! Input and outcome of a commit: the source of a version, its result, and what makes it durable.
 
 use crate::schedule::Moment;
 use nameward_store::state::{
@@ -9,25 +9,25 @@ use nameward_zone::change::{ChangeAuthor, ChangeError, ChangeRefused, Difference
 use nameward_zone::{Serial, Zone};
 use std::sync::Arc;
 
-/// The zone and the source of a change: where the zone is from, where it is at home, who asks.
+/// The zone and the source of a change.
 #[derive(Debug, Clone)]
 pub struct VersionSource {
     /// The name of the zone.
     pub zone: NameBuf,
-    /// The rank of the source that offers it.
+    /// The rank of the source that publishes it.
     pub rank: u16,
-    /// Where its contents are at home.
+    /// Where its contents are stored.
     pub home: ZoneHome,
-    /// Who made the change.
+    /// The origin of the change.
     pub origin: JournalOrigin,
-    /// When a primary gave the new version, if one did: its times are kept with it.
+    /// When a primary sent the new version, if one did: its timers are stored with it.
     pub confirmed: Option<Moment>,
-    /// Who is noted in the history of the zone, if that is known.
+    /// The author recorded in the zone's history, if known.
     pub author: Option<Arc<ChangeAuthor>>,
 }
 
 impl VersionSource {
-    /// Whether the new version is durable before it comes here: its home has it.
+    /// Checks whether the new version is durable before it arrives here: its storage has it.
     pub(super) fn is_home_first(&self) -> bool {
         self.home == ZoneHome::Database || self.origin == JournalOrigin::Home
     }
@@ -36,9 +36,9 @@ impl VersionSource {
 /// A change that is durable and published.
 #[derive(Clone)]
 pub struct CommittedVersion {
-    /// The version that is served.
+    /// The served version.
     pub zone: Arc<Zone>,
-    /// The records that went and came; empty if the zone was like that already.
+    /// The removed and added records; empty if the zone already had this state.
     pub difference: Arc<Difference>,
     /// Whether it is the first version of a zone that had no contents here.
     pub is_first: bool,
@@ -47,16 +47,16 @@ pub struct CommittedVersion {
 /// Why a change was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// The source does not offer the zone, or has withdrawn it.
+    /// The source does not publish the zone, or has withdrawn it.
     #[error("the zone is not served from here")]
     NoSuchZone,
-    /// The change breaks a rule of zones.
+    /// The change violates a zone rule.
     #[error(transparent)]
     Invalid(#[from] ChangeError),
-    /// The change depends on what the zone has, and that is not so.
+    /// A condition of the change is not met.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
-    /// The digests of the version (ZONEMD) are not those of its contents.
+    /// The digests of the version (ZONEMD) do not match its contents.
     #[error("{0}")]
     WrongDigest(String),
     /// A file was edited where changes that it lacks were made.
@@ -70,7 +70,7 @@ pub enum CommitError {
         /// Its type.
         rtype: Type,
     },
-    /// A difference begins at another version than the one in memory.
+    /// A difference starts at another version than the one in memory.
     #[error("the zone has serial {have} and the difference begins at {from}")]
     Stale {
         /// The serial in memory.
@@ -86,15 +86,15 @@ pub enum CommitError {
     NoStore(String),
 }
 
-/// Called with the result when it is on the disk, or was refused.
+/// Called with the result when it is on disk, or was rejected.
 pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
 
-/// Makes changes durable. A simulation puts faults between the commits and their store.
+/// Makes changes durable. A simulation injects faults between the commits and their store.
 pub trait Durable: Send + Sync {
-    /// Writes changes, all or none, and calls `done` when they are on the disk; in the order they came.
+    /// Writes changes, all or none, and calls `done` when they are on disk, in the order of submission.
     fn submit(&self, changes: Vec<StateChange>, done: WrittenDone);
 
-    /// The store that they can be read from.
+    /// Returns the store that they can be read from.
     fn store(&self) -> &StateStore;
 }
 

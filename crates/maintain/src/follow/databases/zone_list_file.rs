@@ -218,7 +218,7 @@ impl<'a> ListReader<'a> {
     }
 }
 
-/// FNV-1a, 64 bits: against broken files, not against forged ones.
+/// Computes FNV-1a, 64 bits: against broken files, not against forged ones.
 fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

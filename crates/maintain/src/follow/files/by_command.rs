@@ -19,7 +19,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The mode of a new zone file, which the umask narrows.
+/// The mode of a new zone file, which the umask restricts.
 const MODE: u32 = 0o644;
 
 /// The file that a zone is served from.
@@ -29,9 +29,9 @@ pub struct ServedFile {
     pub path: PathBuf,
     /// The rank of its backend.
     pub rank: u16,
-    /// It is there by its name in a directory; the configuration does not list it.
+    /// It was found by its name in a directory; the configuration does not list it.
     pub is_in_directory: bool,
-    /// The text, if it says what is served.
+    /// The text, if it matches the served version.
     pub text: Option<Vec<u8>>,
 }
 
@@ -44,15 +44,15 @@ pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), KeptError> + Send>;
 /// Why a zone file was not created, removed or set aside.
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
-    /// No file backend has a directory, or not the one that was named.
+    /// No file backend has a directory, or not the named one.
     #[error("{}", no_directory(*.0))]
     NoDirectory(Option<u16>),
-    /// A file name cannot be made of the zone's name.
+    /// The zone's name has no file name.
     #[error(
         "the root zone cannot be a file of a directory: declare it in a [[zone]] table with its file"
     )]
     Root,
-    /// There is such a file.
+    /// The file exists.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     /// The zone cannot be served.
@@ -98,8 +98,8 @@ fn no_directory(rank: Option<u16>) -> String {
 }
 
 impl FileFollower {
-    /// Writes the file of a new zone into the directory of a backend, the first that has one unless it is named, and
-    /// serves the zone.
+    /// Writes the file of a new zone into the directory of a backend, by default the first that has one, and serves
+    /// the zone.
     pub fn create_file(
         &mut self,
         sources: &[FileSource],
@@ -136,7 +136,8 @@ impl FileFollower {
         })
     }
 
-    /// Finds the file that a zone is served from, with the changes of the journal written into it if its layout allows.
+    /// Finds the file that a zone is served from, with the changes of the journal written into it if its layout
+    /// allows.
     pub fn find_file(&mut self, sources: &[FileSource], zone: &NameBuf) -> Option<ServedFile> {
         let (path, rank) = self.backend.file_of(sources, zone.as_name())?;
         let is_written = self.sync(sources, zone, SyncMode::KeepLayout).is_ok();
@@ -152,8 +153,8 @@ impl FileFollower {
         })
     }
 
-    /// Removes the file of a zone, which is not served from then on, and its journal. Returns the version that was served
-    /// last: no change is acknowledged after it.
+    /// Removes the file of a zone, which is no longer served, and its journal. Returns the last served version: no
+    /// change is acknowledged after it.
     pub fn remove_file(
         &mut self,
         zone: &NameBuf,
@@ -248,7 +249,7 @@ impl FileFollower {
         }
     }
 
-    /// Loads one file, and returns what is wrong with it.
+    /// Loads one file, and returns its faults.
     fn load_file(&mut self, sources: &[FileSource], path: &Path) -> Vec<String> {
         let mut log = LoadLog::default();
         let faults = &self.faults;
@@ -263,13 +264,13 @@ impl FileFollower {
     }
 }
 
-/// Returns the name of the file that a directory has for a zone; none for the root, whose file would be hidden.
+/// Returns the file name of a zone in a directory; none for the root, whose file would be hidden.
 fn file_name(zone: Name<'_>) -> Option<String> {
     let mut lower = NameBuf::from(zone);
     lower.make_lowercase();
     let text = lower.to_string();
     let bare = text.strip_suffix('.').filter(|bare| !bare.is_empty())?;
-    // A slash is part of names by RFC 2317, and not of file names.
+    // RFC 2317 names contain slashes, which file names must not.
     Some(format!("{}.zone", bare.replace('/', "\\047")))
 }
 
@@ -299,7 +300,7 @@ fn new_copy(path: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<P
     }
 }
 
-/// Writes a file that is not there yet: under another name first, so that nobody sees a part of it.
+/// Writes a file that does not exist yet: under another name first, so that a partial file is never visible.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -314,7 +315,7 @@ fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
     let written = file
         .write_all(text)
         .and_then(|()| file.sync_all())
-        // A link does not take the place of a file, as renaming would.
+        // Unlike renaming, a link does not replace an existing file.
         .and_then(|()| fs::hard_link(&temporary, path));
     let _ = fs::remove_file(&temporary);
     written.and_then(|()| sync_directory(path))
