@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 /// Returns "1 zone" or "2 zones".
-pub fn counted(number: impl Into<Count>, noun: &str) -> String {
-    let Count(number) = number.into();
+pub fn counted(number: impl Into<Quantity>, noun: &str) -> String {
+    let Quantity(number) = number.into();
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -19,23 +19,23 @@ pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
 }
 
 /// A number of things.
-pub struct Count(u64);
+pub struct Quantity(u64);
 
-impl From<u64> for Count {
+impl From<u64> for Quantity {
     fn from(number: u64) -> Self {
-        Count(number)
+        Quantity(number)
     }
 }
 
-impl From<usize> for Count {
+impl From<usize> for Quantity {
     fn from(number: usize) -> Self {
-        Count(number as u64)
+        Quantity(number as u64)
     }
 }
 
-impl From<u32> for Count {
+impl From<u32> for Quantity {
     fn from(number: u32) -> Self {
-        Count(number.into())
+        Quantity(number.into())
     }
 }
 
