@@ -1,15 +1,15 @@
-//! Owns warnings about changes that are allowed and mostly not meant.
+//! Warnings about changes that are allowed but usually not intended.
 
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Difference, Edit};
 
-/// Last labels of names that were meant to be in full, besides that of the zone itself.
+/// Last labels of names that were meant to be absolute, besides that of the zone itself.
 const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
-/// Warnings of one kind that are given.
+/// Maximum number of warnings per kind.
 const MANY: usize = 5;
 
-/// Warns of steps whose records would not do what was meant. `is_zone` says whether a name is a zone of its own here,
-/// `is_server` whether the delegation at the first name has the second as name server.
+/// Warns of steps whose records would not have the intended effect. `is_zone` checks whether a name is a separate
+/// zone here, `is_server` whether the delegation at the first name has the second as name server.
 pub(super) fn of_edits(
     apex: &NameBuf,
     edits: &[Edit],
@@ -49,7 +49,7 @@ pub(super) fn of_edits(
     warnings
 }
 
-/// Warns of a serial that goes back: secondaries would not take the new version.
+/// Warns of a serial that goes back: secondaries would not accept the new version.
 pub(super) fn of_serials(difference: &Difference) -> Option<String> {
     let (from, to) = difference.serials()?;
     (!to.is_after(from)).then(|| {
@@ -59,7 +59,7 @@ pub(super) fn of_serials(difference: &Difference) -> Option<String> {
     })
 }
 
-/// Returns the part of an owner before the zone's own name if it looks like a name in full.
+/// Returns the part of an owner before the zone's own name if it looks like an absolute name.
 fn repeated(name: &NameBuf, apex: &NameBuf) -> Option<String> {
     let labels: Vec<&[u8]> = name.as_name().labels().collect();
     let zone: Vec<&[u8]> = apex.as_name().labels().collect();
@@ -71,7 +71,7 @@ fn repeated(name: &NameBuf, apex: &NameBuf) -> Option<String> {
     is_repeated.then(|| shown.collect::<Vec<_>>().join("."))
 }
 
-/// Returns the zone between a name and the apex that answers for the name. NS and DS at its apex are the parent's
+/// Returns the zone between a name and the apex that answers for the name. NS and DS at its apex belong to the parent
 /// (RFC 4035 section 2.4).
 fn child_above(
     name: &NameBuf,

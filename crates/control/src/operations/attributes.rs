@@ -1,5 +1,5 @@
-//! Owns operations on what databases keep of zones besides served records: metadata, kind and primaries, comments, records
-//! that are disabled.
+//! Operations on what databases store for zones besides served records: metadata, kind and primaries, comments,
+//! disabled records.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ use super::{
 use nameward_maintain::keys::database::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
 
-/// Characters of `domainmetadata.kind`.
+/// Maximum length of `domainmetadata.kind`.
 const KIND_MAX: usize = 32;
 
 /// A change of the metadata of a zone.
@@ -32,7 +32,7 @@ const KIND_MAX: usize = 32;
 pub struct MetadataRequest {
     /// The zone.
     pub zone: String,
-    /// The kind, as `ALLOW-AXFR-FROM`.
+    /// The kind, such as `ALLOW-AXFR-FROM`.
     pub kind: String,
     /// The items.
     #[serde(default)]
@@ -45,15 +45,15 @@ pub struct MetadataRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetadataChange {
-    /// They take the place of all others of their kind; none deletes the kind.
+    /// Replace all others of their kind; none deletes the kind.
     Set,
-    /// They come to those that are there.
+    /// Add them to the existing ones.
     Add,
-    /// They go; all of their kind if none is named.
+    /// Remove them; all of their kind if none is named.
     Remove,
 }
 
-/// New terms of a zone of a database; what is not said stays.
+/// New settings of a zone; missing ones stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneTerms {
@@ -62,19 +62,19 @@ pub struct ZoneTerms {
     /// The kind.
     #[serde(default)]
     pub kind: Option<ListedKind>,
-    /// The addresses that a secondary is transferred from; an empty list takes them away.
+    /// The addresses that a secondary is transferred from; an empty list removes them.
     #[serde(default)]
     pub primaries: Option<Vec<String>>,
-    /// The account; empty takes it away.
+    /// The account; empty removes it.
     #[serde(default)]
     pub account: Option<String>,
-    /// The catalog that it is a member of; empty takes it out.
+    /// The catalog that lists it; empty removes it from the catalog.
     #[serde(default)]
     pub catalog: Option<String>,
-    /// The template whose settings a zone has that is not in a database; empty takes them away.
+    /// The template for the settings of a zone that is not in a database; empty removes it.
     #[serde(default)]
     pub template: Option<String>,
-    /// `domains.options` of a zone in a database, as JSON; empty takes them away.
+    /// `domains.options` of a database zone, as JSON; empty removes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
     /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
@@ -82,7 +82,7 @@ pub struct ZoneTerms {
     pub options_patch: Option<String>,
 }
 
-/// Records to be served, or kept and not served.
+/// Records to enable or disable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordUse {
@@ -111,14 +111,14 @@ pub struct RecordComment {
     /// The type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// The text; empty takes the comment away.
+    /// The text; empty removes the comment.
     pub comment: String,
-    /// The account of the one who says it.
+    /// The account of the author.
     #[serde(default)]
     pub account: String,
 }
 
-/// An item of metadata.
+/// A metadata item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedMetadata {
     /// The kind.
@@ -127,7 +127,7 @@ pub struct ListedMetadata {
     pub content: String,
 }
 
-/// A comment that is stored.
+/// A stored comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedComment {
     /// The owner.
@@ -137,12 +137,12 @@ pub struct ListedComment {
     pub rtype: String,
     /// The text.
     pub comment: String,
-    /// The account of the one who said it.
+    /// The account of the author.
     pub account: String,
 }
 
 impl Operations {
-    /// Finds the database that has a zone; others keep nothing but records.
+    /// Finds the database that has a zone; other backends store only records.
     fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
         match self.place(&zone_name(zone)?)? {
             ZonePlace::Database(database, row) => Ok((database, row)),
@@ -210,7 +210,7 @@ impl Operations {
             error
         });
         let (database, row) = stored?;
-        // What is there can be removed, whatever it is.
+        // Existing items can be removed, whatever they are.
         if request.change != MetadataChange::Remove && !request.content.is_empty() {
             check_kind(&kind)?;
             check_values(&kind, &request.content)?;
@@ -255,7 +255,7 @@ impl Operations {
         Ok(OperationResult::ZoneChanged(changed))
     }
 
-    /// Makes the columns again that PowerDNS derives from the names of a zone; zones of files have none.
+    /// Recomputes the columns that PowerDNS derives from the names of a zone; file zones have none.
     pub fn rectify_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
         match self.place(&zone_name(zone)?)? {
             ZonePlace::Database(database, row) => {
@@ -268,7 +268,7 @@ impl Operations {
         }
     }
 
-    /// Gives a zone of a database other terms.
+    /// Changes the settings of a zone.
     pub fn set_terms(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
         let name = zone_name(&terms.zone)?;
         if !self.has_row(&name)? {
@@ -354,7 +354,7 @@ impl Operations {
         }
     }
 
-    /// Has records served, or kept and not served.
+    /// Enables or disables records.
     pub fn use_records(
         &self,
         request: &RecordUse,
@@ -413,7 +413,7 @@ impl Operations {
             records,
         };
         let change = OperatorChange {
-            // Whoever changed the RRset meanwhile has raised it.
+            // A concurrent change of the RRset has incremented it.
             serial,
             author: author.cloned(),
             ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
@@ -427,7 +427,7 @@ impl Operations {
         })
     }
 
-    /// Reads the serial that a database has.
+    /// Reads the serial in a database.
     fn serial_of(
         &self,
         database: &Database,

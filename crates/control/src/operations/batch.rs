@@ -1,4 +1,4 @@
-//! Owns batches: steps for several zones, one transaction for each zone, all checked before the first is made.
+//! Batches: steps for several zones, one transaction per zone, all checked before the first is applied.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use super::{
 pub struct BatchRequest {
     /// The changes, one zone after another.
     pub zones: Vec<ZoneBatch>,
-    /// Only shows what would change.
+    /// Only show what would change.
     #[serde(default)]
     pub dry_run: bool,
-    /// Lists the records that go and come; a trial always does.
+    /// List the removed and added records; a dry run always does.
     #[serde(default)]
     pub differences: bool,
 }
@@ -34,10 +34,10 @@ pub struct BatchRequest {
 pub struct ZoneBatch {
     /// The zone.
     pub zone: String,
-    /// The serial that it must have: nobody has changed it meanwhile. Any if nothing is said.
+    /// The serial that it must have, so that it was not changed in the meantime. Any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// The steps, in this order.
+    /// The steps, in order.
     pub steps: Vec<BatchStep>,
 }
 
@@ -45,11 +45,11 @@ pub struct ZoneBatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BatchStep {
-    /// Puts records in the place of all of their name and type.
+    /// Replaces all records of a name and type.
     Set(BatchRecords),
-    /// Adds records; a SOA takes the place of the one that is there.
+    /// Adds records; a SOA replaces the existing one.
     Add(BatchRecords),
-    /// Deletes records, which must be there.
+    /// Deletes records, which must exist.
     Delete(BatchDeletion),
 }
 
@@ -68,13 +68,13 @@ pub struct BatchRecords {
     pub content: Vec<String>,
 }
 
-/// Records to be deleted.
+/// Records to delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchDeletion {
     /// The owner.
     pub name: String,
-    /// The type; all types if nothing is said.
+    /// The type; all types by default.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub rtype: Option<String>,
     /// The data of the records; all of the type if empty.
@@ -83,8 +83,8 @@ pub struct BatchDeletion {
 }
 
 impl Operations {
-    /// Makes batches, or tries them. All are tried before the first is made; one that fails all the same leaves those before
-    /// it made, and says so.
+    /// Applies batches, or tries them. All are tried before the first is applied; if one fails nevertheless, the
+    /// earlier ones stay applied, and the error says so.
     pub fn apply_batches(
         &self,
         request: &BatchRequest,
@@ -108,7 +108,7 @@ impl Operations {
                 )));
             }
         }
-        // One zone is checked while its change is made.
+        // A single zone is checked while its change is made.
         let is_trial = request.dry_run;
         if is_trial || changes.len() > 1 {
             for change in &changes {
@@ -171,7 +171,7 @@ impl Operations {
     }
 }
 
-/// Hands over the records that go and come, and then what became of the zone.
+/// Passes on the removed and added records, and then the result for the zone.
 fn report(
     outcome: &ChangeOutcome,
     (change, differences): (&OperatorChange, bool),

@@ -1,4 +1,4 @@
-//! Owns what operators see of catalogs (RFC 9432) and autoprimaries, and the change of the latter in databases.
+//! Catalogs (RFC 9432) and autoprimaries as operators see them, and changes of the latter in databases.
 
 use std::net::IpAddr;
 
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
 
-/// A catalog that is made here or followed.
+/// A catalog that is produced or consumed here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedCatalog {
     /// The name, with its final dot.
     pub name: String,
-    /// `producer` if it is made here, `consumer` if it is followed.
+    /// `producer` or `consumer`.
     pub kind: String,
-    /// Who declares it: `configuration` or `backend N`.
+    /// The source that declares it: `configuration` or `backend N`.
     pub source: String,
     /// Its serial; none if it has no contents yet.
     pub serial: Option<u32>,
-    /// Its members; none if it has no contents or is broken.
+    /// Number of members; none if it has no contents or is broken.
     pub members: Option<u64>,
     /// Why it is not followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,20 +48,20 @@ pub struct ListedMember {
 /// A server whose zones become secondaries here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedAutoprimary {
-    /// Its address; the port is left out if it is 53.
+    /// Its address; the port is omitted if it is 53.
     pub address: String,
     /// The name server that its zones must have, with its final dot.
     pub name_server: String,
-    /// The account of zones that are made in a database.
+    /// The account of zones created in a database.
     pub account: String,
-    /// Who lists it: `configuration` or `backend N`.
+    /// The source that lists it: `configuration` or `backend N`.
     pub source: String,
-    /// The key that a NOTIFY must be signed with.
+    /// The key that must sign the NOTIFY.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// An autoprimary of a database.
+/// An autoprimary in a database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoprimaryTemplate {
@@ -69,16 +69,16 @@ pub struct AutoprimaryTemplate {
     pub address: String,
     /// The name server that its zones must have.
     pub name_server: String,
-    /// The account of zones that are made for it.
+    /// The account of zones created for it.
     #[serde(default)]
     pub account: String,
-    /// The number of the backend; the first database if nothing is said.
+    /// The number of the backend; by default the first database.
     #[serde(default)]
     pub backend: Option<u32>,
 }
 
 impl AutoprimaryTemplate {
-    /// Checks the words, and brings them into the form of the table.
+    /// Checks the fields, and converts them to the format of the table.
     fn row(&self) -> Result<AutoprimaryRow, OperationError> {
         let address: IpAddr = self.address.parse().map_err(|_| {
             OperationError::invalid(format!(
@@ -105,7 +105,7 @@ impl AutoprimaryTemplate {
 }
 
 impl Operations {
-    /// Lists the catalogs that are made here or followed, by name.
+    /// Lists the catalogs that are produced or consumed here, by name.
     pub fn list_catalogs(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
         let (policies, table) = (self.policies.load(), self.commits.table().load());
         let mut catalogs: Vec<ListedCatalog> = Vec::new();
@@ -188,7 +188,7 @@ impl Operations {
             .map_err(|error| OperationError::invalid(format!("catalog {name} is broken: {error}")))
     }
 
-    /// Lists the autoprimaries of the configuration and of the databases.
+    /// Lists the autoprimaries in the configuration and in databases.
     pub fn list_autoprimaries(
         &self,
         items: TakeItem<'_>,
@@ -300,7 +300,7 @@ impl Operations {
     }
 }
 
-/// The address and the name server of a row, as results have them.
+/// Returns the address and the name server of a row, as in results.
 fn autoprimary_texts(row: &AutoprimaryRow) -> (String, String) {
     (row.address.to_string(), format!("{}.", row.name_server))
 }

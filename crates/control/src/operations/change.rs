@@ -1,4 +1,4 @@
-//! Owns the way of an operator's change into a zone, wherever its contents are: one change, all or nothing, tried or made.
+//! Applies an operator's change to a zone, wherever its contents are: one change, all or nothing, tried or made.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use super::{
 /// Whether a change is made, or only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChangeMode {
-    /// It is durable and served when it returns.
+    /// It is durable and served when the call returns.
     Make,
-    /// It is checked in every respect, and nothing of it stays.
+    /// It is checked completely, and nothing of it stays.
     Try,
 }
 
-/// A change of a zone as an operator asks for it.
+/// A zone change requested by an operator.
 pub(super) struct OperatorChange {
     /// The zone.
     pub(super) apex: NameBuf,
     /// Its steps.
     pub(super) edits: Vec<Edit>,
-    /// The serial that the zone must have, if one was named: nobody has changed it meanwhile.
+    /// The serial that the zone must have, if given, so that it was not changed in the meantime.
     pub(super) serial: Option<Serial>,
-    /// Whether everything that is deleted must be there.
+    /// Whether everything that is deleted must exist.
     pub(super) is_strict: bool,
-    /// For serials that are dates.
+    /// The current time, for serials that are dates.
     pub(super) now: SystemTime,
-    /// Who asks for it, and why.
+    /// The author, and the reason.
     pub(super) author: Option<Arc<ChangeAuthor>>,
 }
 
 impl OperatorChange {
-    /// Makes a change that takes a zone as it finds it.
+    /// Creates an unconditional change.
     pub(super) fn new(apex: NameBuf, edits: Vec<Edit>) -> Self {
         OperatorChange {
             apex,
@@ -80,7 +80,7 @@ impl OperatorChange {
         }
     }
 
-    /// Refuses the edit if a record that is to go is not there.
+    /// Refuses the edit if a record to delete does not exist.
     fn check_deleted(&self, edit: &Edit, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
         let mut there: HashSet<(Type, Vec<u8>)> = HashSet::new();
         let owner = edit.name();
@@ -99,7 +99,7 @@ impl OperatorChange {
                 let first = gone.find(|rdata| !there.contains(&(*rtype, canonical(*rtype, rdata))));
                 first.map(|rdata| {
                     let mut text = format!("{owner} {rtype} ");
-                    // What was read from text can be written.
+                    // Data parsed from text can be written.
                     let _ = write_text(*rtype, rdata, &mut text);
                     text
                 })
@@ -149,7 +149,7 @@ impl ConditionalChange for OperatorChange {
     }
 }
 
-/// Makes the reason of a change that something else in the zone is in the way of.
+/// Creates the refusal for a change that conflicts with other contents of the zone.
 fn in_the_way(reason: String) -> ChangeRefused {
     ChangeRefused {
         rcode: Rcode::NxRrset,
@@ -167,9 +167,9 @@ fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
 pub(super) struct ChangeOutcome {
     /// The zone, its serial, and warnings.
     pub(super) changed: ZoneChanged,
-    /// The records that go and come; `None` if that is not known.
+    /// The removed and added records; `None` if unknown.
     pub(super) difference: Option<Difference>,
-    /// False if the zone was like that already.
+    /// False if the zone already had this state.
     pub(super) is_changed: bool,
 }
 
@@ -200,7 +200,7 @@ impl Operations {
         Ok(outcome)
     }
 
-    /// Returns whether a zone has NS records at a name that name a server.
+    /// Checks whether a zone has NS records at a name that name a server.
     fn delegates_to(&self, place: &ZonePlace<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
         let mut is_named = false;
         match place {
@@ -221,7 +221,7 @@ impl Operations {
                 let listing = database
                     .backend
                     .stored_records(row, Some(cut.as_name()), &mut take);
-                // A warning too many, where the database does not answer.
+                // If the database does not answer, the result is a superfluous warning.
                 let _ = self.runtime.block_on(listing);
             }
         }
@@ -364,7 +364,7 @@ fn of_commit(zone: &NameBuf, error: CommitError) -> OperationError {
     }
 }
 
-/// Lists the records of a difference, those that go first.
+/// Lists the records of a difference, removed ones first.
 pub(super) fn listed_difference(
     zone: &NameBuf,
     difference: &Difference,
@@ -387,7 +387,7 @@ pub(super) fn listed_difference(
 
 fn listed(zone: String, change: RecordFate, record: WireRecord<'_>) -> ListedDifference {
     let mut content = String::new();
-    // Data of a zone is valid.
+    // The data of a zone is valid.
     let _ = write_text(record.rtype, record.rdata, &mut content);
     ListedDifference {
         zone,

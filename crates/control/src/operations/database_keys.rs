@@ -1,5 +1,5 @@
-//! Owns operations on the keys of zones in databases: rows of `cryptokeys`, read and written as PowerDNS does, and the metadata
-//! that says how names are denied.
+//! Operations on the keys of database zones: rows of `cryptokeys`, read and written as PowerDNS does, and the
+//! metadata for denial of existence.
 
 use nameward_dnssec::{Denial, DenialTerms, KeyError, Nsec3, SigningKey};
 use nameward_maintain::keys::database::{number_of, read_row, read_rows};
@@ -18,7 +18,7 @@ use super::{Database, ErrorKind, KeyChange, ListedZoneKey, OperationError, Opera
 pub(super) type DatabaseZone<'o> = (&'o Database, ZoneRow);
 
 impl Operations {
-    /// Finds the database that keeps the keys of a zone; `None` for zones whose keys are kept in the state store.
+    /// Finds the database that stores the keys of a zone; `None` for zones whose keys are in the state store.
     pub(super) fn key_home(
         &self,
         name: &NameBuf,
@@ -28,7 +28,7 @@ impl Operations {
         match rank {
             Some(rank) if is_database(rank) => self.locate(name).map(Some),
             Some(_) => Ok(None),
-            // One that cannot be served yet, or the keys of a file that is away.
+            // One that cannot be served yet, or the keys of a missing file.
             None => match self.locate(name) {
                 Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
                 found => found.map(Some),
@@ -36,7 +36,7 @@ impl Operations {
         }
     }
 
-    /// Reads the rows of the keys of a zone.
+    /// Reads the key rows of a zone.
     pub(super) fn key_rows(
         &self,
         (database, row): &DatabaseZone<'_>,
@@ -45,8 +45,7 @@ impl Operations {
         rows.map_err(|error| database.error(&error))
     }
 
-    /// Reads the keys that a database has of a zone, without those that do not sign and are of an algorithm that is not known
-    /// here.
+    /// Reads the keys of a zone from its database, except inactive ones with an unknown algorithm.
     pub(super) fn database_keys(
         &self,
         zone: &DatabaseZone<'_>,
@@ -57,7 +56,7 @@ impl Operations {
         Ok(keys)
     }
 
-    /// Lists the keys that a database has of a zone, those that cannot be read too.
+    /// Lists the keys of a zone in its database, including unreadable ones.
     pub(super) fn listed_rows(
         &self,
         zone: &DatabaseZone<'_>,
@@ -67,7 +66,7 @@ impl Operations {
         self.keeper.add_lives(name.as_name(), &mut keys);
         let keys = rows.iter().map(|row| {
             let read = read_row(row).and_then(|key| {
-                // The library may refuse the numbers.
+                // The library may reject the numbers.
                 SigningKey::new(&key.private, key.flags, key.usage)?;
                 Ok(key)
             });
@@ -83,7 +82,8 @@ impl Operations {
         keys.collect()
     }
 
-    /// Changes keys and metadata about signing in one transaction, and makes the server answer so; false if nothing changed.
+    /// Changes keys and signing metadata in one transaction, and updates the server's answers; false if nothing
+    /// changed.
     pub(super) fn write_signing(
         &self,
         (database, row): &DatabaseZone<'_>,
@@ -100,7 +100,7 @@ impl Operations {
         Ok(committed.is_changed)
     }
 
-    /// Signs a zone of a database: its first key and the metadata about denial and serials.
+    /// Signs a database zone: its first key and the metadata for denial and serials.
     pub(super) fn secure_in_database(
         &self,
         zone: &DatabaseZone<'_>,
@@ -116,7 +116,7 @@ impl Operations {
         key.ok_or_else(|| of_keys(&zone.1.name)(ZoneKeysError::NotThere(number)))
     }
 
-    /// Adds a key to a zone of a database; returns its number.
+    /// Adds a key to a database zone; returns its number.
     pub(super) fn add_in_database(
         &self,
         zone: &DatabaseZone<'_>,
@@ -138,7 +138,7 @@ impl Operations {
         self.number_of_new(zone, key)
     }
 
-    /// Finds the number that the database gave to a key.
+    /// Finds the number that the database assigned to a key.
     fn number_of_new(&self, zone: &DatabaseZone<'_>, key: &ZoneKey) -> Result<u32, OperationError> {
         let written = stored(key);
         let rows = self.key_rows(zone)?;
@@ -181,7 +181,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Removes all keys of a zone from its database, and the metadata that says how names are denied; returns how many keys
+    /// Removes all keys of a zone from its database, and the metadata for denial of existence; returns how many keys
     /// there were.
     pub(super) fn unsecure_in_database(
         &self,
@@ -190,7 +190,7 @@ impl Operations {
         let count = self.key_rows(zone)?.len();
         let remove =
             |kind: &str| AttributeChange::Metadata(kind.into(), MetadataEdit::Remove, Vec::new());
-        // As `pdnsutil disable-dnssec`, and the word of our own.
+        // As `pdnsutil disable-dnssec`, and our own kind.
         let kinds = [
             "NSEC3PARAM",
             "NSEC3NARROW",
@@ -204,7 +204,7 @@ impl Operations {
     }
 }
 
-/// Makes the error of a change that a database did not make.
+/// Creates the error for a change that a database rejected.
 pub(super) fn of_attributes(
     database: &Database,
     name: &NameBuf,
@@ -246,7 +246,7 @@ fn stored(key: &ZoneKey) -> StoredKey {
     }
 }
 
-/// A key that cannot be used, with what is known of it.
+/// Returns an unusable key, with what is known of it.
 fn unreadable(name: &NameBuf, row: &StoredKey, error: KeyError) -> ListedZoneKey {
     let algorithm = SigningKey::unsupported_algorithm(row.content.as_bytes());
     ListedZoneKey {

@@ -1,4 +1,5 @@
-//! Owns the deletion of zones and the way back: `zone delete` keeps a copy in the state store, `zone undelete` restores it.
+//! Deletion of zones and their restoration: `zone delete` keeps a copy in the state store, `zone undelete` restores
+//! it.
 
 use nameward_base::sync::Mutex;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::{
     zone_name,
 };
 
-/// A deleted zone that can be brought back.
+/// A deleted zone that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedDeletedZone {
     /// The name, with its final dot.
@@ -30,22 +31,22 @@ pub struct ListedDeletedZone {
     pub backend: u32,
     /// Its serial; none if it had no SOA.
     pub serial: Option<u32>,
-    /// Its records.
+    /// Number of its records.
     pub records: u64,
-    /// Octets of the copy.
+    /// Size of the copy in octets.
     pub octets: u64,
     /// When it was deleted, in seconds since 1970.
     pub deleted: u64,
-    /// Until when it can be brought back, in seconds since 1970.
+    /// Until when it can be restored, in seconds since 1970.
     pub kept_until: u64,
 }
 
-/// Keeps the copy of a zone within the transaction that deletes it.
+/// Stores the copy of a zone within the transaction that deletes it.
 struct CopyKeeping<'k> {
     store: &'k StateStore,
     bounds: CopyBounds,
     backend: u32,
-    /// The number of the copy: a transaction may be tried again.
+    /// The number of the copy: a transaction may be retried.
     kept: Mutex<Option<i64>>,
 }
 
@@ -69,7 +70,7 @@ impl CopyKeeping<'_> {
         Ok(())
     }
 
-    /// Forgets the copy of a zone that was not deleted.
+    /// Deletes the copy of a zone that was not deleted.
     fn give_up(&self) {
         if let Some(removal) = self.removal()
             && let Err(error) = self.store.write(vec![removal])
@@ -85,7 +86,7 @@ impl CopyKeeping<'_> {
 }
 
 impl Operations {
-    /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of all these unless none is wanted.
+    /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of them by default.
     pub fn delete_zone(
         &self,
         name: &str,
@@ -116,7 +117,7 @@ impl Operations {
                 };
                 let deletion = database.backend.delete_zone(row.id, Some(order));
                 let result = self.runtime.block_on(deletion);
-                // Where nobody knows whether it was deleted, the copy may be all that is left.
+                // If it is unknown whether the zone was deleted, the copy may be all that is left.
                 if let Err(error) = &result
                     && !matches!(error, WriteError::Unknown(_))
                 {
@@ -152,7 +153,7 @@ impl Operations {
         }
     }
 
-    /// The store with the copies, and the time since when they are kept.
+    /// Returns the store with the copies, and the oldest time for which they are kept.
     fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused(
@@ -162,7 +163,7 @@ impl Operations {
         Ok((store, now().saturating_sub(self.copies.now().seconds)))
     }
 
-    /// Lists the deleted zones that can be brought back, the last one first.
+    /// Lists the deleted zones that can be restored, the latest first.
     pub fn list_deleted(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
         let (store, since) = self.copy_store()?;
         let copies = store.deleted_zones(since).map_err(of_store)?;
@@ -183,7 +184,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Brings a deleted zone back, as it was, into the database that it was in or the one that is named.
+    /// Restores a deleted zone as it was, in its original database or the named one.
     pub fn undelete_zone(
         &self,
         name: &str,
@@ -214,7 +215,7 @@ impl Operations {
                 self.restore(database, &name, &rows)?
             }
         };
-        // It is back: whatever becomes of the copy, nothing is lost.
+        // It is restored: whatever happens to the copy, nothing is lost.
         let number = copy.number;
         if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
             tracing::warn!("the copy of zone {name} stays: {error}");

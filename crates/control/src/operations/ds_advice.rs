@@ -1,4 +1,5 @@
-//! Owns the DS of zones, and when they may go to the parent: every secondary has the signed version, and no cache has an unsigned one.
+//! The DS of zones, and when they may be sent to the parent: every secondary has the signed version, and no cache has
+//! an unsigned one.
 
 use nameward_dnssec::SoaEdit;
 use nameward_maintain::keys::local::signing_keys;
@@ -14,18 +15,18 @@ use super::{
     ListedItem, ListedRecord, OperationError, OperationResult, Operations, TakeItem, zone_name,
 };
 
-/// A secondary and the serial that it has.
+/// A secondary and its serial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSecondary {
-    /// Its address and port, or its name where no address is known.
+    /// Its address and port, or its name if no address is known.
     pub server: String,
     /// The serial that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// Why that is not known.
+    /// Why the serial is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// It does not have the version that is served here, as far as is known.
+    /// It lacks the version served here, as far as known.
     pub behind: bool,
 }
 
@@ -33,30 +34,30 @@ pub struct ListedSecondary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DsTime {
-    /// They have none any more.
+    /// They no longer have any.
     Now,
     /// At this time, in seconds since 1970.
     At(u64),
-    /// So many seconds after the zone was signed, which nobody noted.
+    /// This many seconds after the zone was signed, at an unknown time.
     AfterSigning(u64),
 }
 
-/// Whether the DS of a zone may go to the parent.
+/// Whether the DS of a zone may be sent to the parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsAdvice {
-    /// The serial that is served here, if the zone is in memory.
+    /// The serial served here, if the zone is in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// The secondaries that are notified of changes; none if no server runs that could ask them.
+    /// The secondaries that are notified of changes; none if no server is running that could query them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secondaries: Option<Vec<ListedSecondary>>,
-    /// When caches no longer have unsigned answers; none if that is not known.
+    /// When caches no longer have unsigned answers; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caches: Option<DsTime>,
 }
 
 impl DsAdvice {
-    /// Returns whether nothing speaks against the DS at the parent.
+    /// Checks whether nothing prevents a DS at the parent.
     pub fn is_ready(&self) -> bool {
         let is_behind = |all: &Vec<ListedSecondary>| all.iter().any(|one| one.behind);
         self.caches == Some(DsTime::Now)
@@ -64,11 +65,11 @@ impl DsAdvice {
     }
 }
 
-/// The TTL of DS records as they are shown: the parent has its own.
+/// The TTL of DS records as shown: the parent has its own.
 const SHOWN_TTL: u32 = 3600;
 
 impl Operations {
-    /// Lists DS, DNSKEY, CDS and CDNSKEY as lines of a zone file.
+    /// Lists DS, DNSKEY, CDS and CDNSKEY as zone file lines.
     pub(super) fn list_ds(
         &self,
         zone: &str,
@@ -94,7 +95,7 @@ impl Operations {
             for digest in [2, 4] {
                 let ds = made.ds(name.as_name(), digest).unwrap_or_default();
                 show(Type::DS, &ds);
-                // The zone has CDS records of SHA-256 alone.
+                // The zone has CDS records with SHA-256 only.
                 if digest == 2 {
                     show(Type::CDS, &ds);
                 }
@@ -107,7 +108,7 @@ impl Operations {
         })
     }
 
-    /// Adds to the result of `zone secure` whether the DS may go to the parent.
+    /// Adds to the result of `zone secure` whether the DS may be sent to the parent.
     pub(super) fn with_advice(&self, result: OperationResult) -> OperationResult {
         match result {
             OperationResult::ZoneSecured { zone, key, .. } => OperationResult::ZoneSecured {
@@ -119,14 +120,15 @@ impl Operations {
         }
     }
 
-    /// Finds out whether the DS of a zone may go to the parent. Asks the secondaries, so it may take some seconds.
+    /// Determines whether the DS of a zone may be sent to the parent. Queries the secondaries, so it may take some
+    /// seconds.
     pub(super) fn ds_advice(&self, name: &NameBuf) -> DsAdvice {
         let serial = self.shown_serial(name);
         let mut secondaries = (self.secondary_serials)(*name);
         for one in secondaries.iter_mut().flatten() {
             one.behind = match (one.serial, serial) {
                 (None, _) => true,
-                // The serial of a zone that is looked up is not known here.
+                // The serial of a live zone is not known here.
                 (Some(_), None) => false,
                 (Some(theirs), Some(ours)) => theirs != ours,
             };
@@ -144,7 +146,7 @@ impl Operations {
         }
     }
 
-    /// The serial of a zone as clients see it: SOA-EDIT is applied when a signed zone is served.
+    /// Returns the serial of a zone as clients see it: SOA-EDIT is applied when a signed zone is served.
     fn shown_serial(&self, name: &NameBuf) -> Option<u32> {
         let table = self.commits.table().load();
         let zone = table.exact(name.as_name())?;
@@ -156,7 +158,7 @@ impl Operations {
         Some(edit.map_or(serial, |edit| edit.serial(serial, now_seconds() as u32)))
     }
 
-    /// The same for a zone that is looked up; it is signed.
+    /// Returns the same for a live zone, which is signed.
     fn shown_serial_in_database(&self, name: &NameBuf) -> Option<u32> {
         let (database, row) = self.key_home(name).ok()??;
         let backend = &database.backend;

@@ -1,26 +1,26 @@
-//! Owns the errors of operations: a kind for programs, a sentence for people.
+//! Errors of operations: a kind for programs, a sentence for people.
 
 use nameward_store::sql::SqlError;
 use nameward_store::sql::write::WriteError;
 use serde::{Deserialize, Serialize};
 
-/// The kind of an error, which decides the exit code of a command.
+/// The kind of an error, which determines the exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The zone, record, counter or backend does not exist.
     NotFound,
-    /// The zone exists already, or another change was in the way each time.
+    /// The zone already exists, or other changes interfered each time.
     Conflict,
-    /// The request or the zone it would leave is wrong.
+    /// The request or the resulting zone is invalid.
     Invalid,
     /// The server does not do this, for this zone or now.
     Refused,
     /// A database or file failed.
     Backend,
-    /// The server of this configuration does not run.
+    /// The server of this configuration is not running.
     NotRunning,
-    /// The server failed by a fault of its own; its log has more.
+    /// The server failed because of a bug; its log has more.
     Internal,
 }
 
@@ -36,8 +36,8 @@ impl ErrorKind {
         ErrorKind::Backend,
     ];
 
-    /// The exit code of a command that ends with this error. 2 is a wrong command line; 3 is what init scripts
-    /// mean by a service that does not run.
+    /// Returns the exit code of a command that ends with this error. 2 is an invalid command line; 3 is the
+    /// init script convention for a service that is not running.
     pub fn exit_code(self) -> u8 {
         match self {
             ErrorKind::Internal => 1,
@@ -51,18 +51,18 @@ impl ErrorKind {
     }
 }
 
-/// An operation that was not done, or not wholly.
+/// An operation that failed, completely or in part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct OperationError {
     /// The kind, for programs.
     pub kind: ErrorKind,
-    /// The zone or thing, the reason and what to do, for people.
+    /// The zone or object, the reason and what to do, for people.
     pub message: String,
 }
 
 impl OperationError {
-    /// Makes an error of a kind.
+    /// Creates an error of a kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         OperationError {
             kind,
@@ -70,36 +70,36 @@ impl OperationError {
         }
     }
 
-    /// Makes an error about something that does not exist.
+    /// Creates an error about something that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, message)
     }
 
-    /// Makes an error about something that is in the way.
+    /// Creates an error about a conflict.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
     }
 
-    /// Makes an error about a wrong request.
+    /// Creates an error about an invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Makes an error about something that the server does not do.
+    /// Creates an error about something that the server does not do.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Refused, message)
     }
 
-    /// Makes an error about a database or file that failed.
+    /// Creates an error about a failed database or file.
     pub fn backend(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Backend, message)
     }
 
-    /// Makes the error of a failed change from what the database `address` said.
+    /// Creates the error of a failed change from the error of the database `address`.
     pub(super) fn of_write(address: &impl std::fmt::Display, error: &WriteError) -> Self {
         let named = || format!("{address}: {error}");
         match error {
-            // These are about the request, not about the database.
+            // These concern the request, not the database.
             WriteError::Invalid(_) => Self::invalid(error.to_string()),
             WriteError::ReadOnly(_) | WriteError::Refused(_) => Self::refused(error.to_string()),
             WriteError::NoCopy(_) => Self::refused(error.to_string()),
@@ -111,7 +111,7 @@ impl OperationError {
         }
     }
 
-    /// Makes the error of a database that could not be read.
+    /// Creates the error for a database that could not be read.
     pub(super) fn of_sql(address: &impl std::fmt::Display, error: &SqlError) -> Self {
         Self::backend(format!("{address}: {error}"))
     }

@@ -1,4 +1,4 @@
-//! Owns the past of a zone, as its journal has it: the list of versions, and the difference of two.
+//! The history of a zone according to its journal: the list of versions, and the difference of two.
 
 use nameward_maintain::outgoing::condense;
 use nameward_store::state::{JournalEntry, JournalOrigin, StateStore};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::change::listed_difference;
 use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
 
-/// A version of a zone, and the one before it.
+/// A version of a zone, and its predecessor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedVersion {
     /// The serial.
@@ -19,24 +19,23 @@ pub struct ListedVersion {
     pub before: u32,
     /// When it was made, in seconds since 1970.
     pub time: u64,
-    /// Where it comes from: `home` (its file or database was changed there), `change` (DNS UPDATE or a command) or
-    /// `transfer`.
+    /// Its origin: `home` (its file or database was changed there), `change` (DNS UPDATE or a command) or `transfer`.
     pub origin: String,
-    /// Records that went, besides the SOA.
+    /// Number of removed records, besides the SOA.
     pub removed: u64,
-    /// Records that came, besides the SOA.
+    /// Number of added records, besides the SOA.
     pub added: u64,
-    /// Who made it: `user NAME` (a command), `update ADDRESS key NAME`, `primary ADDRESS`, `file`, `database`; none if that is
-    /// not known.
+    /// The author: `user NAME` (a command), `update ADDRESS key NAME`, `primary ADDRESS`, `file`, `database`; none if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// The reason, as the one who made it said.
+    /// The reason given by the author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl Operations {
-    /// Lists the versions that the journal of a zone knows, the oldest first.
+    /// Lists the versions in the journal of a zone, the oldest first.
     pub fn list_history(
         &self,
         zone: &str,
@@ -68,7 +67,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Lists the records that differ between two versions; the serials may come in either order.
+    /// Lists the records that differ between two versions; the serials may be in either order.
     pub fn list_difference(
         &self,
         zone: &str,
@@ -120,13 +119,13 @@ impl Operations {
         })
     }
 
-    /// Returns whether a zone is served from a database.
+    /// Checks whether a zone is served from a database.
     fn is_in_database(&self, name: &NameBuf) -> bool {
         let rank = (self.rank_of)(name.as_name());
         self.databases.iter().any(|one| Some(one.rank) == rank)
     }
 
-    /// Reads the journal of a zone that is served.
+    /// Reads the journal of a served zone.
     fn journal_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalEntry>), OperationError> {
         let (name, store) = self.kept_journal(zone)?;
         let entries = store.journal(&name);
@@ -134,7 +133,7 @@ impl Operations {
         Ok((name, entries))
     }
 
-    /// Finds the store that keeps the journal of a zone that is served.
+    /// Finds the store with the journal of a served zone.
     fn kept_journal(&self, zone: &str) -> Result<(NameBuf, &StateStore), OperationError> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();

@@ -1,4 +1,4 @@
-//! Owns what is refused of changes of keys by hand: a zone that would be signed in part, or no longer.
+//! Checks for manual key changes: refuses those after which a zone would be signed in part, or no longer.
 
 use nameward_dnssec::KeyUse;
 use nameward_dnssec::rollover::KeyRole;
@@ -10,7 +10,7 @@ use super::zone_keys::of_keys;
 use super::{OperationError, Operations};
 
 impl Operations {
-    /// Refuses a new key that signs the keys or the zone alone, where no other key signs the rest.
+    /// Refuses a new key that signs only the keys or only the zone, if no other key signs the rest.
     pub(super) fn check_completes(
         &self,
         name: &NameBuf,
@@ -38,13 +38,13 @@ impl Operations {
         )))
     }
 
-    /// Refuses to take the last key from a zone that signs: that is the end of signing, which has a command.
+    /// Refuses to remove the last key of a signed zone: that ends signing, which has its own command.
     pub(super) fn check_signed_without(
         &self,
         name: &NameBuf,
         number: u32,
     ) -> Result<(), OperationError> {
-        // A key whose files are gone can be removed all the same.
+        // A key whose files are missing can still be removed.
         let uses = self.keeper.keys().uses(name.as_name());
         let uses = uses.map_err(of_keys(name))?;
         let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;

@@ -1,4 +1,4 @@
-//! Owns the keys that operators ask for: made, or read from a text, with their role and use.
+//! Keys requested by operators: generated, or read from a text, with their role and use.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,11 +8,11 @@ use nameward_maintain::keys::local::{PrivateKeyHome, ZoneKey};
 
 use super::{KeyTemplate, OperationError, SecretText};
 
-/// The algorithm of keys where nothing is said (RFC 8624 section 3.1 recommends it).
+/// The default key algorithm (RFC 8624 section 3.1 recommends it).
 const DEFAULT_ALGORITHM: u8 = 13;
-/// Bits of RSA keys where nothing is said.
+/// The default size of RSA keys in bits.
 const DEFAULT_BITS: u32 = 2048;
-/// The flags of a DNSKEY with and without the bit of an entry point (RFC 4034 section 2.1.1).
+/// The flags of a DNSKEY with and without the SEP bit (RFC 4034 section 2.1.1).
 const ENTRY_POINT: u16 = 257;
 const ZONE_SIGNING: u16 = 256;
 
@@ -23,7 +23,7 @@ impl KeyTemplate {
             .map_err(|error| OperationError::invalid(error.to_string()))
     }
 
-    /// Reads a private text of either form.
+    /// Reads a private key in either format.
     pub(super) fn read(&self, text: &SecretText) -> Result<PrivateKey, OperationError> {
         let octets = text.0.as_bytes();
         let read = match text.0.contains("-----BEGIN ") {
@@ -77,7 +77,7 @@ pub(super) fn now_seconds() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
-/// The use of a key that no policy looks after.
+/// Returns the use of a key that no policy manages.
 pub(super) fn use_of(role: KeyRole, is_active: bool, is_published: bool) -> KeyUse {
     KeyUse {
         published: is_published,

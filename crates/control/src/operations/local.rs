@@ -1,8 +1,8 @@
-//! Owns operations on whole zones that no database has: files in the directory of a file backend, and zones that the state
-//! store declares. Zones that the configuration declares stay the operator's.
+//! Operations on whole zones that are not in a database: files in the directory of a file backend, and zones declared
+//! in the state store. Zones declared in the configuration are left to the operator.
 //!
-//! A file is the zone; its kind, template and catalog are declared in the state store if they are not the defaults. Of a
-//! zone that is transferred, or a catalog that is made here, the declaration is all there is.
+//! A file is the zone; its kind, template and catalog are declared in the state store if they are not the defaults.
+//! For a transferred zone, or a catalog produced here, the declaration is all there is.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -23,21 +23,21 @@ use super::{
     zone_name,
 };
 
-/// The port of a primary that is named without one.
+/// The default port of a primary.
 const PORT: u16 = 53;
-/// Primaries of one zone.
+/// Maximum number of primaries per zone.
 const PRIMARIES_MAX: usize = 32;
 
-/// Where a zone that no database has is stored.
+/// Where a zone that is not in a database is stored.
 pub(super) enum LocalZone {
-    /// A file in a directory, with the settings that the state store has for it.
+    /// A file in a directory, with its settings in the state store.
     File(ServedFile, KeptSettings),
-    /// The state store declares it.
+    /// Declared in the state store.
     Declared(KeptSettings),
 }
 
 impl Operations {
-    /// Finds a zone that no database has, if commands may change it.
+    /// Finds a zone that is not in a database, if commands may change it.
     pub(super) fn local_zone(&self, name: &NameBuf) -> Result<LocalZone, OperationError> {
         if let Some(place) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::refused(format!(
@@ -73,7 +73,7 @@ impl Operations {
         }
     }
 
-    /// Creates a zone as a file of a directory, or declares it in the state store.
+    /// Creates a zone as a file in a directory, or declares it in the state store.
     pub(super) fn create_local(
         &self,
         name: NameBuf,
@@ -124,7 +124,7 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Writes the file of a new zone and has it served, with its settings.
+    /// Writes the file of a new zone and serves it, with its settings.
     pub(super) fn create_file(
         &self,
         (name, backend): (&NameBuf, Option<u32>),
@@ -147,7 +147,7 @@ impl Operations {
         {
             self.kept.remove_zone(name.as_name()).map_err(of_kept)?;
         }
-        // Of two commands for one name, the one that makes the file goes on.
+        // Of two commands for one name, the one that creates the file continues.
         let file = self.files.create(name, backend.transpose()?, text)?;
         if is_declared && let Err(error) = self.declare(name, &settings) {
             self.files.remove(name, file.path, file.rank)?;
@@ -164,7 +164,7 @@ impl Operations {
         })
     }
 
-    /// Gives a zone that no database has other settings.
+    /// Changes the settings of a zone that is not in a database.
     pub(super) fn set_local(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
         let name = zone_name(&terms.zone)?;
         let local = self.local_zone(&name)?;
@@ -214,7 +214,7 @@ impl Operations {
         }))
     }
 
-    /// Returns the settings that a zone gets in place of those that it has.
+    /// Returns the new settings of a zone.
     fn new_settings(
         &self,
         name: &NameBuf,
@@ -272,7 +272,7 @@ impl Operations {
         })
     }
 
-    /// Returns the name of a template that the configuration has; empty for none.
+    /// Returns the name of a configured template; empty for none.
     fn checked_template(&self, name: Option<&str>) -> Result<String, OperationError> {
         let name = name.unwrap_or_default();
         match name.is_empty() || self.kept.has_template(name) {
@@ -286,7 +286,7 @@ impl Operations {
         }
     }
 
-    /// Returns the name of a catalog that is made here; none for an empty text.
+    /// Returns the name of a catalog produced here; none for an empty text.
     fn local_catalog(&self, text: &str) -> Result<Option<NameBuf>, OperationError> {
         if text.is_empty() {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Operations {
         }
     }
 
-    /// Warns of TSIG keys that are not known: nothing is transferred with them.
+    /// Warns of unknown TSIG keys: nothing is transferred with them.
     pub(super) fn key_warnings(&self, settings: &KeptSettings) -> Vec<String> {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);
@@ -311,7 +311,7 @@ impl Operations {
     }
 }
 
-/// Whether zones of a kind are files.
+/// Checks whether zones of a kind are files.
 fn is_file(kind: ZoneKind) -> bool {
     matches!(kind, ZoneKind::Native | ZoneKind::Primary)
 }
@@ -322,7 +322,7 @@ pub(super) fn no_store(name: &NameBuf) -> OperationError {
     ))
 }
 
-/// A zone of the state store, as results show it.
+/// Returns a zone in the state store, as shown in results.
 pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
     ZoneChanged {
         zone: name.to_string(),
@@ -333,7 +333,7 @@ pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
     }
 }
 
-/// Refuses settings that contradict each other.
+/// Refuses contradicting settings.
 fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
     let (kind, has_primaries) = (settings.kind, !settings.primaries.is_empty());
     match kind.is_transferred() {
@@ -349,7 +349,7 @@ fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
     }
 }
 
-/// Reads primaries as `192.0.2.1`, `192.0.2.1:5300`, `[2001:db8::1]:5300`, each with `,key.name` behind it or not.
+/// Reads primaries as `192.0.2.1`, `192.0.2.1:5300`, `[2001:db8::1]:5300`, each optionally followed by `,key.name`.
 pub(super) fn read_primaries(texts: &[String]) -> Result<Vec<RemoteServer>, OperationError> {
     if texts.len() > PRIMARIES_MAX {
         return Err(OperationError::invalid(format!(
@@ -388,13 +388,13 @@ fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
     })
 }
 
-/// Writes RRsets as a zone file.
+/// Formats RRsets as a zone file.
 fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
     let mut text = String::from("; created by nameward zone create\n");
     for rrset in rrsets {
         for record in &rrset.records {
             let mut data = String::new();
-            // The data was read from text.
+            // The data was parsed from text.
             let _ = write_text(rrset.rtype, &record.rdata, &mut data);
             let line = format!("{} {} IN {} {data}\n", rrset.name, rrset.ttl, rrset.rtype);
             text.push_str(&line);

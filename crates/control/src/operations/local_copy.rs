@@ -1,7 +1,8 @@
-//! Owns the copy of a deleted zone that no database has, and the way back: the text of the zone, the settings that the state
-//! store declared, and its keys.
+//! Copies of deleted zones that were not in a database, and their restoration: the text of the zone, the settings
+//! declared in the state store, and its keys.
 //!
-//! A copy is a mark and then parts: a number for what it is, its length, its octets. Copies of databases have another form.
+//! A copy is a magic string followed by fields: a number for the kind, the length, the octets. Copies of database
+//! zones have another format.
 
 use std::sync::Arc;
 
@@ -19,21 +20,21 @@ use super::local::{LocalZone, declared, of_kept};
 use super::zone_keys::of_keys;
 use super::{OperationError, OperationResult, Operations, ZoneChanged};
 
-/// The beginning of a copy.
+/// The magic string at the start of a copy.
 const MARK: &[u8] = b"nameward zone copy 1\n";
 
-/// The kinds of parts.
+/// The kinds of fields.
 const TEXT: u8 = 1;
 const SETTINGS: u8 = 2;
 const KEY: u8 = 3;
 const SIGNING: u8 = 4;
 
-/// The copy of a zone that no database has.
+/// The copy of a zone that was not in a database.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LocalCopy {
-    /// The records as a zone file; none of a zone that was never transferred.
+    /// The records as a zone file; none for a zone that was never transferred.
     text: Option<Vec<u8>>,
-    /// The settings that the state store declared.
+    /// The settings declared in the state store.
     settings: Option<KeptSettings>,
     keys: KeysCopy,
 }
@@ -85,13 +86,13 @@ impl LocalCopy {
     }
 }
 
-/// Returns whether the octets of a copy are those of a zone that no database had.
+/// Checks whether a copy is of a zone that was not in a database.
 pub(super) fn is_local(rows: &[u8]) -> bool {
     rows.starts_with(MARK)
 }
 
 impl Operations {
-    /// Deletes a zone that no database has, and keeps a copy of it unless none is wanted.
+    /// Deletes a zone that is not in a database, and keeps a copy of it by default.
     pub(super) fn delete_local(
         &self,
         name: &NameBuf,
@@ -118,7 +119,7 @@ impl Operations {
             LocalZone::Declared(settings) => copy.settings = Some(settings.clone()),
         }
         let can_keep = self.commits.store().is_some() && self.copies.now().octets_max() > 0;
-        // The file may be the only place that has the zone: it is not deleted without a copy unless that is requested.
+        // The file may be the only copy of the zone: it is not deleted without another unless that is requested.
         if !no_copy && !can_keep {
             let reason = self.why_no_copy();
             return Err(OperationError::refused(format!(
@@ -171,7 +172,7 @@ impl Operations {
         })
     }
 
-    /// Keeps a copy, and returns its number.
+    /// Stores a copy, and returns its number.
     fn keep_copy(
         &self,
         (name, rank, kind): (&NameBuf, u16, ZoneKind),
@@ -215,7 +216,7 @@ impl Operations {
         Ok(written.map_err(|error| refused(error.to_string()))?.copy)
     }
 
-    /// Drops the copy of a zone that was not deleted, or of which there is a newer one.
+    /// Deletes the copy of a zone that was not deleted, or of which there is a newer one.
     fn drop_copy(&self, name: &NameBuf, number: Option<i64>) {
         let (Some(store), Some(number)) = (self.commits.store(), number) else {
             return;
@@ -227,7 +228,7 @@ impl Operations {
         }
     }
 
-    /// Brings a zone that no database had back.
+    /// Restores a zone that was not in a database.
     pub(super) fn restore_local(
         &self,
         name: &NameBuf,
@@ -262,7 +263,7 @@ impl Operations {
         Ok(OperationResult::ZoneUndeleted(changed))
     }
 
-    /// Declares a zone again, with the contents that it had: its primary may be out of reach.
+    /// Declares a zone again, with its previous contents: its primary may be unreachable.
     fn restore_declared(
         &self,
         name: &NameBuf,
@@ -288,7 +289,7 @@ impl Operations {
     }
 }
 
-/// A zone as results show it.
+/// Returns a zone as shown in results.
 fn of_local(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneChanged {
     let shown = declared(name, warnings);
     match local {
@@ -316,7 +317,7 @@ pub(super) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
     [contents, timers]
 }
 
-/// Writes a zone as a zone file.
+/// Formats a zone as a zone file.
 pub(super) fn text_of(zone: &Zone) -> Vec<u8> {
     whole_text(&contents_of(zone))
 }

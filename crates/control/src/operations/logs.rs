@@ -1,18 +1,18 @@
-//! Owns the requests and results about what is written down: the query log.
+//! Requests and results for the query log.
 
 use serde::{Deserialize, Serialize};
 
-/// The answers that are to be logged.
+/// The responses to log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueryLogTemplate {
-    /// About names at and below these; all if there are none.
+    /// For names at and below these; all if empty.
     #[serde(default)]
     pub zones: Vec<String>,
-    /// To clients in these networks; all if there are none.
+    /// To clients in these networks; all if empty.
     #[serde(default)]
     pub clients: Vec<String>,
-    /// Of these, one in so many.
+    /// Sampling: one in this many.
     #[serde(default = "one")]
     pub share: u32,
 }
@@ -24,21 +24,21 @@ fn one() -> u32 {
 /// The state of the query log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryLogStatus {
-    /// It is on.
+    /// Whether it is on.
     pub is_on: bool,
-    /// Where lines go: a file, or `stderr`.
+    /// Where lines are written: a file, or `stderr`.
     pub output: String,
-    /// About names at and below these; all if there are none.
+    /// For names at and below these; all if empty.
     pub zones: Vec<String>,
-    /// To clients in these networks; all if there are none.
+    /// To clients in these networks; all if empty.
     pub clients: Vec<String>,
-    /// Of these, one in so many.
+    /// Sampling: one in this many.
     pub share: u32,
-    /// Lines that were written since the start.
+    /// Lines written since the start.
     pub written: u64,
-    /// Lines that were dropped since the start.
+    /// Lines dropped since the start.
     pub dropped: u64,
-    /// Why lines could not be written the last time.
+    /// The last write error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Owns the check of metadata that a command sets: a kind that nobody reads and a value that means nothing are refused, where
-//! a server would only log them later. The readers of policies and of signing decide, so that both agree.
+//! Checks metadata set by a command: an unknown kind and an invalid value are refused, where a server would only log
+//! them later. The readers of policies and of signing decide, so that both agree.
 
 use nameward_dnssec::SigningPolicy;
 use nameward_maintain::policy::database::read_policy;
@@ -7,7 +7,7 @@ use nameward_store::sql::{TermItem, ZoneRow, term_kind};
 
 use super::OperationError;
 
-/// Kinds of metadata of PowerDNS that this server does not read, and PowerDNS beside it may.
+/// PowerDNS metadata kinds that this server does not read, but a PowerDNS on the same database may.
 const OTHERS: [&str; 7] = [
     "API-RECTIFY",
     "ENABLE-LUA-RECORDS",
@@ -17,7 +17,7 @@ const OTHERS: [&str; 7] = [
     "SIGNALING-ZONE",
     "SOA-EDIT-API",
 ];
-/// Kinds about signing, which the signer reads.
+/// Kinds for signing, which the signer reads.
 const SIGNING: [&str; 5] = [
     "NSEC3PARAM",
     "NSEC3NARROW",
@@ -35,9 +35,9 @@ const SWITCHES: [&str; 7] = [
     "SLAVE-RENOTIFY",
     "ENABLE-LUA-RECORDS",
 ];
-/// The words that switches have.
+/// The keywords of switches.
 const SWITCH_WORDS: [&str; 6] = ["0", "1", "no", "yes", "false", "true"];
-/// The words of SOA-EDIT-API.
+/// The keywords of SOA-EDIT-API.
 const API_WORDS: [&str; 6] = [
     "DEFAULT",
     "INCREASE",
@@ -47,7 +47,7 @@ const API_WORDS: [&str; 6] = [
     "OFF",
 ];
 
-/// Refuses a kind of metadata that neither this server nor PowerDNS reads. Kinds with `X-` are the operator's.
+/// Refuses a metadata kind that neither this server nor PowerDNS reads. Kinds with `X-` belong to the operator.
 pub(super) fn check_kind(kind: &str) -> Result<(), OperationError> {
     let is_known = kind.starts_with("X-")
         || SIGNING.contains(&kind)
@@ -104,7 +104,7 @@ fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// A zone that has nothing but the metadata to be checked.
+/// Returns a zone with nothing but the metadata to check.
 fn nobodys_row() -> ZoneRow {
     ZoneRow {
         id: 0,

@@ -1,5 +1,5 @@
-//! Owns the search for the DS of a zone at its parent, before signing ends: while resolvers know a DS, an unsigned zone is
-//! bogus for them.
+//! Checks the parent for a DS of a zone before signing ends: while resolvers know a DS, an unsigned zone is bogus for
+//! them.
 
 use std::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use nameward_zone::change::RecordsAt as _;
 
 use super::{OperationError, Operations};
 
-/// The key tags of the DS records that each server of a parent has; `None` for one that gave no answer.
+/// The key tags of the DS records at each server of a parent; `None` for one that did not answer.
 pub type DsLookup = Vec<Option<Vec<u16>>>;
 
-/// Asks the servers of a parent for the DS of a zone, or the resolvers of this server if there are none.
+/// Queries the servers of a parent for the DS of a zone, or the resolvers of this server if there are none.
 pub type FindDs = Box<dyn Fn(&NameBuf, &[SocketAddr]) -> Result<DsLookup, NoParent> + Send + Sync>;
 
-/// Nobody can be asked for the DS of a zone, for this reason.
+/// Why no server can be queried for the DS of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoParent(pub &'static str);
 
 impl Operations {
-    /// Refuses to go on while the parent of a zone has a DS, or may have one.
+    /// Refuses to continue while the parent of a zone has a DS, or may have one.
     pub(super) fn check_no_ds(&self, name: &NameBuf) -> Result<(), OperationError> {
         let refused = |reason: String| {
             Err(OperationError::refused(format!(
@@ -60,7 +60,7 @@ impl Operations {
         }
     }
 
-    /// The DS records in the parent zone, where that is served here from memory.
+    /// Returns the DS records in the parent zone, if that is served here from memory.
     fn ds_in_own_parent(&self, name: &NameBuf) -> Option<Vec<u16>> {
         let table = self.commits.table().load();
         let mut above = name.as_name().parent();

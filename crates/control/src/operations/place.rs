@@ -1,4 +1,4 @@
-//! Owns where the contents of a zone are read and changed: a database, or memory with the journal behind it.
+//! Where the contents of a zone are read and changed: a database, or memory with the journal behind it.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use nameward_zone::{SigningState, Zone, ZoneKind};
 
 use super::{Database, ErrorKind, OperationError, Operations};
 
-/// The place of a zone's contents.
+/// The location of a zone's contents.
 pub(super) enum ZonePlace<'o> {
     /// Rows of a database.
     Database(&'o Database, Box<ZoneRow>),
-    /// A version in memory: of a file, of a primary, or made here.
+    /// A version in memory: from a file, from a primary, or made here.
     Memory(MemoryZone),
 }
 
 /// A zone whose contents are in memory.
 pub(super) struct MemoryZone {
-    /// The version that is served, without the records that signing adds.
+    /// The served version, without the records that signing adds.
     pub(super) version: Arc<Zone>,
-    /// The maker of the DNSSEC records that are served.
+    /// The signer of the served DNSSEC records.
     pub(super) signed_by: SignedBy,
 }
 
 impl MemoryZone {
-    /// The name of the zone.
+    /// Returns the name of the zone.
     pub(super) fn name(&self) -> NameBuf {
         self.version.apex_name().into()
     }
 }
 
 impl ZonePlace<'_> {
-    /// The name of the zone.
+    /// Returns the name of the zone.
     pub(super) fn name(&self) -> NameBuf {
         match self {
             ZonePlace::Database(_, row) => row.name,
@@ -43,7 +43,7 @@ impl ZonePlace<'_> {
 }
 
 impl Operations {
-    /// Finds where the contents of a zone are.
+    /// Finds the location of a zone's contents.
     pub(super) fn place(&self, name: &NameBuf) -> Result<ZonePlace<'_>, OperationError> {
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let served = self.commits.table().load();
@@ -66,7 +66,7 @@ impl Operations {
         }
     }
 
-    /// Returns whether a database has a zone, served or not.
+    /// Checks whether a database has a zone, served or not.
     pub(super) fn has_row(&self, name: &NameBuf) -> Result<bool, OperationError> {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             return Ok(self.databases.iter().any(|database| database.rank == rank));

@@ -1,4 +1,4 @@
-//! Owns operations on records: list, set, add, delete.
+//! Operations on records: list, set, add, delete.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{
 const SPF: Type = Type(99);
 
 impl Operations {
-    /// Lists the records of a zone, of an owner, or of an owner and type, as they are stored or in memory.
+    /// Lists the records of a zone, of an owner, or of an owner and type, as stored or in memory.
     pub fn list_records(
         &self,
         zone: &str,
@@ -98,7 +98,7 @@ impl Operations {
     }
 }
 
-/// Lists records of a version in memory in the order of a zone file: the SOA, the apex, then other names in canonical order.
+/// Lists records of a version in memory in zone file order: the SOA, the apex, then other names in canonical order.
 fn list_in_memory(
     zone: &Zone,
     owner: Option<NameBuf>,
@@ -113,7 +113,7 @@ fn list_in_memory(
         rrsets.all(|rrset| {
             rrset.records().all(|record| {
                 let mut content = String::new();
-                // Data of a zone is valid.
+                // The data of a zone is valid.
                 let _ = write_text(rrset.rtype(), record.rdata, &mut content);
                 count += 1;
                 items(ListedItem::Record(ListedRecord {
@@ -147,7 +147,7 @@ fn list_in_memory(
     OperationResult::Listed { items: count }
 }
 
-/// Makes a stored record an item of a listing.
+/// Converts a stored record to a list item.
 pub(super) fn listed(record: StoredRecord) -> ListedRecord {
     ListedRecord {
         id: Some(record.id),
@@ -228,7 +228,8 @@ pub(super) fn read_deletion(
     })
 }
 
-/// The owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to it.
+/// Reads the owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to
+/// it.
 pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
     let wrong = |error| OperationError::invalid(format!("{text:?} is no name: {error}"));
     if text == "@" {
@@ -251,10 +252,10 @@ pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
     })
 }
 
-/// Reads the data of one record. Names in it must be absolute: nothing shows whether `mail` is meant to be
-/// in the zone.
+/// Reads the data of one record. Names in it must be absolute: it is unclear whether `mail` is meant to be in the
+/// zone.
 pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
-    // A shell takes the quotes away; one string is meant, not one for each word.
+    // A shell removes the quotes; one string is meant, not one for each word.
     let quoted;
     let text = match matches!(rtype, Type::TXT | SPF) && !text.contains('"') {
         true => {
@@ -285,7 +286,7 @@ pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, Operation
             })
     };
     let rdata = parse(Name::ROOT)?;
-    // Relative names come out differently below another origin.
+    // Relative names differ below another origin.
     match parse(Name::from_valid_wire(b"\x09elsewhere\x07invalid\0")) {
         Ok(other) if other == rdata => Ok(rdata),
         _ => Err(OperationError::invalid(format!(
@@ -294,7 +295,7 @@ pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, Operation
     }
 }
 
-/// Whether what follows a semicolon would be passed over.
+/// Checks whether text after a semicolon would be ignored.
 fn has_comment(text: &str) -> bool {
     let (mut quoted, mut escaped) = (false, false);
     text.bytes().any(|byte| {

@@ -1,4 +1,4 @@
-//! Owns the requests that can be made of a running server: one JSON object each.
+//! Requests to a running server: one JSON object each.
 
 mod reach;
 
@@ -18,7 +18,7 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControlRequest {
-    /// The configuration whose server is meant; any server if nothing is said.
+    /// The configuration whose server is meant; any server by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigFile>,
     /// The reason, which is kept with a change in the history of its zone.
@@ -28,11 +28,11 @@ pub struct ControlRequest {
     pub request: OperationRequest,
 }
 
-/// A configuration file, by its path and by its number in the file system.
+/// A configuration file, by its path and by its identity in the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
-    /// The path without links.
+    /// The path with symbolic links resolved.
     pub path: PathBuf,
     /// Device and inode: one file may have several paths.
     pub identity: (u64, u64),
@@ -47,68 +47,68 @@ pub struct ConfigFile {
     deny_unknown_fields
 )]
 pub enum OperationRequest {
-    /// The state of the server.
+    /// Returns the state of the server.
     Status,
-    /// Ends the server.
+    /// Stops the server.
     Stop,
     /// Reads the configuration and changed zone files again.
     Reload {
-        /// Withdraw zones whose files are missing, even where a directory has lost most of them.
+        /// Withdraw zones whose files are missing, even if a directory has lost most of them.
         #[serde(default)]
         withdraw_missing: bool,
     },
-    /// Counters.
+    /// Returns counters.
     Stats {
-        /// These only; a name may end in `*`. All if empty.
+        /// Only these; a name may end in `*`. All if empty.
         #[serde(default)]
         names: Vec<String>,
     },
-    /// Logs answers from now on.
+    /// Logs responses from now on.
     QueryLogOn(QueryLogTemplate),
-    /// Logs no answers any more.
+    /// Stops logging responses.
     QueryLogOff,
-    /// Returns whether answers are logged.
+    /// Returns whether responses are logged.
     QueryLogStatus,
-    /// Shows the level of the log, or changes it.
+    /// Shows the log level, or changes it.
     LogLevel {
         /// `error`, `warn`, `info`, `debug` or `trace`.
         #[serde(default)]
         level: Option<String>,
     },
-    /// Drops entries of the caches.
+    /// Flushes the caches.
     CacheFlush {
-        /// At this name; with a final `$` at and below it. Everything if nothing is said.
+        /// At this name; with a final `$` at and below it. Everything by default.
         #[serde(default)]
         name: Option<String>,
     },
     /// Lists the zones.
     ZoneList,
-    /// Shows a zone of a database.
+    /// Shows a zone.
     ZoneShow {
         /// The zone.
         zone: String,
     },
-    /// Creates a zone in a database.
+    /// Creates a zone.
     ZoneCreate(ZoneTemplate),
-    /// Deletes a zone from its database.
+    /// Deletes a zone.
     ZoneDelete {
         /// The zone.
         zone: String,
-        /// No copy of it is kept.
+        /// Keep no copy of it.
         #[serde(default)]
         no_copy: bool,
     },
-    /// Brings a deleted zone back.
+    /// Restores a deleted zone.
     ZoneUndelete {
         /// The zone.
         zone: String,
-        /// The number of the backend; the one that it was in if nothing is said.
+        /// The number of the backend; by default the original one.
         #[serde(default)]
         backend: Option<u32>,
     },
-    /// Lists the deleted zones that can be brought back.
+    /// Lists the deleted zones that can be restored.
     DeletedZoneList,
-    /// Lists the catalogs that are made here or followed.
+    /// Lists the catalogs that are produced or consumed here.
     CatalogList,
     /// Lists the members of a catalog.
     CatalogMembers {
@@ -123,11 +123,11 @@ pub enum OperationRequest {
     AutoprimaryRemove(AutoprimaryTemplate),
     /// Lists the status of a zone, or of all that are transferred or notified.
     ZoneStatus {
-        /// The zone; all if nothing is said.
+        /// The zone; all by default.
         #[serde(default)]
         zone: Option<String>,
     },
-    /// Checks a secondary zone at once, and transfers what is newer.
+    /// Refreshes a secondary zone at once, and transfers a newer version.
     ZoneRetrieve {
         /// The zone.
         zone: String,
@@ -140,7 +140,7 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
-    /// Lists the versions of a zone that the journal knows.
+    /// Lists the versions of a zone in the journal.
     ZoneHistory {
         /// The zone.
         zone: String,
@@ -151,7 +151,7 @@ pub enum OperationRequest {
         zone: String,
         /// The serial of the version before.
         from: u32,
-        /// The serial of the version after; the one that is served if nothing is said.
+        /// The serial of the version after; by default the served one.
         #[serde(default)]
         to: Option<u32>,
     },
@@ -159,16 +159,16 @@ pub enum OperationRequest {
     ZoneSync {
         /// The zone.
         zone: String,
-        /// Writes the whole zone, over whatever the file has.
+        /// Write the whole zone, over whatever the file has.
         #[serde(default)]
         rewrite: bool,
     },
-    /// Refuses updates of a zone, and writes its file.
+    /// Suspends updates of a zone, and writes its file.
     ZoneFreeze {
         /// The zone.
         zone: String,
     },
-    /// Takes updates of a zone again.
+    /// Resumes updates of a zone.
     ZoneThaw {
         /// The zone.
         zone: String,
@@ -177,10 +177,10 @@ pub enum OperationRequest {
     RecordList {
         /// The zone.
         zone: String,
-        /// Of this owner only.
+        /// Only of this owner.
         #[serde(default)]
         name: Option<String>,
-        /// Of this type only.
+        /// Only of this type.
         #[serde(default, rename = "type")]
         rtype: Option<String>,
     },
@@ -188,36 +188,36 @@ pub enum OperationRequest {
     RecordSet(RecordTemplate),
     /// Adds records to the RRset of an owner and type.
     RecordAdd(RecordTemplate),
-    /// Has records of a database served, or kept and not served.
+    /// Enables or disables records of a database.
     RecordUse(RecordUse),
-    /// Sets the comment of an RRset of a database.
+    /// Sets the comment of an RRset in a database.
     RecordComment(RecordComment),
-    /// Lists the comments of a zone of a database.
+    /// Lists the comments of a database zone.
     CommentList {
         /// The zone.
         zone: String,
     },
-    /// Finds records of all zones.
+    /// Searches records of all zones.
     RecordSearch {
-        /// A pattern for owners or data: `*` stands for anything, `?` for one character.
+        /// A pattern for owners or data: `*` matches anything, `?` one character.
         pattern: String,
-        /// Records that are found at the most.
+        /// Maximum number of results.
         #[serde(default = "default_found")]
         limit: u64,
     },
-    /// Lists the metadata of a zone of a database.
+    /// Lists the metadata of a database zone.
     MetadataList {
         /// The zone.
         zone: String,
-        /// Of this kind only.
+        /// Only of this kind.
         #[serde(default)]
         kind: Option<String>,
     },
-    /// Changes the metadata of a zone of a database.
+    /// Changes the metadata of a database zone.
     MetadataChange(MetadataRequest),
-    /// Gives a zone of a database another kind, primaries, account or catalog.
+    /// Changes the kind, primaries, account or catalog of a zone.
     ZoneSet(ZoneTerms),
-    /// Makes changes of several records and zones, each zone all or nothing.
+    /// Applies changes of several records and zones, each zone all or nothing.
     Apply(BatchRequest),
     /// Deletes an owner, an RRset or single records.
     RecordDelete {
@@ -225,24 +225,25 @@ pub enum OperationRequest {
         zone: String,
         /// The owner.
         name: String,
-        /// The type; all types if nothing is said.
+        /// The type; all types by default.
         #[serde(default, rename = "type")]
         rtype: Option<String>,
         /// The data of the records; the whole RRset if empty.
         #[serde(default)]
         content: Vec<String>,
     },
-    /// Signs a zone from now on, with a key that is made for it.
+    /// Signs a zone from now on, with a new key.
     ZoneSecure {
         /// The zone.
         zone: String,
-        /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
+        /// The algorithm, by number or name; ECDSAP256SHA256 by default.
         #[serde(default)]
         algorithm: Option<String>,
-        /// How names are denied: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies` or `compact`; `nsec` if nothing is said.
+        /// The denial of existence method: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies` or `compact`; `nsec` by
+        /// default.
         #[serde(default)]
         denial: Option<String>,
-        /// The serial that secondaries see, as INCEPTION-INCREMENT.
+        /// The serial that secondaries see, such as INCEPTION-INCREMENT.
         #[serde(default)]
         soa_edit: Option<String>,
     },
@@ -252,36 +253,36 @@ pub enum OperationRequest {
     ZoneUnsecure {
         /// The zone.
         zone: String,
-        /// Its parent is not asked for a DS.
+        /// Do not query its parent for a DS.
         #[serde(default)]
         force: bool,
     },
-    /// Makes the columns of a zone's rows again that PowerDNS derives from names.
+    /// Recomputes the columns that PowerDNS derives from names.
     ZoneRectify {
         /// The zone.
         zone: String,
     },
-    /// Lists the records that the parent of a signed zone needs, and those that publish it for the parent.
+    /// Lists the records that the parent of a signed zone needs, and those that publish them for the parent.
     ZoneDs {
         /// The zone.
         zone: String,
     },
-    /// Lists the keys of a zone, or of all zones whose keys are kept here.
+    /// Lists the keys of a zone, or of all zones with keys here.
     KeyList {
-        /// The zone; all if nothing is said.
+        /// The zone; all by default.
         #[serde(default)]
         zone: Option<String>,
     },
-    /// Makes a key for a zone.
+    /// Generates a key for a zone.
     KeyAdd(KeyTemplate),
-    /// Takes a key that another server or tool made.
+    /// Imports a key made by another server or tool.
     KeyImport {
         /// The text of a `.private` file, or PEM.
         private: SecretText,
-        /// Its zone, part, algorithm and use; PEM does not name the algorithm.
+        /// Its zone, role, algorithm and use; PEM does not name the algorithm.
         template: KeyTemplate,
     },
-    /// Returns the private text of a key.
+    /// Returns the private key text.
     KeyExport {
         /// The zone.
         zone: String,
@@ -300,22 +301,22 @@ pub enum OperationRequest {
         /// The change.
         change: KeyChange,
     },
-    /// Has keys that a policy looks after replaced by new ones.
+    /// Replaces keys managed by a policy by new ones.
     KeyRollover {
         /// The zone.
         zone: String,
-        /// `ksk`, `zsk` or `csk`; all keys if nothing is said.
+        /// `ksk`, `zsk` or `csk`; all keys by default.
         #[serde(default)]
         role: Option<String>,
     },
-    /// Reports what the parent has, for a rollover that waits for it.
+    /// Reports the DS state at the parent, for a rollover that waits for it.
     KeyDs {
         /// The zone.
         zone: String,
-        /// The number of the key; all that wait if nothing is said.
+        /// The number of the key; by default all that wait.
         #[serde(default)]
         key: Option<u32>,
-        /// Whether the parent has the DS or has it no more.
+        /// Whether the parent has the DS or no longer has it.
         report: DsReport,
     },
     /// Removes a key of a zone.
@@ -325,14 +326,14 @@ pub enum OperationRequest {
         /// The number of the key.
         key: u32,
     },
-    /// Makes a TSIG key and stores it.
+    /// Generates and stores a TSIG key.
     TsigGenerate {
         /// The name of the key.
         name: String,
         /// The algorithm; HMAC-SHA-256 by default.
         #[serde(default)]
         algorithm: Option<String>,
-        /// The backend to store it in, 0 for the state store; by default the first database that takes it.
+        /// The backend to store it in, 0 for the state store; by default the first writable database.
         #[serde(default)]
         backend: Option<u32>,
         /// Replaces a key of that name.
@@ -343,12 +344,12 @@ pub enum OperationRequest {
     TsigImport {
         /// The name of the key.
         name: String,
-        /// The algorithm; HMAC-SHA-256 if nothing is said.
+        /// The algorithm; HMAC-SHA-256 by default.
         #[serde(default)]
         algorithm: Option<String>,
         /// The secret as base64.
         secret: SecretText,
-        /// The backend to store it in, 0 for the state store; by default the first database that takes it.
+        /// The backend to store it in, 0 for the state store; by default the first writable database.
         #[serde(default)]
         backend: Option<u32>,
         /// Replaces a key of that name.
@@ -368,24 +369,24 @@ pub enum OperationRequest {
     },
 }
 
-/// Records that a search finds, where the request says nothing.
+/// Returns the default number of search results.
 fn default_found() -> u64 {
     100
 }
 
-/// How a request is treated when many wait.
+/// How a request is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
     /// Takes a moment and never waits for others.
     Immediate,
     /// Waits for other reloads only.
     Reload,
-    /// Waits for its turn: it may be kept by a database.
+    /// Waits for its turn: a database may delay it.
     Ordinary,
 }
 
 impl OperationRequest {
-    /// How it is treated when many wait.
+    /// Returns how it is queued.
     pub fn urgency(&self) -> Urgency {
         match self {
             OperationRequest::Status | OperationRequest::Stop | OperationRequest::Stats { .. } => {
