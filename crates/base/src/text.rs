@@ -3,8 +3,7 @@
 use std::fmt::Display;
 
 /// Returns "1 zone" or "2 zones".
-pub fn counted(number: impl Into<Quantity>, noun: &str) -> String {
-    let Quantity(number) = number.into();
+pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -18,36 +17,15 @@ pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-/// A number of things.
-pub struct Quantity(u64);
-
-impl From<u64> for Quantity {
-    fn from(number: u64) -> Self {
-        Quantity(number)
-    }
-}
-
-impl From<usize> for Quantity {
-    fn from(number: usize) -> Self {
-        Quantity(number as u64)
-    }
-}
-
-impl From<u32> for Quantity {
-    fn from(number: u32) -> Self {
-        Quantity(number.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nouns_agree_with_their_number() {
-        assert_eq!(counted(0usize, "zone"), "0 zones");
-        assert_eq!(counted(1u32, "zone"), "1 zone");
-        assert_eq!(counted(2u64, "zone"), "2 zones");
+        assert_eq!(counted(0, "zone"), "0 zones");
+        assert_eq!(counted(1, "zone"), "1 zone");
+        assert_eq!(counted(2, "zone"), "2 zones");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 //! owner then shifts its times by as much.
 
 use crate::schedule::Moment;
+use nameward_base::time::now_milliseconds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// Deviations below this many milliseconds are followed silently: leap seconds, NTP slewing.
 const TOLERATED: u64 = 10_000;
@@ -25,7 +26,7 @@ impl Default for SteadyClock {
     fn default() -> Self {
         SteadyClock {
             start: Instant::now(),
-            wall_at_start: Arc::new(AtomicU64::new(wall())),
+            wall_at_start: Arc::new(AtomicU64::new(now_milliseconds())),
         }
     }
 }
@@ -43,7 +44,7 @@ impl SteadyClock {
     /// Compares with the wall clock and follows it. Returns the milliseconds by which it was set, if it was. Only the
     /// owner of the times calls this.
     pub fn step(&self) -> Option<i64> {
-        self.follow(wall())
+        self.follow(now_milliseconds())
     }
 
     fn follow(&self, wall: u64) -> Option<i64> {
@@ -73,12 +74,6 @@ pub fn step_text(milliseconds: i64) -> String {
         (0, ..) => format!("{direction} by {hours} h {minutes} min"),
         _ => format!("{direction} by {days} d {hours} h"),
     }
-}
-
-fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let millis = since.map_or(0, |since| since.as_millis());
-    u64::try_from(millis).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

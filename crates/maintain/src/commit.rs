@@ -28,6 +28,7 @@ use conflicts::ConflictLog;
 pub(crate) use conflicts::ConflictSide;
 pub use conflicts::FileConflicts;
 use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{
@@ -38,7 +39,7 @@ pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, Written
 use pending::{Gate, UnderWay};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
@@ -454,10 +455,4 @@ fn is_rewrite(difference: &Difference, zone: &Zone) -> bool {
 pub fn name_of(zone: &Zone) -> NameBuf {
     let name: Name<'_> = zone.apex_name();
     name.into()
-}
-
-/// Returns the current time, as stored in the journal.
-pub(crate) fn now_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

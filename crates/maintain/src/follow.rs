@@ -12,4 +12,4 @@ pub use file_faults::{FaultyZone, FaultyZoneList, FaultyZones, FileFaults};
 pub use files::{
     FileFollower, LoadOutcome, ServedFile, StoreVersion, ZoneFileError, missing_files,
 };
-pub use log::{contested, counted, place_of_rank, waiting};
+pub use log::{contested, place_of_rank, waiting};

@@ -10,7 +10,8 @@
 //! journal continues from tip to merged, for secondaries; the difference from file to merged is stored next to it,
 //! for the next start. After a start the tip of an edited file is no longer known, and the journal restarts.
 
-use crate::commit::{CommitError, name_of, now_seconds};
+use crate::commit::{CommitError, name_of};
+use nameward_base::time::now_seconds;
 use nameward_store::state::{JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{Difference, soa_serial};

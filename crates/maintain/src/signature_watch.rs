@@ -6,12 +6,13 @@
 
 use crate::panic_guard::spare_thread;
 use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::time::now_seconds;
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Signatures that expire within this time cause a warning: a signer renews them days before.
 pub const SOON_SECONDS: u64 = 2 * 86_400;
@@ -207,10 +208,9 @@ pub fn start(
     let run = move || {
         loop {
             let begin = Instant::now();
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let mut lines = Vec::new();
             spare_thread("the times of signatures were looked at", || {
-                lines = watch.look(&table(), begin, now.map_or(0, |now| now.as_secs()));
+                lines = watch.look(&table(), begin, now_seconds());
             });
             for line in lines.iter().take(LINES_MAX) {
                 tracing::warn!("{line}");

@@ -1,11 +1,8 @@
 //! `nameward check`: reads the configuration and every zone as the server would.
 
-use std::{
-    io,
-    process::ExitCode,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use nameward_base::text::counted;
+use nameward_base::time::now_seconds;
+use std::{io, process::ExitCode, sync::Arc};
 
 use arc_swap::ArcSwap;
 use nameward_maintain::{
@@ -28,14 +25,13 @@ use crate::{
     db, example,
     policies::{self, UnknownKey},
     privileges,
-    serve::{StartError, counted, failures},
+    serve::{StartError, failures},
     zones,
 };
 
 /// Returns the faults of a zone's stored signatures.
 fn signature_faults(zone: &Zone) -> Vec<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let inspection = zone.inspect_signatures(now.map_or(0, |now| now.as_secs()));
+    let inspection = zone.inspect_signatures(now_seconds());
     inspection.map_or_else(Vec::new, |inspection| inspection.faults())
 }
 

@@ -1,5 +1,6 @@
 //! `nameward db`: creates and checks the schema of a database, and checks its rows.
 
+use nameward_base::text::counted;
 use nameward_store::sql::{
     DatabaseAddress, SqlError,
     db::{self, CheckReport},
@@ -11,7 +12,7 @@ use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::Config,
-    serve::{StartError, counted, databases},
+    serve::{StartError, databases},
 };
 
 /// Creates the missing parts of the schema.

@@ -14,6 +14,7 @@ mod knot;
 mod nsd;
 mod pdns;
 
+use nameward_base::text::counted;
 use std::{
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
@@ -137,7 +138,7 @@ pub fn run(
         let object = json!({
             "zones": server.zones.len(), "warnings": server.warnings.len(), "out": server.out,
         });
-        let zones = crate::serve::counted(server.zones.len(), "zone");
+        let zones = counted(server.zones.len(), "zone");
         let text = format!("exported {zones} to {}", server.out.display());
         printer.object(&object, text)
     };

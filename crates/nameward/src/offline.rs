@@ -8,11 +8,12 @@
 mod zone_files;
 mod zones;
 
+use nameward_base::time::now_seconds;
 use std::{
     path::Path,
     sync::{Arc, Once, mpsc},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use nameward_control::operations::{
@@ -110,9 +111,8 @@ fn work(
     policies::apply_kept(&kept, config);
     let kinds = Arc::clone(&policy_table);
     let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     zone_keys
-        .apply(now.map_or(0, |since| since.as_secs()))
+        .apply(now_seconds())
         .map_err(|error| OperationError::backend(format!("keys of zones: {error}")))?;
     let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
     let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
@@ -216,13 +216,12 @@ fn append(store: &StateStore, committed: &Committed) {
     let Some(difference) = &committed.difference else {
         return;
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let _ = store.write(vec![StateChange::Append {
         zone: committed.apex,
         home: ZoneHome::Database,
         origin: JournalOrigin::Change,
         difference: Arc::new(difference.clone()),
-        time: now.map_or(0, |since| since.as_secs()),
+        time: now_seconds(),
         author: committed.author.clone(),
     }]);
 }

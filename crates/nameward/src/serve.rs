@@ -25,10 +25,9 @@ mod web;
 mod zone_files;
 mod zone_requests;
 
+use nameward_base::time::now_seconds;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use announce::counted;
 pub use error::StartError;
 pub use faults::moment;
 use nameward_maintain::{
@@ -152,8 +151,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         Arc::clone(&signatures),
         Arc::clone(&policy_table),
     ));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    zone_keys.apply(now.map_or(0, |since| since.as_secs()))?;
+    zone_keys.apply(now_seconds())?;
     let keeper = Arc::new(KeyKeeper::new(
         Arc::clone(&zone_keys),
         Arc::clone(&table),

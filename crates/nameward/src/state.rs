@@ -1,5 +1,7 @@
 //! `nameward state`: maintenance of the state store by the operator.
 
+use nameward_base::text::counted;
+use nameward_base::time::now_seconds;
 use nameward_maintain::keys::local::may_have_keys;
 use nameward_maintain::policy::{Policies, ZonePolicy};
 use nameward_store::state::{CopyBoundsInForce, StateChange, StateError, StateStore, StoreUser};
@@ -9,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
-    serve::{StartError, counted, databases::state_directory},
+    serve::{StartError, databases::state_directory},
 };
 
 /// How long a start waits for another server to release the store, and for a command that uses it.
@@ -88,8 +90,7 @@ pub async fn drop_old_copies(
             _ = hours.tick() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |since| since.as_secs());
+        let now = now_seconds();
         let before = now.saturating_sub(bounds.now().seconds);
         store.submit(vec![StateChange::DropCopies { before }], |result| {
             if let Err(error) = result {

@@ -25,7 +25,7 @@ mod soa;
 mod stream;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use nameward_dnssec::tsig::TsigKey;
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
@@ -306,12 +306,6 @@ impl OutgoingShared {
             None => Err(AskFailure::NoKey(name.to_string())),
         }
     }
-}
-
-/// Returns the seconds since 1970, for signatures.
-fn now_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// Returns an unpredictable ID: the keys of a hasher are random.

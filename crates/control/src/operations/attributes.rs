@@ -1,8 +1,8 @@
 //! Operations on what databases store for zones besides served records: metadata, kind and primaries, comments,
 //! disabled records.
 
+use nameward_base::time::now_seconds;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
 use nameward_wire::Type;
@@ -458,13 +458,12 @@ impl Operations {
                 "{name} is outside the zone {zone}"
             )));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let change = AttributeChange::SetComment {
             name: Box::new(name),
             rtype: read_type(&request.rtype)?.to_string(),
             comment: request.comment.clone(),
             account: request.account.clone(),
-            time: now.map_or(0, |since| since.as_secs() as i64),
+            time: now_seconds() as i64,
         };
         self.write_attributes(database, &row, &[change])
     }

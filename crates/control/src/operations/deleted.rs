@@ -2,8 +2,8 @@
 //! it.
 
 use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::UNCONFIGURED_RANK;
@@ -60,7 +60,7 @@ impl CopyKeeping<'_> {
                 backend: self.backend,
                 serial: copy.serial,
                 records: copy.records,
-                time: now(),
+                time: now_seconds(),
             },
             rows: Arc::new(copy.octets),
             bounds: self.bounds,
@@ -133,7 +133,7 @@ impl Operations {
             error => database.error(&error),
         })?;
         let mut warnings = self.publish(database, &committed)?;
-        let kept_until = keeping.map(|_| now().saturating_add(self.copies.now().seconds));
+        let kept_until = keeping.map(|_| now_seconds().saturating_add(self.copies.now().seconds));
         if kept_until.is_none() && !no_copy {
             warnings.push(self.why_no_copy().into());
         }
@@ -160,7 +160,10 @@ impl Operations {
                 "no copies of deleted zones are kept: set server.state_directory",
             )
         })?;
-        Ok((store, now().saturating_sub(self.copies.now().seconds)))
+        Ok((
+            store,
+            now_seconds().saturating_sub(self.copies.now().seconds),
+        ))
     }
 
     /// Lists the deleted zones that can be restored, the latest first.
@@ -243,9 +246,4 @@ impl Operations {
 
 pub(super) fn of_store(error: impl std::fmt::Display) -> OperationError {
     OperationError::backend(error.to_string())
-}
-
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

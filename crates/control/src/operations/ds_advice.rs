@@ -1,6 +1,7 @@
 //! The DS of zones, and when they may be sent to the parent: every secondary has the signed version, and no cache has
 //! an unsigned one.
 
+use nameward_base::time::now_seconds;
 use nameward_dnssec::SoaEdit;
 use nameward_maintain::keys::local::signing_keys;
 use nameward_maintain::keys::rollover::DsReadiness;
@@ -9,7 +10,6 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::key_template::now_seconds;
 use super::zone_keys::of_keys;
 use super::{
     ListedItem, ListedRecord, OperationError, OperationResult, Operations, TakeItem, zone_name,

@@ -1,6 +1,6 @@
 //! Keys requested by operators: generated, or read from a text, with their role and use.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use nameward_base::time::now_seconds;
 
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
@@ -70,11 +70,6 @@ impl KeyTemplate {
             home: PrivateKeyHome::Store,
         })
     }
-}
-
-pub(super) fn now_seconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
 }
 
 /// Returns the use of a key that no policy manages.

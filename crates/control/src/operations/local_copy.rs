@@ -4,6 +4,7 @@
 //! A copy is a magic string followed by fields: a number for the kind, the length, the octets. Copies of database
 //! zones have another format.
 
+use nameward_base::time::now_seconds;
 use std::sync::Arc;
 
 use nameward_maintain::keys::local::KeysCopy;
@@ -15,7 +16,7 @@ use nameward_store::state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::deleted::{now, of_store};
+use super::deleted::of_store;
 use super::local::{LocalZone, declared, of_kept};
 use super::zone_keys::of_keys;
 use super::{OperationError, OperationResult, Operations, ZoneChanged};
@@ -161,7 +162,7 @@ impl Operations {
         })?;
         keys.forget(name.as_name()).map_err(of_keys(name))?;
         tracing::info!("zone {name}: deleted by command");
-        let kept_until = number.map(|_| now().saturating_add(self.copies.now().seconds));
+        let kept_until = number.map(|_| now_seconds().saturating_add(self.copies.now().seconds));
         let changed = ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
             ..of_local(name, &local, Vec::new())
@@ -207,7 +208,7 @@ impl Operations {
                 backend: u32::from(rank),
                 serial: zone.map(Zone::serial),
                 records: records as u64,
-                time: now(),
+                time: now_seconds(),
             },
             rows: Arc::new(rows),
             bounds,
@@ -304,7 +305,7 @@ fn of_local(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneCha
 
 /// The changes of the state store that give a secondary its contents, as if a primary had just confirmed them.
 pub(super) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
-    let now = Moment::from_seconds(now());
+    let now = Moment::from_seconds(now_seconds());
     let contents = StateChange::SetContents {
         zone: *name,
         serial: zone.serial(),

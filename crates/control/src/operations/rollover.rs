@@ -1,5 +1,6 @@
 //! Owns operations on keys that a policy looks after.
 
+use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::{DsSight, KeyRole};
 use nameward_maintain::keys::database::StoredKeysError;
 use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
@@ -7,7 +8,6 @@ use nameward_maintain::keys::rollover::{KeyLookError, NO_POLICY, NextStep, step_
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
-use super::key_template::now_seconds;
 use super::zone_keys::of_keys;
 use super::{DsReport, OperationError, OperationResult, Operations, zone_name};
 

@@ -4,13 +4,13 @@
 //! Another denial is in force for whole answers at a time: each has the proofs of one denial, signed by the keys of before. What
 //! resolvers have in their caches stays true and valid until its TTL ends, so that none finds a zone bogus.
 
+use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
 use nameward_maintain::keys::local::{SigningTerms, ZoneKey};
 use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_wire::NameBuf;
 
 use super::database_keys::DatabaseZone;
-use super::key_template::now_seconds;
 use super::zone_keys::of_keys;
 use super::{MetadataChange, MetadataRequest, OperationError, OperationResult, Operations};
 

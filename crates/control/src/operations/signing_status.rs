@@ -1,5 +1,6 @@
 //! Owns how a zone is signed, as operators are shown it: by whom, how names are denied, the keys, their DS, what comes next.
 
+use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialStyle, Keys, SignatureCache, Signing, SigningPolicy};
 use nameward_maintain::keys::local::{ZoneKey, signing_keys};
 use nameward_maintain::keys::rollover::{ZoneSigningStatus, signatures_end};
@@ -9,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use super::database_keys::DatabaseZone;
-use super::key_template::now_seconds;
 use super::{ListedStep, ListedZoneKey, OperationError, Operations};
 
 /// How a zone is signed.

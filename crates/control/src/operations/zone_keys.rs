@@ -2,6 +2,7 @@
 //! of databases in `cryptokeys`.
 
 use data_encoding::HEXUPPER;
+use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
 use nameward_maintain::keys::local::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
@@ -11,7 +12,7 @@ use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::database_keys::DatabaseZone;
-use super::key_template::{now_seconds, use_of};
+use super::key_template::use_of;
 use super::signing_settings::{AskedTerms, check_denial, signed_already};
 use super::{
     ErrorKind, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,

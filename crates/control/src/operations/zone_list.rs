@@ -2,6 +2,7 @@
 //!
 //! A database that does not respond costs the list nothing but the serials of its live zones: its zones are in the zone table.
 
+use nameward_base::time::now_seconds;
 use std::collections::HashMap;
 
 use nameward_maintain::policy::{
@@ -11,7 +12,6 @@ use nameward_store::sql::write::ZoneOverview;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
-use super::key_template::now_seconds;
 use super::{
     Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
     TakeItem,

@@ -9,13 +9,13 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::key_template::now_seconds;
 use super::place::{MemoryZone, ZonePlace};
 use super::zone_list::{backend_number, listed_kind, served_serial, state_word};
 use super::{
     Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
     zone_name,
 };
+use nameward_base::time::now_seconds;
 
 /// A zone with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
 //! The server state at the top of every page and in `/metrics`: one green line, or the faults in words with their
 //! remedies.
 
+use nameward_base::text::counted;
 use std::fmt::Write as _;
 
 use nameward_base::calendar::UtcTime;
-use nameward_base::text::counted;
 
 use super::metrics::{head, label};
 use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};

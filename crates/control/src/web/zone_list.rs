@@ -1,6 +1,7 @@
 //! The zone list: a hundred zones per page, searchable by a part of their names.
 
 use askama::Template;
+use nameward_base::text::counted;
 use nameward_zone::PageStart;
 
 use super::health::PageFrame;
@@ -106,10 +107,10 @@ pub(super) fn state_class(state: &str) -> &'static str {
 
 fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
     let (matching, total) = (list.matching, list.total);
-    let plural = if total == 1 { "" } else { "s" };
+    let zones = counted(total, "zone");
     match query.search.is_empty() && !query.without_data {
-        true => format!("{total} zone{plural}"),
-        false => format!("{matching} of {total} zone{plural}"),
+        true => zones,
+        false => format!("{matching} of {zones}"),
     }
 }
 

@@ -5,12 +5,12 @@ use super::make::make_with_properties;
 use crate::commit::VersionSource;
 use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
+use nameward_base::time::now_seconds_32;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 impl CatalogFollower {
     /// Builds a produced catalog and commits it, unless it is unchanged; returns whether it is
@@ -69,7 +69,7 @@ impl CatalogFollower {
         let stored = home.and_then(|home| home.serial(&name.into()));
         let serials = [before.map(|zone| zone.serial()), stored];
         let last = serials.into_iter().flatten().reduce(later);
-        let serial = next_serial(last, now_seconds());
+        let serial = next_serial(last, now_seconds_32());
         let Some(zone) = make(serial) else {
             tracing::error!("catalog {name}: not made: its name is too long");
             return true;
@@ -128,10 +128,4 @@ fn next_serial(before: Option<Serial>, now: u32) -> Serial {
         Some(before) if !Serial(now).is_after(before) => Serial(before.0.wrapping_add(1)),
         _ => Serial(now),
     }
-}
-
-fn now_seconds() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // RFC 1982: serials wrap around, and so may the time.
-    since.map_or(0, |since| since.as_secs() as u32)
 }

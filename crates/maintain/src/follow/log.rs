@@ -19,12 +19,6 @@ pub fn place_of_rank(rank: u16) -> String {
     }
 }
 
-/// Formats a number with its noun: "1 zone", "2 zones".
-pub fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
-}
-
 /// Returns the message that a secondary has no copy.
 pub fn waiting(name: Name<'_>, path: &Path) -> String {
     let place = match path.as_os_str().is_empty() {

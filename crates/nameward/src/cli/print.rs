@@ -6,6 +6,7 @@ mod table;
 mod zone_key;
 mod zone_status;
 
+use nameward_base::text::counted;
 use std::{
     fmt::{self, Write as _},
     io::{self, BufWriter, IsTerminal, Write},
@@ -20,7 +21,7 @@ use serde::Serialize;
 use table::Table;
 
 use super::logs::query_log_text;
-use crate::{serve::counted, terminal};
+use crate::terminal;
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The command line for whole zones: export, compare, import, edit, history, rollback, check.
 
+use nameward_base::text::counted;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Subcommand;
@@ -19,7 +20,6 @@ use crate::{
     check,
     command_error::CommandError,
     config::Overrides,
-    serve::counted,
     zone_commands::{
         self, FetchedZone, batch, creation,
         edit::{self, EditedFile},

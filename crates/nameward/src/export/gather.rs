@@ -1,9 +1,7 @@
 //! Collects zones, keys and settings: from the running server, or from its stores.
 
-use std::{
-    env,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use nameward_base::time::now_seconds;
+use std::env;
 
 use data_encoding::BASE64;
 use nameward_control::{
@@ -200,8 +198,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
             if error.kind == ErrorKind::NotFound => {}
         done => drop(done?),
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
+    let now = now_seconds();
     let mut keys = Vec::new();
     for key in listed.into_iter().filter(|key| key.problem.is_none()) {
         if !key.active && !key.published {

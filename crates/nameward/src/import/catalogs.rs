@@ -1,11 +1,8 @@
 //! Catalogs produced by the other server: consumers identify a member by its label, and delete members that are
 //! missing from the catalog.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use nameward_base::time::now_seconds_32;
+use std::{collections::HashSet, path::Path};
 
 use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedKind, MovedServer};
 use nameward_maintain::catalog::{Catalog, read_catalog};
@@ -76,8 +73,7 @@ fn labels(
     (catalog, zone): &(Catalog, Zone),
     moved: &MovedServer,
 ) -> Result<Vec<(String, String)>, MoveRefusal> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = Serial(now.map_or(0, |now| now.as_secs()) as u32);
+    let now = Serial(now_seconds_32());
     // The serial of a catalog produced here starts with the current time.
     if zone.serial().is_after(now) {
         return Err(format!(

@@ -7,10 +7,11 @@
 //!                  one; its serial is one above that of the signed version, so that secondaries fetch the new signatures
 //! ```
 
+use nameward_base::time::now_seconds;
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::UNIX_EPOCH,
 };
 
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
@@ -43,8 +44,7 @@ pub struct SignedPlaces<'p> {
 /// Converts the signed zones. One that cannot be served with the same keys is left out.
 pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFile> {
     let mut files = Vec::new();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
+    let now = now_seconds();
     let zones = std::mem::take(&mut moved.zones);
     for mut zone in zones {
         let Some(signing) = zone.signing.clone() else {

@@ -1,5 +1,6 @@
 //! The lines on stdout that show a person (and a test) where the server listens.
 
+use nameward_base::text::counted;
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -38,12 +39,6 @@ fn dig(address: SocketAddr, question: &str) -> String {
         53 => format!("dig @{host} {question}"),
         port => format!("dig @{host} -p {port} {question}"),
     }
-}
-
-/// Formats a number with its noun: "1 zone", "2 zones".
-pub fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 /// Prints to stdout, ignoring errors: a closed stdout is not a reason to stop.

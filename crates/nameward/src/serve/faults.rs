@@ -3,8 +3,9 @@
 //! A fault whose source knows when it started has that time; for the others [`FirstSeen`] remembers when they were
 //! first found.
 
+use nameward_base::text::counted;
+use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
@@ -19,7 +20,6 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use super::counted;
 use crate::cli::print::zone_text;
 
 /// The sources that faults are derived from.
@@ -435,7 +435,7 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
         missing_files(missing)
     );
     let mut fault = fault(FaultKind::ZoneFileMissing, text, &effect, remedy);
-    fault.since = seconds(missing.since);
+    fault.since = seconds_since_1970(missing.since);
     fault
 }
 
@@ -461,13 +461,8 @@ fn of_store(found: &StoreFault) -> ServerFault {
         "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served.",
         remedy,
     );
-    fault.since = seconds(found.since);
+    fault.since = seconds_since_1970(found.since);
     fault
-}
-
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// Formats " (and 3 more)", or nothing.

@@ -4,6 +4,8 @@
 //! wait.
 
 use nameward_base::sync::Mutex;
+use nameward_base::text::counted;
+use nameward_base::time::{now_seconds, seconds_since_1970};
 use std::{
     fs,
     net::SocketAddr,
@@ -12,7 +14,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 use arc_swap::ArcSwap;
@@ -62,7 +64,7 @@ impl MaintenanceNotes {
     /// Records the result of a reload.
     pub fn set_reload(&self, is_ok: bool, text: &str) {
         *self.last_reload.lock() = Some(ReloadStatus {
-            at: seconds_of(SystemTime::now()),
+            at: now_seconds(),
             is_ok,
             text: text.lines().next().unwrap_or_default().to_string(),
         });
@@ -75,7 +77,7 @@ fn place_of(source: &FileSource) -> String {
     let places = directory.chain(&source.named_conf);
     let mut places: Vec<String> = places.map(|path| path.display().to_string()).collect();
     if !source.zones.is_empty() {
-        places.push(super::counted(source.zones.len(), "listed file"));
+        places.push(counted(source.zones.len(), "listed file"));
     }
     places.join(", ")
 }
@@ -185,7 +187,7 @@ impl ServerHealth {
         // Held until the result is stored, so that an older state cannot replace a newer one.
         let parts = self.parts.lock();
         let mut status = self.read(parts.as_ref());
-        let now = seconds_of(SystemTime::now());
+        let now = now_seconds();
         self.first_seen.lock().date(&mut status.faults, now);
         let status = Arc::new(status);
         self.last.store(Arc::clone(&status));
@@ -284,7 +286,7 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
         address,
         mode: "resident".into(),
         is_up: true,
-        since: seconds_of(started),
+        since: seconds_since_1970(started),
         last_error: None,
         last_error_at: None,
         unseen_changes: None,
@@ -296,7 +298,7 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
         let (health, watch) = (database.backend.health(), database.backend.watch_health());
         let address = &database.backend.options().address;
         let (last_error, last_error_at) = match health.last_error {
-            Some((error, at)) => (Some(error), Some(seconds_of(at))),
+            Some((error, at)) => (Some(error), Some(seconds_since_1970(at))),
             None => (None, None),
         };
         BackendStatus {
@@ -309,12 +311,12 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
             }
             .into(),
             is_up: health.is_up,
-            since: seconds_of(health.since.max(started)),
+            since: seconds_since_1970(health.since.max(started)),
             last_error,
             last_error_at,
             unseen_changes: (!watch.is_up).then(|| UnseenChanges {
                 error: watch.reason,
-                since: seconds_of(watch.since.max(started)),
+                since: seconds_since_1970(watch.since.max(started)),
             }),
             zones: sums.of_rank(database.rank),
             // Zones that wait for their primaries are not the database's fault.
@@ -328,11 +330,6 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
     let mut all: Vec<_> = files.chain(databases).collect();
     all.sort_by_key(|backend| backend.backend);
     all
-}
-
-fn seconds_of(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }
 
 /// Returns the host name, as the kernel has it.

@@ -1,12 +1,7 @@
 //! Wiring of secondary zones and NOTIFY: queries to primaries, NOTIFY to secondaries, and what operators see of both.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use nameward_base::time::now_seconds;
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 
 use nameward_control::operations::{
     ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
@@ -460,9 +455,4 @@ fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
-}
-
-fn now_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

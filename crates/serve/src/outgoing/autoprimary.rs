@@ -9,6 +9,7 @@
 //! it; the key of a signed NOTIFY is also used for the query and the transfers.
 
 use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{SecondarySink, now_seconds, random_id};
+use super::{SecondarySink, random_id};
 use crate::transfers::LoggedRefusals;
 
 /// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.

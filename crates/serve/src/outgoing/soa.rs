@@ -1,5 +1,6 @@
 //! Queries a primary's serial over UDP.
 
+use nameward_base::time::now_seconds;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::AskFailure;
-use super::{QuestionForm, local_address, now_seconds, random_id};
+use super::{QuestionForm, local_address, random_id};
 
 /// Timeouts of the tries.
 const TRIES: [Duration; 3] = [

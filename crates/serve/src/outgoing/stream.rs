@@ -1,5 +1,6 @@
 //! One transfer over TCP: the connection, its time limits, and its messages passed to the reader as they arrive.
 
+use nameward_base::time::now_seconds;
 use std::io;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::failure::AskFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
-use super::{OutgoingSettings, QuestionForm, local_address, now_seconds, random_id};
+use super::{OutgoingSettings, QuestionForm, local_address, random_id};
 
 /// Read buffer size: a message of maximum size and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);

@@ -6,7 +6,8 @@ use super::{
     policies::StoredTerms,
     publish::TableStep,
 };
-use crate::follow::{counted, log::zone_text};
+use crate::follow::log::zone_text;
+use nameward_base::text::counted;
 use nameward_store::sql::{
     Change, LiveZone, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, db, row_error,
 };

@@ -1,11 +1,12 @@
 //! The server status for people: names and values in columns, a table of backends, faults with their remedies.
 
+use nameward_base::text::counted;
 use std::fmt::Write as _;
 
 use nameward_control::operations::{BackendStatus, ServerStatus};
 
 use super::duration_text;
-use crate::serve::{counted, moment};
+use crate::serve::moment;
 
 /// Formats the state of a server.
 pub fn text(status: &ServerStatus) -> String {

@@ -1,6 +1,7 @@
 //! Tests of each fault with its cost and its remedy.
 
 use super::*;
+use std::time::UNIX_EPOCH;
 
 #[test]
 fn a_fault_keeps_its_first_time_until_it_is_over() {

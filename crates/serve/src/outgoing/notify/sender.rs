@@ -1,5 +1,6 @@
 //! The task that sends NOTIFY messages: targets of changed zones, datagrams out, replies in.
 
+use nameward_base::time::now_seconds;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as PlainSocket};
@@ -22,7 +23,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::super::{local_address, now_seconds, random_id};
+use super::super::{local_address, random_id};
 use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
 use super::{NotifierParts, NotifierShared};
