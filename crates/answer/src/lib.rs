@@ -17,7 +17,9 @@ mod view;
 pub use alias::{AliasAddresses, TargetPlace, alias_of, find_target};
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
-use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
+use nameward_wire::message::{
+    HEADER, Malformed, OptRecord, Query, ReplyFlags, extended_error, write_reply_header,
+};
 use nameward_wire::{Class, Rcode, Type};
 pub use nameward_zone::BackendFailure;
 use nameward_zone::NameKey;
@@ -156,17 +158,6 @@ pub struct ServerIdentity {
     pub id: String,
     /// NSID (RFC 5001); empty omits it.
     pub nsid: Vec<u8>,
-}
-
-/// Extended error codes (RFC 8914 section 4).
-mod extended_error {
-    pub const OTHER: u16 = 0;
-    pub const NOT_READY: u16 = 14;
-    pub const NETWORK_ERROR: u16 = 23;
-    pub const NOT_AUTHORITATIVE: u16 = 20;
-    pub const NOT_SUPPORTED: u16 = 21;
-    pub const INVALID_QUERY_TYPE: u16 = 30;
-    pub const PROHIBITED: u16 = 18;
 }
 
 /// Answers requests.

@@ -7,6 +7,7 @@
 //! Requests that are not queries for records (NOTIFY, UPDATE, transfers) are decided by a [`ZoneRequests`],
 //! implemented by the component that owns zones.
 
+pub use nameward_wire::message::extended_error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -145,17 +146,3 @@ pub trait ZoneRequests: Send + Sync + 'static {
 pub struct NoZoneRequests;
 
 impl ZoneRequests for NoZoneRequests {}
-
-/// RFC 8914 section 4: extended error codes.
-pub mod extended_error {
-    /// The client is not authorized.
-    pub const PROHIBITED: u16 = 18;
-    /// The zone data is not loaded yet, or no longer available.
-    pub const NOT_READY: u16 = 14;
-    /// This server is not authoritative for the zone.
-    pub const NOT_AUTHORITATIVE: u16 = 20;
-    /// This server does not support the operation.
-    pub const NOT_SUPPORTED: u16 = 21;
-    /// Another server that the answer depends on cannot be reached.
-    pub const NETWORK_ERROR: u16 = 23;
-}

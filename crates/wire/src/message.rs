@@ -6,6 +6,7 @@
 //! not expanded, so compression cannot multiply work.
 
 mod bulk;
+pub mod extended_error;
 mod opt;
 mod reader;
 mod writer;
