@@ -11,12 +11,13 @@ pub use text::{NewRecordPlace, TextFault, put_difference, whole_text};
 
 use crate::commit::Commits;
 use crate::contents::contents_of;
+use nameward_base::file::DurableFile;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -166,13 +167,11 @@ pub fn sync_zone(
         let state = |m: &Metadata| (m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec());
         state(now) == state(&metadata)
     };
-    let temporary = write_beside(&file, &new, &metadata).map_err(failed)?;
+    let new = write_beside(&file, &new, &metadata).map_err(failed)?;
     if !fs::metadata(&file).is_ok_and(|now| is_untouched(&now)) {
-        let _ = fs::remove_file(&temporary);
         return Err(SyncError::Edited(path.into()));
     }
-    fs::rename(&temporary, &file).map_err(failed)?;
-    sync_directory(&file).map_err(failed)?;
+    new.replace().map_err(failed)?;
     commits.home_is(&served);
     let serial = served.serial();
     tracing::info!(
@@ -219,35 +218,13 @@ fn read(text: &[u8], options: &Options, zone: &NameBuf) -> Option<Zone> {
     builder.finish().0
 }
 
-/// Writes a temporary file next to another, with its owner and mode, and waits for the disk.
-fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(file.file_name().unwrap_or_default());
-    name.push(".nameward-new");
-    let temporary = file.with_file_name(name);
-    let _ = fs::remove_file(&temporary);
-    let mut new = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let written = new
-        .write_all(text)
-        // As far as this user may: the text is more important.
-        .map(|()| drop(fchown(&new, Some(like.uid()), Some(like.gid()))))
-        .and_then(|()| new.set_permissions(fs::Permissions::from_mode(like.mode() & 0o7777)))
-        .and_then(|()| new.sync_all());
-    match written {
-        Ok(()) => Ok(temporary),
-        Err(error) => {
-            let _ = fs::remove_file(&temporary);
-            Err(error)
-        }
-    }
-}
-
-/// Syncs the directory of a file to disk.
-pub(crate) fn sync_directory(file: &Path) -> io::Result<()> {
-    let directory = file.parent().unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+/// Writes the new version of a file beside it, with its owner and mode.
+fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<DurableFile> {
+    let mut new = DurableFile::create(file, 0o600)?;
+    new.file().write_all(text)?;
+    // As far as this user may: the text counts more.
+    let _ = fchown(new.file(), Some(like.uid()), Some(like.gid()));
+    let mode = fs::Permissions::from_mode(like.mode() & 0o7777);
+    new.file().set_permissions(mode)?;
+    Ok(new)
 }

@@ -3,12 +3,13 @@
 //! A copy is written to a temporary file and renamed, by a separate thread: a large zone takes seconds. Of several
 //! versions waiting for the same file, the last one is written.
 
+use nameward_base::file::DurableFile;
 use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_wire::rdata::write_text;
 use nameward_zone::{Node, Zone};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,19 +95,13 @@ fn start() -> Option<Arc<CopyQueue>> {
 
 /// Writes a zone to a file as text, completely or not at all.
 fn write_copy(path: &Path, zone: &Zone) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let written = write_zone(&beside, zone).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // A partial zone is useless.
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    let mut new = DurableFile::create(path, 0o644)?;
+    write_zone(new.file(), zone)?;
+    new.replace()
 }
 
-fn write_zone(path: &Path, zone: &Zone) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+fn write_zone(file: &mut File, zone: &Zone) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut line = String::new();
     // The SOA comes first, as people and other servers expect it.
     write_node(zone.apex(), &mut line, &mut out, |rtype| {
@@ -118,8 +113,7 @@ fn write_zone(path: &Path, zone: &Zone) -> io::Result<()> {
             !(is_apex && rtype == nameward_wire::Type::SOA)
         })?;
     }
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()
+    out.flush()
 }
 
 fn write_node(

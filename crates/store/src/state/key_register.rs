@@ -10,7 +10,7 @@ use super::error::StateError;
 use nameward_wire::Name;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -106,21 +106,11 @@ impl KeyRegister {
 
     /// Writes all zones to a new file that replaces the old one.
     fn write_whole(&self) -> std::io::Result<()> {
-        let new = self.path.with_extension("new");
         let mut text = Vec::new();
         for zone in &self.zones {
             writeln!(text, "+{zone}")?;
         }
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(true).write(true).mode(0o600);
-        let mut file = options.open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &self.path)?;
-        match self.path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
-        }
+        nameward_base::file::replace(&self.path, 0o600, &text)
     }
 
     /// Records the zones whose keys are about to be removed, before a transaction with `changes` is committed;

@@ -12,7 +12,28 @@ const WITHOUT_TOKIO: [&str; 7] = [
     "base", "stats", "wire", "dnssec", "zone", "answer", "import",
 ];
 /// Code that exists once, where it may be, and the advice for other places.
-const OWNED: [(&str, &[&str], &str); 2] = [
+const OWNED: [(&str, &[&str], &str); 4] = [
+    (
+        "fs::rename(",
+        &[
+            "crates/base/src/file.rs",
+            // A socket and a process id file do not outlive a power failure.
+            "crates/control/src/socket.rs",
+            "crates/nameward/src/pid_file.rs",
+            // Files that are moved out of the way.
+            "crates/nameward/src/import/output.rs",
+            "crates/store/src/state/condition.rs",
+        ],
+        "use nameward_base::file",
+    ),
+    (
+        "SystemTime::now().duration_since",
+        &[
+            "crates/base/src/time.rs",
+            "crates/store/src/file/zone_file.rs",
+        ],
+        "use nameward_base::time",
+    ),
     (
         "PoisonError",
         &["crates/base/src/sync.rs"],

@@ -6,10 +6,10 @@
 //! Integers are little-endian. The file is written under another name, synced and renamed, so that there is always a
 //! complete one. An invalid one is ignored with a log line; only SERVFAIL is ever answered from it.
 
+use nameward_base::file;
 use nameward_wire::Name;
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -82,7 +82,7 @@ impl ZoneListFile {
         };
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let (start, shown) = (Instant::now(), path.display());
-            match replace(&path, &bytes) {
+            match file::replace(&path, 0o644, &bytes) {
                 Ok(()) => tracing::debug!(took = ?start.elapsed(), "{shown} written"),
                 Err(error) => {
                     tracing::warn!(
@@ -114,19 +114,6 @@ impl ZoneListFile {
                 Vec::new()
             }
         }
-    }
-}
-
-/// Replaces a file atomically.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
     }
 }
 

@@ -8,14 +8,14 @@ use super::{FileFollower, LoadLog};
 use crate::commit::Commits;
 use crate::contents::contents_of;
 use crate::policy::{KeptError, UNCONFIGURED_RANK};
-use crate::sync::{SyncMode, sync_directory, whole_text};
+use crate::sync::{SyncMode, whole_text};
+use nameward_base::file::{DurableFile, sync_directory};
 use nameward_store::file::{FileSource, LoadEvent};
 use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{TableChange, Zone};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -302,23 +302,9 @@ fn new_copy(path: &Path, make: impl Fn(&Path) -> io::Result<()>) -> io::Result<P
 
 /// Writes a file that does not exist yet: under another name first, so that a partial file is never visible.
 fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".nameward-new");
-    let temporary = path.with_file_name(name);
-    let _ = fs::remove_file(&temporary);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(MODE)
-        .open(&temporary)?;
-    let written = file
-        .write_all(text)
-        .and_then(|()| file.sync_all())
-        // Unlike renaming, a link does not replace an existing file.
-        .and_then(|()| fs::hard_link(&temporary, path));
-    let _ = fs::remove_file(&temporary);
-    written.and_then(|()| sync_directory(path))
+    let mut file = DurableFile::create(path, MODE)?;
+    file.file().write_all(text)?;
+    file.publish_new()
 }
 
 #[cfg(test)]

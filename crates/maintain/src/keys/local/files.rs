@@ -3,15 +3,16 @@
 //! A private file that others may read is refused. Files are replaced atomically and are on disk when a write
 //! returns. The times in `.private` apply; those in `.key` are comments.
 
+use nameward_base::file;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::{KeyLife, RecordLife, RecordPhase};
 use nameward_dnssec::{KeyFile, KeyFileError, KeyTimes, file_owner};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -185,27 +186,11 @@ pub(super) fn write_pair(path: &Path, file: &KeyFile) -> Result<(), KeyPairError
     })?;
     // In this order: a public file alone is not a key, a private file alone is an unusable one.
     replace_file(&public, public_text.as_bytes(), 0o644)?;
-    replace_file(&private, file.private_text().as_bytes(), 0o600)?;
-    sync_parent(path)
+    replace_file(&private, file.private_text().as_bytes(), 0o600)
 }
 
 fn replace_file(path: &Path, text: &[u8], mode: u32) -> Result<(), KeyPairError> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".nameward-new");
-    let temporary = path.with_file_name(name);
-    let _ = fs::remove_file(&temporary);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)
-        .and_then(|mut new| new.write_all(text).and_then(|()| new.sync_all()))
-        .and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        KeyPairError::system(path, &error)
-    })
+    file::replace(path, mode, text).map_err(|error| KeyPairError::system(path, &error))
 }
 
 /// Removes a pair permanently.
@@ -224,9 +209,7 @@ pub(super) fn remove_pair(path: &Path) -> Result<(), KeyPairError> {
 }
 
 fn sync_parent(path: &Path) -> Result<(), KeyPairError> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let synced = File::open(directory).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| KeyPairError::system(directory, &error))
+    file::sync_directory(path).map_err(|error| KeyPairError::system(path, &error))
 }
 
 /// Writes the steps of a policy into the times of a key: a time that has passed stays after the record is removed.
