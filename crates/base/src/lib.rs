@@ -1,6 +1,6 @@
 //! The lowest layer: small general mechanisms that every other crate uses and none defines again.
 //!
-//! No DNS, no tokio, no dependencies. A part moves here when a second crate needs it.
+//! No DNS, no tokio. A part moves here when a second crate needs it.
 
 #![forbid(unsafe_code)]
 
@@ -9,3 +9,4 @@ pub mod file;
 pub mod sync;
 pub mod text;
 pub mod time;
+pub mod worker;
