@@ -2,6 +2,7 @@
 
 use crate::follow::databases::FollowedDatabase;
 use crate::policy::{RemoteServer, address_text};
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::write::{CatalogMembers, MembersWritten, StandingZones, WriteError};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Serial;
@@ -10,9 +11,8 @@ use nameward_zone::change::{
     ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
     ZoneChange, soa_serial,
 };
+use std::collections::HashMap;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use std::time::SystemTime;
 use tokio::runtime::Handle;
 
@@ -31,41 +31,44 @@ pub trait CatalogHome: Send + Sync {
     fn set_serial(&self, catalog: NameBuf, serial: Serial);
 }
 
-enum CatalogJob {
-    Members(Vec<CatalogMembers>),
-    Serial(Box<NameBuf>, Serial),
+/// Work that waits for the database. Requests are merged, so its size is bounded by the number of catalogs.
+#[derive(Default)]
+struct PendingCatalogs {
+    /// The members of all followed catalogs; the last state counts.
+    members: Option<Vec<CatalogMembers>>,
+    /// The serials of catalogs produced here; the last one counts.
+    serials: HashMap<NameBuf, Serial>,
 }
 
 /// A database with catalogs. Writes wait for one thread; of pending member lists the last one is written.
 pub struct StoredCatalogs {
     database: FollowedDatabase,
     runtime: Handle,
-    jobs: Sender<CatalogJob>,
+    pending: Mailbox<PendingCatalogs>,
 }
 
 impl StoredCatalogs {
     /// Starts the thread that waits for a database; `runtime` is the one that its connections belong to.
     pub fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
-        let (jobs, waiting) = channel();
+        let pending = Mailbox::default();
         let writer = CatalogWriter {
             database: database.clone(),
             runtime: runtime.clone(),
         };
-        thread::Builder::new()
-            .name(format!("catalogs-{}", database.rank))
-            .spawn(move || writer.run(&waiting))?;
+        let own = pending.clone();
+        let name = format!("catalogs-{}", database.rank);
+        worker::start(name, move || writer.run(&own))?;
         Ok(StoredCatalogs {
             database: database.clone(),
             runtime: runtime.clone(),
-            jobs,
+            pending,
         })
     }
 }
 
 impl CatalogHome for StoredCatalogs {
     fn set_members(&self, catalogs: Vec<CatalogMembers>) {
-        // The thread ends with this.
-        let _ = self.jobs.send(CatalogJob::Members(catalogs));
+        self.pending.put(|pending| pending.members = Some(catalogs));
     }
 
     fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
@@ -76,9 +79,15 @@ impl CatalogHome for StoredCatalogs {
     }
 
     fn set_serial(&self, catalog: NameBuf, serial: Serial) {
-        let _ = self
-            .jobs
-            .send(CatalogJob::Serial(Box::new(catalog), serial));
+        self.pending.put(|pending| {
+            pending.serials.insert(catalog, serial);
+        });
+    }
+}
+
+impl Drop for StoredCatalogs {
+    fn drop(&mut self) {
+        self.pending.finish();
     }
 }
 
@@ -89,22 +98,25 @@ struct CatalogWriter {
 }
 
 impl CatalogWriter {
-    fn run(&self, waiting: &Receiver<CatalogJob>) {
+    fn run(&self, mailbox: &Mailbox<PendingCatalogs>) {
         let mut last: Vec<CatalogMembers> = Vec::new();
-        while let Ok(job) = waiting.recv() {
-            let done = match &job {
-                CatalogJob::Members(catalogs) if *catalogs == last => Ok(()),
-                CatalogJob::Members(catalogs) => self.write_members(catalogs),
-                CatalogJob::Serial(catalog, serial) => self.write_serial(catalog, *serial),
-            };
-            match (done, job) {
-                (Ok(()), CatalogJob::Members(catalogs)) => last = catalogs,
-                (Ok(()), CatalogJob::Serial(..)) => {}
-                // The next check of the catalogs passes on the members again.
-                (Err(error), _) => {
-                    last.clear();
+        while let Some(pending) = mailbox.wait(None) {
+            let members = pending.members.filter(|members| *members != last);
+            let mut is_written = true;
+            let is_done = panic_guard("writing catalogs to a database", || {
+                let written = members.iter().try_for_each(|all| self.write_members(all));
+                let serials = pending.serials.iter();
+                let noted = serials.map(|(catalog, serial)| self.write_serial(catalog, *serial));
+                for error in noted.chain([written]).filter_map(Result::err) {
+                    is_written = false;
                     tracing::error!("catalogs not written to the database: {error}");
                 }
+            });
+            match members {
+                // The next poll of the catalogs hands the members over again.
+                _ if !is_done || !is_written => last.clear(),
+                Some(members) => last = members,
+                None => {}
             }
         }
     }
