@@ -1,11 +1,9 @@
 //! Background jobs on zones that no change waits for, on a separate thread: a large zone takes a second.
 
 use crate::commit::Commits;
-use crate::panic_guard::spare_thread;
+use nameward_base::worker::{self, Queue, QueueOwner};
 use nameward_wire::NameBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
-use std::thread;
 
 /// Maximum number of waiting jobs; a rejected one is requested again by the next change of its zone.
 const WAITING: usize = 64;
@@ -26,36 +24,36 @@ pub(crate) type TaskRequest = (NameBuf, u16, BackgroundTask);
 
 /// The handle of the thread, which ends when this is dropped.
 pub(crate) struct BackgroundWork {
-    requests: SyncSender<TaskRequest>,
+    requests: QueueOwner<TaskRequest>,
 }
 
 impl BackgroundWork {
-    pub(crate) fn new() -> (Self, Receiver<TaskRequest>) {
-        let (requests, queue) = sync_channel(WAITING);
+    pub(crate) fn new() -> (Self, Queue<TaskRequest>) {
+        let queue = Queue::new(WAITING);
+        let requests = QueueOwner::new(&queue);
         (BackgroundWork { requests }, queue)
     }
 
     /// Requests a job on a zone; false if the queue is full, and the next change must request it again.
     pub(crate) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
-        self.requests.try_send((zone, rank, task)).is_ok()
+        self.requests.try_push((zone, rank, task)).is_ok()
     }
 }
 
 /// Starts the thread. It must not keep the commits alive that it works for.
-pub(crate) fn start(queue: Receiver<TaskRequest>, commits: &Arc<Commits>) -> std::io::Result<()> {
+pub(crate) fn start(queue: Queue<TaskRequest>, commits: &Arc<Commits>) -> std::io::Result<()> {
     let commits: Weak<Commits> = Arc::downgrade(commits);
-    let thread = thread::Builder::new().name("background".into());
-    thread.spawn(move || {
-        while let Ok((zone, rank, task)) = queue.recv() {
+    worker::start("background", move || {
+        queue.work("packing or writing a zone", |(zone, rank, task)| {
             let Some(commits) = commits.upgrade() else {
                 return;
             };
-            spare_thread("a zone was packed or written", || match task {
+            match task {
                 BackgroundTask::Pack => commits.pack(zone.as_name(), rank),
                 BackgroundTask::Digest => commits.keep_digest(zone, rank),
                 BackgroundTask::WriteContents => commits.write_contents(zone, rank),
-            });
-        }
-    })?;
-    Ok(())
+            }
+        });
+    })
+    .map(drop)
 }
