@@ -90,6 +90,8 @@ pub struct Secondaries<O> {
     listing: HashMap<SharedName, SecondarySettings>,
     next_number: ZoneNumber,
     next_ticket: u64,
+    /// Each report ends a request of this thread, so no more wait than requests are under way. Not bounded by itself: the
+    /// state writer and the database threads must not wait for the thread that hands them work.
     reports: (Sender<HomeReport>, Receiver<HomeReport>),
     wake: Wake,
     copies: CopyWriter,

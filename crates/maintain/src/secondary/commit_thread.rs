@@ -1,7 +1,8 @@
 //! Commits of large versions, on a separate thread: computing the difference to the previous version takes a second,
 //! and no other zone should wait for that.
 //!
-//! The number of waiting commits is bounded by the number of concurrent transfers.
+//! At most [`WAITING`] commits wait. Then the driver of secondary zones waits too: this thread never waits for it, and
+//! commits of a zone stay in order.
 
 use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use nameward_base::worker::{self, Popped, Queue, QueueOwner, panic_guard_item};

@@ -14,11 +14,10 @@ use super::storage::{
 use crate::commit::Commits;
 use crate::follow::databases::{FollowedDatabase, ServedFrom};
 use crate::outgoing::condense;
-use crate::panic_guard::spare_thread;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
-use nameward_base::sync::Mutex;
+use nameward_base::worker::{self, Queue, QueueOwner};
 use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
@@ -26,8 +25,6 @@ use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 use tokio::runtime::Handle;
 
 /// Threads that wait for one database: a large transfer keeps one of them busy for long.
@@ -36,14 +33,17 @@ const THREADS: usize = 4;
 /// Number of zones from which on all secondary zones are read instead of each by its name.
 const MANY: usize = 2000;
 
-/// Work that waits for the database. Its amount is bounded by the number of concurrent checks, and by the zones that
-/// are confirmed, expire or are removed.
+/// Jobs that may wait for a database; then the driver of secondary zones waits. Checks that run at one time need far
+/// fewer. The bound is for zones that expire together while the database is down: it must not stop other zones.
+const WAITING: usize = 1 << 18;
+
+/// Work that waits for the database.
 type HomeJob = Box<dyn FnOnce(&HomeWorker) + Send>;
 
 /// Stores the secondary zones of a database in it.
 pub struct DatabaseHome {
     database: FollowedDatabase,
-    jobs: Sender<HomeJob>,
+    jobs: QueueOwner<HomeJob>,
 }
 
 impl DatabaseHome {
@@ -53,18 +53,21 @@ impl DatabaseHome {
         commits: &Arc<Commits>,
         runtime: &Handle,
     ) -> io::Result<Self> {
-        let (jobs, waiting) = channel::<HomeJob>();
-        let waiting = Arc::new(Mutex::new(waiting));
+        let queue: Queue<HomeJob> = Queue::new(WAITING);
+        let jobs = QueueOwner::new(&queue);
         for _ in 0..THREADS {
-            let waiting = Arc::clone(&waiting);
+            let queue = queue.clone();
             let worker = HomeWorker {
                 database: database.clone(),
                 commits: Arc::clone(commits),
                 runtime: runtime.clone(),
             };
-            thread::Builder::new()
-                .name(format!("home-{}", database.rank))
-                .spawn(move || worker.run(&waiting))?;
+            let run = move || {
+                queue.work("maintaining secondary zones of a database", |job| {
+                    job(&worker);
+                });
+            };
+            worker::start(format!("home-{}", database.rank), run)?;
         }
         Ok(DatabaseHome {
             database: database.clone(),
@@ -73,8 +76,8 @@ impl DatabaseHome {
     }
 
     fn submit(&self, job: impl FnOnce(&HomeWorker) + Send + 'static) {
-        // The threads end with this.
-        let _ = self.jobs.send(Box::new(job));
+        // Closed only when this is dropped. The callers are the secondary driver and its reports, never these threads.
+        let _ = self.jobs.push(Box::new(job));
     }
 
     /// Makes a zone answer SERVFAIL, or answer normally again.
@@ -166,18 +169,6 @@ struct HomeWorker {
 }
 
 impl HomeWorker {
-    fn run(&self, waiting: &Mutex<Receiver<HomeJob>>) {
-        loop {
-            let next = waiting.lock().recv();
-            let Ok(job) = next else {
-                return;
-            };
-            spare_thread("secondary zones of a database were looked after", || {
-                job(self)
-            });
-        }
-    }
-
     /// Checks whether a resident zone has no contents in memory yet.
     fn has_no_version(&self, zone: NameBuf) -> bool {
         let version = self
