@@ -4,7 +4,7 @@
 //! versions waiting for the same file, the last one is written.
 
 use nameward_base::file::DurableFile;
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::worker::{self, Mailbox, panic_guard_item};
 use nameward_wire::rdata::write_text;
 use nameward_zone::{Node, Zone};
 use std::collections::HashMap;
@@ -13,83 +13,64 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
+
+/// Versions that wait to be written, the last one for each file.
+type PendingVersions = HashMap<PathBuf, Arc<Zone>>;
 
 /// Passes versions to the thread that writes copies, which starts with the first one and ends when this is dropped.
 #[derive(Default)]
 pub(super) struct CopyWriter {
-    queue: Option<Arc<CopyQueue>>,
-}
-
-/// Versions waiting to be written, one per file.
-#[derive(Default)]
-struct CopyQueue {
-    waiting: Mutex<WaitingCopies>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct WaitingCopies {
-    versions: HashMap<PathBuf, Arc<Zone>>,
-    has_ended: bool,
-}
-
-impl CopyQueue {
-    fn lock(&self) -> MutexGuard<'_, WaitingCopies> {
-        self.waiting.lock()
-    }
-
-    /// Waits for a version; `None` at the end.
-    fn next(&self) -> Option<(PathBuf, Arc<Zone>)> {
-        let is_idle =
-            |waiting: &mut WaitingCopies| waiting.versions.is_empty() && !waiting.has_ended;
-        let waiting = self.changed.wait_while(self.lock(), is_idle);
-        let mut waiting = waiting;
-        let path = waiting.versions.keys().next().cloned()?;
-        waiting.versions.remove_entry(&path)
-    }
+    mailbox: Option<Mailbox<PendingVersions>>,
 }
 
 impl CopyWriter {
     /// Queues a version to be written to a file.
     pub(super) fn write(&mut self, path: &Path, version: &Arc<Zone>) {
-        if self.queue.is_none() {
-            self.queue = start();
+        if self.mailbox.is_none() {
+            self.mailbox = start();
         }
-        if let Some(queue) = &self.queue {
+        if let Some(mailbox) = &self.mailbox {
             let version = Arc::clone(version);
-            queue.lock().versions.insert(path.into(), version);
-            queue.changed.notify_one();
+            mailbox.put(|pending| {
+                pending.insert(path.into(), version);
+            });
         }
     }
 }
 
 impl Drop for CopyWriter {
     fn drop(&mut self) {
-        if let Some(queue) = &self.queue {
-            queue.lock().has_ended = true;
-            queue.changed.notify_one();
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.finish();
         }
     }
 }
 
-fn start() -> Option<Arc<CopyQueue>> {
-    let queue = Arc::new(CopyQueue::default());
-    let own = Arc::clone(&queue);
+fn start() -> Option<Mailbox<PendingVersions>> {
+    let mailbox = Mailbox::default();
+    let own = mailbox.clone();
     let run = move || {
-        while let Some((path, version)) = own.next() {
-            if let Err(error) = write_copy(&path, &version) {
-                let zone = version.apex_name();
-                tracing::error!("zone {zone}: copy {} not written: {error}", path.display());
-            }
+        while let Some(pending) = own.wait(None) {
+            write_copies(pending);
         }
     };
-    match thread::Builder::new().name("copy".into()).spawn(run) {
-        Ok(_) => Some(queue),
+    match worker::start("copy", run) {
+        Ok(_) => Some(mailbox),
         Err(error) => {
             tracing::error!("copies of transferred zones are not written: {error}");
             None
         }
+    }
+}
+
+fn write_copies(pending: PendingVersions) {
+    for (path, version) in pending {
+        panic_guard_item("writing the text copy of a zone", || {
+            if let Err(error) = write_copy(&path, &version) {
+                let zone = version.apex_name();
+                tracing::error!("zone {zone}: copy {} not written: {error}", path.display());
+            }
+        });
     }
 }
 
