@@ -9,16 +9,15 @@ use super::message::{UpdateRequest, refused};
 use super::plan::{UpdateChange, UpdatePermission};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use nameward_base::sync::Mutex;
+use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard_item};
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{ChangeRefused, ConditionalChange, Difference};
 use nameward_zone::{Serial, SerialRule};
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::SystemTime;
 
 /// Maximum number of updates waiting in one queue. Only those of authorized clients get there, and each has at most
@@ -94,8 +93,8 @@ type Frozen = Arc<Mutex<HashSet<Box<[u8]>>>>;
 /// The queues of all updates; their threads end when this is dropped, after processing what is queued.
 pub struct Updates {
     commits: Arc<Commits>,
-    resident: SyncSender<QueueItem>,
-    databases: HashMap<u16, SyncSender<QueueItem>>,
+    resident: QueueOwner<QueueItem>,
+    databases: HashMap<u16, QueueOwner<QueueItem>>,
     frozen: Frozen,
 }
 
@@ -139,9 +138,10 @@ impl Updates {
     /// Submits an update. It is returned if too many wait.
     pub fn submit(&self, job: UpdateJob) -> Result<(), Box<UpdateJob>> {
         let queue = self.databases.get(&job.rank).unwrap_or(&self.resident);
-        match queue.try_send(QueueItem::Update(Box::new(job))) {
-            Err(TrySendError::Full(QueueItem::Update(job)))
-            | Err(TrySendError::Disconnected(QueueItem::Update(job))) => Err(job),
+        match queue.try_push(QueueItem::Update(Box::new(job))) {
+            Err(
+                PushError::Full(QueueItem::Update(job)) | PushError::Closed(QueueItem::Update(job)),
+            ) => Err(job),
             _ => Ok(()),
         }
     }
@@ -158,7 +158,7 @@ impl Updates {
         self.remember(zone, true)?;
         for queue in self.databases.values().chain([&self.resident]) {
             let (mark, passed) = sync_channel(1);
-            if queue.send(QueueItem::Mark(mark)).is_ok() {
+            if queue.push(QueueItem::Mark(mark)).is_ok() {
                 let _ = passed.recv();
             }
         }
@@ -200,10 +200,11 @@ fn start_queue(
     name: String,
     frozen: Frozen,
     take: impl Fn(Vec<UpdateJob>) + Send + 'static,
-) -> std::io::Result<SyncSender<QueueItem>> {
-    let (sender, queue) = sync_channel(WAITING);
-    thread::Builder::new().name(name).spawn(move || {
-        while let Ok(first) = queue.recv() {
+) -> std::io::Result<QueueOwner<QueueItem>> {
+    let queue = Queue::new(WAITING);
+    let owner = QueueOwner::new(&queue);
+    worker::start(name, move || {
+        while let Popped::Item(first) = queue.pop(None) {
             let (group, marks) = collect(first, &queue);
             let is_frozen = |job: &UpdateJob| frozen.lock().contains(&*key(job.zone.as_name()));
             let (held, taken): (Vec<_>, Vec<_>) = group.into_iter().partition(is_frozen);
@@ -211,20 +212,18 @@ fn start_queue(
                 let refused = refused(Rcode::Refused, "the zone is frozen");
                 (job.done)(UpdateOutcome::Refused(refused));
             }
-            // An update that triggers a bug stays unanswered, and the queue continues.
-            if catch_unwind(AssertUnwindSafe(|| take(taken))).is_err() {
-                tracing::error!("an update ended in a panic");
-            }
+            // An update that is our own mistake stays unanswered, and the queue goes on.
+            panic_guard_item("committing updates", || take(taken));
             for mark in marks {
                 let _ = mark.try_send(());
             }
         }
     })?;
-    Ok(sender)
+    Ok(owner)
 }
 
-/// Takes the waiting items, up to a mark or the size of a group.
-fn collect(first: QueueItem, queue: &Receiver<QueueItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
+/// Takes what waits, up to a mark or the size of a group.
+fn collect(first: QueueItem, queue: &Queue<QueueItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
     let (mut group, mut marks) = (Vec::new(), Vec::new());
     let mut next = Some(first);
     while let Some(item) = next {
@@ -233,7 +232,7 @@ fn collect(first: QueueItem, queue: &Receiver<QueueItem>) -> (Vec<UpdateJob>, Ve
             QueueItem::Mark(mark) => marks.push(mark),
         }
         next = match marks.is_empty() && group.len() < GROUP {
-            true => queue.try_recv().ok(),
+            true => queue.try_pop(),
             false => None,
         };
     }
