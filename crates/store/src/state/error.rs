@@ -92,6 +92,9 @@ pub enum StateError {
     /// A difference that does not change the serial cannot be journalled.
     #[error("a difference of {0} does not change the serial")]
     NoSerial(String),
+    /// As many changes wait to be written as may.
+    #[error("the state store has {0} changes waiting to be written; try again later")]
+    Busy(usize),
     /// The writer thread has ended.
     #[error("the state store is closed")]
     Closed,
@@ -139,7 +142,10 @@ impl StateError {
     pub(super) fn is_of_store(&self) -> bool {
         !matches!(
             self,
-            StateError::Gap { .. } | StateError::NoSerial(_) | StateError::Closed
+            StateError::Gap { .. }
+                | StateError::NoSerial(_)
+                | StateError::Busy(_)
+                | StateError::Closed
         )
     }
 

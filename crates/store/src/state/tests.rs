@@ -317,6 +317,22 @@ fn many_callers_share_transactions_and_each_has_its_own_result() {
 }
 
 #[test]
+fn a_panic_in_a_callback_costs_no_other_change() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let submit = |from, done: Box<dyn FnOnce() + Send>| {
+        let change = append("example.", ZoneHome::Database, from, from + 1);
+        store.submit(vec![change], move |_| done());
+    };
+    submit(1, Box::new(|| panic!("a bug on purpose")));
+    submit(2, Box::new(|| ()));
+    store
+        .write(vec![append("example.", ZoneHome::Database, 3, 4)])
+        .unwrap();
+    assert_eq!(StateStore::check(directory.path()).unwrap().entries, 3);
+}
+
+#[test]
 fn timers_and_removal() {
     let directory = TempDir::new().unwrap();
     let (store, zone) = (open(&directory), name("Example."));

@@ -12,19 +12,25 @@ use super::error::StateError;
 use super::journal::JournalBounds;
 use super::key_register::KeyRegister;
 use super::zone_rows::ZoneRows;
+use nameward_base::worker::{self, Popped, PushError, Queue, panic_guard_item};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, SendError, Sender, SyncSender, channel, sync_channel,
-};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Maximum number of callers per transaction, and its size limit in octets.
 const GROUP: usize = 512;
 const GROUP_OCTETS: usize = 16 << 20;
+
+/// Requests that may wait; then they are refused. A sender never waits: a callback on the writing thread may hand in more,
+/// and a commit holds its zone's lock, which callbacks take. Commits have a lower bound of their own (`maintain::commit`);
+/// this one has room for the timers of a million zones.
+const WAITING: usize = 1 << 20;
+/// The thread's work, for the log.
+const WRITING: &str = "writing to the state store";
 
 /// Called with the result when it is durable.
 type Done = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
@@ -60,9 +66,7 @@ const PROBE: &str = "probe";
 
 /// Handle of the writer thread, which ends when this is dropped, after everything submitted is written.
 pub(super) struct StateWriter {
-    /// Not bounded here: a callback on the writer thread may submit more, and must not wait for that very thread.
-    /// Callers that wait for a result limit themselves, and commits have a limit (`maintain::commit`).
-    requests: Option<Sender<WriterMessage>>,
+    requests: Queue<WriterMessage>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -72,7 +76,8 @@ impl StateWriter {
         path: PathBuf,
         bounds: JournalBounds,
     ) -> Result<Self, StateError> {
-        let (requests, queue) = channel();
+        let requests = Queue::new(WAITING);
+        let queue = requests.clone();
         let failed = |error: std::io::Error| StateError::of_io(&path, &error);
         let scribe = Scribe {
             connection: parts.connection,
@@ -84,33 +89,30 @@ impl StateWriter {
             has_barrier: true,
             probed: Instant::now(),
         };
-        let thread = thread::Builder::new()
-            .name("state".into())
-            .spawn(move || scribe.run(&queue))
-            .map_err(failed)?;
+        let thread = worker::start("state", move || scribe.run(&queue)).map_err(failed)?;
         Ok(StateWriter {
-            requests: Some(requests),
+            requests,
             thread: Some(thread),
         })
     }
 
     pub(super) fn submit(&self, changes: Vec<StateChange>, done: Done) {
         let request = WriteRequest { changes, done };
-        let sent = match &self.requests {
-            Some(requests) => requests.send(WriterMessage::Write(request)),
-            None => Err(SendError(WriterMessage::Write(request))),
-        };
-        if let Err(SendError(WriterMessage::Write(request))) = sent {
-            (request.done)(Err(StateError::Closed));
+        match self.requests.try_push(WriterMessage::Write(request)) {
+            Err(PushError::Full(WriterMessage::Write(request))) => {
+                (request.done)(Err(StateError::Busy(WAITING)));
+            }
+            Err(PushError::Closed(WriterMessage::Write(request))) => {
+                (request.done)(Err(StateError::Closed));
+            }
+            _ => {}
         }
     }
 
     /// Lets the thread write everything submitted, complete the file and end; waits for that.
     pub(super) fn close(&self) {
         let (sender, closed) = sync_channel(1);
-        if let Some(requests) = &self.requests
-            && requests.send(WriterMessage::Close(sender)).is_ok()
-        {
+        if self.requests.push(WriterMessage::Close(sender)).is_ok() {
             let _ = closed.recv();
         }
     }
@@ -127,7 +129,7 @@ impl StateWriter {
 
 impl Drop for StateWriter {
     fn drop(&mut self) {
-        self.requests = None;
+        self.requests.close();
         let own = thread::current().id();
         // A callback on the writer thread may have held the last reference to the store: that thread cannot wait for
         // itself.
@@ -158,24 +160,26 @@ struct Scribe {
 }
 
 impl Scribe {
-    fn run(mut self, queue: &Receiver<WriterMessage>) {
+    fn run(mut self, queue: &Queue<WriterMessage>) {
         loop {
-            let (group, closing) = match queue.recv_timeout(INSPECT_EVERY) {
-                Ok(WriterMessage::Write(first)) => gather(first, queue),
-                Ok(WriterMessage::Close(closed)) => (Vec::new(), Some(closed)),
-                Err(RecvTimeoutError::Timeout) => {
+            let (group, closing) = match queue.pop(Some(Instant::now() + INSPECT_EVERY)) {
+                Popped::Item(WriterMessage::Write(first)) => gather(first, queue),
+                Popped::Item(WriterMessage::Close(closed)) => (Vec::new(), Some(closed)),
+                Popped::TimedOut => {
                     self.inspect();
                     self.probe();
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Popped::Closed => return,
             };
-            if !group.is_empty() {
-                self.write(group);
+            if !group.is_empty() && !panic_guard_item(WRITING, || self.write(group)) {
+                self.undo();
             }
             if let Some(closed) = closing {
                 self.complete();
                 drop(self);
+                queue.close();
+                refuse_rest(queue);
                 let _ = closed.send(());
                 return;
             }
@@ -272,7 +276,8 @@ impl Scribe {
             self.judge(&results);
         }
         for (request, result) in group.into_iter().zip(results.drain(..)) {
-            (request.done)(result);
+            // One by one: the others must hear that their changes are durable.
+            panic_guard_item(WRITING, || (request.done)(result));
         }
     }
 
@@ -292,14 +297,19 @@ impl Scribe {
     ) -> Result<Vec<Result<Written, StateError>>, StateError> {
         let result = self.try_transact(callers);
         if result.is_err() {
-            self.zones.forget();
-            self.keys.undo();
-            if !self.connection.is_autocommit() {
-                // If this fails too, the next transaction reports it.
-                let _ = self.connection.execute_batch("ROLLBACK");
-            }
+            self.undo();
         }
         result
+    }
+
+    /// Gives a transaction up that was not committed.
+    fn undo(&mut self) {
+        self.zones.forget();
+        self.keys.undo();
+        if !self.connection.is_autocommit() {
+            // If this fails too, the next transaction says so.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
     }
 
     fn try_transact(
@@ -378,21 +388,30 @@ impl Scribe {
 /// closed after it.
 fn gather(
     first: WriteRequest,
-    queue: &Receiver<WriterMessage>,
+    queue: &Queue<WriterMessage>,
 ) -> (Vec<WriteRequest>, Option<SyncSender<()>>) {
     let mut octets = size(&first);
     let mut group = vec![first];
     while group.len() < GROUP && octets < GROUP_OCTETS {
-        match queue.try_recv() {
-            Ok(WriterMessage::Write(next)) => {
+        match queue.try_pop() {
+            Some(WriterMessage::Write(next)) => {
                 octets += size(&next);
                 group.push(next);
             }
-            Ok(WriterMessage::Close(closed)) => return (group, Some(closed)),
-            Err(_) => break,
+            Some(WriterMessage::Close(closed)) => return (group, Some(closed)),
+            None => break,
         }
     }
     (group, None)
+}
+
+/// Refuses what was handed in after the store was told to close.
+fn refuse_rest(queue: &Queue<WriterMessage>) {
+    while let Some(message) = queue.try_pop() {
+        if let WriterMessage::Write(request) = message {
+            (request.done)(Err(StateError::Closed));
+        }
+    }
 }
 
 fn size(request: &WriteRequest) -> usize {
