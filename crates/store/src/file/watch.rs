@@ -9,6 +9,7 @@ mod pending;
 mod sys;
 
 use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::worker::{self, panic_guard};
 use std::{
     collections::HashMap,
     ffi::OsStr,
@@ -113,9 +114,14 @@ impl Watcher {
             inner.fall_back(&reason_of(&error));
         }
         let weak = Arc::downgrade(&inner);
-        thread::Builder::new()
-            .name("file-watch".into())
-            .spawn(move || run(&weak, look))?;
+        worker::start("file-watch", move || {
+            while !panic_guard("watching zone files", || run(&weak, &look)) {
+                // Events may be lost: everything is scanned again.
+                if let Some(inner) = weak.upgrade() {
+                    inner.is_asked.store(true, Ordering::Relaxed);
+                }
+            }
+        })?;
         Ok(Self(inner))
     }
 

@@ -13,6 +13,7 @@ use super::error::SqlError;
 use super::sqlite_file::{DatabaseFile, FileChange};
 use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite};
 use listen::listen;
+use nameward_base::worker::{self, panic_guard};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::pin::pin;
@@ -186,22 +187,27 @@ fn watch_sqlite(notices: ChangeSender, path: &Path) {
     };
     let own = Sqlite::new(path, &options);
     let file = DatabaseFile::new(path);
-    let watching = move || poll_sqlite(notices, own, file);
-    let thread = std::thread::Builder::new().name("watch-sqlite".into());
-    if let Err(error) = thread.spawn(watching) {
+    let watching = move || {
+        let (mut notices, own, mut file) = (notices, Driver::Sqlite(own), file);
+        let mut seen = Seen::default();
+        while !panic_guard("watching a SQLite database", || {
+            poll_sqlite(&mut notices, &own, &mut file, &mut seen);
+        }) {
+            seen = Seen::after_gap();
+        }
+    };
+    if let Err(error) = worker::start("watch-sqlite", watching) {
         tracing::error!(database = %options.address, %error, "changes are not watched");
     }
 }
 
-fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
+fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile, seen: &mut Seen) {
     let backend = notices.backend.clone();
-    let own = Driver::Sqlite(own);
     let reopen = |driver: &Driver| {
         if let Driver::Sqlite(sqlite) = driver {
             sqlite.reopen();
         }
     };
-    let mut seen = Seen::default();
     let mut wait = SQLITE_INTERVAL;
     let mut missing = 0_u32;
     while !notices.sender.is_closed() {
@@ -227,14 +233,14 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
                 tracing::info!(database = %backend.inner.options.address, "the file was replaced: opened anew");
                 // Writers first: the last of all connections would copy its log into the file.
                 backend.inner.writer.close();
-                reopen(&own);
+                reopen(own);
                 reopen(&backend.inner.reads);
-                seen = Seen::after_gap();
+                *seen = Seen::after_gap();
             }
         }
         // SQLite statements never wait for another task.
         let looked = {
-            let looking = pin!(seen.look(&own, Counter::Commits));
+            let looking = pin!(seen.look(own, Counter::Commits));
             looking.poll(&mut Context::from_waker(Waker::noop()))
         };
         match looked {
@@ -245,7 +251,7 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
             }
             Poll::Ready(Err(error)) => {
                 backend.note_watch(Err(error));
-                seen = Seen::after_gap();
+                *seen = Seen::after_gap();
                 wait = (wait * 2).min(MAX_BACK_OFF);
             }
             Poll::Pending => {}
