@@ -21,7 +21,6 @@
 //! update           DNS UPDATE: prerequisites and updates become a change, or a response code
 //! secondary        secondary zones: refresh, transfer, expiry; connections come in by a trait
 //! notify_out       the servers to notify and those that have not answered yet; no sockets
-//! panic_guard      keeps a thread alive when a piece of its work panics
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
 
@@ -40,7 +39,6 @@ mod merge;
 pub mod notify;
 pub mod notify_out;
 pub mod outgoing;
-pub mod panic_guard;
 pub mod policy;
 mod reconcile;
 pub mod schedule;

@@ -4,9 +4,9 @@
 //! version is inspected when it is new, and again every hour. Faults are logged when they start, counted on the
 //! status page, and exported as metrics for alerts.
 
-use crate::panic_guard::spare_thread;
-use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
@@ -188,13 +188,12 @@ impl SignatureWatch {
 
 /// The thread of a watch. It ends when this is dropped.
 pub struct WatchThread {
-    end: Arc<(Mutex<bool>, Condvar)>,
+    mailbox: Mailbox<()>,
 }
 
 impl Drop for WatchThread {
     fn drop(&mut self) {
-        *self.end.0.lock() = true;
-        self.end.1.notify_all();
+        self.mailbox.stop();
     }
 }
 
@@ -203,13 +202,13 @@ pub fn start(
     mut watch: SignatureWatch,
     table: impl Fn() -> Arc<ZoneTable> + Send + 'static,
 ) -> std::io::Result<WatchThread> {
-    let end: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-    let own = Arc::clone(&end);
+    let mailbox = Mailbox::default();
+    let own = mailbox.clone();
     let run = move || {
         loop {
             let begin = Instant::now();
             let mut lines = Vec::new();
-            spare_thread("the times of signatures were looked at", || {
+            panic_guard("checking signature lifetimes", || {
                 lines = watch.look(&table(), begin, now_seconds());
             });
             for line in lines.iter().take(LINES_MAX) {
@@ -219,16 +218,11 @@ pub fn start(
                 tracing::warn!("{more} more lines about signatures of zones");
             }
             let pause = PAUSE.max(begin.elapsed() * PAUSE_FACTOR);
-            let waited = own
-                .1
-                .wait_timeout_while(own.0.lock(), pause, |ended| !*ended);
-            if *waited {
+            if own.wait(Some(pause)).is_none() {
                 return;
             }
         }
     };
-    std::thread::Builder::new()
-        .name("signature-watch".into())
-        .spawn(run)?;
-    Ok(WatchThread { end })
+    worker::start("signature-watch", run)?;
+    Ok(WatchThread { mailbox })
 }

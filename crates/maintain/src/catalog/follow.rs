@@ -9,12 +9,11 @@ use super::database::{CatalogHome, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::read_catalog;
 use crate::commit::Commits;
-use crate::panic_guard::spare_thread;
 use crate::policy::{
     Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
-use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::CatalogProperties;
 use nameward_store::sql::write::{CatalogMembers, StoredMember};
 use nameward_wire::Name;
@@ -22,7 +21,6 @@ use nameward_zone::Zone;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval at which the versions of catalogs are checked without a wake-up: a start loads versions from the state
@@ -49,15 +47,10 @@ type CatalogHomes = HashMap<u16, Arc<dyn CatalogHome>>;
 /// The handle of the thread; clones share it.
 #[derive(Clone, Default)]
 pub struct CatalogHandle {
-    shared: Arc<CatalogShared>,
+    mailbox: Mailbox<CatalogInbox>,
 }
 
-#[derive(Default)]
-struct CatalogShared {
-    inbox: Mutex<CatalogInbox>,
-    woken: Condvar,
-}
-
+/// Requests to the thread: at most one commit for each catalog produced here, and the last state of the rest.
 #[derive(Default)]
 struct CatalogInbox {
     templates: Option<HashMap<String, PolicyPart>>,
@@ -65,32 +58,22 @@ struct CatalogInbox {
     has_policies: bool,
     /// Produced catalogs whose commit has ended, and whether it succeeded.
     committed: Vec<(Box<[u8]>, bool)>,
-    is_woken: bool,
-    has_ended: bool,
 }
 
 impl CatalogHandle {
-    fn put(&self, put: impl FnOnce(&mut CatalogInbox)) {
-        let mut inbox = self.shared.inbox.lock();
-        put(&mut inbox);
-        inbox.is_woken = true;
-        drop(inbox);
-        self.shared.woken.notify_one();
-    }
-
     /// Requests a check of catalogs: a zone has a new version.
     pub fn wake(&self) {
-        self.put(|_| ());
+        self.mailbox.put(|_| ());
     }
 
     /// Replaces the settings of templates.
     pub fn set_templates(&self, templates: HashMap<String, PolicyPart>) {
-        self.put(|inbox| inbox.templates = Some(templates));
+        self.mailbox.put(|inbox| inbox.templates = Some(templates));
     }
 
     /// Sets the storage of catalogs in backends, by backend rank. Until then such catalogs wait.
     pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogHome>>) {
-        self.put(|inbox| {
+        self.mailbox.put(|inbox| {
             inbox.homes = Some(homes);
             inbox.has_policies = true;
         });
@@ -98,12 +81,13 @@ impl CatalogHandle {
 
     /// Records the result of committing a produced catalog.
     pub(super) fn end_commit(&self, catalog: Box<[u8]>, is_made: bool) {
-        self.put(|inbox| inbox.committed.push((catalog, is_made)));
+        self.mailbox
+            .put(|inbox| inbox.committed.push((catalog, is_made)));
     }
 
     /// Ends the thread.
     pub fn end(&self) {
-        self.put(|inbox| inbox.has_ended = true);
+        self.mailbox.stop();
     }
 }
 
@@ -112,7 +96,7 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
     let listener = handle.clone();
     parts.policies.on_change(move |change| {
         if !change.zones.is_empty() {
-            listener.put(|inbox| inbox.has_policies = true);
+            listener.mailbox.put(|inbox| inbox.has_policies = true);
         }
     });
     let mut follower = CatalogFollower {
@@ -131,14 +115,11 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         ignored: HashSet::new(),
         homes: CatalogHomes::new(),
     };
-    thread::Builder::new()
-        .name("catalogs".into())
-        .spawn(move || follower.run())?;
-    Ok(())
+    worker::start("catalogs", move || follower.run()).map(drop)
 }
 
 /// The thread's work, in the message about a bug.
-const FOLLOWING: &str = "catalogs were followed";
+const FOLLOWING: &str = "following catalogs";
 
 /// A member of a produced catalog with its properties.
 type ProducedMember = (Box<[u8]>, CatalogProperties);
@@ -176,18 +157,18 @@ impl CatalogFollower {
     fn run(&mut self) {
         let mut has_policies = true;
         loop {
-            let is_done = spare_thread(FOLLOWING, || self.look(has_policies));
-            let Some(inbox) = self.wait() else {
+            let is_done = panic_guard(FOLLOWING, || self.look(has_policies));
+            let Some(inbox) = self.handle.mailbox.wait(Some(LOOK_EVERY)) else {
                 return;
             };
             has_policies = inbox.has_policies | self.end_commits(inbox.committed) | !is_done;
             if let Some(homes) = inbox.homes {
                 self.homes = homes;
-                spare_thread(FOLLOWING, || self.set_members());
+                panic_guard(FOLLOWING, || self.set_members());
             }
             if let Some(templates) = inbox.templates {
                 self.parts.templates = templates;
-                spare_thread(FOLLOWING, || self.set_members());
+                panic_guard(FOLLOWING, || self.set_members());
             }
         }
     }
@@ -217,14 +198,6 @@ impl CatalogFollower {
         }
         let is_due = self.make_again_at.take_if(|at| *at <= Instant::now());
         is_due.is_some() || has_ended && std::mem::take(&mut self.has_postponed)
-    }
-
-    fn wait(&self) -> Option<CatalogInbox> {
-        let is_idle = |inbox: &mut CatalogInbox| !inbox.is_woken;
-        let inbox = self.handle.shared.inbox.lock();
-        let shared = &self.handle.shared;
-        let mut inbox = shared.woken.wait_timeout_while(inbox, LOOK_EVERY, is_idle);
-        (!inbox.has_ended).then(|| std::mem::take(&mut *inbox))
     }
 
     /// Finds the catalogs among the policies, and builds produced ones whose members changed. Returns whether

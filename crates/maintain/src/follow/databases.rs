@@ -21,13 +21,13 @@ use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
+use nameward_base::worker::{self, panic_guard};
 use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
 use nameward_wire::Name;
 pub use notified::{NotifiedParts, NotifiedSerials};
 use own_changes::OwnChange;
 use publish::FirstRead;
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
     thread,
@@ -46,9 +46,6 @@ pub use zone_faults::{DatabaseZoneFaults, NamedZones};
 const OWN_CHANGES: usize = 64;
 /// Maximum time for following a change of this server: a resident zone may have to be read as a whole.
 const OWN_PATIENCE: Duration = Duration::from_secs(600);
-/// Pause before a follower that panicked is restarted.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
 /// How long shutdown waits for followers that are processing a zone.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Interval at which it checks whether they have ended.
@@ -319,7 +316,7 @@ pub fn start(
             faults: Arc::clone(&faults),
         });
         let (first, first_asked) = oneshot::channel();
-        let thread = thread::Builder::new().name(format!("database-{}", source.rank));
+        let name = format!("database-{}", source.rank);
         let mut follower = DatabaseFollower::new(commits, source, terms, Arc::clone(&first_read));
         follower.refresh = refresh;
         follower.relist = relist;
@@ -328,9 +325,9 @@ pub fn start(
         follower.faults = faults;
         follower.first_asked = Some(first);
         let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());
-        // A dedicated thread: reading many zones would delay other work on the runtime.
-        let thread =
-            thread.spawn(move || follow_to_the_end(&mut follower, &runtime, &mut stopped))?;
+        // A thread of its own: reading many zones would keep others of the runtime waiting.
+        let run = move || follow_to_the_end(&mut follower, &runtime, &mut stopped);
+        let thread = worker::start(name, run)?;
         all.followers.threads.lock().push(thread);
         asked.push(first_asked);
     }
@@ -351,16 +348,10 @@ fn follow_to_the_end(
                 _ = stopped.wait_for(|is_stopped| *is_stopped) => {}
             }
         };
-        let run = || runtime.block_on(following);
-        // A panic may leave the zone list and contents incomplete, and both are read again.
-        match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(()) => return,
-            Err(_) => {
-                let name = &follower.name;
-                tracing::error!("{name}: the follower of the database panicked: started again");
-                follower.begin_anew();
-                thread::sleep(RESTART_PAUSE);
-            }
+        if panic_guard("following a database", || runtime.block_on(following)) {
+            return;
         }
+        // A panic leaves the list of zones and their contents half done: both are read again.
+        follower.begin_anew();
     }
 }

@@ -6,8 +6,7 @@
 
 use crate::commit::{Commits, name_of};
 use crate::contents::{ContentsReader, each_part};
-use crate::panic_guard::spare_thread;
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::state::{
     ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneHome,
 };
@@ -30,8 +29,8 @@ const WORK: Duration = Duration::from_millis(10);
 /// Work of the copying thread.
 #[derive(Default)]
 struct PendingCopies {
-    /// The ranks of all file sources, in order.
-    ranks: Vec<u16>,
+    /// The ranks of all sources of files, in order; `None`: as before.
+    ranks: Option<Vec<u16>>,
     /// Compare all zones.
     is_all: bool,
     /// Delete the copies of zones that no source has.
@@ -39,18 +38,12 @@ struct PendingCopies {
     /// Zones to compare, by name in lower case.
     zones: HashSet<Box<[u8]>>,
     gone: Vec<NameBuf>,
-    has_ended: bool,
 }
 
 /// The handle of the thread that writes copies, which ends with it.
 pub(super) struct FileCopies {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    pending: Mutex<PendingCopies>,
-    woken: Condvar,
-    octets_max: AtomicU64,
+    mailbox: Mailbox<PendingCopies>,
+    octets_max: Arc<AtomicU64>,
 }
 
 impl FileCopies {
@@ -59,27 +52,29 @@ impl FileCopies {
         let Some(store) = commits.store().cloned() else {
             return Ok(None);
         };
-        let shared = Arc::new(Shared {
-            pending: Mutex::default(),
-            woken: Condvar::new(),
-            octets_max: AtomicU64::new(octets_max),
-        });
-        let (commits, own) = (Arc::downgrade(commits), Arc::clone(&shared));
+        let (mailbox, octets_max) = (Mailbox::default(), Arc::new(AtomicU64::new(octets_max)));
+        let copies = FileCopies {
+            mailbox: Mailbox::clone(&mailbox),
+            octets_max: Arc::clone(&octets_max),
+        };
+        let commits = Arc::downgrade(commits);
         let run = move || {
             let mut copied: Option<Copied> = None;
-            while let Some(work) = own.next() {
+            let mut ranks = Vec::new();
+            while let Some(mut work) = mailbox.wait(None) {
+                ranks = work.ranks.take().unwrap_or(ranks);
                 let Some(commits) = commits.upgrade() else {
                     return;
                 };
                 let mut is_done = false;
-                spare_thread("copies of zone files were written", || {
+                panic_guard("copying zone files to the state store", || {
                     if copied.is_none() {
                         copied = Copied::read(&store);
                     }
                     if let Some(copied) = &mut copied {
-                        copied.octets_max = own.octets_max.load(Ordering::Relaxed);
+                        copied.octets_max = octets_max.load(Ordering::Relaxed);
                         let mut writer = FileCopyWriter::new(&commits, &store, copied);
-                        is_done = writer.write_or_log(work);
+                        is_done = writer.write_or_log(work, &ranks);
                     }
                 });
                 if !is_done {
@@ -88,22 +83,15 @@ impl FileCopies {
                 }
             }
         };
-        thread::Builder::new()
-            .name("file-copies".into())
-            .spawn(run)?;
-        Ok(Some(FileCopies { shared }))
-    }
-
-    fn change(&self, change: impl FnOnce(&mut PendingCopies)) {
-        change(&mut self.shared.pending());
-        self.shared.woken.notify_one();
+        worker::start("file-copies", run)?;
+        Ok(Some(copies))
     }
 
     /// Requests a comparison of all zones of the sources; `prunes` deletes copies of zones that no source has.
     pub(super) fn compare_all(&self, mut ranks: Vec<u16>, prunes: bool) {
         ranks.sort_unstable();
-        self.change(|pending| {
-            pending.ranks = ranks;
+        self.mailbox.put(|pending| {
+            pending.ranks = Some(ranks);
             pending.is_all = true;
             pending.prunes = prunes;
         });
@@ -114,7 +102,7 @@ impl FileCopies {
         if zones.is_empty() {
             return;
         }
-        self.change(|pending| {
+        self.mailbox.put(|pending| {
             if pending.zones.len() + zones.len() > ZONES_MAX {
                 pending.zones.clear();
                 pending.is_all = true;
@@ -128,41 +116,19 @@ impl FileCopies {
     /// Deletes the copies of withdrawn zones.
     pub(super) fn forget(&self, zones: Vec<NameBuf>) {
         if !zones.is_empty() {
-            self.change(|pending| pending.gone.extend(zones));
+            self.mailbox.put(|pending| pending.gone.extend(zones));
         }
     }
 
     /// Sets the limit for all copies, effective with the next run.
     pub(super) fn set_octets_max(&self, octets: u64) {
-        self.shared.octets_max.store(octets, Ordering::Relaxed);
+        self.octets_max.store(octets, Ordering::Relaxed);
     }
 }
 
 impl Drop for FileCopies {
     fn drop(&mut self) {
-        self.change(|pending| pending.has_ended = true);
-    }
-}
-
-impl Shared {
-    fn pending(&self) -> MutexGuard<'_, PendingCopies> {
-        self.pending.lock()
-    }
-
-    /// Waits for work; `None` at the end.
-    fn next(&self) -> Option<PendingCopies> {
-        let is_idle = |pending: &mut PendingCopies| {
-            let has_zones = !pending.zones.is_empty() || !pending.gone.is_empty();
-            !pending.has_ended && !pending.is_all && !has_zones
-        };
-        let pending = self.woken.wait_while(self.pending(), is_idle);
-        let mut pending = pending;
-        let ranks = pending.ranks.clone();
-        let next = PendingCopies {
-            ranks,
-            ..PendingCopies::default()
-        };
-        (!pending.has_ended).then(|| std::mem::replace(&mut *pending, next))
+        self.mailbox.stop();
     }
 }
 
@@ -219,9 +185,9 @@ impl<'w> FileCopyWriter<'w> {
         }
     }
 
-    /// Performs some work; false if it was not finished.
-    fn write_or_log(&mut self, work: PendingCopies) -> bool {
-        match self.write(work) {
+    /// Does some work; false if it was not finished.
+    fn write_or_log(&mut self, work: PendingCopies, ranks: &[u16]) -> bool {
+        match self.write(work, ranks) {
             Ok(()) => true,
             // The server is stopping.
             Err(StateError::Closed) => false,
@@ -232,14 +198,14 @@ impl<'w> FileCopyWriter<'w> {
         }
     }
 
-    fn write(&mut self, work: PendingCopies) -> Result<(), StateError> {
+    fn write(&mut self, work: PendingCopies, ranks: &[u16]) -> Result<(), StateError> {
         for zone in &work.gone {
             self.remove(zone.as_name())?;
         }
         let table = self.commits.table().load();
         // If two sources have a zone, the first one is served.
         let rank_of = |name: Name<'_>| {
-            let mut ranks = work.ranks.iter().copied();
+            let mut ranks = ranks.iter().copied();
             ranks.find(|rank| table.offered_by(name, *rank).is_some())
         };
         for name in &work.zones {

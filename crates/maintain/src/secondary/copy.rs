@@ -124,6 +124,7 @@ mod tests {
     use nameward_wire::zonefile::{Options, parse_bytes};
     use nameward_wire::{Name, NameBuf};
     use nameward_zone::ZoneBuilder;
+    use std::fs;
 
     #[test]
     fn a_copy_is_the_zone_again_and_takes_the_place_of_the_one_before() {

@@ -14,11 +14,11 @@ use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, Zone
 use super::{SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones};
 use crate::clock::{SteadyClock, step_text};
 use crate::commit::Commits;
-use crate::panic_guard::spare_thread;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::{ClassLimit, Moment};
 use crate::zone::SecondarySettings;
-use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::sync::Mutex;
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::state::{StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
@@ -26,7 +26,6 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval at which the totals over all zones are computed.
@@ -56,8 +55,6 @@ struct Inbox {
     notified: HashMap<Box<[u8]>, Option<Serial>>,
     changed: HashSet<Box<[u8]>>,
     questions: Vec<OperatorQuestion>,
-    is_woken: bool,
-    has_ended: bool,
 }
 
 /// The version that an operator requests.
@@ -75,8 +72,7 @@ enum OperatorQuestion {
 }
 
 struct LifeShared {
-    inbox: Mutex<Inbox>,
-    woken: Condvar,
+    mailbox: Mailbox<Inbox>,
     summary: Mutex<SecondariesSummary>,
     never_transferred: Mutex<Arc<UntransferredZones>>,
     expiries: Arc<ExpiryTimes>,
@@ -93,8 +89,7 @@ impl LifeHandle {
     fn new() -> Self {
         LifeHandle {
             shared: Arc::new(LifeShared {
-                inbox: Mutex::default(),
-                woken: Condvar::new(),
+                mailbox: Mailbox::default(),
                 summary: Mutex::default(),
                 never_transferred: Mutex::default(),
                 expiries: Arc::default(),
@@ -104,11 +99,7 @@ impl LifeHandle {
     }
 
     fn put(&self, put: impl FnOnce(&mut Inbox)) {
-        let mut inbox = self.shared.inbox.lock();
-        put(&mut inbox);
-        inbox.is_woken = true;
-        drop(inbox);
-        self.shared.woken.notify_one();
+        self.shared.mailbox.put(put);
     }
 
     /// Passes on the answer of a primary.
@@ -144,11 +135,8 @@ impl LifeHandle {
     fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> OperatorQuestion) -> Option<T> {
         let (reply, replied) = sync_channel(1);
         let question = question(reply);
-        self.put(|inbox| {
-            if !inbox.has_ended {
-                inbox.questions.push(question);
-            }
-        });
+        // Once stopped, the question is dropped, and the reply with it.
+        self.put(|inbox| inbox.questions.push(question));
         replied.recv().ok()
     }
 
@@ -170,10 +158,7 @@ impl LifeHandle {
 
     /// Ends the thread. Committed versions are kept; work in progress is abandoned.
     pub fn end(&self) {
-        self.put(|inbox| {
-            inbox.has_ended = true;
-            inbox.questions.clear();
-        });
+        self.shared.mailbox.stop();
     }
 }
 
@@ -217,14 +202,12 @@ pub fn start<O: AskPrimary + Send + 'static>(
         summed: None,
         has_removed_orphans: false,
     };
-    thread::Builder::new()
-        .name("secondaries".into())
-        .spawn(move || driver.run(loaded))?;
+    worker::start("secondaries", move || driver.run(loaded))?;
     Ok(handle)
 }
 
 /// The thread's work, in the message about a bug.
-const CARE: &str = "secondary zones were looked after";
+const CARE: &str = "maintaining secondary zones";
 
 /// The state of the thread.
 struct LifeDriver<O> {
@@ -244,10 +227,10 @@ impl<O: AskPrimary> LifeDriver<O> {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
         let all: Vec<_> = all.collect();
-        spare_thread(CARE, || self.follow(&policies, all));
+        panic_guard(CARE, || self.follow(&policies, all));
         loaded();
         loop {
-            spare_thread(CARE, || {
+            panic_guard(CARE, || {
                 self.follow_clock();
                 self.secondaries.run(self.now());
                 self.sum_up();
@@ -284,17 +267,8 @@ impl<O: AskPrimary> LifeDriver<O> {
             Some(at) => Duration::from_millis(at.0.saturating_sub(self.now().0)),
             None => SUMMARY_EVERY,
         };
-        let shared = &self.handle.shared;
-        let is_idle = |inbox: &mut Inbox| !inbox.is_woken;
-        let waited =
-            shared
-                .woken
-                .wait_timeout_while(shared.inbox.lock(), most.min(SUMMARY_EVERY), is_idle);
-        let mut inbox = waited;
-        if inbox.has_ended {
-            return None;
-        }
-        Some(std::mem::take(&mut *inbox))
+        let mailbox = &self.handle.shared.mailbox;
+        mailbox.wait(Some(most.min(SUMMARY_EVERY)))
     }
 
     fn take(&mut self, inbox: Inbox) {
@@ -302,18 +276,18 @@ impl<O: AskPrimary> LifeDriver<O> {
         self.follow_some();
         for (ticket, reply) in inbox.answers {
             let now = self.now();
-            spare_thread(CARE, || self.secondaries.answered(ticket, reply, now));
+            panic_guard(CARE, || self.secondaries.answered(ticket, reply, now));
         }
         for (zone, serial) in inbox.notified {
             if let Ok(zone) = Name::from_wire(&zone) {
                 let now = self.now();
-                spare_thread(CARE, || {
+                panic_guard(CARE, || {
                     self.secondaries.notified(&zone.into(), serial, now);
                 });
             }
         }
         for question in inbox.questions {
-            spare_thread(CARE, || self.answer(question));
+            panic_guard(CARE, || self.answer(question));
         }
     }
 
@@ -347,7 +321,7 @@ impl<O: AskPrimary> LifeDriver<O> {
             self.changed.remove(zone);
         }
         let policies = self.policies.load();
-        spare_thread(CARE, || self.follow(&policies, some));
+        panic_guard(CARE, || self.follow(&policies, some));
     }
 
     /// Applies the policies of some zones.

@@ -5,14 +5,14 @@
 //! queue does not lose it; one reload covers every request received before it starts. The watcher reports changed
 //! files again if the queue is full.
 
+use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard};
 use std::{
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
+        mpsc::{self, SyncSender},
     },
-    thread,
     time::Instant,
 };
 
@@ -21,7 +21,6 @@ use nameward_maintain::{
     Commits,
     catalog::CatalogHandle,
     follow::{FileFollower, LoadOutcome, databases::Databases},
-    panic_guard::spare_thread,
     policy::{KeptPolicies, PolicySource, PolicyTable},
     sync::{SyncError, SyncMode, SyncOutcome},
 };
@@ -44,7 +43,7 @@ use crate::{
 };
 
 /// The thread's work, in the message about a bug.
-const LOOKING_AFTER: &str = "zone files were looked after";
+const LOOKING_AFTER: &str = "maintaining zone files";
 /// Maximum number of queued requests.
 const WAITING: usize = 4;
 
@@ -76,7 +75,7 @@ type FileWork = Box<dyn FnOnce(&mut FileFollower, &[FileSource]) + Send>;
 /// Sends requests to the maintenance thread.
 #[derive(Clone)]
 pub struct Maintenance {
-    requests: Arc<SyncSender<MaintenanceRequest>>,
+    requests: Arc<QueueOwner<MaintenanceRequest>>,
     /// Set from SIGHUP until the reload starts.
     is_reload_wanted: Arc<AtomicBool>,
 }
@@ -86,8 +85,8 @@ impl Maintenance {
     pub fn request_reload(&self) {
         self.is_reload_wanted.store(true, Ordering::Release);
         // If the queue is full, the thread checks the flag after each of its requests.
-        let woken = self.requests.try_send(MaintenanceRequest::Wake);
-        if let Err(TrySendError::Disconnected(_)) = woken {
+        let woken = self.requests.try_push(MaintenanceRequest::Wake);
+        if let Err(PushError::Closed(_)) = woken {
             tracing::error!("cannot reload: the maintenance thread has ended");
         }
     }
@@ -96,7 +95,7 @@ impl Maintenance {
     pub fn reload(&self, withdrawal: Withdrawal) -> ReloadOutcome {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(MaintenanceRequest::Reload(withdrawal, reply))
+            .push(MaintenanceRequest::Reload(withdrawal, reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())?
     }
@@ -113,7 +112,7 @@ impl Maintenance {
     pub fn look_at_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
+            .push(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())
     }
@@ -128,7 +127,7 @@ impl Maintenance {
             let _ = reply.try_send(work(files, sources));
         });
         self.requests
-            .send(MaintenanceRequest::OnFiles(work))
+            .push(MaintenanceRequest::OnFiles(work))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())
     }
@@ -150,7 +149,7 @@ impl Maintenance {
     ) -> Result<Result<SyncOutcome, SyncError>, OperationError> {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
+            .push(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())
     }
@@ -197,13 +196,13 @@ pub fn start(
     parts: MaintenanceParts,
     loaded: impl FnOnce(Result<(), StartError>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
-    let (requests, queue) = mpsc::sync_channel(WAITING);
-    let requests = Arc::new(requests);
+    let queue = Queue::new(WAITING);
+    let requests = Arc::new(QueueOwner::new(&queue));
     // The watcher must not keep the queue open by itself.
     let weak = Arc::downgrade(&requests);
     let look = move |look: &Look| match weak.upgrade() {
         Some(requests) => requests
-            .try_send(MaintenanceRequest::Look(look.clone()))
+            .try_push(MaintenanceRequest::Look(look.clone()))
             .is_ok(),
         None => true,
     };
@@ -217,9 +216,9 @@ pub fn start(
         queue,
         is_reload_wanted: Arc::clone(&is_reload_wanted),
     };
-    thread::Builder::new()
-        .name("maintenance".into())
-        .spawn(move || run(parts, files, &requested, loaded))?;
+    worker::start("maintenance", move || {
+        run(parts, files, &requested, loaded);
+    })?;
     Ok(Maintenance {
         requests,
         is_reload_wanted,
@@ -228,25 +227,11 @@ pub fn start(
 
 /// The thread's side of the requests.
 struct RequestedWork {
-    queue: Receiver<MaintenanceRequest>,
+    queue: Queue<MaintenanceRequest>,
     is_reload_wanted: Arc<AtomicBool>,
 }
 
 impl RequestedWork {
-    /// Waits for the next request, or until a time.
-    fn next(&self, until: Option<Instant>) -> Result<MaintenanceRequest, RecvTimeoutError> {
-        match until {
-            Some(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                self.queue.recv_timeout(left)
-            }
-            None => self
-                .queue
-                .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
-        }
-    }
-
     /// Marks the start of a reload, which covers all earlier requests; false if SIGHUP did not request one.
     fn begin_reload(&self) -> bool {
         self.is_reload_wanted.swap(false, Ordering::AcqRel)
@@ -266,30 +251,30 @@ fn run(
         let interval = parts.config.journal.file_sync_seconds.seconds();
         let sync_due = (!interval.is_zero()).then(|| written + interval);
         let withdrawal_due = files.next_withdrawal();
-        let request = requested.next(sync_due.into_iter().chain(withdrawal_due).min());
-        let request = match request {
-            Ok(request) => request,
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
+        let deadline = sync_due.into_iter().chain(withdrawal_due).min();
+        let request = match requested.queue.pop(deadline) {
+            Popped::Item(request) => request,
+            Popped::Closed => return,
+            Popped::TimedOut => {
                 let now = Instant::now();
                 if withdrawal_due.is_some_and(|due| due <= now) {
-                    spare_thread(LOOKING_AFTER, || files.withdraw_overdue(&parts.sources));
+                    panic_guard(LOOKING_AFTER, || files.withdraw_overdue(&parts.sources));
                 }
                 if sync_due.is_some_and(|due| due <= now) {
                     written = now;
-                    spare_thread(LOOKING_AFTER, || files.sync_all(&parts.sources));
+                    panic_guard(LOOKING_AFTER, || files.sync_all(&parts.sources));
                 }
                 continue;
             }
         };
-        spare_thread(LOOKING_AFTER, || {
+        panic_guard(LOOKING_AFTER, || {
             if let MaintenanceRequest::Reload(..) = request {
                 requested.begin_reload();
             }
             carry_out(request, &mut parts, &mut files);
         });
         if requested.begin_reload() {
-            spare_thread(LOOKING_AFTER, || reload_by_signal(&mut parts, &mut files));
+            panic_guard(LOOKING_AFTER, || reload_by_signal(&mut parts, &mut files));
         }
     }
 }
@@ -428,7 +413,8 @@ mod tests {
 
     #[test]
     fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {
-        let (requests, queue) = mpsc::sync_channel(WAITING);
+        let queue = Queue::new(WAITING);
+        let requests = QueueOwner::new(&queue);
         let is_reload_wanted = Arc::new(AtomicBool::new(false));
         let requested = RequestedWork {
             queue,
@@ -439,11 +425,11 @@ mod tests {
             is_reload_wanted,
         };
         let look = || MaintenanceRequest::Look(Look::AtAll);
-        while maintenance.requests.try_send(look()).is_ok() {}
+        while maintenance.requests.try_push(look()).is_ok() {}
         maintenance.request_reload();
         maintenance.request_reload();
-        let first = requested.queue.try_recv();
-        assert!(matches!(first, Ok(MaintenanceRequest::Look(_))));
+        let first = requested.queue.try_pop();
+        assert!(matches!(first, Some(MaintenanceRequest::Look(_))));
         assert!(requested.begin_reload());
         assert!(!requested.begin_reload());
     }

@@ -75,6 +75,7 @@ pub struct SecondaryZones {
     life: LifeHandle,
     outgoing: PrimaryClient,
     notifier: Notifier,
+    notified: NotifiedSerials,
     policies: Arc<PolicyTable>,
     shared: Arc<ServingState>,
     kept: Arc<KeptPolicies>,
@@ -142,13 +143,17 @@ impl SecondaryZones {
             store,
             shared: Arc::clone(&shared),
             database_runtime: Handle::current(),
-            on_sent: Box::new(move |zone| notified.note(zone)),
+            on_sent: Box::new({
+                let notified = notified.clone();
+                move |zone| notified.note(zone)
+            }),
         };
         notifier.start(parts, &runtime);
         let zones = SecondaryZones {
             life,
             outgoing,
             notifier,
+            notified,
             policies,
             shared,
             kept,
@@ -188,6 +193,7 @@ impl SecondaryZones {
     pub fn end(&self) {
         self.life.end();
         self.notifier.end();
+        self.notified.end();
     }
 
     fn show_gauges(&self, stats: &Stats) {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::holdings::UNCOUNTED_BYTES;
-use super::later::{Later, MAX_TICKETS, Mailbox};
+use super::later::{ConnectionReplies, Later, MAX_TICKETS};
 use super::many::{Pulled, notified};
 use super::stream::ByteStream;
 use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
@@ -39,7 +39,7 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     /// Answers the client has not read yet.
     output: Vec<u8>,
     /// Receives answers that take longer than a turn; created for the first of them.
-    mailbox: Option<Arc<Mailbox>>,
+    mailbox: Option<Arc<ConnectionReplies>>,
     /// A multi-message response; its next message is produced when the client has read those before.
     pub(super) messages: Option<Box<dyn MessageStream>>,
     /// Octets of both buffers as last reported to the registry.

@@ -19,7 +19,7 @@ const PREFIX: usize = 2;
 pub(super) const MAX_TICKETS: usize = 128;
 
 /// Answers waiting to be collected by their connection.
-pub(super) struct Mailbox {
+pub(super) struct ConnectionReplies {
     registry: Arc<Registry>,
     connection: u64,
     answers: Mutex<Vec<u8>>,
@@ -27,7 +27,7 @@ pub(super) struct Mailbox {
     delivered: Notify,
 }
 
-impl Mailbox {
+impl ConnectionReplies {
     /// Returns the number of outstanding tickets.
     pub(super) fn tickets(&self) -> usize {
         self.tickets.load(Ordering::Acquire)
@@ -55,13 +55,13 @@ impl Mailbox {
 pub struct Later<'c> {
     registry: &'c Arc<Registry>,
     connection: u64,
-    mailbox: &'c mut Option<Arc<Mailbox>>,
+    mailbox: &'c mut Option<Arc<ConnectionReplies>>,
 }
 
 impl<'c> Later<'c> {
     pub(super) fn new(
         (registry, connection): (&'c Arc<Registry>, u64),
-        mailbox: &'c mut Option<Arc<Mailbox>>,
+        mailbox: &'c mut Option<Arc<ConnectionReplies>>,
     ) -> Self {
         Later {
             registry,
@@ -73,7 +73,7 @@ impl<'c> Later<'c> {
     /// Issues a ticket for a late answer.
     pub fn ticket(&mut self) -> Ticket {
         let mailbox = self.mailbox.get_or_insert_with(|| {
-            Arc::new(Mailbox {
+            Arc::new(ConnectionReplies {
                 registry: Arc::clone(self.registry),
                 connection: self.connection,
                 answers: Mutex::default(),
@@ -90,7 +90,7 @@ impl<'c> Later<'c> {
 
 /// The right to answer one message later. Dropped without an answer, the message stays unanswered.
 pub struct Ticket {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<ConnectionReplies>,
 }
 
 impl Ticket {

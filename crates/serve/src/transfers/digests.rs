@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use nameward_base::worker::panic_guard;
 use nameward_dnssec::ZonemdHash;
-use nameward_maintain::panic_guard::spare_thread;
 use nameward_maintain::policy::{Policies, ZonemdRule};
 use nameward_maintain::table::TableWriter;
 use nameward_wire::{NameBuf, Type};
@@ -77,7 +77,7 @@ impl OutgoingTransfers {
             sys::give_way();
             loop {
                 let mut goes_on = true;
-                spare_thread("digests of zones were made", || goes_on = keeper.look());
+                panic_guard("computing zone digests", || goes_on = keeper.look());
                 if !goes_on {
                     return;
                 }

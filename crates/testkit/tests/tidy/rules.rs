@@ -12,7 +12,36 @@ const WITHOUT_TOKIO: [&str; 7] = [
     "base", "stats", "wire", "dnssec", "zone", "answer", "import",
 ];
 /// Code that exists once, where it may be, and the advice for other places.
-const OWNED: [(&str, &[&str], &str); 4] = [
+const OWNED: [(&str, &[&str], &str); 7] = [
+    (
+        "thread::Builder::new()",
+        &[
+            "crates/base/src/worker.rs",
+            // Query workers, look-ups and signers are not maintenance.
+            "crates/serve/src/",
+            // Helpers that end with the function that starts them.
+            "crates/maintain/src/secondary/start/read_back.rs",
+            "crates/nameward/src/config/zone_chunks.rs",
+        ],
+        "use nameward_base::worker",
+    ),
+    (
+        "catch_unwind(",
+        &[
+            "crates/base/src/worker.rs",
+            "crates/serve/src/",
+            // One request, answered with an error.
+            "crates/control/src/socket/serve.rs",
+            // One file, reported as damaged.
+            "crates/store/src/file/loader.rs",
+        ],
+        "use nameward_base::worker",
+    ),
+    (
+        "= channel()",
+        &[],
+        "give the queue a bound: nameward_base::worker",
+    ),
     (
         "fs::rename(",
         &[

@@ -5,9 +5,8 @@
 //! acknowledged: a server that is away for long is not notified forever.
 
 use super::{Databases, FollowedDatabase};
-use crate::panic_guard::spare_thread;
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
-use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
@@ -28,15 +27,11 @@ const COLLECTED: Duration = Duration::from_millis(300);
 /// Receives zones that are being notified; clones share it.
 #[derive(Clone, Default)]
 pub struct NotifiedSerials {
-    inboxes: Arc<OnceLock<Vec<Arc<NotifiedInbox>>>>,
+    inboxes: Arc<OnceLock<Vec<Mailbox<NotifiedZones>>>>,
 }
 
-/// Zones that were notified and whose serials are not stored yet.
-#[derive(Default)]
-struct NotifiedInbox {
-    zones: Mutex<HashSet<NameBuf>>,
-    woken: Condvar,
-}
+/// The zones that were notified and whose serials are not noted yet.
+type NotifiedZones = HashSet<NameBuf>;
 
 /// Dependencies of the threads.
 pub struct NotifiedParts {
@@ -52,8 +47,16 @@ impl NotifiedSerials {
     /// Records that the servers of a zone are being notified.
     pub fn note(&self, zone: NameBuf) {
         for inbox in self.inboxes.get().into_iter().flatten() {
-            inbox.zones.lock().insert(zone);
-            inbox.woken.notify_one();
+            inbox.put(|zones| {
+                zones.insert(zone);
+            });
+        }
+    }
+
+    /// Stops the threads.
+    pub fn end(&self) {
+        for inbox in self.inboxes.get().into_iter().flatten() {
+            inbox.stop();
         }
     }
 
@@ -61,19 +64,18 @@ impl NotifiedSerials {
     pub fn start(&self, parts: NotifiedParts) -> io::Result<()> {
         let mut inboxes = Vec::new();
         for database in parts.databases.all() {
-            let inbox = Arc::new(NotifiedInbox::default());
+            let inbox = Mailbox::default();
             let mut keeper = SerialKeeper {
                 database: database.clone(),
                 policies: Arc::clone(&parts.policies),
                 notify: Arc::clone(&parts.notify),
                 runtime: Handle::current(),
-                inbox: Arc::clone(&inbox),
+                inbox: inbox.clone(),
                 unwritten: HashMap::new(),
             };
             inboxes.push(inbox);
-            thread::Builder::new()
-                .name(format!("notified-{}", database.rank))
-                .spawn(move || keeper.run())?;
+            let name = format!("notified-{}", database.rank);
+            worker::start(name, move || keeper.run())?;
         }
         let _ = self.inboxes.set(inboxes);
         Ok(())
@@ -86,7 +88,7 @@ struct SerialKeeper {
     policies: Arc<PolicyTable>,
     notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
     runtime: Handle,
-    inbox: Arc<NotifiedInbox>,
+    inbox: Mailbox<NotifiedZones>,
     /// Serials that the database rejected: its account may not have write access.
     unwritten: HashMap<NameBuf, Serial>,
 }
@@ -94,12 +96,11 @@ struct SerialKeeper {
 impl SerialKeeper {
     fn run(&mut self) {
         let mut wait = FIRST_LOOK;
-        loop {
-            let notified = self.wait(wait);
+        while let Some(notified) = self.wait(wait) {
             if notified.is_empty() {
                 wait = (wait * 2).min(LOOK_EVERY);
             }
-            spare_thread("serials of notified zones were kept", || {
+            panic_guard("recording serials of notified zones", || {
                 let looked = match notified.is_empty() {
                     true => self.look_at_all(),
                     false => self.note_serials(&notified),
@@ -111,18 +112,14 @@ impl SerialKeeper {
         }
     }
 
-    /// Waits for zones being notified; returns none when it is time to check all.
-    fn wait(&self, most: Duration) -> Vec<NameBuf> {
-        let zones = self.inbox.zones.lock();
-        let is_empty = |zones: &mut HashSet<NameBuf>| zones.is_empty();
-        let zones = self.inbox.woken.wait_timeout_while(zones, most, is_empty);
-        let is_any_notified = !zones.is_empty();
-        drop(zones);
-        if is_any_notified {
+    /// Waits for zones that are being notified; returns an empty list when it is time to check all, `None` at the end.
+    fn wait(&self, most: Duration) -> Option<Vec<NameBuf>> {
+        let mut zones = self.inbox.wait(Some(most))?;
+        if !zones.is_empty() {
             thread::sleep(COLLECTED);
+            zones.extend(self.inbox.wait(Some(Duration::ZERO))?);
         }
-        let mut zones = self.inbox.zones.lock();
-        zones.drain().collect()
+        Some(zones.into_iter().collect())
     }
 
     /// Checks whether servers are notified of a zone, and this database has it.

@@ -7,15 +7,15 @@
 
 use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
 use crate::clock::{SteadyClock, step_text};
-use crate::panic_guard::spare_thread;
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
+use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_wire::NameBuf;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use std::{io, thread};
 
 /// Maximum sleep: a clock that was set is noticed after it.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -41,8 +41,7 @@ pub struct KeyDriverHandle {
 
 #[derive(Default)]
 struct DriverShared {
-    wakes: Mutex<DriverWakes>,
-    condition: Condvar,
+    mailbox: Mailbox<DriverWakes>,
     waiting: AtomicU64,
     /// Number of signed zones, and the earliest expiration of their signatures.
     signed: Mutex<(u64, Option<u64>)>,
@@ -62,7 +61,6 @@ pub struct SignedSummary {
 #[derive(Default)]
 struct DriverWakes {
     is_all: bool,
-    is_ended: bool,
     zones: HashSet<NameBuf>,
     changed: HashSet<NameBuf>,
     answers: Vec<ParentAnswer>,
@@ -71,35 +69,32 @@ struct DriverWakes {
 impl KeyDriverHandle {
     /// Requests a check of all zones.
     pub fn look_at_all(&self) {
-        self.lock().is_all = true;
-        self.shared.condition.notify_one();
+        self.put(|wakes| wakes.is_all = true);
     }
 
     /// Requests a check of a zone: it was loaded, or an operator changed something.
     pub fn look_at(&self, zone: NameBuf) {
-        self.lock().zones.insert(zone);
-        self.shared.condition.notify_one();
+        self.put(|wakes| {
+            wakes.zones.insert(zone);
+        });
     }
 
     /// Requests a check of a zone whose keys an operator changed, and notifies its secondaries.
     pub fn keys_changed(&self, zone: NameBuf) {
-        let mut wakes = self.lock();
-        wakes.zones.insert(zone);
-        wakes.changed.insert(zone);
-        drop(wakes);
-        self.shared.condition.notify_one();
+        self.put(|wakes| {
+            wakes.zones.insert(zone);
+            wakes.changed.insert(zone);
+        });
     }
 
     /// Passes on the answer of a parent.
     pub fn answered(&self, answer: ParentAnswer) {
-        self.lock().answers.push(answer);
-        self.shared.condition.notify_one();
+        self.put(|wakes| wakes.answers.push(answer));
     }
 
     /// Ends the thread.
     pub fn end(&self) {
-        self.lock().is_ended = true;
-        self.shared.condition.notify_one();
+        self.shared.mailbox.stop();
     }
 
     /// Returns how many zones are signed, and how long their signatures last.
@@ -119,19 +114,8 @@ impl KeyDriverHandle {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, DriverWakes> {
-        self.shared.wakes.lock()
-    }
-
-    /// Waits until there is something to do, or a timeout expires.
-    fn wait(&self, patience: Duration) -> DriverWakes {
-        let wakes = self.lock();
-        let is_idle = |wakes: &mut DriverWakes| {
-            !wakes.is_all && !wakes.is_ended && wakes.zones.is_empty() && wakes.answers.is_empty()
-        };
-        let condition = &self.shared.condition;
-        let mut wakes = condition.wait_timeout_while(wakes, patience, is_idle);
-        std::mem::take(&mut *wakes)
+    fn put(&self, merge: impl FnOnce(&mut DriverWakes)) {
+        self.shared.mailbox.put(merge);
     }
 }
 
@@ -156,13 +140,11 @@ pub fn start(
         said: HashMap::new(),
         rests_until: None,
     };
-    let run = move || driver.run();
-    thread::Builder::new().name("key-life".into()).spawn(run)?;
-    Ok(())
+    worker::start("rollover", move || driver.run()).map(drop)
 }
 
 /// The thread's work, in the message about a bug.
-const LOOKING: &str = "keys were looked after";
+const LOOKING: &str = "rolling keys";
 
 struct KeyDriver {
     keeper: Arc<KeyKeeper>,
@@ -192,11 +174,10 @@ impl KeyDriver {
             let patience = next.map_or(SLEEP_MAX, |at| {
                 Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX)
             });
-            let wakes = self.handle.wait(patience);
-            if wakes.is_ended {
+            let Some(wakes) = self.handle.shared.mailbox.wait(Some(patience)) else {
                 return;
-            }
-            spare_thread(LOOKING, || {
+            };
+            panic_guard(LOOKING, || {
                 self.take(wakes);
                 self.work();
             });
@@ -205,7 +186,7 @@ impl KeyDriver {
                 .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
             {
                 self.new_looked_at = Some(now);
-                spare_thread(LOOKING, || self.look_at_new_zones());
+                panic_guard(LOOKING, || self.look_at_new_zones());
             }
             let waiting = self.waiting.len() as u64;
             let shared = Arc::clone(&self.handle.shared);
@@ -215,7 +196,7 @@ impl KeyDriver {
                 .is_none_or(|at| now.0 >= at.plus(COUNT_EVERY).0)
             {
                 self.counted_at = Some(now);
-                spare_thread(LOOKING, || {
+                panic_guard(LOOKING, || {
                     let summary = self.keeper.count_signed(now.seconds());
                     *shared.signed.lock() = summary;
                 });
