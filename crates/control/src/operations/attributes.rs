@@ -37,11 +37,11 @@ pub struct MetadataRequest {
     /// The items.
     #[serde(default)]
     pub content: Vec<String>,
-    /// The fate of the items.
+    /// The change to make with the items.
     pub change: MetadataChange,
 }
 
-/// The fate of items of metadata.
+/// A change of metadata items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetadataChange {

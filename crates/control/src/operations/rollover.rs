@@ -1,4 +1,4 @@
-//! Owns operations on keys that a policy looks after.
+//! Operations on keys managed by a policy.
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::{DsSight, KeyRole};
@@ -11,24 +11,24 @@ use serde::{Deserialize, Serialize};
 use super::zone_keys::of_keys;
 use super::{DsReport, OperationError, OperationResult, Operations, zone_name};
 
-/// The steps that an operation on keys under a policy led to, and the next one.
+/// The steps taken by an operation on managed keys, and the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySteps {
     /// The zone, with its final dot.
     pub zone: String,
-    /// The keys that the operation was about.
+    /// The affected keys.
     pub keys: Vec<u32>,
-    /// The steps in words.
+    /// Descriptions of the steps.
     pub steps: Vec<String>,
     /// The next step, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ListedStep>,
 }
 
-/// A step that is to come.
+/// A future step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedStep {
-    /// The step in words.
+    /// Description of the step.
     pub step: String,
     /// When, in seconds since 1970; none if it waits for the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ impl From<NextStep> for ListedStep {
 }
 
 impl Operations {
-    /// Has keys replaced by new ones.
+    /// Replaces keys by new ones.
     pub(super) fn roll_keys(
         &self,
         zone: &str,
@@ -75,7 +75,7 @@ impl Operations {
         self.key_steps(&name, keys, &progress)
     }
 
-    /// Notes what the parent has, as an operator saw it.
+    /// Records the DS state at the parent, as observed by an operator.
     pub(super) fn report_ds(
         &self,
         zone: &str,
@@ -120,7 +120,7 @@ impl Operations {
         }))
     }
 
-    /// Refuses names of policies that are not there.
+    /// Refuses names of unknown policies.
     pub(super) fn check_policies(&self, names: &[String]) -> Result<(), OperationError> {
         let unknown = names.iter().find(|name| !self.keeper.knows_policy(name));
         match unknown {
@@ -131,14 +131,15 @@ impl Operations {
         }
     }
 
-    /// Refuses to change by hand what a policy looks after.
+    /// Refuses manual changes of managed keys.
     pub(super) fn check_by_hand(&self, name: &NameBuf) -> Result<(), OperationError> {
         let zone = name.as_name();
         let rank = (self.rank_of)(zone);
         let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
         let policy = match is_in_database {
             false => self.keeper.policy_name(zone),
-            // The policy of a zone that is none of ours to roll, as that of a secondary, does nothing.
+            // The policy of a zone whose keys are not ours to roll, such as a secondary, has no
+            // effect.
             true => match self.keeper.status(zone, now_seconds()) {
                 Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
                 Err(KeyLookError::Stored(StoredKeysError::OtherServer)) => {
@@ -157,7 +158,7 @@ impl Operations {
     }
 }
 
-/// Turns an error of a look at keys into one of an operation.
+/// Converts a key processing error to an operation error.
 fn of_look(name: &NameBuf) -> impl Fn(KeyLookError) -> OperationError {
     let name = *name;
     move |error| match error {

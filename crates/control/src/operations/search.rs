@@ -1,4 +1,4 @@
-//! Owns the search over the records of all zones, by owner or data.
+//! Searches the records of all zones, by owner or data.
 
 use nameward_store::sql::write::StoredRecord;
 use nameward_wire::rdata::write_text;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::record::listed;
 use super::{ListedItem, ListedRecord, OperationError, OperationResult, Operations, TakeItem};
 
-/// Records that a search finds at the most.
+/// Maximum number of results.
 const FOUND_MAX: u64 = 100_000;
 
-/// A record that a search has found.
+/// A record found by a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundRecord {
     /// The zone.
@@ -21,7 +21,7 @@ pub struct FoundRecord {
 }
 
 impl Operations {
-    /// Finds records of all zones by a pattern for their owners or data: `*` stands for anything, `?` for one character.
+    /// Finds records of all zones by a pattern for their owners or data: `*` matches anything, `?` one character.
     pub fn search(
         &self,
         pattern: &str,
@@ -66,7 +66,7 @@ impl Operations {
                 for rrset in node.rrsets() {
                     for record in rrset.records() {
                         let mut content = String::new();
-                        // Data of a zone is valid.
+                        // The data of a zone is valid.
                         let _ = write_text(rrset.rtype(), record.rdata, &mut content);
                         if !is_named && !matches(&pattern, content.trim_end_matches('.')) {
                             continue;
@@ -95,7 +95,7 @@ impl Operations {
     }
 }
 
-/// A pattern for LIKE with the escape `|`.
+/// Converts a pattern for LIKE with the escape `|`.
 fn like_of(pattern: &str) -> String {
     let mut like = String::new();
     for c in pattern.chars() {
@@ -109,7 +109,7 @@ fn like_of(pattern: &str) -> String {
     like
 }
 
-/// Whether a text matches a pattern in lower case. Costs the product of their lengths at the most.
+/// Checks whether a text matches a lower-case pattern. Costs at most the product of their lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t, mut star) = (0, 0, None);

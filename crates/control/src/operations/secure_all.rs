@@ -1,4 +1,4 @@
-//! Owns the signing of all zones that are not signed yet, one after the other, each told of as it is done.
+//! Signs all unsigned zones, one after the other, reporting each as it is done.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::signing_settings::AskedTerms;
 use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem};
 
-/// A zone among those that are to be signed.
+/// A zone among those to be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecuredZone {
     /// The zone, with its final dot.
     pub zone: String,
-    /// Its place among them, from 1.
+    /// Its number among them, from 1.
     pub number: u64,
     /// How many there are.
     pub of: u64,
-    /// The tag of the key that was made; none if it is not signed.
+    /// The tag of the new key; none if it is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<u16>,
     /// Why it is not signed.
@@ -27,8 +27,8 @@ pub struct SecuredZone {
 }
 
 impl Operations {
-    /// Signs all zones of databases and files that have no keys. Zones of primaries and catalogs are left alone. One that
-    /// cannot be signed keeps no other from it; it ends early if nobody listens any more.
+    /// Signs all zones of databases and files that have no keys. Transferred zones and catalogs are left alone. A
+    /// failure does not affect other zones; it stops early if the client disconnects.
     pub(super) fn secure_all(
         &self,
         items: TakeItem<'_>,
@@ -57,7 +57,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: secured })
     }
 
-    /// Lists the zones without keys that are made here, by name.
+    /// Lists the unsigned zones that are maintained here, by name.
     fn unsigned_zones(&self) -> Result<Vec<NameBuf>, OperationError> {
         let signed: HashSet<NameBuf> = self.zones_with_keys()?.into_iter().collect();
         let is_made_here = |kind: ZoneKind| matches!(kind, ZoneKind::Native | ZoneKind::Primary);

@@ -1,5 +1,4 @@
-//! Owns the state of a server as one structure: the command line prints it, the page shows it, `/metrics` and `/readyz` are
-//! made of it.
+//! The server state as one structure, used by the command line, the status page, `/metrics` and `/readyz`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct ServerStatus {
     /// The version of the program.
     pub version: String,
-    /// The process id.
+    /// The process ID.
     pub process: u32,
     /// Seconds since the start.
     pub uptime_seconds: u64,
@@ -16,18 +15,18 @@ pub struct ServerStatus {
     pub config: Option<String>,
     /// The name of this server: `server.nsid`, or else the host's.
     pub host: String,
-    /// All zones were loaded, and each database was asked once.
+    /// All zones were loaded, and each database was queried once.
     pub is_started: bool,
-    /// Addresses that are answered on, UDP and TCP.
+    /// DNS listen addresses, UDP and TCP.
     pub listeners: Vec<String>,
     /// The address of the status page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
-    /// Threads that answer UDP.
+    /// Number of UDP threads.
     pub workers: usize,
-    /// Zones that are served.
+    /// Number of served zones.
     pub zones: usize,
-    /// Zones of these that have no data to serve and are answered SERVFAIL, for whatever reason.
+    /// Zones without data to serve, which are answered SERVFAIL, for whatever reason.
     pub zones_not_ready: usize,
     /// Secondary zones that were never transferred; they are among those that are not ready.
     #[serde(default)]
@@ -35,7 +34,7 @@ pub struct ServerStatus {
     /// PRESIGNED zones that are answered without signatures because their rows have none.
     #[serde(default)]
     pub zones_unsigned: usize,
-    /// Zones whose file has errors, with an older version in service or without.
+    /// Zones whose file has errors, with or without an older version in service.
     pub zones_with_errors: usize,
     /// Secondary zones that are served although their last check failed.
     pub zones_stale: usize,
@@ -44,23 +43,23 @@ pub struct ServerStatus {
     pub zones_ahead_of_primary: usize,
     /// Secondary zones that no primary has confirmed for too long; they are not served.
     pub zones_expired: usize,
-    /// Zones in memory that are answered with signatures. Which live zones have keys, their database knows.
+    /// Zones in memory that are served with signatures. Which live zones have keys is known to their database.
     pub zones_signed: usize,
-    /// The sources of zones, in the order of the configuration.
+    /// The sources of zones, in configuration order.
     pub backends: Vec<BackendStatus>,
-    /// The last reload that was asked for.
+    /// The last requested reload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reload: Option<ReloadStatus>,
-    /// Transfers under way.
+    /// Running transfers.
     pub transfers: TransferCounts,
-    /// Questions over UDP and TCP a second.
+    /// Queries per second over UDP and TCP.
     pub queries_per_second: QueryRates,
     /// Octets of memory in use.
     pub memory_bytes: u64,
-    /// dnstap, where it is on.
+    /// dnstap, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
-    /// The faults that an operator should look at, the worst first.
+    /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
 }
 
@@ -71,26 +70,26 @@ pub struct BackendStatus {
     pub backend: u32,
     /// `file`, `sqlite`, `postgres` or `mysql`.
     pub engine: String,
-    /// The address of a database, without its password; where files stand.
+    /// The address of a database, without its password; the location of files.
     pub address: String,
     /// `live` or `resident`; files are always in memory.
     pub mode: String,
-    /// It answers, or can be read.
+    /// It responds, or can be read.
     pub is_up: bool,
-    /// When that began.
+    /// Since when.
     pub since: u64,
-    /// The last failure, also of one that is up again.
+    /// The last failure, even if it is up again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// When that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<u64>,
-    /// Why changes by others are not seen, if that is so.
+    /// Why changes by others are not seen, if that is the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen_changes: Option<UnseenChanges>,
-    /// Zones that it serves.
+    /// Number of zones that it serves.
     pub zones: usize,
-    /// None of its zones can be answered, but for what the caches still have.
+    /// None of its zones can be answered, except from the caches.
     #[serde(default)]
     pub is_lost: bool,
 }
@@ -109,7 +108,7 @@ pub struct UnseenChanges {
 pub struct DnstapStatus {
     /// The socket of the collector.
     pub socket: String,
-    /// The collector listens.
+    /// A collector is connected.
     pub is_connected: bool,
     /// Messages that were sent since the start.
     pub sent: u64,
@@ -122,13 +121,13 @@ pub struct DnstapStatus {
 pub struct ReloadStatus {
     /// When it ended.
     pub at: u64,
-    /// Everything was taken.
+    /// Everything was applied.
     pub is_ok: bool,
     /// Counts of zones in words, or the first error.
     pub text: String,
 }
 
-/// Transfers under way.
+/// Running transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TransferCounts {
     /// From primaries.
@@ -137,18 +136,18 @@ pub struct TransferCounts {
     pub incoming_waiting: usize,
     /// To secondaries.
     pub outgoing: usize,
-    /// Requests of secondaries that wait for a place.
+    /// Requests of secondaries that wait for a slot.
     pub outgoing_waiting: usize,
 }
 
 /// Averages of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct QueryRates {
-    /// Of one minute.
+    /// Over one minute.
     pub minute_1: f64,
-    /// Of five.
+    /// Over five minutes.
     pub minutes_5: f64,
-    /// Of ten.
+    /// Over ten minutes.
     pub minutes_10: f64,
 }
 
@@ -157,7 +156,7 @@ pub struct QueryRates {
 pub struct ServerFault {
     /// The kind of fault.
     pub kind: FaultKind,
-    /// When the fault began or was first seen, in seconds since 1970.
+    /// When the fault started or was first seen, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
     /// The fault: the backend or zone, and the reason.
@@ -165,7 +164,7 @@ pub struct ServerFault {
     /// The cost: the answers that clients get in the meantime.
     #[serde(default)]
     pub effect: String,
-    /// The thing to do about it.
+    /// The action for the operator.
     pub remedy: String,
 }
 
@@ -181,12 +180,12 @@ macro_rules! fault_kinds {
             /// All kinds.
             pub const ALL: &'static [FaultKind] = &[$(FaultKind::$name,)+];
 
-            /// The word for it in settings and metrics.
+            /// Returns the keyword in settings and metrics.
             pub fn word(self) -> &'static str {
                 match self { $(FaultKind::$name => $word,)+ }
             }
 
-            /// The sentence that a probe gets, which names no zone and no address: probes ask for no password.
+            /// Returns the sentence for probes, without zones and addresses: probes need no password.
             pub fn reason(self) -> &'static str {
                 match self { $(FaultKind::$name => $reason,)+ }
             }
@@ -236,7 +235,7 @@ fault_kinds! {
 }
 
 impl FaultKind {
-    /// The kind of a word.
+    /// Returns the kind for a keyword.
     pub fn from_word(word: &str) -> Option<FaultKind> {
         let mut all = FaultKind::ALL.iter().copied();
         all.find(|kind| kind.word() == word)
@@ -248,12 +247,13 @@ impl FaultKind {
 pub struct ReadyRules {
     /// The faults that make the server not ready.
     pub faults: Vec<FaultKind>,
-    /// The share of zones, in percent, that must have data to serve; one zone at least.
+    /// The share of zones, in percent, that must have data to serve; at least one zone.
     pub zones_percent: usize,
 }
 
 impl ReadyRules {
-    /// A configuration that names `backend_down` means every database that does not respond.
+    /// Checks whether a fault makes the server not ready. `backend_down` includes every database that does not
+    /// respond.
     fn counts(&self, kind: FaultKind) -> bool {
         kind == FaultKind::Starting
             || self.faults.contains(&kind)
@@ -262,7 +262,8 @@ impl ReadyRules {
 }
 
 impl BackendStatus {
-    /// Zones that have data in a database that cannot be read. Zones in memory without data are not ready by themselves.
+    /// Returns the number of zones whose data is in an unreachable database. Resident zones without data are counted
+    /// as not ready anyway.
     fn unreachable_zones(&self) -> usize {
         let is_unreachable = self.is_lost && self.mode == "live";
         if is_unreachable { self.zones } else { 0 }
@@ -270,15 +271,15 @@ impl BackendStatus {
 }
 
 impl ServerStatus {
-    /// Zones that have data to serve.
+    /// Returns the number of zones that have data to serve.
     pub fn zones_answered(&self) -> usize {
         let unreachable = self.backends.iter().map(BackendStatus::unreachable_zones);
         let without_answer = unreachable.sum::<usize>() + self.zones_not_ready;
         self.zones.saturating_sub(without_answer)
     }
 
-    /// The reasons why the server is not ready, each kind once. A server that has not started is never ready, and neither is
-    /// one that has zones and cannot answer for any.
+    /// Returns the reasons why the server is not ready, each kind once. A server that has not started is never ready,
+    /// and neither is one that has zones and cannot answer for any.
     pub fn reasons(&self, rules: &ReadyRules) -> Vec<&'static str> {
         let exists = |kind: FaultKind| {
             let is_lost =
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(starting.reasons(&rules(&[], 0)).len(), 1);
     }
 
-    /// A started server with this many zones, of which some have no data.
+    /// Returns a started server with this many zones, of which some have no data.
     fn server(zones: usize, zones_not_ready: usize) -> ServerStatus {
         ServerStatus {
             is_started: true,

@@ -1,8 +1,8 @@
-//! Owns how operators ask for a zone to be signed: the denial of names and the serial shown, for a new zone and for one that is
-//! signed already.
+//! Signing requests of operators: denial of existence and the served serial, for a new zone and for one that is
+//! already signed.
 //!
-//! Another denial is in force for whole answers at a time: each has the proofs of one denial, signed by the keys of before. What
-//! resolvers have in their caches stays true and valid until its TTL ends, so that none finds a zone bogus.
+//! A new denial method applies to whole answers: each has the proofs of one method, signed by the existing keys.
+//! Cached answers stay correct and valid until their TTL expires, so that no resolver finds the zone bogus.
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
@@ -14,10 +14,10 @@ use super::database_keys::DatabaseZone;
 use super::zone_keys::of_keys;
 use super::{MetadataChange, MetadataRequest, OperationError, OperationResult, Operations};
 
-/// The algorithm that validators without NSEC3 know, so that its zones have NSEC alone (RFC 5155 section 2).
+/// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
 const RSASHA1: u8 = 5;
 
-/// The terms of signing that an operator asks for; what is not said stays, or is the default.
+/// The requested signing settings; missing ones stay, or get the default.
 #[derive(Debug, Default)]
 pub(super) struct AskedTerms {
     denial: Option<DenialTerms>,
@@ -39,7 +39,7 @@ impl AskedTerms {
         self.denial.is_none() && self.soa_edit.is_none()
     }
 
-    /// Returns terms with what is asked for in place of what they had.
+    /// Returns settings with the requested ones replaced.
     pub(super) fn over(&self, terms: SigningTerms) -> SigningTerms {
         SigningTerms {
             denial: self.denial.clone().unwrap_or(terms.denial),
@@ -49,13 +49,13 @@ impl AskedTerms {
         }
     }
 
-    /// Refuses a denial that the keys or the name of a zone do not allow.
+    /// Refuses a denial method that the keys or the name of a zone do not allow.
     pub(super) fn check(&self, name: &NameBuf, keys: &[ZoneKey]) -> Result<(), OperationError> {
         let denial = self.denial.as_ref();
         denial.map_or(Ok(()), |denial| check_denial(name, denial, keys))
     }
 
-    /// Returns the metadata of a zone of a database that says so, as PowerDNS has it.
+    /// Returns the metadata of a database zone for these settings, as in PowerDNS.
     pub(super) fn metadata(&self) -> Vec<AttributeChange> {
         let set = |kind: &str, content: Option<&str>| {
             let contents = content.map(str::to_owned).into_iter().collect();
@@ -74,7 +74,7 @@ impl AskedTerms {
 }
 
 impl Operations {
-    /// Refuses metadata about signing that makes no sense for a zone.
+    /// Refuses invalid signing metadata for a zone.
     pub(super) fn check_signing_item(
         &self,
         home: &DatabaseZone<'_>,
@@ -104,7 +104,7 @@ impl Operations {
         }
     }
 
-    /// Changes how a zone is signed that has keys.
+    /// Changes how a zone with keys is signed.
     pub(super) fn change_terms(
         &self,
         name: &NameBuf,
@@ -149,13 +149,12 @@ impl Operations {
     }
 }
 
-/// Returns whether metadata of a kind decides how names are denied, and how PowerDNS puts them in order.
+/// Checks whether a metadata kind determines denial of existence, and the name order of PowerDNS.
 pub(super) fn is_signing_kind(kind: &str) -> bool {
     matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
 }
 
-/// Refuses an item of metadata about signing that makes no sense: the zone would not be signed, or in a way that nobody
-/// asked for.
+/// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
 fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
     if kind != "NSEC3PARAM" {
         return match content {
@@ -177,7 +176,7 @@ fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
     }
 }
 
-/// Warns of NSEC3 iterations that metadata asks for.
+/// Warns of NSEC3 iterations in metadata.
 pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option<String> {
     let is_set = kind == "NSEC3PARAM" && request.change != MetadataChange::Remove;
     let content = request.content.first().filter(|_| is_set)?;
@@ -191,7 +190,7 @@ pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option
     })
 }
 
-/// Refuses a denial that the keys or the name of a zone do not allow.
+/// Refuses a denial method that the keys or the name of a zone do not allow.
 pub(super) fn check_denial(
     name: &NameBuf,
     denial: &DenialTerms,
@@ -214,7 +213,7 @@ pub(super) fn check_denial(
     }
 }
 
-/// The error of a zone that is to be signed and has keys.
+/// Returns the error for a zone that already has keys.
 pub(super) fn signed_already(name: &NameBuf) -> OperationError {
     OperationError::conflict(format!(
         "zone {name} is signed already; `nameward key list {name}` lists its keys, `nameward key add` makes further ones, and \

@@ -1,4 +1,4 @@
-//! Owns how a zone is signed, as operators are shown it: by whom, how names are denied, the keys, their DS, what comes next.
+//! The signing status of a zone for operators: the signer, denial of existence, the keys, their DS, the next step.
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialStyle, Keys, SignatureCache, Signing, SigningPolicy};
@@ -15,10 +15,10 @@ use super::{ListedStep, ListedZoneKey, OperationError, Operations};
 /// How a zone is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListedSigning {
-    /// `policy`, `insecure soon` (its policy went), `by hand`, `database` (which has the keys), `stored` (it brings its
-    /// signatures), or `no`.
+    /// `policy`, `insecure soon` (its policy was removed), `by hand`, `database` (which has the keys), `stored` (it
+    /// has its own signatures), or `no`.
     pub signed: String,
-    /// How names are denied: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies`, `nsec3-narrow` or `compact`.
+    /// The denial of existence method: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies`, `nsec3-narrow` or `compact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<String>,
     /// The policy.
@@ -27,13 +27,13 @@ pub struct ListedSigning {
     /// The numbers, tags, roles and states of its keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// The DS that the parent is to have, as in a zone file.
+    /// The DS that the parent should have, as in a zone file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ds: Vec<String>,
     /// The next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<ListedStep>,
-    /// When the first signature ends that is given out now, in seconds since 1970.
+    /// The earliest expiration of the current signatures, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature_expires: Option<u64>,
 }
@@ -48,7 +48,7 @@ impl ListedSigning {
 }
 
 impl Operations {
-    /// Returns how a zone is signed, or that it is not. The keys of zones in databases are read there.
+    /// Returns the signing status of a zone. The keys of database zones are read there.
     pub fn signing_of(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let name = NameBuf::from(zone);
         match self.key_home(&name) {
@@ -67,7 +67,7 @@ impl Operations {
         }
     }
 
-    /// Returns how a zone in memory is signed, without a question to a database; `None` if it is not.
+    /// Returns how a zone in memory is signed, without querying a database; `None` if it is not.
     pub fn signing_in_memory(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let table = self.commits.table().load();
         let version = table.exact(zone)?;
@@ -92,7 +92,7 @@ impl Operations {
         Some(self.with_status(&NameBuf::from(zone), &keys, denial, ends))
     }
 
-    /// Adds what the policy of a zone says of its keys.
+    /// Adds the state of the keys under the zone's policy.
     fn with_status(
         &self,
         name: &NameBuf,
@@ -139,7 +139,7 @@ impl Operations {
         }
     }
 
-    /// Returns how a zone of a database is signed, as its rows say it now.
+    /// Returns how a database zone is signed, according to its current rows.
     fn signing_in_database(
         &self,
         home: &DatabaseZone<'_>,
@@ -148,7 +148,7 @@ impl Operations {
         let items = self.runtime.block_on(database.backend.stored_metadata(row));
         let mut policy = SigningPolicy::default();
         for item in items.map_err(|error| database.error(&error))? {
-            // The log has items that make no sense.
+            // Invalid items are in the log.
             let _ = policy.take(&item.kind, &item.content);
         }
         let in_memory = self.signing_in_memory(row.name.as_name());
@@ -159,7 +159,7 @@ impl Operations {
             };
             return Ok(in_memory.unwrap_or(stored));
         }
-        // Keys that a policy looks after are shown also before they sign.
+        // Managed keys are shown even before they sign.
         if self
             .keeper
             .status(row.name.as_name(), now_seconds())
@@ -177,7 +177,7 @@ impl Operations {
         if !listed.iter().any(|key| key.active) {
             return Ok(ListedSigning::unsigned());
         }
-        // One that cannot be read makes answers fail, which the words of that key say.
+        // An unreadable key makes answers fail, which its description says.
         let keys = self.database_keys(home).unwrap_or_default();
         let signing_keys = signing_keys(&keys).unwrap_or_default();
         let asks_ds = |number: u32| {
@@ -202,13 +202,13 @@ impl Operations {
     }
 }
 
-/// Returns how a zone is signed that has these keys and this metadata.
+/// Returns the signing of a zone with these keys and this metadata.
 fn signing_of_rows(name: &NameBuf, keys: Keys, policy: SigningPolicy) -> Signing {
     let cache = Arc::new(SignatureCache::new(0));
     Signing::new(name.as_name(), Arc::new(keys), Arc::new(policy), cache)
 }
 
-/// The words for a key that no policy looks after: number, tag, role and use.
+/// Describes a key that no policy manages: number, tag, role and use.
 fn stored_key_words(key: &ListedZoneKey) -> String {
     let usage = match (key.published, key.active) {
         (true, true) => "active",
@@ -221,7 +221,7 @@ fn stored_key_words(key: &ListedZoneKey) -> String {
     format!("{} {} {} {usage}{problem}", key.key, key.tag, key.role)
 }
 
-/// The word for the way in which a zone denies names that is looked up.
+/// Returns the keyword for the denial method of a live zone.
 fn live_denial_word(signing: &Signing) -> &'static str {
     let is_nsec3 = matches!(signing.denial(), Denial::Nsec3(_));
     match (signing.style(), is_nsec3) {
@@ -236,7 +236,7 @@ fn live_denial_word(signing: &Signing) -> &'static str {
     }
 }
 
-/// The word for the way in which a signed zone denies names, as `zone secure --denial` takes it.
+/// Returns the keyword for the denial method of a signed zone, as in `zone secure --denial`.
 fn denial_word(state: &SigningState) -> Option<&'static str> {
     Some(match state {
         SigningState::Unsigned => return None,

@@ -1,23 +1,23 @@
-//! Owns the objects that requests have in them: zones, records and keys to be made, and the words for kinds of zones.
+//! Objects in requests: zones, records and keys to create, and the keywords for zone kinds.
 
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use super::{BatchRecords, OperationError};
 
-/// A key to be made or taken.
+/// A key to generate or import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyTemplate {
     /// The zone.
     pub zone: String,
-    /// `ksk`, `zsk` or `csk`; `csk` if nothing is said.
+    /// `ksk`, `zsk` or `csk`; `csk` by default.
     #[serde(default)]
     pub role: Option<String>,
-    /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
+    /// The algorithm, by number or name; ECDSAP256SHA256 by default.
     #[serde(default)]
     pub algorithm: Option<String>,
-    /// Bits of a new RSA key; 2048 if nothing is said.
+    /// Size of a new RSA key in bits; 2048 by default.
     #[serde(default)]
     pub bits: Option<u32>,
     /// It does not sign yet.
@@ -26,18 +26,18 @@ pub struct KeyTemplate {
     /// It is not in the zone yet.
     #[serde(default)]
     pub unpublished: bool,
-    /// It is added though it would sign the keys or the zone alone.
+    /// Add it even if it would sign only the keys or only the zone.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A look at the servers of a parent.
+/// The DS state at the servers of a parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DsReport {
     /// All have the DS.
     Seen,
-    /// None has it any more.
+    /// None has it any longer.
     Gone,
 }
 
@@ -55,7 +55,7 @@ pub enum KeyChange {
     Unpublish,
 }
 
-/// A zone to be created.
+/// A zone to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneTemplate {
@@ -64,13 +64,13 @@ pub struct ZoneTemplate {
     /// The kind.
     #[serde(default)]
     pub kind: ListedKind,
-    /// The name servers; the first one stands in the SOA.
+    /// The name servers; the first one is the MNAME of the SOA.
     #[serde(default)]
     pub name_servers: Vec<String>,
     /// The addresses that a zone of kind secondary or consumer is transferred from, with or without ports.
     #[serde(default)]
     pub primaries: Vec<String>,
-    /// The mailbox in the SOA, as a name; `hostmaster` in the zone if nothing is said.
+    /// The mailbox in the SOA, as a name; `hostmaster` in the zone by default.
     #[serde(default)]
     pub hostmaster: Option<String>,
     /// The TTL of SOA and NS.
@@ -79,20 +79,20 @@ pub struct ZoneTemplate {
     /// The number of the backend; by default the first database, or without one the first directory of zone files.
     #[serde(default)]
     pub backend: Option<u32>,
-    /// The `[[template]]` whose settings a zone has that is not in a database.
+    /// The `[[template]]` for the settings of a zone that is not in a database.
     #[serde(default)]
     pub template: Option<String>,
-    /// All records of the zone, SOA and NS among them, in place of those that are made.
+    /// All records of the zone, including SOA and NS, in place of generated ones.
     #[serde(default)]
     pub records: Vec<BatchRecords>,
 }
 
-/// The TTL of the first records of a zone, where the request says none.
+/// Returns the default TTL of the first records of a zone.
 pub fn default_ttl() -> u32 {
     3600
 }
 
-/// Records of one owner and type to be written.
+/// Records of one owner and type to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordTemplate {
@@ -109,7 +109,7 @@ pub struct RecordTemplate {
     pub content: Vec<String>,
 }
 
-/// The kind of a zone as lists and requests name it.
+/// The kind of a zone in lists and requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum ListedKind {
@@ -126,7 +126,7 @@ impl Default for ListedKind {
 }
 
 impl ListedKind {
-    /// Returns the word for the kind.
+    /// Returns the keyword for the kind.
     pub fn name(self) -> &'static str {
         match self {
             ListedKind::OfZone(kind) => kind.word(),
@@ -134,7 +134,7 @@ impl ListedKind {
         }
     }
 
-    /// Reads the word for a kind; those of PowerDNS before 4.5 are understood too.
+    /// Reads the keyword for a kind; those of PowerDNS before 4.5 are accepted too.
     pub fn from_name(text: &str) -> Result<Self, OperationError> {
         let known = match text.to_ascii_lowercase().as_str() {
             "master" => Some(ZoneKind::Primary),

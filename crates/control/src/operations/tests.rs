@@ -4,7 +4,7 @@ use super::*;
 use nameward_maintain::keys::local::ZoneKeys;
 use proptest::prelude::*;
 
-/// A server with one zone from a file.
+/// Creates a server with one zone from a file.
 fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
     let policies = Arc::<PolicyTable>::default();
     Operations {

@@ -1,8 +1,8 @@
-//! Owns operations on TSIG keys: generate, import, list, remove.
+//! Operations on TSIG keys: generate, import, list, remove.
 //!
-//! A key is stored where other servers find it: in the first database that takes it, so that all servers on that database and a
-//! PowerDNS beside them have it. Without a database it is kept in the state store of this server. Keys of the configuration are
-//! changed there.
+//! A key is stored where other servers find it: in the first writable database, so that all servers on that database,
+//! including PowerDNS, have it. Without a database it is stored in the state store of this server. Keys of the
+//! configuration are changed there.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ use super::{
     Database, ErrorKind, ListedItem, OperationError, OperationResult, Operations, TakeItem,
 };
 
-/// The shortest secret that is taken: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
+/// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
 const SECRET_MIN: usize = 8;
-/// The longest secret that is taken; a longer one is hashed to less by every algorithm.
+/// Maximum length of a secret in octets; a longer one is hashed to less by every algorithm.
 const SECRET_MAX: usize = 512;
 
-/// A secret on its way through the control socket, which is not to be seen in logs.
+/// A secret on the control socket, which must not appear in logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretText(pub String);
@@ -36,25 +36,25 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// A key of TSIG that the server knows.
+/// A TSIG key that the server knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedTsigKey {
     /// Its name.
     pub name: String,
     /// Its algorithm.
     pub algorithm: String,
-    /// Where it is kept: `configuration`, `backend N` or `state store`.
+    /// Where it is stored: `configuration`, `backend N` or `state store`.
     pub source: String,
-    /// The secret as base64, where it was requested and is in the state store or a database.
+    /// The secret as base64, if it was requested and is in the state store or a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
 }
 
-/// Where a new key goes, and whether it may take the place of one.
+/// Where a new key is stored, and whether it may replace another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyStorage {
-    /// The backend by its number; 0 is the state store. By default the first database that takes it, or the state store if there
-    /// is no database.
+    /// The number of the backend; 0 is the state store. By default the first writable database, or the state store if
+    /// there is no database.
     pub backend: Option<u32>,
     /// Replaces a key of that name where it is stored.
     pub replace: bool,
@@ -67,7 +67,7 @@ impl KeyStorage {
 }
 
 impl Operations {
-    /// Makes a key with a secret of the length of its hash.
+    /// Generates a key with a secret of the length of its hash.
     pub fn generate_key(
         &self,
         name: &str,
@@ -81,7 +81,7 @@ impl Operations {
         self.store_key(name, algorithm, secret, storage)
     }
 
-    /// Takes a key that another server made.
+    /// Imports a key that another server made.
     pub fn import_key(
         &self,
         name: &str,
@@ -122,7 +122,7 @@ impl Operations {
                     "key {name} is in the configuration: change it there"
                 )));
             }
-            // It stays where it is, unless another place is named.
+            // It stays where it is, unless another location is named.
             (
                 Some(source),
                 KeyStorage {
@@ -151,7 +151,7 @@ impl Operations {
         }))
     }
 
-    /// Writes a key into a backend, or into the first place that takes it.
+    /// Writes a key into a backend, or into the first writable location.
     fn write_key(
         &self,
         key: &KeptKey,
@@ -173,7 +173,7 @@ impl Operations {
                 for database in &self.databases {
                     match self.write_database_key(database, key, replace) {
                         Ok(source) => return Ok(source),
-                        // Its account may only read, or it has no such table.
+                        // Its account may be read-only, or it has no such table.
                         Err(KeyWriteError::Database(WriteError::Sql(
                             SqlError::Refused(reason) | SqlError::ReadOnly(reason),
                         ))) => tracing::debug!("{}: no TSIG keys: {reason}", database.address()),
@@ -226,7 +226,7 @@ impl Operations {
         Ok(source)
     }
 
-    /// Lists all keys in the order of their names; with the secrets of those in the state store and in databases if requested.
+    /// Lists all keys, sorted by name; with the secrets of those in the state store and in databases if requested.
     pub fn list_keys(
         &self,
         has_secrets: bool,
@@ -268,7 +268,7 @@ impl Operations {
                     secrets.insert(place, BASE64.encode(&key.secret));
                 }
             }
-            // Databases have theirs all the same.
+            // Databases may still have keys.
             Err(KeptError::NoStore) if !self.databases.is_empty() => {}
             Err(error) => return Err(of_kept(error)),
         }
@@ -302,7 +302,7 @@ impl Operations {
                     removed.push(place_of(source));
                 }
                 Ok(false) => {}
-                // One that is known to have the key must not keep it.
+                // A database that is known to have the key must not keep it.
                 Err(error) if sources.contains(&source) => return Err(database.error(&error)),
                 Err(_) => {}
             }
@@ -334,12 +334,12 @@ impl Operations {
         Ok(&self.kept)
     }
 
-    /// The place that a key counts from.
+    /// Returns the source that a key is used from.
     fn key_source(&self, name: Name<'_>) -> Option<PolicySource> {
         self.key_sources(name).first().copied()
     }
 
-    /// All places that have a key, the one that it counts from first.
+    /// Returns all sources that have a key, the used one first.
     fn key_sources(&self, name: Name<'_>) -> Vec<PolicySource> {
         let keys = self.policies.keys_by_source().into_iter();
         let sources = keys.filter(|(_, key)| key.name() == name);
@@ -349,7 +349,7 @@ impl Operations {
     }
 }
 
-/// Secrets as base64, by where a key is, its name and the word for its algorithm.
+/// Secrets as base64, by the source of a key, its name and the algorithm keyword.
 type Secrets = HashMap<(PolicySource, NameBuf, String), String>;
 
 /// Why a key is not in a database.

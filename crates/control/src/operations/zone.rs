@@ -1,4 +1,4 @@
-//! Owns the creation of zones.
+//! Creation of zones.
 
 use std::time::SystemTime;
 
@@ -15,9 +15,9 @@ use super::{
     Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, zone_name,
 };
 
-/// The primary name server in the SOA of a zone whose servers are not known, as in PowerDNS.
+/// The primary name server in the SOA of a zone without known servers, as in PowerDNS.
 const UNKNOWN_SERVER: &str = "a.misconfigured.dns.server.invalid";
-/// Times in the SOA of a new zone: refresh, retry, expire, minimum.
+/// Timers in the SOA of a new zone: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
 
 impl Operations {
@@ -58,7 +58,7 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Returns the database that a new zone is created in; none if the backend is not one, or no backend is one.
+    /// Returns the database for a new zone; none if the backend is not one, or no backend is one.
     fn database_for(&self, number: Option<u32>) -> Result<Option<&Database>, OperationError> {
         match number {
             None => Ok(self.databases.first()),
@@ -69,7 +69,7 @@ impl Operations {
         }
     }
 
-    /// Finds the database with this number; the first one if nothing is said.
+    /// Finds the database with this number; by default the first one.
     pub(super) fn database(&self, number: Option<u32>) -> Result<&Database, OperationError> {
         let Some(number) = number else {
             return self.databases.first().ok_or_else(|| {
@@ -107,7 +107,7 @@ fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
     }
 }
 
-/// Reads a mailbox as the SOA has it (RFC 1035 section 8): `joe.smith@example.org` is `joe\.smith.example.org.`
+/// Reads a mailbox in SOA format (RFC 1035 section 8): `joe.smith@example.org` is `joe\.smith.example.org.`
 fn mailbox(
     text: &str,
     host: &impl Fn(&str) -> Result<NameBuf, OperationError>,
@@ -120,7 +120,8 @@ fn mailbox(
     }
 }
 
-/// Reads primaries, and returns them as `domains.master` has them. A database has one key for all primaries of a zone.
+/// Reads primaries, and returns them in the format of `domains.master`. A database has one key for all primaries of a
+/// zone.
 pub(super) fn stored_primaries(
     texts: &[String],
 ) -> Result<(String, Option<NameBuf>), OperationError> {
@@ -142,7 +143,7 @@ pub(super) fn stored_primaries(
     }
 }
 
-/// Warns of a new zone without name servers, and of those that are in the zone itself and have no address there.
+/// Warns of a new zone without name servers, and of name servers in the zone itself without an address.
 pub(super) fn new_zone_warnings(name: &NameBuf, rrsets: &[RrsetData]) -> Vec<String> {
     let has_address = |server: Name<'_>| {
         let mut addresses = rrsets
@@ -194,7 +195,7 @@ impl ZoneTemplate {
         })
     }
 
-    /// The first records of a zone: those that the request has, or a SOA and name servers.
+    /// Returns the first records of a zone: those in the request, or a SOA and name servers.
     pub(super) fn rrsets(
         &self,
         name: &NameBuf,
@@ -206,7 +207,7 @@ impl ZoneTemplate {
         }
     }
 
-    /// Refuses records of a zone whose contents come from a primary or are made here.
+    /// Refuses records for a zone that is transferred or produced here.
     pub(super) fn check_no_records(&self) -> Result<(), OperationError> {
         match self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
             true => Ok(()),
@@ -216,7 +217,7 @@ impl ZoneTemplate {
         }
     }
 
-    /// The records that the request has.
+    /// Returns the records in the request.
     fn given_records(&self, name: &NameBuf) -> Result<Vec<RrsetData>, OperationError> {
         let rrsets = self.records.iter().map(|records| read_rrset(records, name));
         let rrsets = rrsets.collect::<Result<Vec<_>, _>>()?;
@@ -232,7 +233,7 @@ impl ZoneTemplate {
         }
     }
 
-    /// The primaries as `domains.master` has them, and the key of transfers from them.
+    /// Returns the primaries in the format of `domains.master`, and the key for transfers from them.
     fn stored_primaries(&self) -> Result<(String, Option<NameBuf>), OperationError> {
         self.check_no_records()?;
         if self.primaries.is_empty() {

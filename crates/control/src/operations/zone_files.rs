@@ -1,4 +1,4 @@
-//! Owns what operations need of zone files and of the configuration: the server and commands without one provide it.
+//! Access to zone files and the configuration for operations: provided by the server and by offline commands.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub trait ZoneFiles: Send + Sync {
     /// Finds the file that a zone is served from.
     fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError>;
 
-    /// Removes the file of a zone. Returns the version that was served last.
+    /// Removes the file of a zone. Returns the last served version.
     fn remove(
         &self,
         zone: &NameBuf,

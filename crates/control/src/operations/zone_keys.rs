@@ -1,5 +1,5 @@
-//! Owns operations on the keys of zones, wherever they are kept: of zone files and secondaries in the state store, of zones
-//! of databases in `cryptokeys`.
+//! Operations on the keys of zones, wherever they are stored: for zone files and secondaries in the state store, for
+//! database zones in `cryptokeys`.
 
 use data_encoding::HEXUPPER;
 use nameward_base::time::now_seconds;
@@ -41,14 +41,14 @@ pub struct ListedZoneKey {
     /// The flags of its DNSKEY.
     #[serde(default)]
     pub flags: u16,
-    /// How far it has come, if a policy looks after it.
+    /// Its rollover state, if a policy manages it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// It signs.
     pub active: bool,
     /// It is in the zone.
     pub published: bool,
-    /// When it was made, in seconds since 1970; none where nobody notes it.
+    /// When it was created, in seconds since 1970; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
     /// The DS for the parent, as in a zone file; none for a key that has none.
@@ -57,7 +57,7 @@ pub struct ListedZoneKey {
     /// The data of its DNSKEY, as in a zone file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dnskey: String,
-    /// Why it cannot be used.
+    /// Why it is unusable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -125,7 +125,7 @@ impl Operations {
             None => {
                 let keys = self.keeper.keys();
                 let zone = name.as_name();
-                // Before the key, which is when signing begins.
+                // Before the key, with which signing starts.
                 let set = |kept: &mut SigningTerms| {
                     let serial = kept.serial;
                     *kept = terms.over(SigningTerms::default());
@@ -209,7 +209,7 @@ impl Operations {
         for database in &self.databases {
             let listed = self.runtime.block_on(database.backend.zones_with_keys());
             let listed = listed.map_err(|error| database.error(&error))?;
-            // Of two backends that have a zone one serves it.
+            // If two backends have a zone, one serves it.
             let is_served = |name: &NameBuf| {
                 (self.rank_of)(name.as_name()).is_none_or(|rank| rank == database.rank)
             };
@@ -322,7 +322,7 @@ impl Operations {
         Ok(OperationResult::ZoneKey(key))
     }
 
-    /// Returns whether a zone has keys.
+    /// Checks whether a zone has keys.
     fn has_keys(
         &self,
         name: &NameBuf,
@@ -352,7 +352,7 @@ impl Operations {
         }
     }
 
-    /// Lists the keys of a zone that has some; those of databases also if they cannot be read.
+    /// Lists the keys of a zone that has some; those in databases even if they cannot be read.
     fn listed_keys(&self, name: &NameBuf) -> Result<Vec<ListedZoneKey>, OperationError> {
         if let Some(home) = self.key_home(name)? {
             let keys = self.listed_rows(&home)?;
@@ -365,7 +365,8 @@ impl Operations {
         keys.iter().map(|key| listed(name, key, &keys)).collect()
     }
 
-    /// The name of a zone that this server can sign with keys of its own, and the database that keeps them, if one does.
+    /// Returns the name of a zone that this server can sign with its own keys, and the database that stores them, if
+    /// one does.
     fn signable(&self, zone: &str) -> Result<(NameBuf, Option<DatabaseZone<'_>>), OperationError> {
         let name = zone_name(zone)?;
         let home = self.key_home(&name)?;
@@ -374,7 +375,7 @@ impl Operations {
                 "zone {name} not found; `nameward zone list` lists the zones"
             )));
         }
-        // A database says it of the rows that it has now.
+        // For a database, the current rows decide.
         if home.is_none() && self.keeper.keys().is_presigned(name.as_name()) {
             return Err(OperationError::refused(format!(
                 "zone {name} brings its signatures with it: they are served as they are"
@@ -385,7 +386,7 @@ impl Operations {
     }
 }
 
-/// The word for the part that a key has: what it does, or what it is for while it does nothing.
+/// Returns the keyword for the role of a key: its use, or its purpose while unused.
 fn role_word(role: KeyRole, usage: KeyUse) -> &'static str {
     match (usage.signs_keys, usage.signs_zone, role) {
         (true, true, _) | (_, _, KeyRole::Combined) => "csk",

@@ -98,7 +98,7 @@ struct VariableRow {
     description: &'static str,
 }
 
-/// The values that a page is drawn with.
+/// The values that a page is rendered with.
 pub struct Drawing<'a> {
     /// Product and version.
     pub title: &'a str,
@@ -106,15 +106,15 @@ pub struct Drawing<'a> {
     pub status: &'a ServerStatus,
     /// The token of the forms.
     pub token: &'a str,
-    /// Names record types.
+    /// Returns the names of record types.
     pub mnemonic: Mnemonic,
     /// Only entries with this text are listed; all if it is empty.
     pub filter: &'a str,
-    /// Knows level and time of the last occurrence of a log message.
+    /// Returns level and time of the last occurrence of a log message.
     pub note_of: &'a dyn Fn(&str) -> Option<MessageNote>,
 }
 
-/// The whole page, or the page of one ring.
+/// Renders the whole page, or the page of one ring.
 pub fn draw(
     snapshot: &Snapshot,
     ring: Option<Ring>,
@@ -182,7 +182,8 @@ pub fn draw(
     page.render()
 }
 
-/// The charts that apply to this server; those with a legend last, so that the charts of a row have the same height.
+/// Returns the charts that apply to this server; those with a legend last, so that the charts of a row have the same
+/// height.
 fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
     let mut charts = vec![chart::query_rate(rates)];
     if uses_caches {
@@ -244,7 +245,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
     }
 }
 
-/// The title of a table in the list to jump by.
+/// Returns the title of a table in the jump list.
 fn short_title(ring: Ring) -> &'static str {
     match ring {
         Ring::Logmessages => "Messages",
@@ -259,17 +260,17 @@ fn short_title(ring: Ring) -> &'static str {
     }
 }
 
-/// The share of a count in a total, with one decimal.
+/// Formats the share of a count in a total, with one decimal.
 pub fn percentage(count: u64, total: u64) -> String {
     format!("{:.1}%", 100.0 * count as f64 / total.max(1) as f64)
 }
 
-/// Writes seconds as days with one digit after the point.
+/// Formats seconds as days with one decimal.
 fn days(seconds: u64) -> String {
     format!("{:.1}", seconds as f64 / 86_400.0)
 }
 
-/// Writes seconds in their two largest units.
+/// Formats seconds in their two largest units.
 fn duration(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match hours {

@@ -16,7 +16,7 @@ pub enum Method {
     Other,
 }
 
-/// A request head that was understood.
+/// A parsed request head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method, for decisions.
@@ -29,12 +29,12 @@ pub struct HttpRequest {
     pub query: String,
     /// The declared length of the body.
     pub content_length: u64,
-    /// The hosts that the target and the field `Host` name, in lower case; none for a client that names none.
+    /// The hosts in the target and the `Host` field, in lower case; empty if the client names none.
     pub hosts: Vec<String>,
     headers: Vec<(String, String)>,
 }
 
-/// Why a request was not understood.
+/// Why a request could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedRequest {
     /// Not HTTP/1: TLS, HTTP/0.9, HTTP/2, bad characters.
@@ -43,10 +43,11 @@ pub enum MalformedRequest {
     TooLarge,
 }
 
-/// The most header fields a request may have.
+/// Maximum number of header fields.
 pub const MAX_FIELDS: usize = 64;
 
-/// The length of the head with its empty line, once it is complete. Lines may end in LF alone (RFC 9112 section 2.2).
+/// Returns the length of the head with its empty line, once it is complete. Lines may end in LF alone (RFC 9112
+/// section 2.2).
 pub fn find_head_end(bytes: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(at) = bytes[from..].iter().position(|b| *b == b'\n') {
@@ -60,7 +61,7 @@ pub fn find_head_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// True when these first bytes can no longer become a request, so that there is no use in waiting: TLS and other
+/// Checks whether these first bytes can no longer become a request, so that waiting is pointless: TLS and other
 /// binary protocols, or a first line without a version (HTTP/0.9).
 pub fn is_hopeless(bytes: &[u8]) -> bool {
     match bytes.iter().position(|b| *b == b'\n') {
@@ -136,7 +137,7 @@ fn parse_request_line(line: &[u8]) -> Option<HttpRequest> {
     })
 }
 
-/// The authority of a target in absolute form, and the rest of it (RFC 9112 section 3.2).
+/// Splits the authority off a target in absolute form (RFC 9112 section 3.2).
 fn split_authority(target: &str) -> Option<(Option<&str>, &str)> {
     // No control character gets further than this: not into a reply, not into the log.
     if target.is_empty() || !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
@@ -150,7 +151,7 @@ fn split_authority(target: &str) -> Option<(Option<&str>, &str)> {
     Some((Some(authority), if local.is_empty() { "/" } else { local }))
 }
 
-/// Path and query of a target in origin form or `*`.
+/// Splits path and query of a target in origin form or `*`.
 fn split_local(local: &str) -> Option<(&str, &str)> {
     if !local.starts_with('/') && local != "*" {
         return None;
@@ -159,7 +160,8 @@ fn split_local(local: &str) -> Option<(&str, &str)> {
     Some(local.split_once('?').unwrap_or((local, "")))
 }
 
-/// RFC 9112 section 3.2: more than one `Host`, or one that is no host, is a bad request. An empty one names nobody.
+/// Returns the host. RFC 9112 section 3.2: more than one `Host`, or an invalid one, is a bad request. An empty one
+/// names no host.
 fn host_field(request: &HttpRequest) -> Option<Option<String>> {
     let mut hosts = request.fields("host");
     let first = hosts.next().filter(|host| !host.is_empty());
@@ -192,7 +194,8 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// RFC 9112 section 6.3: a length given twice, or beside a transfer coding, is an attack or a mistake.
+/// Returns the body length. RFC 9112 section 6.3: a repeated length, or one next to a transfer coding, is an attack
+/// or a mistake.
 fn body_length(request: &HttpRequest) -> Option<u64> {
     let mut lengths = request.fields("content-length");
     let Some(first) = lengths.next() else {
@@ -202,7 +205,7 @@ fn body_length(request: &HttpRequest) -> Option<u64> {
     if twice || first.is_empty() || !first.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // Digits that do not fit are still a length, only too large a one.
+    // A number that does not fit is still a length, only too large.
     Some(first.parse().unwrap_or(u64::MAX))
 }
 
@@ -212,12 +215,12 @@ impl HttpRequest {
         named.map(|field| field.1.as_str())
     }
 
-    /// The first header field of this name (in lower case).
+    /// Returns the first header field of this name (in lower case).
     pub fn header<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.fields(name).next()
     }
 
-    /// The first parameter of this name, decoded.
+    /// Returns the first parameter of this name, decoded.
     pub fn parameter(&self, name: &str) -> Option<String> {
         self.query.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -225,7 +228,7 @@ impl HttpRequest {
         })
     }
 
-    /// True when the client names this media type and none that covers HTML.
+    /// Checks whether the client accepts this media type and none that covers HTML.
     pub fn accepts_only(&self, media_type: &str) -> bool {
         let mut wanted = false;
         for value in self.fields("accept") {
@@ -242,7 +245,7 @@ impl HttpRequest {
     }
 }
 
-/// Percent and plus decoding of a form value. What is not valid is kept as it is.
+/// Decodes percent and plus encoding of a form value. Invalid sequences are kept as they are.
 fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

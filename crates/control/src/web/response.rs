@@ -1,4 +1,4 @@
-//! A reply and its bytes. Every reply says HTTP/1.0, its exact length and `Connection: close`.
+//! A reply and its bytes. Every reply has HTTP/1.0, its exact length and `Connection: close`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::ring_text::RingText;
 /// Nothing but our own files, no scripts or styles in the page, no frames, forms only to ourselves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// How long a reply may be kept.
+/// How long a reply may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// Not at all: numbers are old at once, and the page holds a token.
+    /// Not at all: numbers are outdated at once, and the page contains a token.
     Never,
     /// Some minutes: stylesheet and script.
     Briefly,
@@ -23,9 +23,9 @@ pub enum Caching {
 
 /// The body of a reply.
 pub enum Body {
-    /// Drawn as a whole.
+    /// Rendered as a whole.
     Whole(Vec<u8>),
-    /// Drawn while it is sent, in a room that it shares with others.
+    /// Rendered while it is sent, in a room that it shares with others.
     Ring(Arc<RingText>),
 }
 
@@ -72,7 +72,7 @@ pub mod media {
 }
 
 impl Response {
-    /// A reply with a body.
+    /// Creates a reply with a body.
     pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Response {
             status,
@@ -83,7 +83,7 @@ impl Response {
         }
     }
 
-    /// The text form of a ring.
+    /// Creates a reply with the text form of a ring.
     pub fn ring(text: Arc<RingText>) -> Self {
         Response {
             body: Body::Ring(text),
@@ -91,12 +91,12 @@ impl Response {
         }
     }
 
-    /// An error whose body is its name.
+    /// Creates an error whose body is its name.
     pub fn error(status: u16) -> Self {
         Response::new(status, media::TEXT, reason(status))
     }
 
-    /// An error for a program.
+    /// Creates an error for a program.
     pub fn json_error(status: u16) -> Self {
         let body = format!("{{\"error\": \"{}\"}}", reason(status));
         Response::new(status, media::JSON, body)
@@ -114,13 +114,14 @@ impl Response {
         self
     }
 
-    /// Lets the reply be kept.
+    /// Allows the reply to be cached.
     pub fn cached(mut self, caching: Caching) -> Self {
         self.caching = caching;
         self
     }
 
-    /// The head of the reply and its body. A HEAD request gets the same head and no body (RFC 9110 section 9.3.2).
+    /// Returns the head of the reply and its body. A HEAD request gets the same head and no body (RFC 9110 section
+    /// 9.3.2).
     pub fn into_parts(self, method: Method, now: SystemTime) -> Parts {
         let mut head = String::with_capacity(640);
         let _ = write!(
@@ -176,7 +177,7 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// An IMF-fixdate (RFC 9110 section 5.6.7).
+/// Formats an IMF-fixdate (RFC 9110 section 5.6.7).
 fn http_date(now: SystemTime) -> String {
     const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] = [
