@@ -58,7 +58,7 @@ use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
-pub use zone_page::{ZoneFacts, ZoneSource};
+pub use zone_page::{ZoneFacts, ZoneOrigin};
 
 /// Returns the name of a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;

@@ -14,26 +14,26 @@ const SHOWN_FAULTS: usize = 3;
 
 /// The kind of a page. Only the status page has the faults unfolded: on the others they would push the contents off the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum View {
+pub enum PageView {
     Status,
     Ring,
     ZoneList,
     Zone,
 }
 
-impl View {
+impl PageView {
     pub fn is_status(self) -> bool {
-        self == View::Status
+        self == PageView::Status
     }
 
     pub fn is_zone_list(self) -> bool {
-        self == View::ZoneList
+        self == PageView::ZoneList
     }
 }
 
 /// The top of every page: the server state, also in the window title.
 pub struct PageFrame<'a> {
-    pub view: View,
+    pub view: PageView,
     /// Product and version.
     pub title: &'a str,
     /// The host name, to tell several servers apart.
@@ -85,7 +85,7 @@ fn spans(text: &str) -> Vec<TextSpan<'_>> {
 
 impl<'a> PageFrame<'a> {
     /// Builds the top of the page for a state.
-    pub fn new(view: View, title: &'a str, status: &'a ServerStatus) -> Self {
+    pub fn new(view: PageView, title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
         let backends = counted(status.backends.len(), "backend");
         let line = match status.backends.is_empty() {

@@ -11,7 +11,7 @@ use nameward_stats::{
 };
 
 use super::chart::{self, Chart};
-use super::health::{PageFrame, View};
+use super::health::{PageFrame, PageView};
 use super::{Mnemonic, RESIZE_CHOICES};
 use crate::operations::ServerStatus;
 
@@ -139,8 +139,8 @@ pub fn draw(
             .collect(),
     };
     let (view, charts) = match ring {
-        Some(_) => (View::Ring, Vec::new()),
-        None => (View::Status, charts(rates, uses_caches)),
+        Some(_) => (PageView::Ring, Vec::new()),
+        None => (PageView::Status, charts(rates, uses_caches)),
     };
     let page = Page {
         frame: PageFrame::new(view, drawing.title, drawing.status),

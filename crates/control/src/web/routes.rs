@@ -7,7 +7,7 @@ use nameward_stats::Ring;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::PageStart;
 
-use super::health::{PageFrame, View};
+use super::health::{PageFrame, PageView};
 use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
@@ -241,7 +241,7 @@ fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
         return unknown_zone(shared, request, zone);
     };
     let status = (shared.status)();
-    let frame = PageFrame::new(View::Zone, &shared.settings.title, &status);
+    let frame = PageFrame::new(PageView::Zone, &shared.settings.title, &status);
     let drawing = ZoneDrawing {
         facts: &facts,
         status: &status,
@@ -267,7 +267,7 @@ fn unknown_zone(shared: &WebState, request: &HttpRequest, zone: &str) -> Respons
     let notice = format!("This server does not serve a zone {zone}.");
     list.warnings.insert(0, notice);
     let status = (shared.status)();
-    let frame = PageFrame::new(View::Zone, &shared.settings.title, &status);
+    let frame = PageFrame::new(PageView::Zone, &shared.settings.title, &status);
     page_reply(zone_list::draw(frame, &query, &list)).with_status(404)
 }
 
@@ -290,7 +290,7 @@ fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response
     };
     let status = (shared.status)();
     let list = shared.zones.list(&query);
-    let frame = PageFrame::new(View::ZoneList, &shared.settings.title, &status);
+    let frame = PageFrame::new(PageView::ZoneList, &shared.settings.title, &status);
     page_reply(zone_list::draw(frame, &query, &list))
 }
 
