@@ -1,4 +1,4 @@
-//! Owns the results of operations: one JSON object each, and one for each item of a listing.
+//! Results of operations: one JSON object each, and one for each item of a listing.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,13 +31,13 @@ pub enum ListedItem {
     DeletedZone(ListedDeletedZone),
     /// A record.
     Record(ListedRecord),
-    /// A key of TSIG.
+    /// A TSIG key.
     TsigKey(ListedTsigKey),
     /// A key of a zone.
     ZoneKey(ListedZoneKey),
     /// The status of a zone.
     Status(ListedZoneStatus),
-    /// A record that goes or comes.
+    /// A removed or added record.
     Difference(ListedDifference),
     /// A zone of a batch.
     Changed(ListedChange),
@@ -103,12 +103,12 @@ pub struct ListedRecord {
     pub problem: Option<String>,
 }
 
-/// A record that goes or comes with a change, or differs between two versions.
+/// A record removed or added by a change, or between two versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedDifference {
     /// The zone.
     pub zone: String,
-    /// Whether it goes or comes.
+    /// Whether it is removed or added.
     pub change: RecordFate,
     /// The owner with its final dot.
     pub name: String,
@@ -121,7 +121,7 @@ pub struct ListedDifference {
     pub content: String,
 }
 
-/// Whether a record goes or comes.
+/// Whether a record is removed or added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordFate {
@@ -134,7 +134,7 @@ pub enum RecordFate {
 /// A zone of a batch, after its change or the trial of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedChange {
-    /// False if the zone was like that already.
+    /// False if the zone already had this state.
     pub is_changed: bool,
     /// It was tried and not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -148,25 +148,25 @@ pub struct ListedChange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum OperationResult {
-    /// Of `status`.
+    /// Result of `status`.
     Status(ServerStatus),
-    /// Of `stop`: the connection stays open until the server has ended.
+    /// Result of `stop`: the connection stays open until the server has ended.
     Stopping,
-    /// Of `reload`.
+    /// Result of `reload`.
     Reloaded(ReloadReport),
-    /// Of `stats`.
+    /// Result of `stats`.
     Counters {
         /// In the order of the status page.
         counters: Vec<NamedCounter>,
     },
-    /// Of `query-log`.
+    /// Result of `query-log`.
     QueryLog(QueryLogStatus),
-    /// Of `log-level`.
+    /// Result of `log-level`.
     LogLevel {
         /// The least important level that is logged.
         level: String,
     },
-    /// Of `cache flush`.
+    /// Result of `cache flush`.
     Flushed {
         /// Entries that were dropped.
         entries: usize,
@@ -176,11 +176,11 @@ pub enum OperationResult {
         /// Items that were sent.
         items: u64,
     },
-    /// Of `zone show`.
+    /// Result of `zone show`.
     Zone(ZoneDetails),
-    /// Of `zone create`.
+    /// Result of `zone create`.
     ZoneCreated(ZoneChanged),
-    /// Of `zone delete`.
+    /// Result of `zone delete`.
     ZoneDeleted {
         /// The zone.
         #[serde(flatten)]
@@ -189,30 +189,30 @@ pub enum OperationResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_until: Option<u64>,
     },
-    /// Of `zone undelete`.
+    /// Result of `zone undelete`.
     ZoneUndeleted(ZoneChanged),
-    /// Of a change of records.
+    /// Result of a record change.
     ZoneChanged(ZoneChanged),
-    /// Of `zone secure`.
+    /// Result of `zone secure`.
     ZoneSecured {
         /// The zone.
         zone: String,
         /// The key.
         key: ListedZoneKey,
-        /// Whether its DS may go to the parent.
+        /// Whether its DS may be sent to the parent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<DsAdvice>,
     },
-    /// Of `zone ds`.
+    /// Result of `zone ds`.
     ZoneDs {
         /// The zone.
         zone: String,
         /// How many records were listed.
         items: u64,
-        /// Whether the DS may go to the parent.
+        /// Whether the DS may be sent to the parent.
         advice: DsAdvice,
     },
-    /// Of `zone secure` for a zone that is signed already.
+    /// Result of `zone secure` for a zone that is signed already.
     SigningChanged {
         /// The zone.
         zone: String,
@@ -223,32 +223,32 @@ pub enum OperationResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soa_edit: Option<String>,
     },
-    /// Of `zone unsecure`.
+    /// Result of `zone unsecure`.
     ZoneUnsecured {
         /// The zone.
         zone: String,
         /// Keys that were removed.
         keys: usize,
     },
-    /// Of `key add`, `key import` and changes of the use of a key.
+    /// Result of `key add`, `key import` and changes of the use of a key.
     ZoneKey(ListedZoneKey),
-    /// Of `key export`.
+    /// Result of `key export`.
     ZoneKeyText {
         /// The private text.
         private: SecretText,
     },
-    /// Of `key rollover`, `key ds-seen` and `key ds-gone`.
+    /// Result of `key rollover`, `key ds-seen` and `key ds-gone`.
     KeySteps(KeySteps),
-    /// Of `key remove`.
+    /// Result of `key remove`.
     ZoneKeyRemoved {
         /// The zone.
         zone: String,
         /// The number of the key.
         key: u32,
     },
-    /// Of `tsig generate` and `tsig import`.
+    /// Result of `tsig generate` and `tsig import`.
     TsigKey(ListedTsigKey),
-    /// Of `tsig remove`.
+    /// Result of `tsig remove`.
     TsigKeyRemoved {
         /// The name of the key.
         name: String,
@@ -256,7 +256,7 @@ pub enum OperationResult {
         #[serde(default)]
         source: String,
     },
-    /// Of `autoprimary add`.
+    /// Result of `autoprimary add`.
     AutoprimaryAdded {
         /// The address.
         address: String,
@@ -265,7 +265,7 @@ pub enum OperationResult {
         /// The number of the backend.
         backend: u32,
     },
-    /// Of `autoprimary remove`.
+    /// Result of `autoprimary remove`.
     AutoprimaryRemoved {
         /// The address.
         address: String,
@@ -276,17 +276,17 @@ pub enum OperationResult {
         /// The numbers of all backends that had it.
         backends: Vec<u32>,
     },
-    /// Of `zone retrieve`: the check is under way.
+    /// Result of `zone retrieve`: the check has started.
     ZoneRetrieving {
         /// The zone.
         zone: String,
     },
-    /// Of `zone notify`: the messages are under way.
+    /// Result of `zone notify`: the messages are being sent.
     ZoneNotifying {
         /// The zone.
         zone: String,
     },
-    /// Of `zone sync`.
+    /// Result of `zone sync`.
     ZoneSynced {
         /// The zone.
         zone: String,
@@ -295,12 +295,12 @@ pub enum OperationResult {
         /// Records that went and came in the file; 0 if it had all.
         records: usize,
     },
-    /// Of `zone freeze`.
+    /// Result of `zone freeze`.
     ZoneFrozen {
         /// The zone.
         zone: String,
     },
-    /// Of `zone thaw`.
+    /// Result of `zone thaw`.
     ZoneThawed {
         /// The zone.
         zone: String,
@@ -316,7 +316,7 @@ pub enum OperationResult {
         /// Records that were listed.
         records: u64,
     },
-    /// Of a change that changes nothing.
+    /// Result of a change without effect.
     NoChange {
         /// The zone.
         zone: String,
@@ -335,7 +335,7 @@ pub struct ListedZoneStatus {
     pub state: String,
     /// The serial here.
     pub serial: Option<u32>,
-    /// The primary that was asked last.
+    /// The primary that was queried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<String>,
     /// The serial that a primary had when it last said so.
@@ -347,7 +347,7 @@ pub struct ListedZoneStatus {
     /// When a primary last confirmed the contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refresh: Option<u64>,
-    /// When the next check begins.
+    /// When the next check starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_check: Option<u64>,
     /// When the contents are not served any more unless a primary confirms them.
@@ -358,12 +358,12 @@ pub struct ListedZoneStatus {
     /// Whether it waits for its turn to be transferred.
     #[serde(default)]
     pub is_queued: bool,
-    /// Checks that failed since the last that did not.
+    /// Number of consecutive failed checks.
     pub failures: u32,
     /// Why the last check failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// The transfer that runs.
+    /// The running transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<RunningTransferStatus>,
     /// How it is signed by this server, if it is.
@@ -373,12 +373,12 @@ pub struct ListedZoneStatus {
     pub now: u64,
 }
 
-/// A transfer that runs.
+/// A running transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningTransferStatus {
     /// The primary.
     pub primary: String,
-    /// Records that have come.
+    /// Number of records received.
     pub records: u64,
     /// Octets of these.
     pub octets: u64,
