@@ -8,6 +8,7 @@ mod attributes;
 mod batch;
 mod catalogs;
 mod change;
+mod comments;
 mod database_keys;
 mod deleted;
 mod ds_advice;
@@ -22,10 +23,12 @@ mod logs;
 mod metadata_check;
 mod parent;
 mod place;
+mod provision;
 mod record;
 mod request;
 mod result;
 mod rollover;
+mod rrsets;
 mod search;
 mod secure_all;
 mod server_status;
@@ -34,18 +37,17 @@ mod signing_status;
 mod templates;
 mod tsig;
 mod zone;
+mod zone_attributes;
 mod zone_files;
 mod zone_keys;
 mod zone_list;
 mod zone_options;
 mod zone_show;
 
-pub use attributes::{
-    ListedComment, ListedMetadata, MetadataChange, MetadataRequest, RecordComment, RecordUse,
-    ZoneTerms,
-};
+pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse, ZoneTerms};
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
+pub use comments::{ListedComment, RecordComment};
 pub use deleted::ListedDeletedZone;
 pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
@@ -57,6 +59,7 @@ use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::keys::rollover::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use parent::{DsLookup, FindDs, NoParent};
+pub use provision::{MetadataSpec, ZoneProvision};
 pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
@@ -64,6 +67,7 @@ pub use result::{
     ZoneChanged,
 };
 pub use rollover::{KeySteps, ListedStep};
+pub use rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
 pub use search::FoundRecord;
 pub use secure_all::SecuredZone;
 pub use server_status::{
@@ -75,6 +79,7 @@ pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
 pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
+pub use zone_attributes::ZoneAttributes;
 pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
 pub use zone_show::ZoneDetails;
@@ -197,6 +202,11 @@ impl Operations {
             OperationRequest::ZoneList => self.list_zones(items),
             OperationRequest::ZoneShow { zone } => self.show_zone(zone),
             OperationRequest::ZoneCreate(template) => self.create_zone(template),
+            OperationRequest::ZoneProvision(request) => self.provision_zone(request),
+            OperationRequest::ZoneAttributes { zone } => {
+                self.list_attributes(zone.as_deref(), items)
+            }
+            OperationRequest::RrsetsChange(request) => self.change_rrsets(request, author),
             OperationRequest::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
             OperationRequest::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
             OperationRequest::DeletedZoneList => self.list_deleted(items),

@@ -23,8 +23,10 @@ mod api;
 mod chart;
 mod connection;
 mod guesses;
+mod handover;
 mod health;
 mod host;
+mod key_gate;
 mod metrics;
 mod outgoing_replies;
 mod page;
@@ -54,7 +56,11 @@ use crate::operations::{ReadyRules, ServerStatus};
 use access::Password;
 pub use access::hash_password;
 pub use access::{BadHash, check_password};
+pub use access::{counted_as, is_allowed};
+pub use api::statistics;
 use guesses::Guesses;
+pub use handover::ApiHandover;
+pub use key_gate::{KeyGate, KeyVerdict};
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
@@ -189,6 +195,8 @@ struct WebState {
     token: String,
     status: StatusSource,
     zones: Box<dyn ShownZones>,
+    /// Takes connections for the API, if it shares this port.
+    api: Option<ApiHandover>,
     drawings: Semaphore,
     zone_drawings: Semaphore,
     /// Permits to render a chunk of a text. Pages take longer and have others.
@@ -225,6 +233,7 @@ impl Web {
             token: uuid::Uuid::new_v4().simple().to_string(),
             status: Box::new(status),
             zones: Box::new(NoZones),
+            api: None,
             drawings: Semaphore::new(DRAWINGS),
             zone_drawings: Semaphore::new(ZONE_DRAWINGS),
             pieces: Semaphore::new(PIECES),
@@ -247,6 +256,15 @@ impl Web {
         // It is not shared before it serves.
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.zones = Box::new(zones);
+        }
+        self
+    }
+
+    /// Hands connections for the API over.
+    pub fn with_api(mut self, api: ApiHandover) -> Self {
+        // Nobody shares it before it serves.
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.api = Some(api);
         }
         self
     }
@@ -274,7 +292,10 @@ impl Web {
     fn admit(&self, id: u64, stream: TcpStream, peer: SocketAddr) {
         let shared = &self.shared;
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        if !access::is_allowed(&shared.settings.allow_from, peer.ip()) {
+        let is_for_api = |api: &ApiHandover| access::is_allowed(&api.allow_from, peer.ip());
+        if !access::is_allowed(&shared.settings.allow_from, peer.ip())
+            && !shared.api.as_ref().is_some_and(is_for_api)
+        {
             return; // closed without an answer
         }
         let mut waiting = shared.waiting();

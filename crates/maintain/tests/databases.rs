@@ -41,6 +41,7 @@ async fn backend(directory: &Path) -> SqlBackend {
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let apex = name("one.test.");
     let zone = NewZone {
+        attributes: Vec::new(),
         name: apex,
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,

@@ -1,6 +1,7 @@
 //! The configuration: one TOML file, read into typed sections, with errors that name the file, the line and the
 //! column.
 
+pub mod api_settings;
 mod backend_keywords;
 pub mod clients;
 pub mod dnssec_policy;
@@ -30,6 +31,7 @@ use std::{
 use nameward_store::file::FileList;
 use toml::de::DeTable;
 
+use api_settings::ApiSettings;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
@@ -54,6 +56,8 @@ pub struct Config {
     pub server: Server,
     /// `[web]`
     pub web: Web,
+    /// `[api]`
+    pub api: ApiSettings,
     /// `[[backend]]`, in file order.
     pub backends: Vec<Backend>,
     /// `[[key]]`, with unique names.
@@ -115,6 +119,7 @@ impl Config {
         Self {
             server: Server::defaults(),
             web: Web::defaults(),
+            api: ApiSettings::defaults(),
             backends: Vec::new(),
             keys: Vec::new(),
             dnssec_policies: Vec::new(),
@@ -154,7 +159,27 @@ impl Config {
         };
         config.example = overrides.file.is_none() && overrides.zones.is_empty();
         config.apply(overrides)?;
+        config.check_api()?;
         Ok(config)
+    }
+
+    /// Whether the API answers on the port of the status page.
+    pub fn shares_web_port(&self) -> bool {
+        let listen = self.api.listen;
+        listen.is_some_and(|api| api.port() != 0) && listen == self.web.listen
+    }
+
+    /// Refuses an API that nobody could use.
+    fn check_api(&self) -> Result<(), ConfigError> {
+        let has_key = [&self.api.key, &self.web.api_key]
+            .iter()
+            .any(|key| !key.reveal().is_empty());
+        match self.api.listen.is_some() && !has_key {
+            false => Ok(()),
+            true => Err(ConfigError::Contradiction(
+                "api.listen is set and api.key is empty: set the key that clients send as X-API-Key".into(),
+            )),
+        }
     }
 
     /// Reads the configuration again for a server running with this one. An editor, a full disk or a tool may have
@@ -232,6 +257,7 @@ impl Config {
             match key.get_ref().as_ref() {
                 Server::NAME => reader.section(&mut config.server, value),
                 Web::NAME => reader.section(&mut config.web, value),
+                ApiSettings::NAME => reader.section(&mut config.api, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
@@ -342,6 +368,7 @@ pub fn tables() -> Vec<TableListing> {
     vec![
         of::<Server>(),
         of::<Web>(),
+        of::<ApiSettings>(),
         of::<Backend>(),
         of::<KeySettings>(),
         of::<DnssecPolicySettings>(),

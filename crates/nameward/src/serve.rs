@@ -4,6 +4,7 @@
 //! and a non-zero exit code. Workers answer while zones load, each zone as it is ready.
 
 mod announce;
+mod api;
 pub mod databases;
 mod error;
 mod faults;

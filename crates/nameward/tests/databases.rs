@@ -3,6 +3,10 @@
 
 mod alias;
 mod alias_transfers;
+mod api;
+mod api_client;
+mod api_hostile;
+mod api_powerdns;
 mod apply;
 mod ask;
 mod attributes;

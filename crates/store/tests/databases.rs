@@ -443,6 +443,7 @@ fn a_mysql_address_with_a_host_is_never_left_for_the_socket_that_the_server_name
     std::os::unix::fs::symlink(other.directory().join("socket"), &socket).unwrap();
     let backend = backend(&named.url());
     let zone = nameward_store::sql::write::NewZone {
+        attributes: Vec::new(),
         name: name("example.org"),
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,

@@ -61,6 +61,7 @@ fn backend(url: &str) -> SqlBackend {
 
 fn zone(apex: &str) -> NewZone {
     NewZone {
+        attributes: Vec::new(),
         name: name(apex),
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,

@@ -54,6 +54,7 @@ fn change(edits: Vec<Edit>) -> ZoneChange {
 fn new_zone(apex: &str) -> NewZone {
     let soa = format!("ns1.{apex}. hostmaster.{apex}. 1 10800 3600 604800 3600");
     NewZone {
+        attributes: Vec::new(),
         name: name(apex),
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,

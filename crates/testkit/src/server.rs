@@ -278,6 +278,7 @@ impl Setup {
             log,
             addresses: Vec::new(),
             web: None,
+            api: None,
         };
         if !server.stdout.wait_for(|text| text.contains("\nready")) {
             let status = server.end_within(PATIENCE);
@@ -321,6 +322,7 @@ pub struct TestServer {
     log: LogFile,
     addresses: Vec<SocketAddr>,
     web: Option<SocketAddr>,
+    api: Option<SocketAddr>,
 }
 
 impl TestServer {
@@ -343,6 +345,9 @@ impl TestServer {
                     .push(address.parse().expect("an address to listen on"));
             } else if let Some(rest) = line.strip_prefix("web page at http://") {
                 self.web = Some(rest.trim_end_matches('/').parse().expect("a web address"));
+            } else if let Some(rest) = line.strip_prefix("API at http://") {
+                let address = rest.split('/').next().unwrap_or_default();
+                self.api = Some(address.parse().expect("the address of the API"));
             }
         }
     }
@@ -368,6 +373,11 @@ impl TestServer {
     /// Returns the address of the web page.
     pub fn web(&self) -> SocketAddr {
         self.web.expect("the server has a web page")
+    }
+
+    /// The address of the HTTP API.
+    pub fn api(&self) -> SocketAddr {
+        self.api.expect("the server has an API")
     }
 
     /// Returns the process ID.

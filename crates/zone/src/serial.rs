@@ -65,6 +65,7 @@ impl Serial {
             .map_or(0, |since| since.as_secs() as u32);
         let wanted = match rule {
             SerialRule::Next => return self.next(now),
+            SerialRule::Keep => return self,
             SerialRule::Increase => self,
             SerialRule::Dated => Serial::first(now),
             SerialRule::Epoch => Serial(seconds),
@@ -107,6 +108,9 @@ pub enum SerialRule {
     Epoch,
     /// As configured by the SOA-EDIT metadata, or one more if that is not after the current serial.
     SoaEdit(SoaEdit),
+    /// The serial stays as it is, as PowerDNS leaves it in database zones without SOA-EDIT-API. Secondaries do not see such a
+    /// change, and a journal cannot record it.
+    Keep,
 }
 
 impl SerialRule {

@@ -1,7 +1,6 @@
 //! Operations on what databases store for zones besides served records: metadata, kind and primaries, comments,
 //! disabled records.
 
-use nameward_base::time::now_seconds;
 use std::sync::Arc;
 
 use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
@@ -14,8 +13,9 @@ use super::change::{ChangeMode, OperatorChange};
 use super::database_keys::of_attributes;
 use super::metadata_check::{check_kind, check_values};
 use super::place::ZonePlace;
+use super::provision::MetadataSpec;
 use super::record::{owner, read_content, read_type};
-use super::signing_settings::{is_signing_kind, iterations_advice};
+use super::signing_settings::{check_denial_item, is_signing_kind, iterations_advice};
 use super::{
     Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
     TakeItem, zone::stored_primaries, zone_name,
@@ -80,6 +80,9 @@ pub struct ZoneTerms {
     /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_patch: Option<String>,
+    /// Kinds of metadata to set in the same transaction; databases only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metadata: Vec<MetadataSpec>,
 }
 
 /// Records to enable or disable.
@@ -100,24 +103,6 @@ pub struct RecordUse {
     pub enabled: bool,
 }
 
-/// A comment of an RRset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecordComment {
-    /// The zone.
-    pub zone: String,
-    /// The owner.
-    pub name: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub rtype: String,
-    /// The text; empty removes the comment.
-    pub comment: String,
-    /// The account of the author.
-    #[serde(default)]
-    pub account: String,
-}
-
 /// A metadata item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedMetadata {
@@ -127,23 +112,9 @@ pub struct ListedMetadata {
     pub content: String,
 }
 
-/// A stored comment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListedComment {
-    /// The owner.
-    pub name: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub rtype: String,
-    /// The text.
-    pub comment: String,
-    /// The account of the author.
-    pub account: String,
-}
-
 impl Operations {
     /// Finds the database that has a zone; other backends store only records.
-    fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
+    pub(super) fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
         match self.place(&zone_name(zone)?)? {
             ZonePlace::Database(database, row) => Ok((database, row)),
             ZonePlace::Memory(zone) => Err(OperationError::refused(format!(
@@ -236,7 +207,7 @@ impl Operations {
         Ok(result)
     }
 
-    fn write_attributes(
+    pub(super) fn write_attributes(
         &self,
         database: &Database,
         row: &ZoneRow,
@@ -327,6 +298,15 @@ impl Operations {
             let options = terms.new_options(options)?;
             changes.push(AttributeChange::SetOptions(options));
         }
+        for item in &terms.metadata {
+            changes.push(item.change()?);
+        }
+        if terms.metadata.iter().any(|item| !item.content.is_empty()) {
+            let keys = self.database_keys(&(database, row.clone()))?;
+            for item in &terms.metadata {
+                check_denial_item(&row.name, item, &keys)?;
+            }
+        }
         if changes.is_empty() {
             return Err(OperationError::invalid(
                 "nothing to set: --kind, --primary, --account or --catalog",
@@ -336,7 +316,11 @@ impl Operations {
     }
 
     /// Returns the name of a catalog as its members have it, if the database has such a producer.
-    fn catalog_name(&self, database: &Database, text: &str) -> Result<String, OperationError> {
+    pub(super) fn catalog_name(
+        &self,
+        database: &Database,
+        text: &str,
+    ) -> Result<String, OperationError> {
         let name = zone_name(text)?;
         let found = self
             .runtime
@@ -446,48 +430,5 @@ impl Operations {
         let listed = self.runtime.block_on(listing);
         listed.map_err(|error| database.error(&error))?;
         Ok(serial)
-    }
-
-    /// Sets the comment of an RRset.
-    pub fn comment(&self, request: &RecordComment) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.stored(&request.zone)?;
-        let name = owner(&request.name, &row.name)?;
-        if !name.as_name().is_at_or_below(row.name.as_name()) {
-            let zone = row.name;
-            return Err(OperationError::invalid(format!(
-                "{name} is outside the zone {zone}"
-            )));
-        }
-        let change = AttributeChange::SetComment {
-            name: Box::new(name),
-            rtype: read_type(&request.rtype)?.to_string(),
-            comment: request.comment.clone(),
-            account: request.account.clone(),
-            time: now_seconds() as i64,
-        };
-        self.write_attributes(database, &row, &[change])
-    }
-
-    /// Lists the comments of a zone.
-    pub fn list_comments(
-        &self,
-        zone: &str,
-        items: TakeItem<'_>,
-    ) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.stored(zone)?;
-        let listing = self
-            .runtime
-            .block_on(database.backend.stored_comments(&row));
-        let listing = listing.map_err(|error| database.error(&error))?;
-        let count = listing.len() as u64;
-        let _ = listing.into_iter().all(|comment| {
-            items(ListedItem::Comment(ListedComment {
-                name: format!("{}.", comment.name.trim_end_matches('.')),
-                rtype: comment.rtype,
-                comment: comment.comment,
-                account: comment.account,
-            }))
-        });
-        Ok(OperationResult::Listed { items: count })
     }
 }

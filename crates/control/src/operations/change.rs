@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::SystemTime;
 
 use nameward_maintain::{CommitError, VersionSource};
-use nameward_store::sql::write::{Committed, StoredRecord, WriteError};
+use nameward_store::sql::write::{AttributeChange, Committed, StoredRecord, WriteError};
 use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -17,6 +17,7 @@ use nameward_zone::change::{
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
 use super::place::{MemoryZone, ZonePlace};
+use super::provision::set_serial;
 use super::{
     Database, ErrorKind, ListedDifference, OperationError, Operations, RecordFate, ZoneChanged,
     advice,
@@ -45,6 +46,10 @@ pub(super) struct OperatorChange {
     pub(super) now: SystemTime,
     /// The author, and the reason.
     pub(super) author: Option<Arc<ChangeAuthor>>,
+    /// How the serial is raised, also that of a SOA among the edits. `None` raises it by default and stores a SOA as given.
+    pub(super) serial_rule: Option<SerialRule>,
+    /// Attributes that are stored in the same transaction; database zones only.
+    pub(super) attributes: Vec<AttributeChange>,
 }
 
 impl OperatorChange {
@@ -57,7 +62,42 @@ impl OperatorChange {
             is_strict: false,
             now: SystemTime::now(),
             author: None,
+            serial_rule: None,
+            attributes: Vec::new(),
         }
+    }
+
+    /// The edits, with the serial of a new SOA as the rule of the change says. It is after the current one: a client that sends
+    /// an old serial would otherwise turn the zone back.
+    fn numbered_edits(&self, records: &dyn RecordsAt) -> Vec<Edit> {
+        let mut edits = self.edits.clone();
+        let Some(rule) = self.serial_rule.filter(|rule| *rule != SerialRule::Keep) else {
+            return edits;
+        };
+        for edit in &mut edits {
+            let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
+                continue;
+            };
+            if rrset.rtype != Type::SOA || rrset.name != self.apex {
+                continue;
+            }
+            let mut current = None;
+            records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
+                if rtype == Type::SOA {
+                    current = soa_serial(rdata);
+                }
+            });
+            for record in &mut rrset.records {
+                let given = soa_serial(&record.rdata).unwrap_or_default();
+                let raised = given.raised(rule, self.now);
+                let serial = match current {
+                    Some(current) if !raised.is_after(current) => current.raised(rule, self.now),
+                    _ => raised,
+                };
+                set_serial(&mut record.rdata, serial);
+            }
+        }
+        edits
     }
 
     fn check_serial(&self, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
@@ -141,10 +181,10 @@ impl ConditionalChange for OperatorChange {
             }
         }
         Ok(ZoneChange {
-            edits: self.edits.clone(),
+            edits: self.numbered_edits(records),
             origin: ChangeOrigin::Operator,
             now: self.now,
-            serial: SerialRule::default(),
+            serial: self.serial_rule.unwrap_or_default(),
         })
     }
 }
@@ -238,6 +278,11 @@ impl Operations {
         let committed = self.runtime.block_on(async {
             match mode {
                 ChangeMode::Try => backend.try_change(change.apex, change).await,
+                ChangeMode::Make if !change.attributes.is_empty() => {
+                    backend
+                        .commit_with(change.apex, change, &change.attributes)
+                        .await
+                }
                 ChangeMode::Make => {
                     let made = backend.commit_group(&[(change.apex, change)]).await;
                     made.into_iter()

@@ -236,7 +236,7 @@ fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
     OperationError::new(kind, format!("zone {name}: {refusal}"))
 }
 
-fn stored(key: &ZoneKey) -> StoredKey {
+pub(super) fn stored(key: &ZoneKey) -> StoredKey {
     StoredKey {
         id: 0,
         flags: key.flags.into(),
@@ -266,6 +266,7 @@ fn unreadable(name: &NameBuf, row: &StoredKey, error: KeyError) -> ListedZoneKey
         published: row.is_published,
         created: None,
         ds: None,
+        digests: Vec::new(),
         dnskey: String::new(),
         problem: Some(error.to_string()),
     }

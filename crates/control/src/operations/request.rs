@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AutoprimaryTemplate, BatchRequest, DsReport, KeyChange, KeyTemplate, MetadataRequest,
-    QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, SecretText, ZoneTemplate,
-    ZoneTerms,
+    QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, RrsetsRequest, SecretText,
+    ZoneProvision, ZoneTemplate, ZoneTerms,
 };
 
 /// A request line on the control socket.
@@ -90,6 +90,16 @@ pub enum OperationRequest {
     },
     /// Creates a zone.
     ZoneCreate(ZoneTemplate),
+    /// Creates a zone with all its attributes in one transaction.
+    ZoneProvision(ZoneProvision),
+    /// Lists the attributes of a zone, or of all zones.
+    ZoneAttributes {
+        /// The zone; all by default.
+        #[serde(default)]
+        zone: Option<String>,
+    },
+    /// Changes RRsets with their comments in one transaction.
+    RrsetsChange(RrsetsRequest),
     /// Deletes a zone.
     ZoneDelete {
         /// The zone.

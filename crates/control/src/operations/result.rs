@@ -6,7 +6,7 @@ use super::{
     DsAdvice, FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment,
     ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey,
     ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone,
-    ServerStatus, ZoneDetails,
+    ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -27,6 +27,8 @@ pub enum ReplyLine {
 pub enum ListedItem {
     /// A zone.
     Zone(ListedZone),
+    /// The attributes of a zone.
+    Attributes(Box<ZoneAttributes>),
     /// A zone that was deleted.
     DeletedZone(ListedDeletedZone),
     /// A record.

@@ -12,7 +12,9 @@ use nameward_wire::NameBuf;
 
 use super::database_keys::DatabaseZone;
 use super::zone_keys::of_keys;
-use super::{MetadataChange, MetadataRequest, OperationError, OperationResult, Operations};
+use super::{
+    MetadataChange, MetadataRequest, MetadataSpec, OperationError, OperationResult, Operations,
+};
 
 /// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
 const RSASHA1: u8 = 5;
@@ -155,7 +157,7 @@ pub(super) fn is_signing_kind(kind: &str) -> bool {
 }
 
 /// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
-fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
+pub(super) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
     if kind != "NSEC3PARAM" {
         return match content {
             "0" | "1" => Ok(()),
@@ -188,6 +190,22 @@ pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option
              use `1 0 0 -` (RFC 9276)"
         )
     })
+}
+
+/// Refuses NSEC3 metadata of a new zone that its key or name do not allow.
+pub(super) fn check_denial_item(
+    name: &NameBuf,
+    item: &MetadataSpec,
+    keys: &[ZoneKey],
+) -> Result<(), OperationError> {
+    if item.kind != "NSEC3PARAM" || item.content.is_empty() {
+        return Ok(());
+    }
+    let nsec3 = DenialTerms {
+        denial: Denial::Nsec3(Nsec3::default()),
+        ..DenialTerms::default()
+    };
+    check_denial(name, &nsec3, keys)
 }
 
 /// Refuses a denial method that the keys or the name of a zone do not allow.

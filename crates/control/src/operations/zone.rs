@@ -98,7 +98,7 @@ impl Operations {
 }
 
 /// Reads the kind of a new zone.
-fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
+pub(super) fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
     match kind {
         ListedKind::OfZone(kind) => Ok(kind),
         ListedKind::File => Err(OperationError::invalid(
@@ -185,6 +185,7 @@ impl ZoneTemplate {
             }
         };
         Ok(NewZone {
+            attributes: Vec::new(),
             name,
             kind,
             primaries,

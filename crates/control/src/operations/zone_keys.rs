@@ -1,7 +1,7 @@
 //! Operations on the keys of zones, wherever they are stored: for zone files and secondaries in the state store, for
 //! database zones in `cryptokeys`.
 
-use data_encoding::HEXUPPER;
+use data_encoding::{HEXLOWER, HEXUPPER};
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
@@ -54,6 +54,9 @@ pub struct ListedZoneKey {
     /// The DS for the parent, as in a zone file; none for a key that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ds: Option<String>,
+    /// The DS records of its SHA-256 and SHA-384 digests, as in a zone file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<String>,
     /// The data of its DNSKEY, as in a zone file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dnskey: String,
@@ -424,9 +427,20 @@ pub(super) fn listed(
         published: usage.published,
         created: Some(key.created).filter(|created| *created > 0),
         ds: (role != "zsk").then(|| ds_text(name, &made)),
+        digests: [2, 4]
+            .into_iter()
+            .filter_map(|kind| digest_text(name, &made, kind))
+            .collect(),
         dnskey,
         problem: None,
     })
+}
+
+/// The data of a DS of one digest type, as in a zone file.
+fn digest_text(name: &NameBuf, key: &SigningKey, kind: u8) -> Option<String> {
+    let ds = key.ds(name.as_name(), kind)?;
+    let digest = HEXLOWER.encode(ds.get(4..)?);
+    Some(format!("{} {} {kind} {digest}", key.tag(), key.algorithm()))
 }
 
 /// The data of a DS of SHA-256 as in a zone file.

@@ -12,21 +12,33 @@ use super::response::{Response, media};
 const ROWS_OF_A_RING: usize = 10_000;
 
 /// Returns the reply to an authorized request.
-pub fn statistics(request: &HttpRequest, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
-    let items = match request.parameter("statistic") {
-        Some(name) => match variable(&name) {
-            Some(variable) => vec![item(variable.name, variable.value(snapshot))],
-            None => {
-                let body = json!({ "error": format!("Unknown statistic name: {name}") });
-                return Response::new(422, media::JSON, body.to_string());
-            }
-        },
+pub(super) fn respond(request: &HttpRequest, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
+    let name = request.parameter("statistic");
+    let rings = request.parameter("includerings").as_deref() != Some("false");
+    match statistics(snapshot, name.as_deref(), rings, mnemonic) {
+        Some(items) => Response::new(200, media::JSON, Value::Array(items).to_string()),
         None => {
-            let rings = request.parameter("includerings").as_deref() != Some("false");
-            everything(snapshot, rings, mnemonic)
+            let name = name.unwrap_or_default();
+            let body = json!({ "error": format!("Unknown statistic name: {name}") });
+            Response::new(422, media::JSON, body.to_string())
         }
-    };
-    Response::new(200, media::JSON, Value::Array(items).to_string())
+    }
+}
+
+/// All statistics, with or without rings, or the one counter that is named; `None` if there is no such counter.
+pub fn statistics(
+    snapshot: &Snapshot,
+    name: Option<&str>,
+    rings: bool,
+    mnemonic: Mnemonic,
+) -> Option<Vec<Value>> {
+    match name {
+        Some(name) => {
+            let variable = variable(name)?;
+            Some(vec![item(variable.name, variable.value(snapshot))])
+        }
+        None => Some(everything(snapshot, rings, mnemonic)),
+    }
 }
 
 fn item(name: &str, value: u64) -> Value {

@@ -15,7 +15,7 @@ use super::outgoing_replies::{NoRoom, PIECE_BYTES, RoomClient};
 use super::request::{HttpRequest, MalformedRequest, Method, find_head_end, is_hopeless, parse};
 use super::response::{Body, Parts, Response};
 use super::ring_text::{RingText, RingTextPlace};
-use super::{ConnectionPlace, WebState, answer};
+use super::{ConnectionPlace, WebState, access, answer, handover};
 
 /// Time and octets for which input is still read after the reply.
 const LINGER: Duration = Duration::from_secs(1);
@@ -67,6 +67,19 @@ pub(super) async fn converse(place: ConnectionPlace, mut stream: TcpStream, peer
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
+    if let Some(api) = &shared.api {
+        let looking = handover::is_for_api(&stream);
+        match timeout(limits.head_timeout, looking).await {
+            Ok(true) => {
+                if place.stop_waiting().is_some() {
+                    (api.serve)(stream, peer);
+                }
+                return;
+            }
+            Ok(false) if access::is_allowed(&shared.settings.allow_from, peer.ip()) => {}
+            _ => return,
+        }
+    }
     // A client that is too slow is disconnected without an answer: it has not made a request.
     let reading = read_head(&mut stream, limits.max_head_bytes);
     let Ok(head) = timeout(limits.head_timeout, reading).await else {

@@ -174,7 +174,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
             Response::new(200, media::METRICS, text)
         }
         Route::Statistics => {
-            api::statistics(request, &shared.stats.snapshot(), shared.settings.mnemonic)
+            api::respond(request, &shared.stats.snapshot(), shared.settings.mnemonic)
         }
         _ => status_page(shared, request),
     }

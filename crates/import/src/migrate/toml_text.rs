@@ -11,9 +11,10 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "server",
     "web",
+    "api",
     "cache",
     "overload",
     "recursor",

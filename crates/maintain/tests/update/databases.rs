@@ -28,6 +28,7 @@ fn run(address: DatabaseAddress) {
                 continue;
             };
             let zone = NewZone {
+                attributes: Vec::new(),
                 name: apex,
                 kind: nameward_zone::ZoneKind::Native,
                 primaries: None,

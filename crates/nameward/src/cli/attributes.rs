@@ -232,6 +232,7 @@ pub fn terms(
         template: arguments.template,
         options: None,
         options_patch: None,
+        metadata: Vec::new(),
     };
     Ok((OperationRequest::ZoneSet(terms), arguments.remote))
 }

@@ -84,6 +84,7 @@ impl Printer {
     fn json_item(&mut self, item: &ListedItem) -> io::Result<()> {
         match item {
             ListedItem::Zone(zone) => self.json(zone),
+            ListedItem::Attributes(zone) => self.json(zone),
             ListedItem::DeletedZone(zone) => self.json(zone),
             ListedItem::Record(record) => self.json(record),
             ListedItem::TsigKey(key) => self.json(key),

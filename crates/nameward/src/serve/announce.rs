@@ -8,13 +8,16 @@ use std::{
 };
 
 /// Prints the listen addresses.
-pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>) {
+pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>, api: Option<SocketAddr>) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
     for address in addresses {
         let _ = writeln!(text, "listening on {address} (UDP and TCP)");
     }
     if let Some(address) = web {
         let _ = writeln!(text, "web page at http://{address}/");
+    }
+    if let Some(address) = api {
+        let _ = writeln!(text, "API at http://{address}/api/v1");
     }
     print(&text);
 }

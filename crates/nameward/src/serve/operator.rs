@@ -27,6 +27,7 @@ use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
 use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
 use nameward_wire::NameBuf;
+use nameward_zone::change::ChangeAuthor;
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
@@ -164,7 +165,20 @@ impl Commands for Operator {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
-        match &request.request {
+        let author = || author::of_user(peer.uid, request.message.as_deref());
+        self.run_as(author, &request.request, items)
+    }
+}
+
+impl Operator {
+    /// Runs an operation. Changes are noted with their author.
+    pub fn run_as(
+        &self,
+        author: impl FnOnce() -> Result<Arc<ChangeAuthor>, OperationError>,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        match request {
             OperationRequest::Status => {
                 let status = self.health.refresh();
                 Ok(OperationResult::Status(Arc::unwrap_or_clone(status)))
@@ -223,8 +237,7 @@ impl Commands for Operator {
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
             asked => {
-                let author = author::of_user(peer.uid, request.message.as_deref())?;
-                let result = self.operations.run_for(Some(&author), asked, items)?;
+                let result = self.operations.run_for(Some(&author()?), asked, items)?;
                 self.settle(asked)?;
                 Ok(result)
             }
@@ -269,6 +282,7 @@ impl Operator {
     fn settle(&self, request: &OperationRequest) -> Result<(), OperationError> {
         let (zone, is_deleted) = match request {
             OperationRequest::ZoneCreate(template) => (&template.zone, false),
+            OperationRequest::ZoneProvision(request) => (&request.zone, false),
             OperationRequest::ZoneSet(terms) => (&terms.zone, false),
             OperationRequest::ZoneUndelete { zone, .. } => (zone, false),
             OperationRequest::ZoneDelete { zone, .. } => (zone, true),

@@ -20,9 +20,11 @@ pub enum PortError {
     /// A DNS port.
     #[error("{0}")]
     Dns(#[from] ListenError),
-    /// The port of the status page.
-    #[error("cannot listen on {address} for the web page: {}", plain(source))]
+    /// The port of the status page or of the API.
+    #[error("cannot listen on {address} for the {what}: {}", plain(source))]
     Web {
+        /// `web page` or `API`.
+        what: &'static str,
         /// Its address.
         address: SocketAddr,
         /// The system's error.
@@ -39,6 +41,8 @@ pub struct Ports {
     pub dns: Bound,
     /// The status page.
     pub web: Option<TcpListener>,
+    /// The API; none if it shares the port of the status page.
+    pub api: Option<TcpListener>,
     /// The control socket.
     pub control: Option<ControlSocket>,
 }
@@ -48,9 +52,27 @@ impl Ports {
     pub fn bind(config: &Config) -> Result<Self, PortError> {
         Ok(Self {
             dns: bind_dns(config)?,
-            web: config.web.listen.map(bind_web).transpose()?,
+            web: config
+                .web
+                .listen
+                .map(|at| bind_web("web page", at))
+                .transpose()?,
+            api: config
+                .api
+                .listen
+                .filter(|_| !config.shares_web_port())
+                .map(|at| bind_web("API", at))
+                .transpose()?,
             control: bind_control(config)?,
         })
+    }
+
+    /// Returns the address of the API: its own port, or that of the status page.
+    pub fn api_address(&self, config: &Config) -> Option<SocketAddr> {
+        match config.shares_web_port() {
+            true => self.web_address(),
+            false => self.api.as_ref().and_then(|api| api.local_addr().ok()),
+        }
     }
 
     /// Returns the address of the status page.
@@ -89,13 +111,17 @@ fn has_ipv6(error: &std::io::Error) -> bool {
         .is_some_and(|code| lacking.contains(&code))
 }
 
-fn bind_web(address: SocketAddr) -> Result<TcpListener, PortError> {
+fn bind_web(what: &'static str, address: SocketAddr) -> Result<TcpListener, PortError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    bind().map_err(|source| PortError::Web { address, source })
+    bind().map_err(|source| PortError::Web {
+        what,
+        address,
+        source,
+    })
 }
 
 /// Binds the control socket. A configured one is mandatory; the default one is a convenience that

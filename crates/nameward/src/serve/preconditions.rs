@@ -24,6 +24,9 @@ pub fn failures(config: &Config) -> Vec<StartError> {
         check_password(web.api_key.reveal())
             .err()
             .map(|error| StartError::Secret("web.api_key", error)),
+        check_password(config.api.key.reveal())
+            .err()
+            .map(|error| StartError::Secret("api.key", error)),
     ];
     let mut failures: Vec<StartError> = checks.into_iter().flatten().collect();
     failures.extend(recursion::failures(config));

@@ -129,12 +129,8 @@ impl RunningServer {
         // The zone settings are in effect as policies, access lists and file sources.
         parts.config.zones = Vec::new();
         let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
-        let web_address = ports.web_address();
-        let Ports {
-            dns,
-            web: web_port,
-            control,
-        } = ports;
+        let (web_address, api_address) = (ports.web_address(), ports.api_address(&config));
+        let (dns, control, http) = (ports.dns, ports.control, (ports.web, ports.api));
         let addresses = dns.addresses.clone();
         let (recursion, pollers) = Recursion::start(&config, &shared, &addresses)?;
         parts.recursion = Some(recursion);
@@ -199,7 +195,7 @@ impl RunningServer {
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let config_file = parts.config_file.clone();
         let policy_table = Arc::clone(&parts.policies);
-        announce::started(&addresses, web_address);
+        announce::started(&addresses, web_address, api_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
         let workers = UdpPipeline::spawn_workers(&shared, dns.udp, &stop_workers)?;
@@ -253,24 +249,24 @@ impl RunningServer {
             files: file_faults,
             pass: nameward_base::sync::Mutex::default(),
         });
-        if let Some(listener) = web_port {
-            tasks.spawn(super::web::serve(web, listener, stopping.clone()));
-        }
+        let operator = Arc::new(Operator {
+            maintenance: maintenance.clone(),
+            shared: Arc::clone(&shared),
+            operations,
+            secondaries: secondaries.clone(),
+            updates,
+            stop: stop.clone(),
+            config: config_file,
+            health: Arc::clone(&health),
+            logs: Arc::clone(&logs),
+            log: log.clone(),
+        });
+        let api = super::api::prepare(&config, &operator);
+        let api = api.map_err(|error| StartError::Secret("api.key", error))?;
+        super::web::start((web, api), http, &mut tasks, &stopping);
         if let Some(control) = control {
-            let operator = Operator {
-                maintenance: maintenance.clone(),
-                shared: Arc::clone(&shared),
-                operations,
-                secondaries: secondaries.clone(),
-                updates,
-                stop: stop.clone(),
-                config: config_file,
-                health: Arc::clone(&health),
-                logs: Arc::clone(&logs),
-                log: log.clone(),
-            };
             tasks.spawn(async move {
-                if let Err(error) = control.serve(Arc::new(operator), stopping).await {
+                if let Err(error) = control.serve(operator, stopping).await {
                     tracing::error!("the control socket is not served: {error}");
                 }
             });

@@ -2,10 +2,11 @@
 
 use std::{net::TcpListener, sync::Arc};
 
+use nameward_api::listener::ApiServer;
 use nameward_control::operations::ReadyRules;
 use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 use super::health::ServerHealth;
 use crate::config::settings;
@@ -31,6 +32,25 @@ pub fn prepare(
     };
     let health = Arc::clone(health);
     Web::with_status(Arc::clone(stats), settings, move || health.last())
+}
+
+/// Starts the status page and the API, each on its port. An API without a port of its own shares that of the page.
+pub fn start(
+    (web, api): (Web, Option<ApiServer>),
+    (web_port, api_port): (Option<TcpListener>, Option<TcpListener>),
+    tasks: &mut JoinSet<()>,
+    stopping: &watch::Receiver<bool>,
+) {
+    let web = match &api {
+        Some(api) if api_port.is_none() => web.with_api(api.handover()),
+        _ => web,
+    };
+    if let Some(listener) = web_port {
+        tasks.spawn(serve(web, listener, stopping.clone()));
+    }
+    if let (Some(api), Some(listener)) = (api, api_port) {
+        tasks.spawn(super::api::serve(api, listener, stopping.clone()));
+    }
 }
 
 /// Serves the status page until `stopping` is true.

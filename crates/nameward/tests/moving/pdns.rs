@@ -47,15 +47,19 @@ fn answers_transfers_and_refusals_stay() {
 }
 
 #[test]
-fn the_api_is_reported_as_not_supported_and_its_key_as_one_for_statistics() {
+fn the_api_is_converted_with_its_key_and_access_list() {
     let report = dry_run(
         "pdns",
-        "launch=gsqlite3\ngsqlite3-database=none.sqlite3\napi\napi-key=secret\n",
+        "launch=gsqlite3\ngsqlite3-database=none.sqlite3\napi\napi-key=secret\nwebserver-allow-from=192.0.2.0/24\n",
     );
     for line in [
-        "x.conf:3: not supported, would leak or break: api: zones, records and keys cannot be changed over HTTP yet",
-        "x.conf:4: converted with changes: api-key is api_key of [web], which gives access to the statistics only",
-        "api_key = \"secret\"",
+        "x.conf:3: converted: api: the API answers on the same port",
+        "x.conf:4: converted: api-key",
+        "x.conf:5: converted: webserver-allow-from",
+        "[api]\n",
+        "key = \"secret\"",
+        "listen = \"127.0.0.1:8081\"",
+        "allow_from = [\"192.0.2.0/24\"]",
     ] {
         assert!(report.contains(line), "{line}\n{report}");
     }
@@ -67,7 +71,7 @@ fn the_api_is_reported_as_not_supported_and_its_key_as_one_for_statistics() {
         off.contains("x.conf:4: not needed: api-key: api is off"),
         "{off}"
     );
-    assert!(!off.contains("api_key"), "{off}");
+    assert!(!off.contains("[api]"), "{off}");
 }
 
 #[test]

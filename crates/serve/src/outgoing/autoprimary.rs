@@ -205,6 +205,7 @@ impl AutoprimaryShared {
         };
         let zone = notified.zone;
         let new = NewZone {
+            attributes: Vec::new(),
             name: zone,
             kind: ZoneKind::Secondary,
             primaries: Some(addresses_of(&policies.load(), autoprimary)),

@@ -22,6 +22,7 @@ mod keys;
 mod local_changes;
 mod members;
 mod overview;
+mod patch;
 mod rectify;
 mod replace_zone;
 mod replica;
@@ -36,9 +37,10 @@ mod zones;
 
 use super::connection::ConnectTarget;
 use super::{SqlBackend, SqlError, ZoneRow};
-pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
+pub use attributes::{AttributeChange, MetadataEdit, NewComment, StoredComment, StoredMetadata};
 pub use autoprimaries::AutoprimaryRow;
 use commit::LockedZone;
+pub use content::powerdns_text;
 pub use current::{StandingZone, StandingZones};
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
@@ -129,6 +131,12 @@ enum Task<'t> {
     Group(&'t [(NameBuf, &'t dyn ConditionalChange)]),
     /// Like a group, but everything is rolled back: the results show what would happen.
     Trial(&'t [(NameBuf, &'t dyn ConditionalChange)]),
+    /// A change of records and of attributes of one zone.
+    Patch(
+        &'t NameBuf,
+        &'t dyn ConditionalChange,
+        &'t [AttributeChange],
+    ),
     /// A complete version of a secondary zone.
     Replace(i64, &'t Zone, Replacement),
     Create(&'t NewZone),
@@ -398,6 +406,9 @@ async fn attempt(
             let results = group(session, changes).await?;
             session.rollback().await?;
             return Ok(results);
+        }
+        Task::Patch(zone, asked, changes) => {
+            vec![Ok(patch::make(session, zone, *asked, changes).await?)]
         }
         Task::Replace(zone, version, replacement) => {
             let zone = commit::lock_zone(session, *zone).await?;

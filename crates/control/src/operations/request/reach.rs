@@ -37,6 +37,7 @@ impl OperationRequest {
             | OperationRequest::ZoneThaw { .. } => RequestReach::Server,
             OperationRequest::RecordSearch { .. }
             | OperationRequest::CatalogList
+            | OperationRequest::ZoneAttributes { zone: None }
             | OperationRequest::ZoneSecureAll => RequestReach::AllZones,
             OperationRequest::ZoneList
             | OperationRequest::DeletedZoneList
@@ -53,6 +54,8 @@ impl OperationRequest {
                 RequestReach::Zones(zones.map(|batch| batch.zone.as_str()).collect())
             }
             OperationRequest::ZoneCreate(template) => one(&template.zone),
+            OperationRequest::ZoneProvision(request) => one(&request.zone),
+            OperationRequest::RrsetsChange(request) => one(&request.zone),
             OperationRequest::RecordSet(template) | OperationRequest::RecordAdd(template) => {
                 one(&template.zone)
             }
@@ -65,6 +68,7 @@ impl OperationRequest {
             }
             OperationRequest::CatalogMembers { catalog: zone }
             | OperationRequest::ZoneShow { zone }
+            | OperationRequest::ZoneAttributes { zone: Some(zone) }
             | OperationRequest::ZoneDelete { zone, .. }
             | OperationRequest::ZoneUndelete { zone, .. }
             | OperationRequest::ZoneHistory { zone }

@@ -65,9 +65,17 @@ impl PdnsReader<'_> {
         let password = self.used("webserver-password");
         let key = self.used_of(&["api-key", "experimental-api-key"]);
         if let Some(api) = &api {
-            let text = "api: zones, records and keys cannot be changed over HTTP yet: use the nameward or pdnsutil \
-                        commands, DNS UPDATE or the database; /api/v1/servers/localhost/statistics works";
-            self.note(MoveVerdict::Breaks, api, text);
+            let (verdict, text) = match key.as_ref().is_some_and(PdnsSetting::is_on) {
+                true => (
+                    MoveVerdict::Taken,
+                    "api: the API answers on the same port, see [api]",
+                ),
+                false => (
+                    MoveVerdict::NotNeeded,
+                    "api: there is no api-key, so that no client can use it",
+                ),
+            };
+            self.note(verdict, api, text);
         }
         if !is_on {
             for setting in [&address, &port, &from, &password, &key]
@@ -78,30 +86,22 @@ impl PdnsReader<'_> {
             }
             return;
         }
-        let secrets = [(&password, "password"), (&key, "api_key")];
+        let secrets = [(&password, ("web", "password")), (&key, ("api", "key"))];
         for (setting, name) in secrets {
+            let is_key = name == ("api", "key");
             let Some(setting) = setting.as_ref().filter(|setting| setting.is_on()) else {
                 continue;
             };
-            if name == "api_key" && api.is_none() {
+            if is_key && api.is_none() {
                 self.note(MoveVerdict::NotNeeded, setting, "api-key: api is off");
                 continue;
             }
-            if setting.value.starts_with('$') {
-                let text = format!(
-                    "{name} of the web server is a hash: the page is left off; set web.listen and web.{name}"
-                );
-                return self.note(MoveVerdict::Breaks, setting, &text);
-            }
             let value = MovedValue::Text(setting.value.clone());
-            if name == "api_key" {
-                self.server.set(Some(&setting.place), ("web", name), value);
-                let text = "api-key is api_key of [web], which gives access to the statistics only";
-                self.note(MoveVerdict::Changed, setting, text);
-            } else {
-                let from = "webserver-password";
-                self.server.take(&setting.place, ("web", name), value, from);
-            }
+            let from = match is_key {
+                true => "api-key",
+                false => "webserver-password",
+            };
+            self.server.take(&setting.place, name, value, from);
         }
         let host = address
             .as_ref()
@@ -112,8 +112,12 @@ impl PdnsReader<'_> {
         match colon_port(&host, number.unwrap_or(8081) as u16) {
             Some((address, port)) => {
                 let listen = std::net::SocketAddr::new(address, port).to_string();
-                let key = ("web", "listen");
                 let value = MovedValue::Text(listen);
+                if api.is_some() && key.as_ref().is_some_and(PdnsSetting::is_on) {
+                    self.server
+                        .set(Some(&place), ("api", "listen"), value.clone());
+                }
+                let key = ("web", "listen");
                 self.server.take(&place, key, value, "webserver-address");
             }
             None => self
@@ -122,6 +126,10 @@ impl PdnsReader<'_> {
         }
         if let Some(setting) = from {
             let list = MovedValue::Texts(self.networks(&setting));
+            if api.is_some() {
+                let key = ("api", "allow_from");
+                self.server.set(Some(&setting.place), key, list.clone());
+            }
             let key = ("web", "allow_from");
             self.server
                 .take(&setting.place, key, list, "webserver-allow-from");

@@ -99,6 +99,17 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
                 zone.signing.replace(' ', "-"),
             ],
         ),
+        ListedItem::Attributes(zone) => (
+            &["ZONE", "KIND", "BACKEND", "SERIAL", "ACCOUNT", "CATALOG"],
+            vec![
+                zone.name.clone(),
+                zone.kind.name().into(),
+                zone.backend.to_string(),
+                zone.edited_serial.to_string(),
+                zone.account.clone(),
+                zone.catalog.clone(),
+            ],
+        ),
         ListedItem::DeletedZone(zone) => (
             &[
                 "ZONE",

@@ -2,7 +2,7 @@
 //!
 //! They are written in one transaction under the zone lock, like records, and announced to all servers.
 
-use super::super::dialect::SqlEngine;
+use super::super::dialect::{SqlEngine, int};
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
 use super::commit::{self, LockedZone, lock_zone};
@@ -46,19 +46,26 @@ pub enum AttributeChange {
     SetCatalog(String),
     /// Sets `domains.options`, as JSON.
     SetOptions(String),
-    /// Replaces all comments of an RRset with one; empty for none.
-    SetComment {
+    /// Replaces all comments of an RRset.
+    SetComments {
         /// The owner.
         name: Box<NameBuf>,
         /// The type, as stored.
         rtype: String,
-        /// The comment text.
-        comment: String,
-        /// The account of the commenter.
-        account: String,
-        /// Seconds since 1970.
-        time: i64,
+        /// The comments.
+        comments: Vec<NewComment>,
     },
+}
+
+/// A comment to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewComment {
+    /// The text.
+    pub comment: String,
+    /// The account of its author.
+    pub account: String,
+    /// Seconds since 1970.
+    pub time: i64,
 }
 
 impl AttributeChange {
@@ -122,6 +129,8 @@ pub struct StoredComment {
     pub account: String,
     /// The comment text.
     pub comment: String,
+    /// When it was written, in seconds since 1970.
+    pub modified_at: i64,
 }
 
 impl SqlBackend {
@@ -166,11 +175,12 @@ impl SqlBackend {
             _ => format!("CAST({column} AS VARCHAR)"),
         };
         let sql = format!(
-            "SELECT domain_id, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
+            "SELECT domain_id, {}, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
             text("name"),
             text("type"),
             text("account"),
-            text("comment")
+            text("comment"),
+            int(session.engine(), "modified_at")
         );
         let mut comments = Vec::new();
         let each = &mut |row: &dyn Cells| {
@@ -179,6 +189,7 @@ impl SqlBackend {
                 rtype: text_of(row, 2),
                 account: text_of(row, 3),
                 comment: text_of(row, 4),
+                modified_at: row.int(5).unwrap_or(0),
             });
         };
         session.rows(&sql, &[Value::Int(zone.id)], each).await?;
@@ -381,35 +392,45 @@ async fn write(
         AttributeChange::Metadata(kind, edit, contents) => {
             write_metadata(session, (id, kind), *edit, contents).await?
         }
-        AttributeChange::SetComment {
+        AttributeChange::SetComments {
             name,
             rtype,
-            comment,
-            account,
-            time,
-        } => {
-            let mut owner = String::new();
-            write_name(name.as_name(), &mut owner);
-            let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
-            let values = [Value::Int(id), Value::Text(&owner), Value::Text(rtype)];
-            session.run(sql, &values).await?;
-            if comment.is_empty() {
-                return Ok(true);
-            }
-            let sql = "INSERT INTO comments (domain_id, name, type, modified_at, account, comment) \
-                       VALUES (?, ?, ?, ?, ?, ?)";
-            let values = [
-                Value::Int(id),
-                Value::Text(&owner),
-                Value::Text(rtype),
-                Value::Int(*time),
-                Value::Text(account),
-                Value::Text(comment),
-            ];
-            session.run(sql, &values).await?;
-            true
-        }
+            comments,
+        } => write_comments(session, id, (name, rtype), comments).await?,
     })
+}
+
+/// Replaces the comments of an RRset; false if there were none and are none.
+async fn write_comments(
+    session: &mut Session,
+    id: i64,
+    (name, rtype): (&NameBuf, &str),
+    comments: &[NewComment],
+) -> Result<bool, Failure> {
+    let mut owner = String::new();
+    write_name(name.as_name(), &mut owner);
+    let values = [Value::Int(id), Value::Text(&owner), Value::Text(rtype)];
+    let mut has_old = false;
+    let sql = "SELECT domain_id FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
+    session.rows(sql, &values, &mut |_| has_old = true).await?;
+    if has_old {
+        let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
+        session.run(sql, &values).await?;
+    }
+    for comment in comments {
+        let sql = "INSERT INTO comments (domain_id, name, type, modified_at, account, comment) \
+                   VALUES (?, ?, ?, ?, ?, ?)";
+        let values = [
+            Value::Int(id),
+            Value::Text(&owner),
+            Value::Text(rtype),
+            Value::Int(comment.time),
+            Value::Text(&comment.account),
+            Value::Text(&comment.comment),
+        ];
+        session.run(sql, &values).await?;
+    }
+    Ok(has_old || !comments.is_empty())
 }
 
 /// Sets a column in the zone's row; empty text becomes NULL.

@@ -21,7 +21,7 @@ use crate::sql::row::write_name;
 use nameward_dnssec::MadeTypes;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
-use nameward_zone::{RecordList, Serial, WireRecord};
+use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
 /// Maximum number of rows read to find out whether anything is left below a name.
@@ -142,7 +142,7 @@ pub(super) async fn change(
         return Ok(committed);
     }
     let sets_soa = change.edits.iter().any(Edit::sets_soa);
-    if !sets_soa && work.before.contains_key(&work.apex) {
+    if !sets_soa && change.serial != SerialRule::Keep && work.before.contains_key(&work.apex) {
         committed.serial = serial.raised(change.serial, change.now);
         work.set_serial(committed.serial)?;
     }

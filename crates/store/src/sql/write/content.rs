@@ -60,6 +60,16 @@ pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
     }
 }
 
+/// Brings record data in zone-file form into the form in which PowerDNS 4.7 writes and accepts it: parameters of SVCB and HTTPS
+/// without quotes, lengths in LOC with two decimals.
+pub fn powerdns_text(rtype: Type, text: &str) -> String {
+    match rtype {
+        Type::SVCB | Type::HTTPS => parameters(text),
+        LOC => lengths(text),
+        _ => text.to_owned(),
+    }
+}
+
 fn generic(rdata: &[u8]) -> String {
     use core::fmt::Write;
     let mut text = format!("\\# {}", rdata.len());

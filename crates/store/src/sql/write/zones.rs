@@ -9,7 +9,7 @@ use super::commit::{LockedZone, change, lock_zone};
 use super::request::Asked;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
-use super::{Committed, WriteError};
+use super::{AttributeChange, Committed, WriteError, attributes};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, ZoneKind};
@@ -34,6 +34,8 @@ pub struct NewZone {
     pub key: Option<NameBuf>,
     /// Its first records; none for a secondary.
     pub rrsets: Vec<RrsetData>,
+    /// Metadata, keys, comments and other attributes, written with it.
+    pub attributes: Vec<AttributeChange>,
     /// The current time.
     pub now: SystemTime,
 }
@@ -131,6 +133,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
         sign_transfers(session, &name, key).await?;
     }
     session.notify_change(row.id).await?;
+    attributes::change_locked(session, &row, &zone.attributes).await?;
     if zone.rrsets.is_empty() {
         return Ok(Committed::without_records((row.id, row.name), true));
     }

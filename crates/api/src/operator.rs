@@ -1,0 +1,128 @@
+//! Owns the interface between the API and the server: operations, counters, settings.
+
+use std::sync::Arc;
+
+use nameward_control::operations::{
+    ListedItem, OperationError, OperationRequest, OperationResult, TakeItem, ZoneAttributes,
+};
+use nameward_stats::Snapshot;
+use nameward_zone::change::ChangeAuthor;
+
+use crate::request::ApiRequest;
+use crate::response::{ApiError, ApiResponse, ApiResult};
+use crate::routes;
+
+/// The server behind the API.
+pub trait ApiOperator: Send + Sync + 'static {
+    /// Runs an operation. It may block.
+    fn run(
+        &self,
+        author: &Arc<ChangeAuthor>,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError>;
+
+    /// The counters.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Settings under their PowerDNS names, without secrets.
+    fn settings(&self) -> Vec<(String, String)>;
+}
+
+/// Defaults of new zones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiDefaults {
+    /// SOA-EDIT; none if empty.
+    pub soa_edit: String,
+    /// SOA-EDIT-API; `DEFAULT` if empty.
+    pub soa_edit_api: String,
+    /// The catalog of new primary zones; none if empty.
+    pub catalog_zone: String,
+}
+
+/// The API: a function from requests to responses.
+pub struct Api {
+    operator: Box<dyn ApiOperator>,
+    /// Defaults of new zones.
+    pub(crate) defaults: ApiDefaults,
+}
+
+impl Api {
+    /// Makes the API of a server.
+    pub fn new(operator: impl ApiOperator, defaults: ApiDefaults) -> Self {
+        Api {
+            operator: Box::new(operator),
+            defaults,
+        }
+    }
+
+    /// Answers a request of a client that has shown the key. It may block.
+    pub fn respond(&self, request: &ApiRequest) -> ApiResponse {
+        let author = ChangeAuthor::new(&format!("api {}", request.client), None);
+        let call = Call {
+            api: self,
+            request,
+            author,
+        };
+        match routes::dispatch(&call) {
+            Ok(response) => response,
+            Err(error) => {
+                if error.status() >= 500 {
+                    tracing::error!("API request failed: {error:?}");
+                }
+                ApiResponse::from_error(&error, request.accepts_json)
+            }
+        }
+    }
+}
+
+/// One request on its way through a resource.
+pub struct Call<'c> {
+    /// The API.
+    pub api: &'c Api,
+    /// The request.
+    pub request: &'c ApiRequest,
+    author: Arc<ChangeAuthor>,
+}
+
+impl Call<'_> {
+    /// Runs an operation that lists nothing.
+    pub fn run(&self, request: &OperationRequest) -> ApiResult<OperationResult> {
+        self.list(request, &mut |_| true)
+    }
+
+    /// Runs an operation, and hands over the items that it lists.
+    pub fn list(
+        &self,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> ApiResult<OperationResult> {
+        let result = self.api.operator.run(&self.author, request, items);
+        result.map_err(ApiError::from)
+    }
+
+    /// The attributes of a zone; 404 if there is none.
+    pub fn zone(&self, name: &str) -> ApiResult<ZoneAttributes> {
+        let mut found = None;
+        let request = OperationRequest::ZoneAttributes {
+            zone: Some(name.to_owned()),
+        };
+        self.list(&request, &mut |item| {
+            if let ListedItem::Attributes(zone) = item {
+                found = Some(*zone);
+            }
+            true
+        })?;
+        found.ok_or(ApiError::NotFound)
+    }
+
+    /// The counters.
+    pub fn snapshot(&self) -> Snapshot {
+        self.api.operator.snapshot()
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        self.api.operator.settings()
+    }
+}

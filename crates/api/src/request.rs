@@ -1,0 +1,184 @@
+//! Owns a parsed API request: method, decoded path segments and query, what the client accepts, and its body.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::response::{ApiError, ApiResult};
+
+/// Octets of path and query.
+const TARGET_MAX: usize = 8 * 1024;
+
+/// The methods of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiMethod {
+    /// GET.
+    Get,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+    /// OPTIONS, of browsers that ask before a request from another site.
+    Options,
+    /// Any other.
+    Other,
+}
+
+impl ApiMethod {
+    /// Reads a method.
+    pub fn from_text(text: &str) -> Self {
+        match text {
+            "GET" => ApiMethod::Get,
+            "POST" => ApiMethod::Post,
+            "PUT" => ApiMethod::Put,
+            "PATCH" => ApiMethod::Patch,
+            "DELETE" => ApiMethod::Delete,
+            "OPTIONS" => ApiMethod::Options,
+            _ => ApiMethod::Other,
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct ApiRequest {
+    /// The method.
+    pub method: ApiMethod,
+    /// The path segments after `/api`, decoded.
+    pub path: Vec<String>,
+    query: Vec<(String, String)>,
+    /// The client accepts JSON, so that errors are JSON.
+    pub accepts_json: bool,
+    /// The client accepts text and not JSON.
+    pub wants_text: bool,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The client, who is noted as the author of changes.
+    pub client: IpAddr,
+}
+
+/// A target that is not one of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadTarget {
+    /// The path does not start with `/api`.
+    NotApi,
+    /// The target is too long.
+    TooLong,
+}
+
+impl ApiRequest {
+    /// Reads method, target and the Accept header.
+    pub fn new(
+        method: &str,
+        target: &str,
+        accept: Option<&str>,
+        client: IpAddr,
+    ) -> Result<Self, BadTarget> {
+        if target.len() > TARGET_MAX {
+            return Err(BadTarget::TooLong);
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let rest = path.strip_prefix("/api").ok_or(BadTarget::NotApi)?;
+        if !rest.is_empty() && !rest.starts_with('/') {
+            return Err(BadTarget::NotApi);
+        }
+        let path = rest.split('/').filter(|segment| !segment.is_empty());
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name, true), decode(value, true))
+        });
+        let accept = accept.unwrap_or_default().to_ascii_lowercase();
+        let accepts_json = accept.contains("application/json");
+        Ok(ApiRequest {
+            method: ApiMethod::from_text(method),
+            path: path.map(|segment| decode(segment, false)).collect(),
+            query: pairs.collect(),
+            accepts_json,
+            wants_text: !accepts_json,
+            body: Vec::new(),
+            client,
+        })
+    }
+
+    /// The value of a query parameter.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.query.iter();
+        let found = pairs.find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A query parameter that is `true` or `false`.
+    pub fn flag(&self, name: &str, default: bool) -> ApiResult<bool> {
+        match self.parameter(name).map(str::to_ascii_lowercase).as_deref() {
+            None | Some("") => Ok(default),
+            Some("true" | "1") => Ok(true),
+            Some("false" | "0") => Ok(false),
+            Some(other) => Err(ApiError::invalid(format!(
+                "'{name}' query parameter value '{other}' is not supported: expected true or false"
+            ))),
+        }
+    }
+
+    /// The body as JSON. Nesting is bounded by the parser.
+    pub fn json(&self) -> ApiResult<Value> {
+        serde_json::from_slice(&self.body).map_err(|_| ApiError::BadRequest)
+    }
+}
+
+/// Decodes percent signs; octets that are not UTF-8 are replaced, so that they match nothing.
+fn decode(text: &str, is_query: bool) -> String {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'%', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |octet: &u8| char::from(*octet).to_digit(16).unwrap_or(0) as u8;
+                octets.push(digit(high) << 4 | digit(low));
+                rest = after;
+            }
+            (b'+', _) if is_query => octets.push(b' '),
+            (octet, _) => octets.push(*octet),
+        }
+    }
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(target: &str) -> Result<ApiRequest, BadTarget> {
+        ApiRequest::new("GET", target, None, "192.0.2.1".parse().unwrap())
+    }
+
+    #[test]
+    fn paths_and_queries_are_decoded() {
+        let request = request("/api/v1/servers/localhost/zones/a%2Fb.?q=a%20b+c&rrsets=FALSE&x");
+        let request = request.unwrap();
+        assert_eq!(
+            request.path,
+            ["v1", "servers", "localhost", "zones", "a/b."]
+        );
+        assert_eq!(request.parameter("q"), Some("a b c"));
+        assert_eq!(request.parameter("x"), Some(""));
+        assert!(!request.flag("rrsets", true).unwrap());
+        assert!(request.flag("q", true).is_err());
+    }
+
+    #[test]
+    fn other_paths_are_not_ours() {
+        assert_eq!(request("/").unwrap_err(), BadTarget::NotApi);
+        assert_eq!(request("/apiary").unwrap_err(), BadTarget::NotApi);
+        let long = format!("/api/{}", "x".repeat(TARGET_MAX));
+        assert_eq!(request(&long).unwrap_err(), BadTarget::TooLong);
+        assert!(request("/api").unwrap().path.is_empty());
+    }
+}

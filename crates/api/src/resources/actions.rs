@@ -1,0 +1,74 @@
+//! Actions on a zone: notify, retrieve, rectify, export.
+
+use nameward_control::operations::{ListedItem, OperationRequest};
+use serde_json::json;
+
+use crate::content;
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult, media};
+
+use super::{zone_name, zones::REPLY_MAX};
+
+/// Sends NOTIFY to the secondaries.
+pub fn notify(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    call.run(&OperationRequest::ZoneNotify { zone })?;
+    done("Notification queued")
+}
+
+/// Checks the primary of a secondary zone, and transfers what is newer.
+pub fn retrieve(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?;
+    let name = zone.name.clone();
+    let Some(primary) = zone.primaries.first() else {
+        return Err(ApiError::invalid(format!(
+            "Domain '{name}' is not a secondary domain (or has no primary defined)"
+        )));
+    };
+    call.run(&OperationRequest::ZoneRetrieve {
+        zone: zone.name,
+        force: false,
+    })?;
+    done(&format!(
+        "Added retrieval request for '{name}' from primary {primary}"
+    ))
+}
+
+/// Makes the derived columns of a database zone again.
+pub fn rectify(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    call.run(&OperationRequest::ZoneRectify { zone })?;
+    done("Rectified")
+}
+
+/// The zone as a zone file.
+pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let mut text = String::new();
+    let request = OperationRequest::RecordList {
+        zone,
+        name: None,
+        rtype: None,
+    };
+    call.list(&request, &mut |item| {
+        if let ListedItem::Record(record) = item
+            && !record.disabled
+        {
+            let data = content::shown(&record.rtype, &record.content);
+            let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
+            text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
+        }
+        text.len() <= REPLY_MAX
+    })?;
+    if text.len() > REPLY_MAX {
+        return Err(super::zones::too_large());
+    }
+    Ok(match call.request.accepts_json {
+        true => ApiResponse::json(200, &json!({ "zone": text })),
+        false => ApiResponse::text(200, media::ZONE, text),
+    })
+}
+
+fn done(result: &str) -> ApiResult {
+    Ok(ApiResponse::json(200, &json!({ "result": result })))
+}

@@ -1,0 +1,220 @@
+//! RRsets in request bodies, and as they are listed.
+
+use std::collections::{HashMap, HashSet};
+
+use nameward_control::operations::{
+    CommentSpec, ListedItem, OperationRequest, RecordSpec, RrsetChange, RrsetStep, ZoneAttributes,
+};
+use nameward_wire::Type;
+use serde_json::Value;
+
+use crate::content;
+use crate::fields::{
+    canonical_name, optional_bool, optional_list, optional_string, string, unsigned,
+};
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResult};
+
+use super::zone_views::{CommentJson, RecordJson, RrsetJson};
+use super::zones::{REPLY_MAX, too_large};
+
+/// The highest TTL (RFC 2181 section 8).
+const TTL_MAX: u64 = 0x7fff_ffff;
+/// Octets of an RRset in a reply besides its texts, about.
+const RRSET_OVERHEAD: usize = 64;
+
+/// Reads the RRsets of a body. In a new zone they have no `changetype`.
+pub fn read(list: &[Value], zone: &str, has_changetype: bool) -> ApiResult<Vec<RrsetStep>> {
+    let mut steps: Vec<RrsetStep> = Vec::with_capacity(list.len());
+    let mut seen = HashSet::new();
+    for rrset in list {
+        let step = read_one(rrset, zone, has_changetype)?;
+        let key = (step.name.to_ascii_lowercase(), step.rtype.clone());
+        if !seen.insert((key, step.change == RrsetChange::Delete)) {
+            let (name, rtype) = (&step.name, &step.rtype);
+            return Err(ApiError::invalid(match has_changetype {
+                true => format!(
+                    "Duplicate RRset {name} IN {rtype} with changetype: {}",
+                    string(rrset, "changetype")?
+                ),
+                false => format!("Duplicate RRset {name} IN {rtype}"),
+            }));
+        }
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetStep> {
+    let change = match has_changetype {
+        false => RrsetChange::Replace,
+        true => match string(rrset, "changetype")?.to_ascii_uppercase().as_str() {
+            "REPLACE" => RrsetChange::Replace,
+            "DELETE" => RrsetChange::Delete,
+            "EXTEND" => RrsetChange::Extend,
+            "PRUNE" => RrsetChange::Prune,
+            _ => return Err(ApiError::invalid("Changetype not understood")),
+        },
+    };
+    let name = canonical_name(rrset, "name")?;
+    let word = string(rrset, "type")?;
+    let rtype = Type::from_text(word.as_bytes()).filter(|rtype| !rtype.is_meta());
+    let rtype = rtype
+        .ok_or_else(|| ApiError::invalid(format!("RRset {name} IN {word}: unknown type given")))?;
+    let of_name = nameward_control::operations::zone_name(name);
+    let of_name =
+        of_name.map_err(|_| ApiError::invalid(format!("Unable to parse DNS Name '{name}'")))?;
+    let of_zone = nameward_control::operations::zone_name(zone)?;
+    if !of_name.as_name().is_at_or_below(of_zone.as_name()) {
+        return Err(ApiError::invalid(format!(
+            "RRset {name} IN {rtype}: Name is out of zone"
+        )));
+    }
+    let mut step = RrsetStep {
+        name: name.to_owned(),
+        rtype: rtype.to_string(),
+        change,
+        ttl: 0,
+        records: None,
+        comments: None,
+    };
+    if change == RrsetChange::Delete {
+        return Ok(step);
+    }
+    step.comments = read_comments(rrset)?;
+    if let Some(list) = optional_list(rrset, "records")? {
+        if change != RrsetChange::Prune && !list.is_empty() {
+            step.ttl = unsigned(rrset, "ttl", TTL_MAX)? as u32;
+        }
+        step.records = Some(read_records(list, name, rtype)?);
+    }
+    match step.records.is_none() && step.comments.is_none() {
+        true => Err(ApiError::invalid(format!(
+            "No change for RRset {name} IN {rtype}"
+        ))),
+        false => Ok(step),
+    }
+}
+
+fn read_records(list: &[Value], name: &str, rtype: Type) -> ApiResult<Vec<RecordSpec>> {
+    let mut records: Vec<RecordSpec> = Vec::with_capacity(list.len());
+    let mut seen = HashSet::new();
+    for record in list {
+        let given = string(record, "content")?;
+        let content = content::accepted(name, rtype, given)?;
+        if !seen.insert(content.clone()) {
+            return Err(ApiError::invalid(format!(
+                "Duplicate record in RRset {name} IN {rtype} with content \"{given}\""
+            )));
+        }
+        records.push(RecordSpec {
+            content,
+            disabled: optional_bool(record, "disabled")?.unwrap_or(false),
+        });
+    }
+    let is_single = matches!(rtype, Type::CNAME | Type::SOA | Type::DNAME);
+    match is_single && records.len() > 1 {
+        true => Err(ApiError::invalid(format!(
+            "RRset {name} IN {rtype} has more than one record"
+        ))),
+        false => Ok(records),
+    }
+}
+
+fn read_comments(rrset: &Value) -> ApiResult<Option<Vec<CommentSpec>>> {
+    let Some(list) = optional_list(rrset, "comments")? else {
+        return Ok(None);
+    };
+    let comments = list.iter().map(|comment| {
+        Ok(CommentSpec {
+            content: string(comment, "content")?.to_owned(),
+            account: match comment.get("account") {
+                None => string(comment, "account")?.to_owned(),
+                Some(_) => optional_string(comment, "account")?
+                    .unwrap_or("")
+                    .to_owned(),
+            },
+            modified_at: match comment.get("modified_at") {
+                None | Some(Value::Null) => None,
+                Some(_) => Some(unsigned(comment, "modified_at", u32::MAX.into())? as i64),
+            },
+        })
+    });
+    comments.collect::<ApiResult<Vec<_>>>().map(Some)
+}
+
+/// Lists the RRsets of a zone, or those of a name or type, with their comments.
+pub fn list(
+    call: &Call<'_>,
+    zone: &ZoneAttributes,
+    name: Option<&str>,
+    rtype: Option<&str>,
+    include_disabled: bool,
+) -> ApiResult<Vec<RrsetJson>> {
+    let mut comments = comments_by_rrset(call, zone)?;
+    let mut rrsets: Vec<RrsetJson> = Vec::new();
+    let mut octets = 0;
+    let request = OperationRequest::RecordList {
+        zone: zone.name.clone(),
+        name: name.map(str::to_owned),
+        rtype: rtype.map(str::to_owned),
+    };
+    call.list(&request, &mut |item| {
+        let ListedItem::Record(record) = item else {
+            return true;
+        };
+        if record.disabled && !include_disabled {
+            return true;
+        }
+        let view = RecordJson {
+            content: content::shown(&record.rtype, &record.content),
+            disabled: record.disabled,
+        };
+        octets += RRSET_OVERHEAD + record.name.len() + view.content.len();
+        match rrsets.last_mut() {
+            Some(last)
+                if last.rtype == record.rtype && last.name.eq_ignore_ascii_case(&record.name) =>
+            {
+                last.records.push(view);
+            }
+            _ => rrsets.push(RrsetJson {
+                comments: comments
+                    .remove(&(record.name.to_ascii_lowercase(), record.rtype.clone()))
+                    .unwrap_or_default(),
+                name: record.name,
+                records: vec![view],
+                ttl: record.ttl,
+                rtype: record.rtype,
+            }),
+        }
+        octets <= REPLY_MAX
+    })?;
+    match octets > REPLY_MAX {
+        true => Err(too_large()),
+        false => Ok(rrsets),
+    }
+}
+
+type CommentsByRrset = HashMap<(String, String), Vec<CommentJson>>;
+
+fn comments_by_rrset(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<CommentsByRrset> {
+    let mut comments = CommentsByRrset::new();
+    if !zone.is_in_database {
+        return Ok(comments);
+    }
+    let request = OperationRequest::CommentList {
+        zone: zone.name.clone(),
+    };
+    call.list(&request, &mut |item| {
+        if let ListedItem::Comment(comment) = item {
+            let key = (comment.name.to_ascii_lowercase(), comment.rtype);
+            comments.entry(key).or_default().push(CommentJson {
+                account: comment.account,
+                content: comment.comment,
+                modified_at: comment.modified_at,
+            });
+        }
+        true
+    })?;
+    Ok(comments)
+}

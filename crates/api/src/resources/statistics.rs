@@ -1,0 +1,17 @@
+//! `/statistics`: counters and rings.
+
+use nameward_control::web::statistics;
+use serde_json::Value;
+
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult};
+
+/// All counters and rings, or one counter.
+pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let rings = call.request.flag("includerings", true)?;
+    let name = call.request.parameter("statistic");
+    let mnemonic = |rtype| nameward_wire::Type(rtype).mnemonic();
+    let items = statistics(&call.snapshot(), name, rings, mnemonic);
+    let items = items.ok_or_else(|| ApiError::invalid("Unknown statistic name"))?;
+    Ok(ApiResponse::json(200, &Value::Array(items)))
+}

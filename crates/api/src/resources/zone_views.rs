@@ -1,0 +1,165 @@
+//! The JSON of zones and RRsets. Fields are declared in alphabetical order, which is the order on the wire.
+
+use nameward_control::operations::{ListedKind, ZoneAttributes};
+use nameward_zone::ZoneKind;
+use serde::Serialize;
+
+use super::{SERVER, zone_id};
+
+/// A zone in a list.
+#[derive(Debug, Serialize)]
+pub struct ZoneListEntry {
+    account: String,
+    catalog: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dnssec: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited_serial: Option<u32>,
+    id: String,
+    kind: &'static str,
+    last_check: i64,
+    masters: Vec<String>,
+    name: String,
+    notified_serial: u32,
+    serial: u32,
+    url: String,
+}
+
+impl ZoneListEntry {
+    /// Makes the summary; `dnssec=false` leaves out what depends on keys.
+    pub fn new(zone: ZoneAttributes, with_dnssec: bool) -> Self {
+        let id = zone_id(&zone.name);
+        ZoneListEntry {
+            account: zone.account,
+            catalog: zone.catalog,
+            dnssec: with_dnssec.then_some(zone.is_signed),
+            edited_serial: with_dnssec.then_some(zone.edited_serial),
+            url: format!("{SERVER}/zones/{id}"),
+            id,
+            kind: kind_word(zone.kind),
+            last_check: zone.last_check,
+            masters: zone.primaries,
+            name: zone.name,
+            notified_serial: zone.notified_serial,
+            serial: zone.serial,
+        }
+    }
+}
+
+/// A zone with everything there is about it.
+#[derive(Debug, Serialize)]
+pub struct ZoneDocument {
+    account: String,
+    api_rectify: bool,
+    catalog: String,
+    dnssec: bool,
+    edited_serial: u32,
+    id: String,
+    kind: &'static str,
+    last_check: i64,
+    master_tsig_key_ids: Vec<String>,
+    masters: Vec<String>,
+    name: String,
+    notified_serial: u32,
+    nsec3narrow: bool,
+    nsec3param: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrsets: Option<Vec<RrsetJson>>,
+    serial: u32,
+    slave_tsig_key_ids: Vec<String>,
+    soa_edit: String,
+    soa_edit_api: String,
+    url: String,
+}
+
+impl ZoneDocument {
+    /// Makes the view from attributes, metadata and RRsets.
+    pub fn new(
+        zone: ZoneAttributes,
+        metadata: &[(String, Vec<String>)],
+        rrsets: Option<Vec<RrsetJson>>,
+    ) -> Self {
+        let items = |kind: &str| {
+            let mut kinds = metadata.iter();
+            let found = kinds.find(|(known, _)| known == kind);
+            found.map_or(&[][..], |(_, items)| items.as_slice())
+        };
+        let first = |kind: &str| items(kind).first().cloned().unwrap_or_default();
+        let keys = |kind: &str| -> Vec<String> {
+            let names = items(kind).iter();
+            names
+                .map(|name| format!("{}.", name.trim_end_matches('.')))
+                .collect()
+        };
+        let id = zone_id(&zone.name);
+        ZoneDocument {
+            account: zone.account,
+            api_rectify: first("API-RECTIFY") == "1",
+            catalog: zone.catalog,
+            dnssec: zone.is_signed,
+            edited_serial: zone.edited_serial,
+            url: format!("{SERVER}/zones/{id}"),
+            id,
+            kind: kind_word(zone.kind),
+            last_check: zone.last_check,
+            master_tsig_key_ids: keys("TSIG-ALLOW-AXFR"),
+            masters: zone.primaries,
+            name: zone.name,
+            notified_serial: zone.notified_serial,
+            nsec3narrow: first("NSEC3NARROW") == "1",
+            nsec3param: first("NSEC3PARAM"),
+            rrsets,
+            serial: zone.serial,
+            slave_tsig_key_ids: keys("AXFR-MASTER-TSIG"),
+            soa_edit: first("SOA-EDIT"),
+            soa_edit_api: first("SOA-EDIT-API"),
+        }
+    }
+}
+
+/// An RRset. No `]` stands between `name` and the content of its records: acme.sh depends on it.
+#[derive(Debug, Serialize)]
+pub struct RrsetJson {
+    /// Its comments.
+    pub comments: Vec<CommentJson>,
+    /// The owner.
+    pub name: String,
+    /// Its records.
+    pub records: Vec<RecordJson>,
+    /// The TTL.
+    pub ttl: u32,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+}
+
+/// A record.
+#[derive(Debug, Serialize)]
+pub struct RecordJson {
+    /// The data.
+    pub content: String,
+    /// It is stored and not served.
+    pub disabled: bool,
+}
+
+/// A comment.
+#[derive(Debug, Clone, Serialize)]
+pub struct CommentJson {
+    /// The account of its author.
+    pub account: String,
+    /// The text.
+    pub content: String,
+    /// When it was written, in seconds since 1970.
+    pub modified_at: i64,
+}
+
+/// The words of PowerDNS 4.7, which clients compare with.
+fn kind_word(kind: ListedKind) -> &'static str {
+    match kind {
+        ListedKind::OfZone(ZoneKind::Primary) => "Master",
+        ListedKind::OfZone(ZoneKind::Secondary) => "Slave",
+        ListedKind::OfZone(ZoneKind::Producer) => "Producer",
+        ListedKind::OfZone(ZoneKind::Consumer) => "Consumer",
+        ListedKind::OfZone(ZoneKind::Native) | ListedKind::File => "Native",
+    }
+}

@@ -1,0 +1,297 @@
+//! `/zones`: list, create, show, change, patch, delete.
+
+use nameward_control::operations::{
+    ListedItem, ListedKind, MetadataSpec, OperationRequest, OperationResult, RrsetsRequest,
+    ZoneProvision, ZoneTerms,
+};
+use nameward_zone::ZoneKind;
+use serde_json::Value;
+
+use crate::fields::{
+    canonical_name, check_canonical, optional_bool, optional_list, optional_string,
+    optional_strings,
+};
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
+
+use super::zone_views::{ZoneDocument, ZoneListEntry};
+use super::{metadata, rrsets, zone_name};
+
+/// Octets of the texts in one reply.
+pub const REPLY_MAX: usize = 256 << 20;
+
+/// The error of a zone that does not fit into a reply.
+pub fn too_large() -> ApiError {
+    ApiError::invalid(
+        "the zone is too large for one reply: select RRsets with rrset_name, or transfer the zone",
+    )
+}
+
+/// The list of zones, or the one that `zone` names.
+pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let with_dnssec = call.request.flag("dnssec", true)?;
+    let mut zones = Vec::new();
+    let zone = match call.request.parameter("zone") {
+        None | Some("") => None,
+        Some(name) => Some(check_canonical(name)?.to_owned()),
+    };
+    let listed = call.list(&OperationRequest::ZoneAttributes { zone }, &mut |item| {
+        if let ListedItem::Attributes(zone) = item {
+            zones.push(ZoneListEntry::new(*zone, with_dnssec));
+        }
+        true
+    });
+    match listed {
+        Ok(_) | Err(ApiError::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(ApiResponse::text(200, media::JSON, to_json(&zones)))
+}
+
+/// Creates a zone.
+pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let body = call.request.json()?;
+    let name = canonical_name(&body, "name")?;
+    zone_name(name)?;
+    let kind = read_kind(&body)?.unwrap_or_default();
+    let rrsets = match optional_list(&body, "rrsets")? {
+        Some(list) => rrsets::read(list, name, false)?,
+        None => Vec::new(),
+    };
+    let mut request = ZoneProvision {
+        zone: name.to_owned(),
+        kind,
+        primaries: optional_strings(&body, "masters")?.unwrap_or_default(),
+        account: optional_string(&body, "account")?.unwrap_or("").to_owned(),
+        catalog: read_catalog(&body)?.unwrap_or_default(),
+        name_servers: optional_strings(&body, "nameservers")?.unwrap_or_default(),
+        rrsets,
+        zone_file: optional_string(&body, "zone")?
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned),
+        metadata: read_metadata(&body)?,
+        secure: optional_bool(&body, "dnssec")?.unwrap_or(false),
+    };
+    for server in &request.name_servers {
+        if !server.ends_with('.') {
+            return Err(ApiError::invalid(format!(
+                "Nameserver is not canonical: '{server}'"
+            )));
+        }
+    }
+    add_defaults(call, &mut request);
+    match call.run(&OperationRequest::ZoneProvision(request)) {
+        Ok(_) => {}
+        Err(ApiError::Told(409, _)) => return Err(ApiError::Conflict),
+        Err(ApiError::NotFound) => {
+            return Err(ApiError::invalid("catalog: no such catalog zone"));
+        }
+        Err(error) => return Err(error),
+    }
+    let with_rrsets = call.request.flag("rrsets", true)?;
+    show_zone(call, name, with_rrsets, 201)
+}
+
+/// Adds the configured defaults of new zones.
+fn add_defaults(call: &Call<'_>, request: &mut ZoneProvision) {
+    let defaults = &call.api.defaults;
+    let has =
+        |request: &ZoneProvision, kind: &str| request.metadata.iter().any(|item| item.kind == kind);
+    if !has(request, "SOA-EDIT-API") {
+        let word = match defaults.soa_edit_api.as_str() {
+            "" => "DEFAULT",
+            word => word,
+        };
+        request.metadata.push(item("SOA-EDIT-API", word));
+    }
+    if !has(request, "SOA-EDIT") && !defaults.soa_edit.is_empty() {
+        request.metadata.push(item("SOA-EDIT", &defaults.soa_edit));
+    }
+    // An empty word means none, also against a default.
+    request.metadata.retain(|item| !item.content.is_empty());
+    let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
+    if request.catalog.is_empty() && is_primary {
+        request.catalog.clone_from(&defaults.catalog_zone);
+    }
+}
+
+/// The zone with its RRsets.
+pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let with_rrsets = call.request.flag("rrsets", true)?;
+    show_zone(call, &zone_name(arguments[0])?, with_rrsets, 200)
+}
+
+fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> ApiResult {
+    let zone = call.zone(name)?;
+    let metadata = metadata::stored(call, &zone, None)?;
+    let name = match call.request.parameter("rrset_name") {
+        None | Some("") => None,
+        Some(name) => Some(check_canonical(name)?),
+    };
+    // As in PowerDNS, a type selects RRsets of a name only.
+    let rtype = call.request.parameter("rrset_type");
+    let rtype = rtype.filter(|rtype| !rtype.is_empty() && name.is_some());
+    let include_disabled = call.request.flag("include_disabled", true)?;
+    let rrsets = match with_rrsets && (zone.serial > 0 || !zone.is_transferred()) {
+        true => Some(rrsets::list(call, &zone, name, rtype, include_disabled)?),
+        false if with_rrsets => Some(Vec::new()),
+        false => None,
+    };
+    let view = ZoneDocument::new(zone, &metadata, rrsets);
+    Ok(ApiResponse::text(status, media::JSON, to_json(&view)))
+}
+
+/// Changes attributes of a zone, and all of its RRsets if the body has them.
+pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?;
+    let body = call.request.json()?;
+    let steps = match optional_list(&body, "rrsets")? {
+        Some(list) if !list.is_empty() => Some(rrsets::read(list, &zone.name, false)?),
+        _ => None,
+    };
+    let terms = ZoneTerms {
+        zone: zone.name.clone(),
+        kind: read_kind(&body)?,
+        primaries: optional_strings(&body, "masters")?,
+        account: optional_string(&body, "account")?.map(str::to_owned),
+        catalog: read_catalog(&body)?,
+        metadata: read_metadata(&body)?,
+        ..ZoneTerms::default()
+    };
+    let dnssec = optional_bool(&body, "dnssec")?;
+    let plain = ZoneTerms {
+        zone: zone.name.clone(),
+        ..ZoneTerms::default()
+    };
+    if dnssec == Some(true) && !zone.is_signed {
+        call.run(&OperationRequest::ZoneSecure {
+            zone: zone.name.clone(),
+            algorithm: None,
+            denial: None,
+            soa_edit: None,
+        })?;
+    }
+    if terms != plain {
+        match call.run(&OperationRequest::ZoneSet(terms)) {
+            Err(ApiError::NotFound) => {
+                return Err(ApiError::invalid("catalog: no such catalog zone"));
+            }
+            result => result?,
+        };
+    }
+    if dnssec == Some(false) && zone.is_signed {
+        call.run(&OperationRequest::ZoneUnsecure {
+            zone: zone.name.clone(),
+            force: true,
+        })?;
+    }
+    if let Some(rrsets) = steps {
+        call.run(&OperationRequest::RrsetsChange(RrsetsRequest {
+            zone: zone.name,
+            rrsets,
+            delete_others: true,
+        }))?;
+    }
+    Ok(ApiResponse::empty(204))
+}
+
+/// Changes RRsets, all or none.
+pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?;
+    let body = call.request.json()?;
+    let list = body.get("rrsets").and_then(Value::as_array);
+    let list = list.ok_or_else(|| ApiError::invalid("No rrsets given in update request"))?;
+    let steps = rrsets::read(list, &zone.name, true)?;
+    let result = call.run(&OperationRequest::RrsetsChange(RrsetsRequest {
+        zone: zone.name,
+        rrsets: steps,
+        delete_others: false,
+    }))?;
+    let old = zone.serial.to_string();
+    let new = match result {
+        OperationResult::ZoneChanged(changed) => changed.serial.map(|serial| serial.to_string()),
+        _ => None,
+    };
+    let new = new.unwrap_or_else(|| old.clone());
+    Ok(ApiResponse::empty(204)
+        .with("x-pdns-old-serial", old)
+        .with("x-pdns-new-serial", new))
+}
+
+/// Deletes a zone. `nameward zone undelete` can bring it back.
+pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    call.run(&OperationRequest::ZoneDelete {
+        zone,
+        no_copy: false,
+    })?;
+    Ok(ApiResponse::empty(204))
+}
+
+fn read_kind(body: &Value) -> ApiResult<Option<ListedKind>> {
+    let Some(word) = optional_string(body, "kind")? else {
+        return Ok(None);
+    };
+    match ListedKind::from_name(word) {
+        Ok(kind @ ListedKind::OfZone(_)) => Ok(Some(kind)),
+        _ => Err(ApiError::invalid(format!(
+            "kind: expected Native, Master, Slave, Producer or Consumer, found '{word}'"
+        ))),
+    }
+}
+
+fn read_catalog(body: &Value) -> ApiResult<Option<String>> {
+    match optional_string(body, "catalog")? {
+        None => Ok(None),
+        Some("") => Ok(Some(String::new())),
+        Some(name) => Ok(Some(check_canonical(name)?.to_owned())),
+    }
+}
+
+fn item(kind: &str, content: &str) -> MetadataSpec {
+    MetadataSpec {
+        kind: kind.to_owned(),
+        content: match content {
+            "" => Vec::new(),
+            text => vec![text.to_owned()],
+        },
+    }
+}
+
+/// The fields of a zone that are stored as metadata.
+fn read_metadata(body: &Value) -> ApiResult<Vec<MetadataSpec>> {
+    let mut items = Vec::new();
+    for (key, kind) in [
+        ("soa_edit", "SOA-EDIT"),
+        ("soa_edit_api", "SOA-EDIT-API"),
+        ("nsec3param", "NSEC3PARAM"),
+    ] {
+        if let Some(text) = optional_string(body, key)? {
+            items.push(item(kind, text));
+        }
+    }
+    for (key, kind) in [
+        ("api_rectify", "API-RECTIFY"),
+        ("nsec3narrow", "NSEC3NARROW"),
+    ] {
+        match optional_bool(body, key)? {
+            // Without NSEC3NARROW names are denied as usual.
+            Some(false) if kind == "NSEC3NARROW" => items.push(item(kind, "")),
+            Some(is_on) => items.push(item(kind, if is_on { "1" } else { "0" })),
+            None => {}
+        }
+    }
+    for (key, kind) in [
+        ("master_tsig_key_ids", "TSIG-ALLOW-AXFR"),
+        ("slave_tsig_key_ids", "AXFR-MASTER-TSIG"),
+    ] {
+        if let Some(keys) = optional_strings(body, key)? {
+            let keys = keys.iter().map(|key| key.trim_end_matches('.').to_owned());
+            items.push(MetadataSpec {
+                kind: kind.to_owned(),
+                content: keys.collect(),
+            });
+        }
+    }
+    Ok(items)
+}

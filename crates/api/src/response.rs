@@ -1,0 +1,233 @@
+//! Owns responses: JSON as PowerDNS writes it, the headers of every reply, and errors in the form that the client accepts.
+
+use std::io;
+
+use nameward_control::operations::{ErrorKind, OperationError};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Media types.
+pub mod media {
+    /// JSON, without a character set: clients compare the whole value.
+    pub const JSON: &str = "application/json";
+    /// Plain text.
+    pub const TEXT: &str = "text/plain; charset=utf-8";
+    /// A zone file.
+    pub const ZONE: &str = "text/plain; charset=us-ascii";
+}
+
+/// The headers of every reply.
+pub const HEADERS: [(&str, &str); 6] = [
+    ("access-control-allow-origin", "*"),
+    (
+        "content-security-policy",
+        "default-src 'self'; style-src 'self' 'unsafe-inline'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "deny"),
+    ("x-permitted-cross-domain-policies", "none"),
+    ("x-xss-protection", "1; mode=block"),
+];
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiResponse {
+    /// The status code.
+    pub status: u16,
+    /// The media type; none for a reply without a body.
+    pub media: Option<&'static str>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Headers besides [`HEADERS`].
+    pub headers: Vec<(&'static str, String)>,
+}
+
+/// A result that is a reply or an error.
+pub type ApiResult<T = ApiResponse> = Result<T, ApiError>;
+
+/// An error, before it is written in the form that the client accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApiError {
+    /// 400: the body is not JSON.
+    BadRequest,
+    /// 404.
+    NotFound,
+    /// 405.
+    MethodNotAllowed,
+    /// 409.
+    Conflict,
+    /// Any status, with a text that is always JSON.
+    Told(u16, String),
+}
+
+impl ApiError {
+    /// A request that is not valid: 422 with a text that names the field.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        ApiError::Told(422, text.into())
+    }
+
+    /// The status code.
+    pub fn status(&self) -> u16 {
+        match self {
+            ApiError::BadRequest => 400,
+            ApiError::NotFound => 404,
+            ApiError::MethodNotAllowed => 405,
+            ApiError::Conflict => 409,
+            ApiError::Told(status, _) => *status,
+        }
+    }
+}
+
+impl From<OperationError> for ApiError {
+    fn from(error: OperationError) -> Self {
+        match error.kind {
+            ErrorKind::NotFound => ApiError::NotFound,
+            ErrorKind::Conflict => ApiError::Told(409, error.message),
+            ErrorKind::Invalid | ErrorKind::Refused => ApiError::Told(422, error.message),
+            ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => {
+                ApiError::Told(500, error.message)
+            }
+        }
+    }
+}
+
+impl ApiResponse {
+    /// A JSON reply.
+    pub fn json(status: u16, value: &Value) -> Self {
+        ApiResponse {
+            status,
+            media: Some(media::JSON),
+            body: to_json(value),
+            headers: Vec::new(),
+        }
+    }
+
+    /// A reply without a body.
+    pub fn empty(status: u16) -> Self {
+        ApiResponse {
+            status,
+            media: None,
+            body: Vec::new(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// A text reply.
+    pub fn text(status: u16, media: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        ApiResponse {
+            status,
+            media: Some(media),
+            body: body.into(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// The plain error of a status: JSON for clients that accept it, else its reason phrase.
+    pub fn error(status: u16, accepts_json: bool) -> Self {
+        let reason = reason(status);
+        match accepts_json {
+            true => ApiResponse::json(status, &serde_json::json!({ "error": reason })),
+            false => ApiResponse::text(status, media::TEXT, reason),
+        }
+    }
+
+    /// The reply to a request that failed.
+    pub fn from_error(error: &ApiError, accepts_json: bool) -> Self {
+        match error {
+            ApiError::Told(status, text) => {
+                ApiResponse::json(*status, &serde_json::json!({ "error": text }))
+            }
+            other => ApiResponse::error(other.status(), accepts_json),
+        }
+    }
+
+    /// Adds a header.
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        413 => "Payload Too Large",
+        414 => "URI Too Long",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    }
+}
+
+/// Writes JSON with a space after each comma and colon, as PowerDNS does: some scripts match on the text.
+pub fn to_json(value: &impl Serialize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
+    // Writing to memory cannot fail, and all keys are strings.
+    let _ = value.serialize(&mut serializer);
+    out
+}
+
+struct Spaced;
+
+impl serde_json::ser::Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        match first {
+            true => Ok(()),
+            false => writer.write_all(b", "),
+        }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        match first {
+            true => Ok(()),
+            false => writer.write_all(b", "),
+        }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_has_sorted_keys_and_spaces_as_powerdns_writes_it() {
+        let value = json!({ "url": "/api/v1", "version": 1, "b": [1, {}], "a": null });
+        assert_eq!(
+            String::from_utf8(to_json(&value)).unwrap(),
+            r#"{"a": null, "b": [1, {}], "url": "/api/v1", "version": 1}"#
+        );
+    }
+
+    #[test]
+    fn plain_errors_are_json_only_where_it_is_accepted() {
+        let json = ApiResponse::from_error(&ApiError::NotFound, true);
+        assert_eq!(json.media, Some(media::JSON));
+        assert_eq!(json.body, br#"{"error": "Not Found"}"#);
+        let text = ApiResponse::from_error(&ApiError::NotFound, false);
+        assert_eq!(
+            (text.media, &text.body[..]),
+            (Some(media::TEXT), &b"Not Found"[..])
+        );
+        let told = ApiResponse::from_error(&ApiError::invalid("no"), false);
+        assert_eq!((told.status, told.media), (422, Some(media::JSON)));
+    }
+}

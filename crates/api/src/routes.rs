@@ -1,0 +1,121 @@
+//! Owns the table of routes: a path pattern, its methods and their handlers.
+
+use crate::operator::Call;
+use crate::request::ApiMethod;
+use crate::resources::{
+    actions, autoprimaries, cache, config, cryptokeys, metadata, search, servers, statistics,
+    tsigkeys, zones,
+};
+use crate::response::{ApiError, ApiResponse, ApiResult};
+
+/// Answers a request; gets the segments that stand for `{}` in the pattern.
+type Handler = fn(&Call<'_>, &[&str]) -> ApiResult;
+
+/// A pattern below `/api`, and what each method does there.
+struct ApiRoute {
+    pattern: &'static [&'static str],
+    methods: &'static [(ApiMethod, Handler)],
+}
+
+/// A segment of a pattern that stands for any text.
+const ANY: &str = "{}";
+
+macro_rules! server {
+    ($($segment:expr),*) => { &["v1", "servers", "localhost", $($segment),*] };
+}
+
+use ApiMethod::{Delete, Get, Patch, Post, Put};
+
+#[rustfmt::skip]
+const ROUTES: &[ApiRoute] = &[
+    ApiRoute { pattern: &[], methods: &[(Get, servers::versions)] },
+    ApiRoute { pattern: &["v1"], methods: &[(Get, servers::features)] },
+    ApiRoute { pattern: &["v1", "servers"], methods: &[(Get, servers::list)] },
+    ApiRoute { pattern: server![], methods: &[(Get, servers::show)] },
+    ApiRoute { pattern: server!["config"], methods: &[(Get, config::list)] },
+    ApiRoute { pattern: server!["config", ANY], methods: &[(Get, config::show)] },
+    ApiRoute { pattern: server!["statistics"], methods: &[(Get, statistics::list)] },
+    ApiRoute { pattern: server!["search-data"], methods: &[(Get, search::search)] },
+    ApiRoute { pattern: server!["cache", "flush"], methods: &[(Put, cache::flush)] },
+    ApiRoute { pattern: server!["autoprimaries"], methods: &[(Get, autoprimaries::list), (Post, autoprimaries::add)] },
+    ApiRoute { pattern: server!["autoprimaries", ANY, ANY], methods: &[(Delete, autoprimaries::remove)] },
+    ApiRoute { pattern: server!["tsigkeys"], methods: &[(Get, tsigkeys::list), (Post, tsigkeys::create)] },
+    ApiRoute {
+        pattern: server!["tsigkeys", ANY],
+        methods: &[(Get, tsigkeys::show), (Put, tsigkeys::change), (Delete, tsigkeys::delete)],
+    },
+    ApiRoute { pattern: server!["zones"], methods: &[(Get, zones::list), (Post, zones::create)] },
+    ApiRoute {
+        pattern: server!["zones", ANY],
+        methods: &[(Get, zones::show), (Put, zones::change), (Patch, zones::patch), (Delete, zones::delete)],
+    },
+    ApiRoute { pattern: server!["zones", ANY, "axfr-retrieve"], methods: &[(Put, actions::retrieve)] },
+    ApiRoute { pattern: server!["zones", ANY, "notify"], methods: &[(Put, actions::notify)] },
+    ApiRoute { pattern: server!["zones", ANY, "rectify"], methods: &[(Put, actions::rectify)] },
+    ApiRoute { pattern: server!["zones", ANY, "export"], methods: &[(Get, actions::export)] },
+    ApiRoute { pattern: server!["zones", ANY, "metadata"], methods: &[(Get, metadata::list), (Post, metadata::add)] },
+    ApiRoute {
+        pattern: server!["zones", ANY, "metadata", ANY],
+        methods: &[(Get, metadata::show), (Put, metadata::set), (Delete, metadata::delete)],
+    },
+    ApiRoute { pattern: server!["zones", ANY, "cryptokeys"], methods: &[(Get, cryptokeys::list), (Post, cryptokeys::create)] },
+    ApiRoute {
+        pattern: server!["zones", ANY, "cryptokeys", ANY],
+        methods: &[(Get, cryptokeys::show), (Put, cryptokeys::change), (Delete, cryptokeys::delete)],
+    },
+];
+
+/// Answers a request.
+pub fn dispatch(call: &Call<'_>) -> ApiResult {
+    let path = &call.request.path;
+    let route = ROUTES.iter().find(|route| matches(route.pattern, path));
+    let route = route.ok_or(ApiError::NotFound)?;
+    if call.request.method == ApiMethod::Options {
+        return Ok(preflight());
+    }
+    let mut methods = route.methods.iter();
+    let found = methods.find(|(method, _)| *method == call.request.method);
+    let (_, handler) = found.ok_or(ApiError::MethodNotAllowed)?;
+    let segments = route.pattern.iter().zip(path);
+    let arguments: Vec<&str> = segments
+        .filter(|(pattern, _)| **pattern == ANY)
+        .map(|(_, segment)| segment.as_str())
+        .collect();
+    handler(call, &arguments)
+}
+
+/// The reply to a browser that asks whether another site may send requests; they still need the key.
+pub fn preflight() -> ApiResponse {
+    ApiResponse::text(200, "text/plain", "")
+        .with("access-control-allow-headers", "Content-Type, X-API-Key")
+        .with(
+            "access-control-allow-methods",
+            "GET, POST, PUT, PATCH, DELETE, OPTIONS",
+        )
+        .with("access-control-max-age", "3600")
+}
+
+fn matches(pattern: &[&str], path: &[String]) -> bool {
+    let is_same = |(pattern, segment): (&&str, &String)| *pattern == ANY || *pattern == segment;
+    pattern.len() == path.len() && pattern.iter().zip(path).all(is_same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_routes_match_one_path() {
+        for (at, route) in ROUTES.iter().enumerate() {
+            let path: Vec<String> = route
+                .pattern
+                .iter()
+                .map(|segment| segment.replace("{}", "example.org."))
+                .collect();
+            let found: Vec<usize> = (0..ROUTES.len())
+                .filter(|other| matches(ROUTES[*other].pattern, &path))
+                .collect();
+            assert_eq!(found, [at], "{path:?}");
+        }
+    }
+}

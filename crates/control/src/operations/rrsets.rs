@@ -1,0 +1,344 @@
+//! Owns changes of whole RRsets with everything a database stores about them: disabled records and comments.
+//!
+//! All RRsets of one request are changed in one transaction. The serial follows the zone's SOA-EDIT-API metadata, as in PowerDNS:
+//! database zones without it keep their serial. Zones in memory always get a new one, because the journal needs it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use nameward_base::time::now_seconds;
+use nameward_dnssec::SoaEdit;
+use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::SerialRule;
+use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
+use serde::{Deserialize, Serialize};
+
+use super::change::{ChangeMode, OperatorChange};
+use super::place::ZonePlace;
+use super::record::{owner, read_content, read_type};
+use super::{ListedItem, OperationError, OperationResult, Operations, zone_name};
+
+/// Changes of RRsets of one zone, all or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RrsetsRequest {
+    /// The zone.
+    pub zone: String,
+    /// The changes.
+    pub rrsets: Vec<RrsetStep>,
+    /// Deletes every RRset that is not in the list, except the SOA.
+    #[serde(default)]
+    pub delete_others: bool,
+}
+
+/// The change of one RRset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RrsetStep {
+    /// The owner: `@`, relative to the zone, or absolute.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The kind of change.
+    #[serde(default)]
+    pub change: RrsetChange,
+    /// The TTL in seconds; used where records are written.
+    #[serde(default)]
+    pub ttl: u32,
+    /// The records; `None` leaves those that are stored.
+    #[serde(default)]
+    pub records: Option<Vec<RecordSpec>>,
+    /// The comments; `None` leaves those that are stored.
+    #[serde(default)]
+    pub comments: Option<Vec<CommentSpec>>,
+}
+
+/// The kind of change of an RRset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RrsetChange {
+    /// Replaces the records; an empty list deletes the RRset.
+    #[default]
+    Replace,
+    /// Deletes the RRset and its comments.
+    Delete,
+    /// Adds records.
+    Extend,
+    /// Deletes the given records.
+    Prune,
+}
+
+/// A record to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordSpec {
+    /// The data as in a zone file.
+    pub content: String,
+    /// Stored but not served; database zones only.
+    #[serde(default)]
+    pub disabled: bool,
+}
+
+/// A comment to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommentSpec {
+    /// The text.
+    pub content: String,
+    /// The account of its author.
+    #[serde(default)]
+    pub account: String,
+    /// When it was written, in seconds since 1970; now by default.
+    #[serde(default)]
+    pub modified_at: Option<i64>,
+}
+
+impl Operations {
+    /// Changes RRsets of a zone in one transaction.
+    pub fn change_rrsets(
+        &self,
+        request: &RrsetsRequest,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<OperationResult, OperationError> {
+        let place = self.place(&zone_name(&request.zone)?)?;
+        let apex = place.name();
+        let (mut edits, mut attributes) = (Vec::new(), Vec::new());
+        for step in &request.rrsets {
+            edits.extend(step.edit(&apex)?);
+            attributes.extend(step.comments_change(&apex)?);
+        }
+        if request.delete_others {
+            let deletions = self.deletions_of_others(request, &apex)?;
+            attributes.extend(deletions.iter().filter_map(|edit| {
+                Some(AttributeChange::SetComments {
+                    name: Box::new(*edit.name()),
+                    rtype: edit.rtype()?.to_string(),
+                    comments: Vec::new(),
+                })
+            }));
+            edits.extend(deletions);
+        }
+        let rule = match &place {
+            ZonePlace::Database(database, row) => {
+                let items = self.runtime.block_on(database.backend.stored_metadata(row));
+                let items = items.map_err(|error| database.error(&error))?;
+                serial_rule(&items)
+            }
+            ZonePlace::Memory(_) => {
+                attributes.retain(|change| !is_empty_comment_list(change));
+                refuse_stored_only(&apex, &edits, &attributes)?;
+                SerialRule::default()
+            }
+        };
+        let change = OperatorChange {
+            author: author.cloned(),
+            serial_rule: Some(rule),
+            attributes,
+            ..OperatorChange::new(apex, edits)
+        };
+        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        Ok(match outcome.is_changed {
+            true => OperationResult::ZoneChanged(outcome.changed),
+            false => OperationResult::NoChange {
+                zone: apex.to_string(),
+            },
+        })
+    }
+
+    /// The deletions of all RRsets of a zone that a request does not name.
+    fn deletions_of_others(
+        &self,
+        request: &RrsetsRequest,
+        apex: &NameBuf,
+    ) -> Result<Vec<Edit>, OperationError> {
+        let mut named = HashSet::new();
+        for step in &request.rrsets {
+            let mut name = owner(&step.name, apex)?;
+            name.make_lowercase();
+            named.insert((name, read_type(&step.rtype)?));
+        }
+        let mut deletions = Vec::new();
+        let mut take = |item: ListedItem| {
+            if let ListedItem::Record(record) = item
+                && let (Ok(name), Ok(rtype)) = (zone_name(&record.name), read_type(&record.rtype))
+            {
+                let mut key = name;
+                key.make_lowercase();
+                if rtype != Type::SOA && named.insert((key, rtype)) {
+                    deletions.push(Edit::DeleteRrset { name, rtype });
+                }
+            }
+            true
+        };
+        self.list_records(&apex.to_string(), None, None, &mut take)?;
+        Ok(deletions)
+    }
+}
+
+impl RrsetStep {
+    /// The edit of the records; `None` if the step is about comments only.
+    pub(super) fn edit(&self, apex: &NameBuf) -> Result<Option<Edit>, OperationError> {
+        let (name, rtype) = (owner(&self.name, apex)?, read_type(&self.rtype)?);
+        let records = match (self.change, &self.records) {
+            (RrsetChange::Delete, _) => return Ok(Some(Edit::DeleteRrset { name, rtype })),
+            (_, None) => return Ok(None),
+            (_, Some(records)) => records,
+        };
+        if records.is_empty() {
+            let edit = Edit::DeleteRrset { name, rtype };
+            return Ok((self.change == RrsetChange::Replace).then_some(edit));
+        }
+        if self.change == RrsetChange::Prune {
+            let rdata = records
+                .iter()
+                .map(|record| read_content(rtype, &record.content));
+            let rdata = rdata.collect::<Result<_, _>>()?;
+            return Ok(Some(Edit::DeleteRecords { name, rtype, rdata }));
+        }
+        let rrset = self.rrset(name, rtype, records)?;
+        Ok(Some(match self.change {
+            RrsetChange::Extend => Edit::Add(rrset),
+            _ => Edit::Replace(rrset),
+        }))
+    }
+
+    fn rrset(
+        &self,
+        name: NameBuf,
+        rtype: Type,
+        records: &[RecordSpec],
+    ) -> Result<RrsetData, OperationError> {
+        let records = records.iter().map(|record| {
+            Ok(NewRecord {
+                rdata: read_content(rtype, &record.content)?,
+                disabled: record.disabled,
+            })
+        });
+        Ok(RrsetData {
+            name,
+            rtype,
+            ttl: self.ttl,
+            records: records.collect::<Result<_, OperationError>>()?,
+        })
+    }
+
+    /// The change of the comments. An RRset that is deleted loses them, unless the request brings new ones.
+    pub(super) fn comments_change(
+        &self,
+        apex: &NameBuf,
+    ) -> Result<Option<AttributeChange>, OperationError> {
+        let is_deleted = match self.change {
+            RrsetChange::Delete => true,
+            RrsetChange::Replace => self.records.as_ref().is_some_and(Vec::is_empty),
+            RrsetChange::Extend | RrsetChange::Prune => false,
+        };
+        let comments = match &self.comments {
+            Some(comments) if self.change != RrsetChange::Delete => comments.as_slice(),
+            _ if is_deleted => &[],
+            _ => return Ok(None),
+        };
+        let name = owner(&self.name, apex)?;
+        if !name.as_name().is_at_or_below(apex.as_name()) {
+            return Err(OperationError::invalid(format!(
+                "{name} is outside the zone {apex}"
+            )));
+        }
+        let now = now_seconds() as i64;
+        let comments = comments.iter().map(|comment| NewComment {
+            comment: comment.content.clone(),
+            account: comment.account.clone(),
+            time: comment.modified_at.unwrap_or(now),
+        });
+        Ok(Some(AttributeChange::SetComments {
+            name: Box::new(name),
+            rtype: read_type(&self.rtype)?.to_string(),
+            comments: comments.collect(),
+        }))
+    }
+}
+
+/// The serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT where that refers to it.
+fn serial_rule(items: &[StoredMetadata]) -> SerialRule {
+    let find = |kind: &str| {
+        let mut items = items.iter();
+        let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
+        item.map(|item| item.content.as_str())
+    };
+    read_serial_rule(find("SOA-EDIT-API"), find("SOA-EDIT"))
+}
+
+/// Reads SOA-EDIT-API. Without it, and with a word that PowerDNS does not know, the serial stays as it is.
+pub(super) fn read_serial_rule(api: Option<&str>, soa_edit: Option<&str>) -> SerialRule {
+    let soa_edit = soa_edit.and_then(SoaEdit::read).unwrap_or_default();
+    let rule = api.and_then(|word| SerialRule::from_word(word, soa_edit));
+    rule.unwrap_or(SerialRule::Keep)
+}
+
+fn is_empty_comment_list(change: &AttributeChange) -> bool {
+    matches!(change, AttributeChange::SetComments { comments, .. } if comments.is_empty())
+}
+
+/// Refuses what only databases store.
+pub(super) fn refuse_stored_only(
+    zone: &NameBuf,
+    edits: &[Edit],
+    attributes: &[AttributeChange],
+) -> Result<(), OperationError> {
+    let has_disabled = edits.iter().any(|edit| match edit {
+        Edit::Replace(rrset) | Edit::Add(rrset) => {
+            rrset.records.iter().any(|record| record.disabled)
+        }
+        _ => false,
+    });
+    let what = match (has_disabled, attributes.is_empty()) {
+        (true, _) => "disabled records",
+        (false, false) => "comments",
+        (false, true) => return Ok(()),
+    };
+    Err(OperationError::refused(format!(
+        "zone {zone} is not in a database, and only databases store {what}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_serial_stays_without_soa_edit_api() {
+        assert_eq!(read_serial_rule(None, None), SerialRule::Keep);
+        assert_eq!(read_serial_rule(Some("OFF"), None), SerialRule::Keep);
+        assert_eq!(read_serial_rule(Some("DEFAULT"), None), SerialRule::Dated);
+        assert_eq!(
+            read_serial_rule(Some("soa-edit-increase"), Some("EPOCH")),
+            SerialRule::SoaEdit(SoaEdit::read("EPOCH").unwrap())
+        );
+    }
+
+    #[test]
+    fn a_deleted_rrset_loses_its_comments_unless_new_ones_are_given() {
+        let apex: NameBuf = "a.test.".parse().unwrap();
+        let mut step = RrsetStep {
+            name: "www".into(),
+            rtype: "A".into(),
+            change: RrsetChange::Replace,
+            ttl: 60,
+            records: Some(Vec::new()),
+            comments: None,
+        };
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(is_empty_comment_list(&change));
+        step.comments = Some(vec![CommentSpec {
+            content: "kept".into(),
+            account: String::new(),
+            modified_at: Some(5),
+        }]);
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(!is_empty_comment_list(&change));
+        step.change = RrsetChange::Delete;
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(is_empty_comment_list(&change));
+    }
+}

@@ -1,0 +1,80 @@
+//! The port that the status page shares with the API: the first octets of a connection say whom it is for.
+//!
+//! They are peeked at, not read, so that the API gets the connection as it came.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::net::TcpStream;
+
+/// Octets that decide: the longest method, a space, and the start of the path.
+const DECISIVE: usize = 16;
+/// The pause before it is looked again whether more octets have come.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Takes connections whose first request is for the API.
+pub struct ApiHandover {
+    /// Clients that may use the API.
+    pub allow_from: Vec<IpNet>,
+    /// Serves a connection.
+    pub serve: Arc<dyn Fn(TcpStream, SocketAddr) + Send + Sync>,
+}
+
+/// Waits until the first octets of a connection show whether it is for the API.
+pub(super) async fn is_for_api(stream: &TcpStream) -> bool {
+    let mut octets = [0; DECISIVE];
+    loop {
+        let Ok(length) = stream.peek(&mut octets).await else {
+            return false;
+        };
+        match decide(&octets[..length]) {
+            Some(decision) => return decision,
+            None if length == 0 => return false,
+            None => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Decides by the start of a request; `None` if it is too short. HTTP/2 is for the API: the page speaks HTTP/1.0 only.
+fn decide(start: &[u8]) -> Option<bool> {
+    let Some(at) = start.iter().position(|octet| *octet == b' ') else {
+        return (start.len() >= DECISIVE).then_some(false);
+    };
+    if &start[..at] == b"PRI" {
+        return Some(true);
+    }
+    let path = &start[at + 1..];
+    let prefix = b"/api";
+    let common = path.len().min(prefix.len());
+    if path[..common] != prefix[..common] {
+        return Some(false);
+    }
+    path.get(prefix.len())
+        .map(|next| matches!(next, b'/' | b'?' | b' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_octets_decide() {
+        for (start, expected) in [
+            ("GET /api/v1", Some(true)),
+            ("OPTIONS /api HTT", Some(true)),
+            ("GET /api?x", Some(true)),
+            ("PRI * HTTP/2.0", Some(true)),
+            ("GET /apiary", Some(false)),
+            ("GET / HTTP/1.0", Some(false)),
+            ("GET /me", Some(false)),
+            ("GET /ap", None),
+            ("GE", None),
+            ("", None),
+            ("xxxxxxxxxxxxxxxx", Some(false)),
+        ] {
+            assert_eq!(decide(start.as_bytes()), expected, "{start}");
+        }
+    }
+}

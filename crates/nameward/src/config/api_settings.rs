@@ -1,0 +1,26 @@
+//! Owns the settings of the HTTP API.
+
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+
+use super::{read::Secret, setting::section};
+
+section! {
+    /// The HTTP API, compatible with that of PowerDNS (docs/api.md).
+    ApiSettings = "api" {
+        /// Address of the API; "" disables it. It may be the address of the status page: both then answer on one port.
+        listen: Option<SocketAddr> = r#""""#;
+        /// Key that clients send as `X-API-Key`, plain or a scrypt hash from `nameward hash-password`. It grants all rights. ""
+        /// means `web.api_key`.
+        key: Secret = r#""""#;
+        /// Clients that may connect; connections from others are closed without a response.
+        allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
+        /// SOA-EDIT metadata of zones created through the API; "" means none.
+        default_soa_edit: String = r#""""#;
+        /// SOA-EDIT-API metadata of zones created through the API: how a change raises the serial.
+        default_soa_edit_api: String = r#""DEFAULT""#;
+        /// Catalog zone that lists primary zones created through the API; "" means none.
+        default_catalog_zone: String = r#""""#;
+    }
+}

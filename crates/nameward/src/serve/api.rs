@@ -1,0 +1,138 @@
+//! Owns the start of the HTTP API: settings to its limits and defaults, and the operations behind it.
+
+use std::{net::TcpListener, sync::Arc};
+
+use nameward_api::{
+    Api, ApiDefaults, ApiOperator,
+    listener::{ApiLimits, ApiServer},
+};
+use nameward_control::{
+    operations::{OperationError, OperationRequest, OperationResult, TakeItem},
+    web::{BadHash, KeyGate},
+};
+use nameward_stats::Snapshot;
+use nameward_zone::change::ChangeAuthor;
+use tokio::sync::watch;
+
+use super::operator::Operator;
+use crate::config::{Config, settings::BackendType};
+
+/// The running server as the API uses it.
+struct ServerApi {
+    operator: Arc<Operator>,
+    settings: Vec<(String, String)>,
+}
+
+impl ApiOperator for ServerApi {
+    fn run(
+        &self,
+        author: &Arc<ChangeAuthor>,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        self.operator
+            .run_as(|| Ok(Arc::clone(author)), request, items)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.operator.shared.stats.snapshot()
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+}
+
+/// The key of the API as configured; `web.api_key` is an alias.
+pub fn key(config: &Config) -> &str {
+    match config.api.key.reveal() {
+        "" => config.web.api_key.reveal(),
+        key => key,
+    }
+}
+
+/// The API for these settings; `None` if it is off. Fails for a key hash that cannot be used.
+pub fn prepare(config: &Config, operator: &Arc<Operator>) -> Result<Option<ApiServer>, BadHash> {
+    if config.api.listen.is_none() {
+        return Ok(None);
+    }
+    let gate = KeyGate::new(key(config))?;
+    let settings = &config.api;
+    let server = ServerApi {
+        operator: Arc::clone(operator),
+        settings: powerdns_settings(config),
+    };
+    let defaults = ApiDefaults {
+        soa_edit: settings.default_soa_edit.clone(),
+        soa_edit_api: settings.default_soa_edit_api.clone(),
+        catalog_zone: settings.default_catalog_zone.clone(),
+    };
+    let allowed = settings.allow_from.clone();
+    let api = Api::new(server, defaults);
+    Ok(Some(ApiServer::new(
+        api,
+        gate,
+        allowed,
+        ApiLimits::default(),
+    )))
+}
+
+/// Serves the API on its own port until `stopping` says true.
+pub async fn serve(api: ApiServer, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
+    let stopped = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => api.serve(listener, stopped).await,
+        Err(error) => tracing::error!("the API is not served: {error}"),
+    }
+}
+
+/// The settings that clients of PowerDNS ask for, under their names.
+fn powerdns_settings(config: &Config) -> Vec<(String, String)> {
+    let launch = config.backends.iter().map(|backend| match backend.r#type {
+        BackendType::File => "bind",
+        BackendType::Sqlite => "gsqlite3",
+        BackendType::Postgres => "gpgsql",
+        BackendType::Mysql => "gmysql",
+    });
+    let mut launch: Vec<&str> = launch.collect();
+    launch.dedup();
+    let addresses = config.server.listen.iter();
+    let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
+    let port = config
+        .server
+        .listen
+        .first()
+        .map_or(53, |first| first.port());
+    let listen = config.api.listen;
+    let pairs = [
+        ("api", "yes".to_owned()),
+        ("api-key", "***".to_owned()),
+        ("default-ksk-algorithm", "ecdsa256".to_owned()),
+        ("default-soa-edit", config.api.default_soa_edit.clone()),
+        ("dnsupdate", "yes".to_owned()),
+        ("enable-lua-records", "no".to_owned()),
+        ("launch", launch.join(",")),
+        ("local-address", addresses.join(",")),
+        ("local-port", port.to_string()),
+        ("max-nsec3-iterations", "100".to_owned()),
+        ("primary", "yes".to_owned()),
+        ("secondary", "yes".to_owned()),
+        ("server-id", config.server.nsid.clone()),
+        ("version-string", config.server.version.clone()),
+        ("webserver", "yes".to_owned()),
+        (
+            "webserver-address",
+            listen.map_or_else(String::new, |listen| listen.ip().to_string()),
+        ),
+        (
+            "webserver-port",
+            listen.map_or_else(String::new, |listen| listen.port().to_string()),
+        ),
+    ];
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
