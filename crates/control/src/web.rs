@@ -64,7 +64,7 @@ pub use key_gate::{KeyGate, KeyVerdict};
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
-pub use zone_page::{ZoneFacts, ZoneOrigin};
+pub use zone_page::{ShownOrigin, ZoneFacts};
 
 /// Returns the name of a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;

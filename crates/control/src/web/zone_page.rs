@@ -28,7 +28,7 @@ pub struct ZoneFacts {
     /// Its serial and, for a secondary, its refresh status.
     pub status: ListedZoneStatus,
     /// Where it is configured.
-    pub source: ZoneOrigin,
+    pub source: ShownOrigin,
     /// How it is signed; none if its database does not respond.
     pub signing: Option<ListedSigning>,
     /// Number of names in memory; none for a live zone.
@@ -37,7 +37,7 @@ pub struct ZoneFacts {
 
 /// Where a zone is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZoneOrigin {
+pub enum ShownOrigin {
     /// The number of its backend.
     Backend(u32),
     /// A `[[zone]]` of the configuration.
@@ -252,11 +252,11 @@ fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     rows
 }
 
-fn source_fact(source: ZoneOrigin, server: &ServerStatus) -> Fact {
+fn source_fact(source: ShownOrigin, server: &ServerStatus) -> Fact {
     let number = match source {
-        ZoneOrigin::Configuration => return Fact::new("Declared in", "[[zone]]"),
-        ZoneOrigin::StateStore => return Fact::new("Declared in", "state store"),
-        ZoneOrigin::Backend(number) => number,
+        ShownOrigin::Configuration => return Fact::new("Declared in", "[[zone]]"),
+        ShownOrigin::StateStore => return Fact::new("Declared in", "state store"),
+        ShownOrigin::Backend(number) => number,
     };
     let mut backends = server.backends.iter();
     let backend = backends.find(|backend| backend.backend == number);

@@ -7,7 +7,7 @@ use nameward_control::operations::{
     ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
     RunningTransferStatus, TakeItem, ZoneDetails, zone_name,
 };
-use nameward_control::web::{ZoneFacts, ZoneOrigin};
+use nameward_control::web::{ShownOrigin, ZoneFacts};
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
@@ -247,9 +247,9 @@ impl SecondaryZones {
         Some(ZoneFacts {
             status,
             source: match served.rank() {
-                CONFIGURED_RANK => ZoneOrigin::Configuration,
-                UNCONFIGURED_RANK => ZoneOrigin::StateStore,
-                rank => ZoneOrigin::Backend(rank.into()),
+                CONFIGURED_RANK => ShownOrigin::Configuration,
+                UNCONFIGURED_RANK => ShownOrigin::StateStore,
+                rank => ShownOrigin::Backend(rank.into()),
             },
             signing: None,
             names: (!served.is_stand_in()).then(|| served.name_count()),
