@@ -316,7 +316,7 @@ mod tests {
             .history
             .iter_mut()
             .for_each(|second| second.timed = 0.0);
-        assert!(latency(&rates).label.contains("no answer yet"));
+        assert!(latency(&rates).label.contains("no response yet"));
         assert_eq!(latency(&rates).line, "");
     }
 

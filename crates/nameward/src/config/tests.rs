@@ -146,7 +146,7 @@ fn an_unknown_table_is_named_with_the_nearest_known_one() {
 fn the_error_of_a_key_outside_its_table_names_the_table() {
     assert_eq!(
         mistakes("listen = []\n"),
-        "test.toml:1:1: unknown key \"listen\"; it belongs in [server] or [web]"
+        "test.toml:1:1: unknown key \"listen\"; it belongs in [server] or [web] or [api]"
     );
     assert_eq!(
         mistakes("[web]\nworkers = 1\n"),
