@@ -424,9 +424,9 @@ fn zone_show_says_whether_and_how_a_zone_is_signed() {
         assert!(shown.contains(&expected), "{shown} lacks {expected}");
         let page = super::ask::get(server.web(), "/?zone=one.test");
         for expected in [
-            "with keys that are managed by hand".to_string(),
+            "with manually managed keys".to_string(),
             format!("<td>1</td><td>{tag}</td><td>csk</td><td>by hand</td>"),
-            format!("<pre class=\"ds\">{ds}</pre>"),
+            format!("<pre class=\"ds\">one.test. IN DS {ds}</pre>"),
         ] {
             assert!(page.contains(&expected), "{page} lacks {expected}");
         }

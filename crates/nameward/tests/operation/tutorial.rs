@@ -81,7 +81,7 @@ fn every_command_of_the_tutorial_works() {
         "192.0.2.80\n",
         "192.0.2.81\n",
         "faults: none",
-        " RRSIG",
+        "RRSIG",
         " DS ",
         "example.org. secondary",
     ] {
