@@ -20,7 +20,7 @@ pub struct RecordComment {
     pub rtype: String,
     /// The text; empty takes the comment away.
     pub comment: String,
-    /// The account of the one who says it.
+    /// Account of the author.
     #[serde(default)]
     pub account: String,
 }
@@ -35,7 +35,7 @@ pub struct ListedComment {
     pub rtype: String,
     /// The text.
     pub comment: String,
-    /// The account of the one who said it.
+    /// Account of the author.
     pub account: String,
     /// When it was written, in seconds since 1970.
     #[serde(default)]

@@ -24,7 +24,7 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     let first_ds = chain.parent.ds();
     let first_keys = records(at, "one.test", "DNSKEY");
     done(&server, &["key", "rollover", "one.test", "--role", "ksk"]);
-    // Both DS are asked for, and shown to whoever hands them in. The zone has the old key alone.
+    // Both DS are requested, and shown to the operator who submits them. The zone has the old key alone.
     let cds = eventually(|| records(at, "one.test", "CDS"), |cds| cds.len() == 2);
     assert!(cds.len() == 2 && cds.contains(&first_ds[0]), "{cds:?}");
     assert_eq!(records(at, "one.test", "CDNSKEY").len(), 2);
