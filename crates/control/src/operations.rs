@@ -295,7 +295,7 @@ impl Operations {
             | OperationRequest::QueryLogStatus
             | OperationRequest::LogLevel { .. }
             | OperationRequest::CacheFlush { .. } => Err(OperationError::refused(
-                "this is no operation on zones or records",
+                "not an operation on zones or records",
             )),
         }
     }
@@ -313,11 +313,11 @@ impl Operations {
             let database = serves.ok_or_else(|| {
                 let place = place_of_rank(rank);
                 OperationError::refused(format!(
-                    "zone {name} comes from a file ({place}), and this is done in databases only"
+                    "zone {name} is loaded from a file ({place}); this operation needs a database zone"
                 ))
             })?;
             let row = find(database)?.ok_or_else(|| {
-                OperationError::not_found(format!("zone {name} is not in the database any more"))
+                OperationError::not_found(format!("zone {name} is no longer in the database"))
             })?;
             return Ok((database, row));
         }
@@ -328,7 +328,7 @@ impl Operations {
             }
         }
         Err(OperationError::not_found(format!(
-            "zone {name} not found; `nameward zone list` lists the zones"
+            "zone {name} not found; see `nameward zone list`"
         )))
     }
 
@@ -342,13 +342,14 @@ impl Operations {
         let is_there = self.runtime.block_on(waiting);
         (database.publish)(committed).map_err(|error| {
             OperationError::backend(format!(
-                "zone {}: the change is in the database, but not in the answers of this server yet: {error}",
+                "zone {}: changed in the database, but this server does not serve the change yet: {error}",
                 committed.apex
             ))
         })?;
         let mut warnings = committed.warnings.clone();
         if !is_there {
-            warnings.push("the replica does not show the change yet; answers follow it".into());
+            warnings
+                .push("the replica does not have the change yet; it is served once it does".into());
         }
         Ok(warnings)
     }
@@ -358,7 +359,7 @@ impl Operations {
 pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
-        .map_err(|error| OperationError::invalid(format!("{text:?} is no zone name: {error}")))
+        .map_err(|error| OperationError::invalid(format!("invalid zone name {text:?}: {error}")))
 }
 
 /// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.
@@ -366,7 +367,7 @@ fn check_ascii(text: &str) -> Result<(), OperationError> {
     match text.is_ascii() {
         true => Ok(()),
         false => Err(OperationError::invalid(format!(
-            "{text:?} is not in ASCII: write the name in its xn-- form"
+            "{text:?} is not ASCII: use the A-label form (xn--...)"
         ))),
     }
 }

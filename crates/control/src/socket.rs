@@ -31,13 +31,13 @@ const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another server answers there.
-    #[error("control socket {}: another server answers there", .0.display())]
+    #[error("control socket {}: another server is using it", .0.display())]
     Taken(PathBuf),
     /// Something that is not a socket has the name.
-    #[error("control socket {}: something that is not a socket is in its place", .0.display())]
+    #[error("control socket {}: the path exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// The directory belongs to another user, who could replace the socket.
-    #[error("control socket: the directory {} is not only ours", .0.display())]
+    #[error("control socket: directory {} is writable by other users", .0.display())]
     ForeignDirectory(PathBuf),
     /// The system refused.
     #[error("control socket {}: {}", path.display(), plain(source))]

@@ -100,46 +100,46 @@ pub enum KeyError {
     #[error("expected a private key, found {0} octets")]
     TooLong(usize),
     /// The octets are not text.
-    #[error("expected a private key, found octets that are no text")]
+    #[error("expected a private key, found binary data")]
     NotText,
     /// An unsupported version of the format.
-    #[error("expected Private-key-format v1.2, found another one")]
+    #[error("unsupported Private-key-format: expected v1.2 or v1.3")]
     Format,
     /// A line is missing.
-    #[error("expected a line {0}, found none")]
+    #[error("missing line {0}")]
     MissingLine(&'static str),
     /// The algorithm is not a number.
-    #[error("expected a number behind Algorithm, found something else")]
+    #[error("invalid number after Algorithm")]
     Algorithm,
     /// The value of a line is not base64.
-    #[error("expected base64 behind {0}, found something else")]
+    #[error("invalid base64 after {0}")]
     NotBase64(&'static str),
     /// The value of a line has the wrong length.
-    #[error("expected {0} of {1} octets, found another length")]
+    #[error("{0} has the wrong length: expected {1} octets")]
     Length(&'static str, usize),
     /// The text is not a PEM private key.
-    #[error("expected PEM with a PRIVATE KEY, found something else")]
+    #[error("expected a PEM file with a PRIVATE KEY section")]
     NotPem,
     /// The PEM contains a different kind of key.
-    #[error("expected PEM with a key of algorithm {0}, found another one")]
+    #[error("the PEM file has no key for algorithm {0}")]
     OtherPem(u8),
     /// The operating system or the library did not deliver random numbers.
-    #[error("no key can be made: there are no random numbers")]
+    #[error("cannot generate a key: no random numbers available")]
     NoRandom,
     /// The number is not a valid private key of its curve.
-    #[error("PrivateKey is no key of its curve")]
+    #[error("PrivateKey is not a valid key on its curve")]
     OffCurve,
     /// An RSA key is too short or too long.
-    #[error("expected 512 to 4096 bits of RSA, found {0}")]
+    #[error("expected an RSA key of 512 to 4096 bits, found {0}")]
     RsaBits(usize),
     /// The numbers are not a consistent RSA key.
-    #[error("the numbers are no RSA key")]
+    #[error("the numbers do not form a valid RSA key")]
     NotRsa,
     /// This server cannot sign with the algorithm.
-    #[error("cannot sign with algorithm {0}: there are 5, 7, 8, 10, 13, 14 and 15")]
+    #[error("unsupported algorithm {0}: expected 5, 7, 8, 10, 13, 14 or 15")]
     Unsupported(u8),
     /// The flags are not those of a zone key.
-    #[error("expected the flags 256 or 257, found {0}")]
+    #[error("expected flags 256 or 257, found {0}")]
     Flags(u16),
 }
 

@@ -173,10 +173,10 @@ pub struct Nsec3Param {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nsec3ParamError {
     /// The text has the wrong format.
-    #[error("expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else")]
+    #[error("invalid NSEC3PARAM: expected '1 FLAGS ITERATIONS SALT'")]
     Form,
     /// An algorithm other than that of RFC 5155.
-    #[error("expected NSEC3 algorithm 1 (SHA-1), found another one")]
+    #[error("unsupported NSEC3 algorithm: expected 1 (SHA-1)")]
     Algorithm,
 }
 

@@ -112,7 +112,7 @@ pub enum NoSignature {
     #[error("the zone cannot be signed")]
     CannotSign,
     /// The signature is not cached, and the caller makes none.
-    #[error("the signature has to be made")]
+    #[error("the signature is not in the cache yet")]
     NotMade,
 }
 

@@ -192,7 +192,7 @@ fn errors_of_peers_are_shown_by_name() {
         let text = TsigFailure::RefusedByPeer(error).to_string();
         assert_eq!(
             text,
-            format!("the peer refused the TSIG record with {name}")
+            format!("the peer rejected the TSIG record with {name}")
         );
     }
     let text = TsigFailure::RefusedByPeer(4711).to_string();

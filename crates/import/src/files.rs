@@ -32,7 +32,7 @@ impl Files for OnDisk {
     fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>> {
         let (file, metadata) = open_regular(path)?;
         if metadata.len() > max {
-            return Err(io::Error::other(format!("it has more than {max} bytes")));
+            return Err(io::Error::other(format!("larger than {max} octets")));
         }
         let mut text = Vec::with_capacity(metadata.len() as usize);
         file.take(max).read_to_end(&mut text)?;
@@ -76,9 +76,9 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     if metadata.is_file() {
         Ok((file, metadata))
     } else if metadata.is_dir() {
-        Err(io::Error::other("it is a directory"))
+        Err(io::Error::other("is a directory"))
     } else {
-        Err(io::Error::other("it is not a regular file"))
+        Err(io::Error::other("not a regular file"))
     }
 }
 

@@ -320,7 +320,7 @@ impl MovedServer {
         value: MovedValue,
         from: &str,
     ) {
-        let text = format!("{from} is {key} of [{table}]");
+        let text = format!("{from}: {key} in [{table}]");
         self.report.add(MoveVerdict::Taken, place, text);
         self.set(Some(place), (table, key), value);
     }
@@ -348,9 +348,9 @@ impl MovedServer {
         let text = match &zone.file {
             // The file of a signed zone is a new one.
             Some(file) if zone.signing.is_none() => {
-                format!("zone {name} is {kind}, file {}", file.display())
+                format!("zone {name}: {kind}, file {}", file.display())
             }
-            _ => format!("zone {name} is {kind}"),
+            _ => format!("zone {name}: {kind}"),
         };
         self.report.add(MoveVerdict::Taken, &zone.place, text);
         self.zones.push(zone);

@@ -116,7 +116,7 @@ impl Commits {
         };
         let done = move |result: Result<Written, StateError>| {
             if let Err(error) = result {
-                tracing::error!("zone {zone}: state not kept: {error}");
+                tracing::error!("zone {zone}: cannot write its state: {error}");
             }
         };
         durable.submit(changes, Box::new(done));
@@ -343,7 +343,7 @@ impl Commits {
         if !is_forward && !source.is_home_first() {
             return Err(CommitError::Invalid(ChangeError::Invalid {
                 owner: name.to_string(),
-                what: format!("the serial {serial} is not after {}", tip.serial()),
+                what: format!("serial {serial} is not greater than {}", tip.serial()),
             }));
         }
         let home = source.home;
@@ -355,7 +355,8 @@ impl Commits {
         if !is_forward {
             let before = tip.serial();
             tracing::warn!(
-                "zone {name}: changed, but its serial {serial} is not after {before}: secondaries will not notice"
+                "zone {name}: changed, but serial {serial} is not greater than {before}: secondaries will not transfer \
+                 it"
             );
             return Ok(vec![restart]);
         }
@@ -394,8 +395,8 @@ impl Commits {
         let (zone, home) = (source.zone, source.home);
         match error {
             // It was changed unobserved by this server, as while it was down.
-            StateError::Gap { .. } => tracing::debug!("zone {zone}: journal begins anew: {error}"),
-            _ => tracing::error!("zone {zone}: change not journalled: {error}"),
+            StateError::Gap { .. } => tracing::debug!("zone {zone}: journal restarted: {error}"),
+            _ => tracing::error!("zone {zone}: cannot write the change to the journal: {error}"),
         }
         let restart = StateChange::RestartJournal { zone, home, serial };
         self.keep(zone, vec![restart]);

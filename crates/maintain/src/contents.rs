@@ -68,7 +68,7 @@ impl ContentsReader {
         let whole = packed.or_else(|| Arc::try_unwrap(zone).ok());
         whole
             .map(Some)
-            .ok_or_else(|| corrupt("it cannot be packed".into()))
+            .ok_or_else(|| corrupt("it does not fit in memory".into()))
     }
 }
 

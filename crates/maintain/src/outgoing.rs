@@ -28,7 +28,7 @@ use nameward_zone::{CompressibleNames, Node, WireRecord};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutgoingFault {
     /// A record is larger than a message.
-    #[error("the {rtype} record of {owner} does not fit into a message")]
+    #[error("{owner} {rtype}: the record does not fit in a DNS message")]
     TooLarge {
         /// Its owner.
         owner: Box<NameBuf>,
@@ -36,10 +36,10 @@ pub enum OutgoingFault {
         rtype: Type,
     },
     /// A name has records that could not be read from its source.
-    #[error("{0} has records that cannot be read")]
+    #[error("{0} has invalid records")]
     Broken(Box<NameBuf>),
     /// The zone has no SOA.
-    #[error("the zone has no SOA")]
+    #[error("the zone has no SOA record")]
     NoSoa,
 }
 

@@ -12,6 +12,7 @@
 use crate::commit::{Commits, ConflictSide, name_of};
 use crate::merge::{Merge, merge_journal};
 use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::text::counted;
 use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
@@ -61,7 +62,7 @@ impl Reconciler {
                 own.map(|zone| (key(&name_wire(&zone)), zone)).collect()
             }
             Some(Err(error)) => {
-                tracing::error!("journals not read: {error}");
+                tracing::error!("cannot read the journals: {error}");
                 KeptByName::new()
             }
             None => KeptByName::new(),
@@ -91,7 +92,7 @@ impl Reconciler {
         };
         // Everything submitted before the zone was withdrawn is on disk now.
         if let Err(error) = store.write(Vec::new()) {
-            tracing::error!("journals not read: {error}");
+            tracing::error!("cannot read the journals: {error}");
             return KeptByName::new();
         }
         if new.len() > FEW {
@@ -104,7 +105,7 @@ impl Reconciler {
                     kept.insert(key(&name_wire(&zone)), zone);
                 }
                 Ok(_) => {}
-                Err(error) => tracing::error!("zone {name}: journal not read: {error}"),
+                Err(error) => tracing::error!("zone {name}: cannot read the journal: {error}"),
             }
         }
         kept
@@ -149,14 +150,14 @@ impl Reconciler {
         let missing = match store.journal_after_base(&name) {
             Ok(missing) => missing,
             Err(error) => {
-                tracing::error!("zone {name}: journal not read: {error}");
+                tracing::error!("zone {name}: cannot read the journal: {error}");
                 return None;
             }
         };
         if serial == kept.serial && missing.is_empty() {
             tracing::warn!(
-                "zone {name}: changed while the server was down, but its serial is still {serial}: secondaries will \
-                 not notice; the journal begins anew"
+                "zone {name}: changed while the server was down, but the serial is still {serial}: secondaries will \
+                 not transfer it; journal restarted"
             );
             let (zone, home) = (name, kept.home);
             let restart = StateChange::RestartJournal { zone, home, serial };
@@ -168,9 +169,9 @@ impl Reconciler {
             // The file was edited without a new serial: the edit gets one, so that secondaries notice it.
             Some(newer) if !self.is_as_kept(&newer, kept) => self.merge(zone, kept, &missing),
             Some(newer) => {
-                let count = missing.len();
+                let count = counted(missing.len(), "change");
                 tracing::info!(
-                    "zone {name}: {count} changes of the journal applied, serial {}",
+                    "zone {name}: applied {count} from the journal, serial {}",
                     newer.serial()
                 );
                 self.commits.home_lacks(zone);
@@ -196,11 +197,15 @@ impl Reconciler {
         kept: &KeptZone,
         missing: &[JournalEntry],
     ) -> Option<Arc<Zone>> {
-        let (name, serial, count) = (name_of(zone), zone.serial(), missing.len());
+        let (name, serial, count) = (
+            name_of(zone),
+            zone.serial(),
+            counted(missing.len(), "change"),
+        );
         match merge_journal(zone, missing, kept.serial, SystemTime::now()) {
             Ok(Merge::Both(rebased)) => {
                 tracing::info!(
-                    "zone {name}: the file was edited: {count} changes of the journal applied to it, serial {}",
+                    "zone {name}: the file was edited; applied {count} from the journal to it, serial {}",
                     rebased.merged.serial()
                 );
                 self.commits.keep(name, rebased.journal_anew());
@@ -215,7 +220,7 @@ impl Reconciler {
             }
             Err(error) => {
                 tracing::error!(
-                    "zone {name}: the file has serial {serial}, and {count} changes of the journal up to serial {} do not fit to it: they are kept, but not served: {error}",
+                    "zone {name}: {count} in the journal up to serial {} cannot be applied to the file with serial {serial}: kept, but not served: {error}",
                     kept.serial
                 );
                 self.commits

@@ -377,9 +377,9 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         }
         zone.state = ZoneState::Expired;
-        let reason = zone.last_error.as_deref().unwrap_or("none has answered");
+        let reason = zone.last_error.as_deref().unwrap_or("no response");
         tracing::error!(
-            "zone {}: expired: no primary has confirmed it for the time its SOA allows ({reason}); answered SERVFAIL",
+            "zone {}: expired: no successful refresh within the SOA expire time ({reason}); answered SERVFAIL",
             zone.settings.name
         );
         zone.home.show(&zone.homed());

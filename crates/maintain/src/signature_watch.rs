@@ -88,12 +88,12 @@ impl SignatureHealth {
             .iter()
             .filter(|fault| !before.faults.contains(fault));
         let mut lines: Vec<String> = new
-            .map(|fault| format!("{fault}; validating resolvers refuse such answers"))
+            .map(|fault| format!("{fault}; DNSSEC validation fails"))
             .collect();
         if let (Some((end, rrset)), None) = (&self.ends_soon, &before.ends_soon) {
             let hours = (end - now) / 3600;
             lines.push(format!(
-                "signatures end soon and were not renewed: {rrset} in {hours} hours"
+                "signatures expire soon and were not renewed: {rrset} in {hours} h"
             ));
         }
         lines
@@ -215,7 +215,7 @@ pub fn start(
                 tracing::warn!("{line}");
             }
             if let Some(more) = lines.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
-                tracing::warn!("{more} more lines about signatures of zones");
+                tracing::warn!("{more} more messages about zone signatures");
             }
             let pause = PAUSE.max(begin.elapsed() * PAUSE_FACTOR);
             if own.wait(Some(pause)).is_none() {

@@ -12,6 +12,7 @@ pub use text::{NewRecordPlace, TextFault, put_difference, whole_text};
 use crate::commit::Commits;
 use crate::contents::contents_of;
 use nameward_base::file::DurableFile;
+use nameward_base::text::counted;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
@@ -48,19 +49,19 @@ pub enum SyncOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The zone has no file here.
-    #[error("zone {0} does not come from a file")]
+    #[error("zone {0} is not loaded from a file")]
     NoFile(String),
     /// The zone is not served, or not yet.
     #[error("zone {0} is not served")]
     NotServed(String),
     /// The file was edited, and the edit is not served.
     #[error(
-        "{0} was edited and is not served as it is: mend it and reload, or write the served zone over it with --rewrite"
+        "{0} was edited and has not been loaded: fix it and reload, or overwrite it with --rewrite"
     )]
     Edited(PathBuf),
     /// The changes cannot be inserted into the text.
     #[error(
-        "{path} cannot keep its layout: {fault}; with --rewrite the whole zone is written, without comments"
+        "{path}: cannot keep the file layout: {fault}; use --rewrite to write the whole zone without comments"
     )]
     Layout {
         /// The file.
@@ -82,11 +83,11 @@ pub enum SyncError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; the server's user must be able to create files in the directory of the zone file"
+            "; the server's user must be able to create files in the zone file's directory"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; the service may not write there: keep zone files that change in /etc/nameward/zones, or name their \
-             directory in ReadWritePaths= of the unit (systemctl edit nameward)"
+            "; the systemd unit does not allow writing there: keep dynamic zone files in /etc/nameward/zones, or add \
+             their directory to ReadWritePaths= (systemctl edit nameward)"
         }
         _ => "",
     }
@@ -99,10 +100,10 @@ pub enum LayoutFault {
     #[error(transparent)]
     Text(#[from] TextFault),
     /// A new line would change records that follow it.
-    #[error("records take their TTL or owner from lines before them")]
+    #[error("records inherit their TTL or owner from earlier lines")]
     Inherited,
     /// The new text does not parse to the served zone.
-    #[error("the text would not say what is served")]
+    #[error("the new file would not match the served zone")]
     Different,
 }
 
@@ -175,8 +176,9 @@ pub fn sync_zone(
     commits.home_is(&served);
     let serial = served.serial();
     tracing::info!(
-        "zone {zone}: {} written, serial {serial}, {records} records changed",
-        path.display()
+        "zone {zone}: wrote {}, serial {serial}, {} changed",
+        path.display(),
+        counted(records, "record")
     );
     Ok(SyncOutcome::Written { serial, records })
 }

@@ -245,7 +245,7 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
         Err(error) => {
             // Resolvers that know a DS of the zone would treat unsigned answers as forged.
             let name = unsigned.apex_name();
-            tracing::error!("zone {name}: not served, since it cannot be signed: {error}");
+            tracing::error!("zone {name}: not served: it cannot be signed: {error}");
             let mut stand_in = Zone::not_ready(name);
             stand_in.set_rank(unsigned.rank());
             Arc::new(stand_in)

@@ -44,11 +44,12 @@ fn signatures_that_nobody_renews_are_seen_soon_and_when_they_end() {
     };
     let old = table(zone(1, "20260105000000"));
     assert_eq!(numbers(&old, 0), (vec![], 0, 0));
-    let soon = "zone example.: signatures end soon and were not renewed: example. NS in 24 hours";
+    let soon = "zone example.: signatures expire soon and were not renewed: example. NS in 24 h";
     assert_eq!(numbers(&old, 3), (vec![soon.to_string()], 1, 0));
     // A fault is logged once.
     assert_eq!(numbers(&old, 3), (vec![], 1, 0));
-    let ended = "zone example.: signatures have ended: example. NS and 2 more; validating resolvers refuse such answers";
+    let ended =
+        "zone example.: expired signatures: example. NS and 2 more; DNSSEC validation fails";
     assert_eq!(numbers(&old, 5), (vec![ended.to_string()], 0, 1));
     let renewed = table(zone(2, "20260201000000"));
     assert_eq!(numbers(&renewed, 5), (vec![], 0, 0));

@@ -60,19 +60,19 @@ fn read_json(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
 enum LineError {
     #[error("expected +, -, zone NAME, $ORIGIN NAME or $TTL TTL at the start of the line")]
     NoSign,
-    #[error("no zone is named yet: begin with `zone NAME` or `$ORIGIN NAME`")]
+    #[error("no zone yet: start with `zone NAME` or `$ORIGIN NAME`")]
     NoZone,
     #[error("expected one word after {0}")]
     OneWord(&'static str),
-    #[error("{0:?} is no name: {1}")]
+    #[error("invalid name {0:?}: {1}")]
     Name(String, nameward_wire::NameError),
     #[error("expected a TTL such as 300 or 1h, found {0:?}")]
     Ttl(String),
     #[error("expected a record type, found {0:?}")]
     Type(String),
-    #[error("a record needs a TTL: write it behind the name, or `$TTL 3600` above")]
+    #[error("missing TTL: write it after the name, or set a default with `$TTL 3600`")]
     NoTtl,
-    #[error("expected a name, a type and data behind +")]
+    #[error("expected a name, a type and data after +")]
     NoData,
     #[error("column {column}: {message}")]
     Data { column: u32, message: String },
@@ -288,12 +288,9 @@ mod tests {
     #[test]
     fn mistakes_are_reported_with_their_lines() {
         for (text, reason) in [
-            ("+www 300 A 192.0.2.1", "file:1: no zone is named"),
+            ("+www 300 A 192.0.2.1", "file:1: no zone yet"),
             ("zone a.test\n\nwww A 192.0.2.1", "file:3: expected +, -"),
-            (
-                "zone a.test\n+www A 192.0.2.1",
-                "file:2: a record needs a TTL",
-            ),
+            ("zone a.test\n+www A 192.0.2.1", "file:2: missing TTL"),
             (
                 "zone a.test\n+www 60 A",
                 "file:2: expected a name, a type and data",
@@ -304,7 +301,7 @@ mod tests {
                 "expected a record type, found \"NONE\"",
             ),
             ("zone a.test b.test", "expected one word after zone"),
-            ("zone a..test", "is no name"),
+            ("zone a..test", "invalid name"),
             ("$TTL never", "expected a TTL"),
             ("{\"zone\":1}", "file: "),
         ] {

@@ -98,7 +98,8 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     for UnknownKey { key, place } in policies::unknown_keys(&config) {
         warnings += 1;
         let text = format!(
-            "{place}: the TSIG key {key} is not in the configuration: only a server whose state store or database has it knows it"
+            "{place}: TSIG key {key} is not in the configuration; it works only if it is in the state store or a \
+             database"
         );
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }

@@ -35,7 +35,7 @@ pub enum CommandError {
     #[error("{0}")]
     State(#[from] StateError),
     /// No state directory is configured.
-    #[error("there is no state directory: set state_directory in [server], or give --directory")]
+    #[error("no state directory: set state_directory in [server], or use --directory")]
     NoStateDirectory,
     /// The server could not start, or ended with an error.
     #[error("{0}")]
@@ -53,7 +53,7 @@ pub enum CommandError {
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
     /// The thread that talks to the server ended.
-    #[error("the command was interrupted")]
+    #[error("interrupted")]
     Interrupted,
     /// The command has no data to print as JSON.
     #[error("this command has no JSON output")]

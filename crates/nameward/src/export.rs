@@ -165,7 +165,7 @@ fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
     for (name, ..) in files {
         let path = out.join(name);
         if path.exists() {
-            let there = io::Error::other("the file exists: give an empty directory with --out");
+            let there = io::Error::other("the file exists: use an empty directory with --out");
             return Err(CommandError::Import(path, there));
         }
     }

@@ -140,7 +140,7 @@ fn note_unreadable(moved: &mut MovedServer, user: UserAndGroup) {
         };
         if !output::is_readable(file, user) {
             let text = format!(
-                "zone {}: the user of the server cannot read {}: move the file, or change its group and mode",
+                "zone {}: the server's user cannot read {}: move the file, or change its group and mode",
                 zone.name,
                 file.display()
             );

@@ -21,6 +21,6 @@ pub fn stopping() {
 
 fn send(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!("the service manager was not notified: {error}");
+        tracing::debug!("cannot notify the service manager: {error}");
     }
 }

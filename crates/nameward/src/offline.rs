@@ -76,7 +76,7 @@ pub fn run(
         None => None,
     };
     static NOTED: Once = Once::new();
-    NOTED.call_once(|| print::note("no server is running: working on the store itself"));
+    NOTED.call_once(|| print::note("no server is running: using the stores directly"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .enable_all()
@@ -113,7 +113,7 @@ fn work(
     let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
     zone_keys
         .apply(now_seconds())
-        .map_err(|error| OperationError::backend(format!("keys of zones: {error}")))?;
+        .map_err(|error| OperationError::backend(format!("DNSSEC keys: {error}")))?;
     let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
     let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
     let keeper = KeyKeeper::new(keys, table, kinds, ranks);
@@ -162,7 +162,7 @@ fn work(
             }
         }),
         files: Box::new(files),
-        find_ds: Box::new(|_, _| Err(NoParent("no server is running that could ask it"))),
+        find_ds: Box::new(|_, _| Err(NoParent("no server is running"))),
         secondary_serials: Box::new(|_| None),
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         runtime: Handle::clone(runtime.handle()),

@@ -142,8 +142,8 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
     for UnknownKey { key, place } in keys {
         if policies.keys().find(key.as_name()).is_none() {
             tracing::warn!(
-                "{place}: the TSIG key {key} is not known, so it lets nobody in and signs nothing: add a [[key]], or \
-                 `nameward tsig import` it"
+                "{place}: unknown TSIG key {key}: requests with it are refused and nothing is signed with it; add a \
+                 [[key]], or run `nameward tsig import`"
             );
         }
     }
@@ -159,7 +159,7 @@ pub fn templates(config: &Config) -> HashMap<String, PolicyPart> {
 /// Applies what the state store keeps, with the settings of templates.
 pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
     if let Err(error) = kept.apply(templates(config)) {
-        tracing::error!("{error}; keys and zones that it keeps are not known");
+        tracing::error!("{error}; its keys and zones are not available");
     }
 }
 

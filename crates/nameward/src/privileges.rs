@@ -48,13 +48,13 @@ impl UserAndGroup {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// `server.user` does not exist.
-    #[error("server.user: there is no user {0:?}")]
+    #[error("server.user: no such user {0:?}")]
     NoUser(String),
     /// `server.group` does not exist.
-    #[error("server.group: there is no group {0:?}")]
+    #[error("server.group: no such group {0:?}")]
     NoGroup(String),
     /// Only root may switch to another user.
-    #[error("cannot become user {user:?} group {group:?}: not started as root")]
+    #[error("cannot switch to user {user:?} group {group:?}: not started as root")]
     NotRoot {
         /// `server.user`.
         user: String,
@@ -65,7 +65,7 @@ pub enum IdentityError {
     #[error("cannot read the user database: {0}")]
     Database(io::Error),
     /// The system refused a step.
-    #[error("cannot give up root ({step}): {source}")]
+    #[error("cannot drop root privileges ({step}): {source}")]
     Refused {
         /// The system call.
         step: &'static str,
@@ -73,7 +73,7 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// Root could be regained.
-    #[error("cannot give up root: it could be taken back")]
+    #[error("cannot drop root privileges: they could be regained")]
     NotForGood,
 }
 
@@ -363,6 +363,6 @@ mod tests {
         assert_eq!(find_user("no-such-user").unwrap(), None);
         assert_eq!(find_user("nul\0inside").unwrap(), None);
         let error = resolve("no-such-user", "").unwrap_err().to_string();
-        assert_eq!(error, "server.user: there is no user \"no-such-user\"");
+        assert_eq!(error, "server.user: no such user \"no-such-user\"");
     }
 }

@@ -109,7 +109,7 @@ pub fn ask(
                 thread::sleep(LOOK_EVERY);
             }
             Err(CommandError::State(error @ StateError::InUse(..))) => {
-                let text = format!("{absent}; and the stores are not free: {error}");
+                let text = format!("{absent}; cannot use the stores directly: {error}");
                 return Err(OperationError::new(ErrorKind::NotRunning, text).into());
             }
             done => return done,

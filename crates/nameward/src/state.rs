@@ -49,7 +49,7 @@ pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
         }
         Err(error) if may_have_keys(&directory) => Err(StartError::State(error)),
         Err(error) => {
-            tracing::error!("{error}; changes are not journalled");
+            tracing::error!("{error}; changes are not written to the journal");
             Ok(None)
         }
     }
@@ -71,7 +71,7 @@ fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateEr
             return opened;
         }
         if !is_told {
-            tracing::info!("{error}: waiting for its end");
+            tracing::info!("{error}: waiting until it has finished");
             is_told = true;
         }
         thread::sleep(LOOK_EVERY);
@@ -94,7 +94,7 @@ pub async fn drop_old_copies(
         let before = now.saturating_sub(bounds.now().seconds);
         store.submit(vec![StateChange::DropCopies { before }], |result| {
             if let Err(error) = result {
-                tracing::warn!("old copies of deleted zones stay: {error}");
+                tracing::warn!("cannot remove old copies of deleted zones: {error}");
             }
         });
     }
@@ -110,14 +110,14 @@ pub fn warn_of_missing(policies: &Policies) {
     let with_defaults = || zones().chain([policies.of(Name::ROOT)]);
     if with_defaults().any(|policy| is_updated(policy)) {
         tracing::warn!(
-            "there is no state directory: updates (RFC 2136) of zones that no database has are refused; \
-             set state_directory in [server]"
+            "no state directory: dynamic updates (RFC 2136) of zones outside databases are refused; set \
+             state_directory in [server]"
         );
     }
     if with_defaults().any(|policy| !policy.allow_transfer.is_none()) {
         tracing::warn!(
-            "there is no state directory: changes are not journalled, so that secondaries are given whole zones; \
-             set state_directory in [server]"
+            "no state directory: changes are not written to a journal and secondaries get AXFR instead of IXFR; set \
+             state_directory in [server]"
         );
     }
 }

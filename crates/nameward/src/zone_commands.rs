@@ -58,7 +58,7 @@ pub fn fetch(zone: &str, overrides: &Overrides) -> Result<FetchedZone, CommandEr
         }
     })?;
     if let Some(wrong) = wrong {
-        let text = format!("zone {name}: {wrong} cannot be read");
+        let text = format!("zone {name}: {wrong} invalid");
         return Err(OperationError::invalid(text).into());
     }
     let (zone, findings) = builder.finish();

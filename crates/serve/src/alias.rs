@@ -121,7 +121,8 @@ impl AliasResolver {
         if self.resolvers.load().is_none() {
             let target = question.name();
             self.log(format!(
-                "ALIAS to {target}: no zone here has that name, and there is no resolver to ask: set recursor.address"
+                "ALIAS target {target}: not in a zone of this server, and no resolver is configured; set \
+                 recursor.address"
             ));
             return TargetFound::Failed;
         }
@@ -207,7 +208,7 @@ impl AliasResolver {
             }
             Err(reason) => {
                 let (name, rtype) = (question.name(), question.qtype());
-                self.log(format!("ALIAS to {name}: no {rtype} records: {reason}"));
+                self.log(format!("ALIAS target {name}: no {rtype} records: {reason}"));
                 self.after_failure(question, now)
             }
         };

@@ -8,6 +8,7 @@ mod frames;
 mod message;
 
 use nameward_base::sync::{Condvar, Mutex};
+use nameward_base::text::counted;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -221,7 +222,7 @@ impl MessageSender {
                 shared.drop_message();
             }
             if let Err(error) = result {
-                let text = format!("dnstap: {}: {error}; trying again", socket.display());
+                let text = format!("dnstap: {}: {error}; retrying", socket.display());
                 if self.failures.admit(&text, Instant::now()).is_some() {
                     tracing::warn!("{text}");
                 }
@@ -272,7 +273,8 @@ impl MessageSender {
         // Drops without a collector are part of the line that reports it missing.
         let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
         if is_connected && self.drops.admit("", Instant::now()).is_some() {
-            tracing::warn!("dnstap: {new} messages dropped: the collector is too slow");
+            let messages = counted(new as usize, "message");
+            tracing::warn!("dnstap: dropped {messages}: the collector is too slow");
         }
     }
 }

@@ -98,14 +98,12 @@ pub enum ListenError {
 
 fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EADDRINUSE) => {
-            "address already in use (another server is running there?)".to_owned()
-        }
+        Some(libc::EADDRINUSE) => "address already in use (is another server running?)".to_owned(),
         Some(libc::EACCES | libc::EPERM) => {
             "permission denied (ports below 1024 need root or CAP_NET_BIND_SERVICE)".to_owned()
         }
-        Some(libc::EADDRNOTAVAIL) => "no interface of this machine has this address".to_owned(),
-        Some(libc::EAFNOSUPPORT) => "this machine has no such address family".to_owned(),
+        Some(libc::EADDRNOTAVAIL) => "no interface has this address".to_owned(),
+        Some(libc::EAFNOSUPPORT) => "address family not supported by this host".to_owned(),
         Some(libc::EMFILE | libc::ENFILE) => "too many open files (see ulimit -n)".to_owned(),
         _ => {
             let text = error.to_string();
@@ -279,7 +277,7 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket
         .local_addr()?
         .as_socket()
-        .ok_or_else(|| io::Error::other("not an internet socket"))
+        .ok_or_else(|| io::Error::other("not an Internet socket"))
 }
 
 #[cfg(test)]
@@ -297,7 +295,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             format!(
-                "cannot listen on {}/udp: address already in use (another server is running there?)",
+                "cannot listen on {}/udp: address already in use (is another server running?)",
                 first.addresses[0]
             )
         );
@@ -341,7 +339,7 @@ mod tests {
         let error = bind_all(&["192.0.2.1:0".parse().unwrap()], 1).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cannot listen on 192.0.2.1:0/udp: no interface of this machine has this address"
+            "cannot listen on 192.0.2.1:0/udp: no interface has this address"
         );
     }
 }

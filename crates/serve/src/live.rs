@@ -288,10 +288,10 @@ impl Backend {
         };
         let more = match unlogged {
             0 => String::new(),
-            more => format!(" ({more} more failed since the last such message)"),
+            more => format!(" ({more} more failures since the last message)"),
         };
         let (backend, name) = (&self.name, lookup.request.name);
-        tracing::error!("backend {backend}: no answer for {name}: {error}{more}");
+        tracing::error!("backend {backend}: look-up of {name} failed: {error}{more}");
     }
 
     /// Records that a look-up was answered.

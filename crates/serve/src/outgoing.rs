@@ -182,7 +182,7 @@ impl PrimaryAnswerGuard {
 
 impl Drop for PrimaryAnswerGuard {
     fn drop(&mut self) {
-        self.give(Err(PrimaryError("the question was given up".into())));
+        self.give(Err(PrimaryError("the query was cancelled".into())));
     }
 }
 
@@ -253,7 +253,7 @@ impl OutgoingShared {
         let transfer = self.transfer((ask, way, form), key, (&progress, &mut memory));
         let result = match tokio::time::timeout(self.settings.total_timeout, transfer).await {
             Ok(result) => result,
-            Err(_) => Err(AskFailure::Timeout("the transfer takes too long")),
+            Err(_) => Err(AskFailure::Timeout("the transfer timed out")),
         };
         self.transfers.count(&result);
         let answer = match result? {
@@ -286,7 +286,10 @@ impl OutgoingShared {
             let asked = (ask, Type::IXFR, form);
             match stream::transfer(asked, key, &self.settings, (progress, memory)).await {
                 Err(AskFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
-                    tracing::debug!("zone {}: IXFR: {failure}; asking for AXFR", ask.zone);
+                    tracing::debug!(
+                        "zone {}: IXFR failed: {failure}; retrying with AXFR",
+                        ask.zone
+                    );
                 }
                 result => return result,
             }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
+use nameward_base::text::counted;
 use nameward_stats::{Counter, LogThrottle, Protocol, Recorder, Stamp, Stats};
 use nameward_wire::{Name, NameBuf};
 
@@ -266,10 +267,11 @@ impl LineWriter {
         self.recorder.add(Counter::QueryLogDrops, new);
         self.recorder.flush(Stamp::now(), None);
         let reason = self.shared.last_error.lock().clone();
-        let reason = reason.unwrap_or_else(|| "they come faster than they can be written".into());
+        let reason = reason.unwrap_or_else(|| "output too slow".into());
         if self.throttle.admit("", Instant::now()).is_some() {
             let all = self.shared.dropped.load(Ordering::Relaxed);
-            tracing::warn!("query log: {new} lines dropped, {all} since the start: {reason}");
+            let lines = counted(new as usize, "line");
+            tracing::warn!("query log: dropped {lines} ({all} since start): {reason}");
         }
     }
 }

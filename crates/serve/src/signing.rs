@@ -96,7 +96,7 @@ fn work(shared: &Arc<ServingState>, share: f64) {
         let run = AssertUnwindSafe(|| answer_all(shared, &mut answerer, &mut jobs, patience));
         if catch_unwind(run).is_err() {
             jobs.clear();
-            tracing::error!("a bug while signing");
+            tracing::error!("internal error while signing");
         }
         let used = sys::thread_cpu_time().saturating_sub(before);
         if let Some(pause) = pace.spend(used, Instant::now()) {

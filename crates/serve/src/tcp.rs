@@ -254,7 +254,7 @@ fn affordable_connections(wanted: usize) -> usize {
     let affordable = wanted.min(usize::try_from(room).unwrap_or(usize::MAX));
     if affordable < wanted {
         tracing::info!(
-            "TCP connections are limited to {affordable}, not {wanted}: the limit of open files is {limit}"
+            "TCP connections limited to {affordable} instead of {wanted}: the open file limit is {limit}"
         );
     }
     affordable
@@ -286,7 +286,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
             }
             Err(error) if is_shortage(&error) => {
                 if log.admit("", Instant::now()).is_some() {
-                    tracing::warn!("cannot accept TCP connections for now: {error}");
+                    tracing::warn!("cannot accept TCP connections: {error}; retrying");
                 }
                 // Frees one descriptor for waiting clients; the pause keeps this from spinning.
                 shared.registry.evict_longest_idle();

@@ -111,17 +111,17 @@ impl Drop for OutgoingTransfers {
 /// Why a transfer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TransferRefusal {
-    #[error("this server is not authoritative for it")]
+    #[error("not authoritative for this zone")]
     NotOurs,
-    #[error("allow_transfer does not have the client")]
+    #[error("not in allow_transfer")]
     NotAllowed,
-    #[error("it is not loaded, or has expired")]
+    #[error("zone not loaded or expired")]
     NotReady,
-    #[error("AXFR is for TCP")]
+    #[error("AXFR over UDP")]
     Datagram,
-    #[error("the SOA of the client is missing or cannot be read")]
+    #[error("missing or invalid SOA record in the IXFR request")]
     NoSerial,
-    #[error("too many transfers wait already")]
+    #[error("too many transfers are waiting")]
     TooMany,
 }
 
@@ -240,7 +240,7 @@ impl OutgoingTransfers {
         if refusals.admit(client, zone, Instant::now()) {
             let (peer, qtype) = (request.peer, request.query.qtype);
             let key = KeyNote(request.key_name());
-            tracing::warn!("zone {zone}: {qtype} refused to {peer}{key}: {refusal}");
+            tracing::warn!("zone {zone}: {qtype} to {peer}{key} refused: {refusal}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! allocates nothing while it runs. With one socket it blocks in the receive call itself; with several it polls them
 //! once a round, so that no address can starve another.
 
+use nameward_base::text::counted;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,7 +97,7 @@ impl UdpWorker {
     /// Waits until the worker has ended, which it does only after `stop` was set.
     pub fn join(self) {
         if self.thread.join().is_err() {
-            tracing::error!("a UDP worker ended by a panic");
+            tracing::error!("internal error: a UDP worker stopped");
         }
     }
 }
@@ -208,7 +209,8 @@ impl<H: BatchHandler> Worker<H> {
 /// Answers a batch. A bug triggered by one datagram costs its batch, not the worker.
 fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
-        tracing::error!("a bug while answering: a batch of {} is lost", batch.len());
+        let dropped = counted(batch.len(), "datagram");
+        tracing::error!("internal error while answering; dropped {dropped}");
         batch.silence();
     }
 }

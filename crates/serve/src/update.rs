@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use nameward_base::text::counted;
 use nameward_maintain::Snapshot;
 use nameward_maintain::policy::{PolicyTable, UpdateSerial, ZonePolicy};
 use nameward_maintain::update::{UpdateJob, UpdateOutcome, UpdatePermission, Updates};
@@ -98,15 +99,15 @@ impl UpdateRequests {
         let table = self.zones.load();
         let found = table.exact(query.qname);
         let Some(zone) = found.filter(|_| query.qclass == Class::IN) else {
-            return refuse(Rcode::NotAuth, None, "the zone is not served here");
+            return refuse(Rcode::NotAuth, None, "not authoritative for this zone");
         };
         let policies = self.policies.load();
         let policy = policies.of(zone.apex_name());
         if !is_allowed(policy, &sender) {
             let reason = match (policy.allow_update.is_none(), sender.key) {
-                (true, _) => "nobody may update it: allow_update is not set",
-                (false, None) => "allow_update does not have the address, and there is no key",
-                (false, Some(_)) => "allow_update has neither the address nor the key",
+                (true, _) => "allow_update is not set",
+                (false, None) => "address not in allow_update, and the update is not signed",
+                (false, Some(_)) => "neither address nor key in allow_update",
             };
             return refuse(Rcode::Refused, Some(extended_error::PROHIBITED), reason);
         }
@@ -114,7 +115,7 @@ impl UpdateRequests {
             return self.forward(request, way_back, policy, sender);
         }
         if policy.kind.is_transferred() {
-            let reason = "the zone is a secondary: send the update to its primary";
+            let reason = "secondary zone: send the update to its primary";
             return refuse(Rcode::NotAuth, None, reason);
         }
         if !zone.is_ready() {
@@ -151,7 +152,7 @@ impl UpdateRequests {
                     tracing::debug!("{sender}: forwarded, {:?}", forwarded.rcode);
                 }
                 Err(reason) => {
-                    let outcome = UpdateOutcome::Failed(format!("not forwarded: {reason}"));
+                    let outcome = UpdateOutcome::Failed(format!("cannot forward: {reason}"));
                     finish(reply, &outcome, &sender, &refusals);
                 }
             });
@@ -183,7 +184,7 @@ impl UpdateRequests {
             done: Box::new(move |outcome| finish(reply, &outcome, &sender, &refusals)),
         };
         if let Err(job) = self.updates.submit(job) {
-            (job.done)(UpdateOutcome::Failed("too many updates wait".into()));
+            (job.done)(UpdateOutcome::Failed("too many updates are waiting".into()));
         }
         Verdict::Later
     }
@@ -228,7 +229,7 @@ fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
 /// Sends, counts and logs the reply.
 fn finish(reply: LateReply, outcome: &UpdateOutcome, sender: &UpdateSender, refusals: &RefusalLog) {
     let rcode = outcome.rcode();
-    let counted = match outcome {
+    let counters = match outcome {
         UpdateOutcome::Changed { records, .. } => [
             (Counter::DnsupdateAnswers, 1),
             (Counter::DnsupdateChanges, *records),
@@ -243,10 +244,11 @@ fn finish(reply: LateReply, outcome: &UpdateOutcome, sender: &UpdateSender, refu
         ],
     };
     let error = (rcode == Rcode::Refused).then_some(extended_error::PROHIBITED);
-    reply.send_code((rcode, error), &counted);
+    reply.send_code((rcode, error), &counters);
     match outcome {
         UpdateOutcome::Changed { records, serial } => {
-            tracing::debug!("{sender}: {records} records changed, serial {serial}");
+            let records = counted(*records as usize, "record");
+            tracing::debug!("{sender}: {records} changed, serial {serial}");
         }
         UpdateOutcome::Unchanged => tracing::debug!("{sender}: no change"),
         UpdateOutcome::Refused(refused) => refusals.log(sender, rcode, &refused.reason),
@@ -291,8 +293,10 @@ impl RefusalLog {
             (None, _) => {}
             (Some(0), Rcode::ServFail) => tracing::error!("{line}"),
             (Some(0), _) => tracing::warn!("{line}"),
-            (Some(more), Rcode::ServFail) => tracing::error!("{line} ({more} more before)"),
-            (Some(more), _) => tracing::warn!("{line} ({more} more before)"),
+            (Some(more), Rcode::ServFail) => {
+                tracing::error!("{line} ({more} more since the last message)")
+            }
+            (Some(more), _) => tracing::warn!("{line} ({more} more since the last message)"),
         }
     }
 }

@@ -97,7 +97,8 @@ impl ZoneRequests for ZoneRequestHandler {
         match outcome {
             NotifyOutcome::Taken => Verdict::Code(Rcode::NoError, None),
             NotifyOutcome::NotAuth => {
-                let reason = "it is no secondary zone here, and the sender no autoprimary";
+                let reason =
+                    "not a secondary zone of this server, and the sender is not an autoprimary";
                 self.note_refusal(request, reason);
                 not_auth
             }
@@ -106,9 +107,9 @@ impl ZoneRequests for ZoneRequestHandler {
                     request,
                     match secondary {
                         Some(_) => {
-                            "it is none of the primaries with its key, and allow_notify does not have it"
+                            "the sender is not a primary with the expected key and not in allow_notify"
                         }
-                        None => "it is not signed with the key of the autoprimary",
+                        None => "not signed with the autoprimary's key",
                     },
                 );
                 Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))

@@ -226,24 +226,27 @@ pub static VARIABLES: &[Variable] = &[
     counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).of_host(),
     counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).of_host(),
     // Beyond the specification's table.
-    gauge("dnssec-signature-seconds-left", "Seconds until the first signature of a zone in memory ends that is given out now; 0 if none is signed", VariableSource::Gauge(Gauge::DnssecSignatureSecondsLeft)).unit(Unit::Seconds),
-    gauge("dnssec-signed-zones", "Zones in memory that are signed", VariableSource::Gauge(Gauge::DnssecSignedZones)),
-    gauge("dnssec-waiting-for-parent", "Zones whose rollover waits for a DS at the parent to come or go", VariableSource::Gauge(Gauge::DnssecWaitingForParent)),
-    gauge("notify-queue", "Servers that have not answered a NOTIFY yet, for each zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
+    gauge("dnssec-signature-seconds-left", "Seconds until the first signature served from memory expires; 0 if no zone \
+                                            is signed", VariableSource::Gauge(Gauge::DnssecSignatureSecondsLeft)).unit(Unit::Seconds),
+    gauge("dnssec-signed-zones", "Signed zones in memory", VariableSource::Gauge(Gauge::DnssecSignedZones)),
+    gauge("dnssec-waiting-for-parent", "Zones whose rollover waits for a DS change at the parent", VariableSource::Gauge(Gauge::DnssecWaitingForParent)),
+    gauge("notify-queue", "Outstanding NOTIFY messages: servers that have not responded yet, per zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
     counter("notify-sent", "NOTIFY packets sent", VariableSource::Gauge(Gauge::NotifySent)),
-    gauge("secondary-zones-expired", "Secondary zones that are not served because no primary has confirmed them", VariableSource::Gauge(Gauge::SecondariesExpired)),
-    gauge("secondary-zones-refresh-age", "Seconds since the last good check of the secondary zone whose check is longest ago", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
-    gauge("secondary-zones-stale", "Secondary zones that are served although their last check failed", VariableSource::Gauge(Gauge::SecondariesStale)),
-    gauge("signing-queue", "Questions waiting for signatures to be made", VariableSource::Gauge(Gauge::SigningQueue)),
-    counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", VariableSource::Counter(Counter::SigningRefusals)),
-    counter("signing-waits", "Questions that waited for signatures to be made", VariableSource::Counter(Counter::SigningWaits)),
-    gauge("stored-signatures-broken", "Zones with signatures of their own that have ended, are missing, or whose chain has gaps", VariableSource::Gauge(Gauge::StoredSignaturesBroken)),
-    gauge("stored-signatures-ending", "Zones with signatures of their own that end within two days", VariableSource::Gauge(Gauge::StoredSignaturesEnding)),
-    counter("transfers-in-failed", "Transfers from primaries that the network ended", VariableSource::Gauge(Gauge::TransfersInFailed)),
-    counter("transfers-in-incremental", "Differences transferred from primaries (IXFR)", VariableSource::Gauge(Gauge::TransfersInIncremental)),
-    counter("transfers-in-not-newer", "Transfers for which the primary had nothing newer", VariableSource::Gauge(Gauge::TransfersInNotNewer)),
-    counter("transfers-in-refused", "Transfers that were not taken for what the primary sent", VariableSource::Gauge(Gauge::TransfersInRefused)),
-    counter("transfers-in-whole", "Whole zones transferred from primaries (AXFR)", VariableSource::Gauge(Gauge::TransfersInWhole)),
+    gauge("secondary-zones-expired", "Expired secondary zones", VariableSource::Gauge(Gauge::SecondariesExpired)),
+    gauge("secondary-zones-refresh-age", "Seconds since the last successful refresh of the most outdated secondary \
+                                          zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
+    gauge("secondary-zones-stale", "Secondary zones whose last refresh failed and that are still served", VariableSource::Gauge(Gauge::SecondariesStale)),
+    gauge("signing-queue", "Queries waiting for signatures", VariableSource::Gauge(Gauge::SigningQueue)),
+    counter("signing-refusals", "Queries that found the signing queue full: TC over UDP, SERVFAIL over TCP", VariableSource::Counter(Counter::SigningRefusals)),
+    counter("signing-waits", "Queries that waited for signatures", VariableSource::Counter(Counter::SigningWaits)),
+    gauge("stored-signatures-broken", "Presigned zones with expired or missing signatures or gaps in the NSEC or NSEC3 \
+                                       chain", VariableSource::Gauge(Gauge::StoredSignaturesBroken)),
+    gauge("stored-signatures-ending", "Presigned zones with signatures that expire within two days", VariableSource::Gauge(Gauge::StoredSignaturesEnding)),
+    counter("transfers-in-failed", "Transfers from primaries that failed because of the network", VariableSource::Gauge(Gauge::TransfersInFailed)),
+    counter("transfers-in-incremental", "Incremental transfers from primaries (IXFR)", VariableSource::Gauge(Gauge::TransfersInIncremental)),
+    counter("transfers-in-not-newer", "Transfers for which the primary had no newer version", VariableSource::Gauge(Gauge::TransfersInNotNewer)),
+    counter("transfers-in-refused", "Transfers rejected because of their contents", VariableSource::Gauge(Gauge::TransfersInRefused)),
+    counter("transfers-in-whole", "Full transfers from primaries (AXFR)", VariableSource::Gauge(Gauge::TransfersInWhole)),
 ];
 
 /// A counter that is not a row of the page: /metrics shows it as `nameward_<name>_total`.
@@ -266,42 +269,42 @@ impl Family {
 pub static FAMILIES: &[Family] = &[
     Family {
         name: "query_denied",
-        description: "Questions refused because allow_query of the zone does not have the client",
+        description: "Queries refused by allow_query",
         counter: Counter::QueryDenied,
     },
     Family {
         name: "blackhole_drops",
-        description: "Packets dropped because blackhole has the client",
+        description: "Packets dropped by blackhole",
         counter: Counter::BlackholeDrops,
     },
     Family {
         name: "tsig_failures",
-        description: "Requests whose TSIG record was not taken: unknown key, wrong signature or time, malformed",
+        description: "Requests with an invalid TSIG record: BADKEY, BADSIG, BADTIME or malformed",
         counter: Counter::TsigFailures,
     },
     Family {
         name: "transfers_out",
-        description: "Transfers to secondaries that were completed",
+        description: "Completed transfers to secondaries",
         counter: Counter::TransfersOut,
     },
     Family {
         name: "transfers_out_failed",
-        description: "Transfers to secondaries that were begun and not completed",
+        description: "Failed transfers to secondaries",
         counter: Counter::TransfersOutFailed,
     },
     Family {
         name: "transfers_out_refused",
-        description: "Requests for transfers that were refused",
+        description: "Refused transfer requests",
         counter: Counter::TransfersOutRefused,
     },
     Family {
         name: "query_log_drops",
-        description: "Lines of the query log that were dropped",
+        description: "Dropped query log lines",
         counter: Counter::QueryLogDrops,
     },
     Family {
         name: "dnstap_drops",
-        description: "Messages of dnstap that were dropped, those while no collector listened included",
+        description: "Dropped dnstap messages, including those while no collector was connected",
         counter: Counter::DnstapDrops,
     },
 ];

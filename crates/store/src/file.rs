@@ -344,7 +344,7 @@ impl FileBackend {
                     let mut path = PathBuf::new();
                     candidates.path_into(candidate, &mut path);
                     let path = path.display();
-                    let text = format!("{path}: the zone {name} has a file already: ignored");
+                    let text = format!("{path}: ignored: zone {name} already has a file");
                     say(Said::Trouble(&text));
                 }
             }

@@ -310,14 +310,8 @@ impl SqlBackend {
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 own_commits: write::OwnCommits::default(),
-                condition: Condition::new(
-                    "the database does not answer",
-                    "the database answers again",
-                ),
-                watched: Condition::new(
-                    "changes of the database are not seen",
-                    "changes of the database are seen again",
-                ),
+                condition: Condition::new("database not responding", "database responding again"),
+                watched: Condition::new("change detection lost", "change detection restored"),
                 keys,
                 metadata,
                 iterations: metadata::IterationWarnings::default(),
@@ -471,7 +465,7 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
         .map_err(|fault| bad(fault.to_string()))?;
     let kind = row.text(2).unwrap_or_default();
     let Some(kind) = read_kind(kind) else {
-        let reason = "expected the type NATIVE, MASTER, SLAVE, PRODUCER or CONSUMER, found";
+        let reason = "expected type NATIVE, MASTER, SLAVE, PRODUCER or CONSUMER, found";
         return Err(bad(format!("{reason} '{}'", shown(kind))));
     };
     let text = |column| {

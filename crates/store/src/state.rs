@@ -107,8 +107,8 @@ impl StateStore {
             KeyRegister::check_new(&path)?;
             if was_used {
                 tracing::warn!(
-                    "state store {} is missing, although there was one: starting with an empty one; changes that zone files \
-                     lack are not served any more",
+                    "state store {} is missing, but existed before: starting with an empty one; changes that were not \
+                     written to zone files are lost",
                     path.display()
                 );
             }

@@ -405,8 +405,8 @@ fn check_bad_schema(database: &Database) {
     assert_eq!(
         report.schema,
         [
-            "the column last_check of domains is missing",
-            "the table tsigkeys is missing"
+            "column last_check of table domains is missing",
+            "table tsigkeys is missing"
         ]
     );
     let zones = block_on(backend(&database.url()).zones());

@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod databases;
 pub mod differential;
 mod failure;
+pub mod golden;
 pub mod mesh;
 mod missing;
 pub mod peers;

@@ -23,7 +23,7 @@ pub const MAX_LABELS: usize = 127;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The input ends inside the name.
-    #[error("the name ends too early")]
+    #[error("the name is truncated")]
     Short,
     /// A label is longer than 63 octets.
     #[error("a label is longer than 63 octets")]
@@ -32,19 +32,19 @@ pub enum NameError {
     #[error("the name is longer than 255 octets")]
     LongName,
     /// Two dots in a row, or a leading dot.
-    #[error("an empty label inside the name")]
+    #[error("empty label in the name")]
     EmptyLabel,
     /// A label type other than a plain label or a compression pointer (RFC 6891 section 5).
-    #[error("an unknown label type")]
+    #[error("unknown label type")]
     LabelType,
     /// A compression pointer where none is allowed, or one that does not point backwards.
-    #[error("a compression pointer that is not allowed here")]
+    #[error("compression pointer not allowed here")]
     Pointer,
     /// A backslash that is not followed by a character or by three digits up to 255.
-    #[error("a bad escape: expected \\DDD with DDD up to 255, or \\ and one character")]
+    #[error("invalid escape: expected \\DDD with DDD up to 255, or \\ and one character")]
     Escape,
     /// More octets follow the name.
-    #[error("bytes after the end of the name")]
+    #[error("trailing octets after the name")]
     Trailing,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Name<'a> {
     /// An invalid slice leads to wrong answers but never to undefined behaviour.
     #[inline]
     pub fn from_valid_wire(wire: &'a [u8]) -> Self {
-        debug_assert!(Name::from_wire(wire).is_ok(), "not a valid name: {wire:?}");
+        debug_assert!(Name::from_wire(wire).is_ok(), "invalid name: {wire:?}");
         Name(wire)
     }
 

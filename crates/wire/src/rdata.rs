@@ -49,10 +49,10 @@ pub const MAX_RDATA: usize = 65_535;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RdataError {
     /// The data ends inside a field.
-    #[error("the record data ends too early")]
+    #[error("the record data is truncated")]
     Short,
     /// Octets follow the last field.
-    #[error("octets after the end of the record data")]
+    #[error("trailing octets after the record data")]
     Trailing,
     /// More than 65535 octets.
     #[error("record data longer than 65535 octets")]

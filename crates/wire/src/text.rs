@@ -103,7 +103,7 @@ impl<'a> Fields<'a> {
     #[inline(always)]
     #[allow(
         clippy::should_implement_trait,
-        reason = "an iterator would go on after the end of the entry"
+        reason = "an iterator would continue after the end of the entry"
     )]
     pub fn next(&mut self) -> Result<Option<Token<'a>>, TextError> {
         // Most words follow a single blank and are plain; inlining this case keeps the result in registers.

@@ -33,7 +33,7 @@ impl ZoneBuilder {
             {
                 // RFC 1035 section 3.5: the data is a host name.
                 format!(
-                    "{owner} PTR points to {name}, below the reverse zone: is a final dot missing?"
+                    "{owner} PTR points to {name}, which is in the reverse zone: is a trailing dot missing?"
                 )
             } else {
                 continue;
@@ -50,7 +50,7 @@ impl ZoneBuilder {
         }
         let (owner, apex) = (key.suffix(key.labels()), self.apex_name);
         if ends_twice(owner, apex.as_name()) {
-            let message = format_args!("{owner} ends in {apex} twice: is a final dot missing?");
+            let message = format_args!("{owner} ends in {apex} twice: is a trailing dot missing?");
             self.findings.warning(origin.from, message);
         }
     }
@@ -81,7 +81,7 @@ impl ZoneBuilder {
             false if found.is_none() && self.is_covered(host) => None,
             false if self.is_below_cut(host) => None,
             false => Some(format!(
-                "{} {rtype} points to {name}, which has no address: expected A or AAAA records",
+                "{} {rtype} points to {name}, which has no A or AAAA records",
                 owner.name()
             )),
         }
@@ -135,11 +135,13 @@ pub(crate) fn has_address(node: Node<'_>) -> bool {
 }
 
 fn doubled(owner: Name<'_>, rtype: Type, name: Name<'_>, apex: Name<'_>) -> String {
-    format!("{owner} {rtype} points to {name}, which ends in {apex} twice: is a final dot missing?")
+    format!(
+        "{owner} {rtype} points to {name}, which ends in {apex} twice: is a trailing dot missing?"
+    )
 }
 
 fn address(owner: Name<'_>, rtype: Type, name: Name<'_>) -> String {
-    format!("{owner} {rtype} points to {name}: expected the name of a host, found an address")
+    format!("{owner} {rtype} points to {name}: expected a host name, found an address")
 }
 
 /// Checks whether a name ends in the zone name twice. Zones with a single label are exempt: `org.org` is a normal name.

@@ -29,7 +29,7 @@ impl ZoneBuilder {
             Some(rtype) if is_apex && matches!(rtype, Type::SOA | Type::NS) => {
                 return self.findings.error(
                     RecordPlace::NONE,
-                    format_args!("the {rtype} of {name} cannot be read"),
+                    format_args!("{name} {rtype}: invalid record data"),
                 );
             }
             Some(Type::NS) => BROKEN | BROKEN_ABOVE | CUT,

@@ -200,7 +200,7 @@ impl ZoneBuilder {
             && key.suffix(apex.labels()).as_wire() == apex.suffix(apex.labels()).as_wire();
         if !self.current_in_zone {
             let message = format_args!(
-                "{} is outside the zone {}: ignored",
+                "{} is outside zone {}: ignored",
                 record.owner, self.apex_name
             );
             self.findings.warning(record.from, message);

@@ -37,7 +37,7 @@ pub(crate) enum ZoneFull {
     Records(u64),
     #[error("the zone needs more than {} MiB of memory (zone_max_mb)", .0 >> 20)]
     Octets(u64),
-    #[error("there is no memory left for the zone")]
+    #[error("out of memory")]
     Memory,
 }
 

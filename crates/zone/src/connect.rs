@@ -84,7 +84,7 @@ impl ZoneBuilder {
                 _ => continue,
             };
             let message = format!(
-                "{} stands below the {what} {}: not served",
+                "{} is below the {what} {}: not served",
                 node.name(),
                 key.suffix(labels)
             );
@@ -181,9 +181,7 @@ impl ZoneBuilder {
             && name.is_at_or_below(owner.name())
         {
             let owner = owner.name();
-            Some(format!(
-                "{owner} NS {name} has no glue: expected A or AAAA records"
-            ))
+            Some(format!("{owner} NS {name} has no glue (A or AAAA records)"))
         } else {
             self.advice_on_host((owner, rtype), host, node)
         }

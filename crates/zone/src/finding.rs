@@ -103,17 +103,17 @@ impl Findings {
         };
         match flaw {
             Flaw::Duplicate => say(format_args!(
-                "{owner} {} stands there twice: merged",
+                "duplicate {owner} {} record: merged",
                 entry.rtype
             )),
             Flaw::TtlsDiffer(t) => say(format_args!(
-                "the TTLs of {owner} {t} differ: the least is used"
+                "{owner} {t} has different TTLs: the lowest is used"
             )),
             Flaw::CnameAndOther => say(format_args!(
-                "{owner} has a CNAME and also {}: a CNAME stands alone",
+                "{owner} has a CNAME and {}: a CNAME cannot coexist with other records",
                 entry.rtype
             )),
-            Flaw::Several(t) => say(format_args!("expected one {t} at {owner}, found several")),
+            Flaw::Several(t) => say(format_args!("more than one {t} record at {owner}")),
             Flaw::TooManyTypes => say(format_args!(
                 "{owner} has more than {} types",
                 crate::draft::MAX_TYPES

@@ -74,10 +74,10 @@ impl StoredInspection {
     /// Describes the faults, each with the number of affected RRsets and the first of them.
     pub fn faults(&self) -> Vec<String> {
         let all = [
-            (&self.ended, "signatures have ended"),
-            (&self.early, "signatures are for later than now"),
-            (&self.unsigned, "signatures are missing"),
-            (&self.gaps, "the chain of NSEC or NSEC3 has gaps"),
+            (&self.ended, "expired signatures"),
+            (&self.early, "signatures that are not valid yet"),
+            (&self.unsigned, "missing signatures"),
+            (&self.gaps, "gaps in the NSEC or NSEC3 chain"),
         ];
         let found = all.iter().filter_map(|(faulty, words)| {
             let first = faulty.first.as_ref()?;

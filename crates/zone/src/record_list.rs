@@ -31,7 +31,7 @@ pub struct WireRecord<'a> {
 
 /// The octets do not form a list of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("octet {at} of {len} does not begin a record")]
+#[error("no record starts at octet {at} of {len}")]
 pub struct ListError {
     /// Offset of the first record that cannot be read.
     pub at: usize,

@@ -122,7 +122,7 @@ pub trait LiveSource: Send + Sync + 'static {
         Box::pin(async move {
             Err(LookupError {
                 kind: BackendFailure::NotReady,
-                reason: format!("{apex} cannot be read as a whole"),
+                reason: format!("{apex} is a live zone and cannot be read as a whole"),
             })
         })
     }

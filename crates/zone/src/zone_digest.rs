@@ -29,7 +29,7 @@ pub enum DigestCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DigestFault {
     /// The record was made for another version.
-    #[error("serial {zone}: its ZONEMD record is of serial {record}")]
+    #[error("serial {zone}: the ZONEMD record is for serial {record}")]
     Serial {
         /// Serial of the zone.
         zone: u32,
@@ -37,10 +37,10 @@ pub enum DigestFault {
         record: u32,
     },
     /// The digest differs.
-    #[error("serial {0}: its ZONEMD record does not match its contents")]
+    #[error("serial {0}: the ZONEMD digest does not match")]
     Mismatch(u32),
     /// Several records have the same scheme and algorithm.
-    #[error("serial {0}: it has several ZONEMD records of the same scheme and algorithm")]
+    #[error("serial {0}: more than one ZONEMD record with the same scheme and hash algorithm")]
     Repeated(u32),
 }
 

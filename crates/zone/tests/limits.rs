@@ -174,7 +174,7 @@ fn memory_that_is_not_there_is_an_error_of_the_zone() {
             failed += 1;
             let found = errors(&findings);
             assert_eq!(found.len(), 1, "{found:?}");
-            assert_eq!(found[0].1, "there is no memory left for the zone");
+            assert_eq!(found[0].1, "out of memory");
         }
     }
     assert!(failed > 20, "{failed}");

@@ -222,11 +222,12 @@ fn a_change_that_breaks_the_zone_is_refused() {
         .unwrap_err()
         .to_string()
     };
-    assert!(change(&[soa(1)], &[]).contains("needs a SOA"));
+    assert!(change(&[soa(1)], &[]).contains("needs an SOA"));
     assert!(
-        change(&[], &[("a.example.".into(), 5, wire_name("b.example."))]).contains("stands alone")
+        change(&[], &[("a.example.".into(), 5, wire_name("b.example."))])
+            .contains("cannot coexist")
     );
-    assert!(change(&[("b.example.".into(), 1, vec![1, 2, 3, 4])], &[]).contains("not in the zone"));
+    assert!(change(&[("b.example.".into(), 1, vec![1, 2, 3, 4])], &[]).contains("no such record"));
     assert!(change(&[], &[("a.test.".into(), 1, vec![1, 2, 3, 4])]).contains("outside"));
     assert!(change(&[], &[soa(2)]).contains("several"));
 }

@@ -173,30 +173,30 @@ fn the_end_of_signatures_and_what_is_wrong_with_them_is_found() {
     let ended = signed_text("20251101000000", "20251201000000", CLOSED);
     assert_eq!(
         faults(&ended),
-        ["signatures have ended: example. NS and 4 more"]
+        ["expired signatures: example. NS and 4 more"]
     );
     let early = signed_text("20260102000000", "20260201000000", CLOSED);
-    let words = "signatures are for later than now: example. NS and 4 more";
+    let words = "signatures that are not valid yet: example. NS and 4 more";
     assert_eq!(faults(&early), [words]);
     // One valid signature of two is enough.
     let renewed = ended.clone() + "b RRSIG A 13 2 300 20260201000000 20251201000000 2 @ AAAA\n";
     assert_eq!(
         faults(&renewed),
-        ["signatures have ended: example. NS and 3 more"]
+        ["expired signatures: example. NS and 3 more"]
     );
     let unsigned = good.clone() + "c A 192.0.2.2\n";
     assert_eq!(
         faults(&unsigned),
         [
-            "signatures are missing: c.example. A",
-            "the chain of NSEC or NSEC3 has gaps: c.example. NSEC"
+            "missing signatures: c.example. A",
+            "gaps in the NSEC or NSEC3 chain: c.example. NSEC"
         ]
     );
     let open = CLOSED.replace("b NSEC @", "b NSEC c");
     let open = signed_text("20251201000000", "20260201000000", &open);
     assert_eq!(
         faults(&open),
-        ["the chain of NSEC or NSEC3 has gaps: b.example. NSEC"]
+        ["gaps in the NSEC or NSEC3 chain: b.example. NSEC"]
     );
     assert_eq!(zone(APEX).inspect_signatures(NOW), None);
 }
@@ -237,6 +237,6 @@ fn a_chain_of_hashes_must_close() {
         zone(&text).inspect_signatures(NOW).unwrap().faults()
     };
     assert_eq!(faults(first), Vec::<String>::new());
-    let gap = format!("the chain of NSEC or NSEC3 has gaps: {last}.example. NSEC3");
+    let gap = format!("gaps in the NSEC or NSEC3 chain: {last}.example. NSEC3");
     assert_eq!(faults(last), [gap]);
 }

@@ -35,7 +35,7 @@ fn warnings(apex: &str, more: &str) -> Vec<String> {
 fn a_forgotten_final_dot_is_a_warning() {
     let zone = "www A 192.0.2.1\n@ MX 10 mail.Example.org\n@ NS ns.example.org\n_a._tcp SRV 1 1 1 www.example.org\n\
                 alias CNAME www.example.org\nwww.example.org A 192.0.2.1\nfine CNAME www.example.org.\n";
-    let twice = "which ends in example.org. twice: is a final dot missing?";
+    let twice = "which ends in example.org. twice: is a trailing dot missing?";
     assert_eq!(
         warnings("example.org", zone),
         [
@@ -43,7 +43,7 @@ fn a_forgotten_final_dot_is_a_warning() {
             format!("7: example.org. NS points to ns.example.org.example.org., {twice}"),
             format!("8: _a._tcp.example.org. SRV points to www.example.org.example.org., {twice}"),
             format!("9: alias.example.org. CNAME points to www.example.org.example.org., {twice}"),
-            "10: www.example.org.example.org. ends in example.org. twice: is a final dot missing?"
+            "10: www.example.org.example.org. ends in example.org. twice: is a trailing dot missing?"
                 .into(),
         ]
     );
@@ -61,8 +61,8 @@ fn a_forgotten_final_dot_is_a_warning() {
             "1 PTR host.example.org\n2 PTR host.example.org.\n"
         ),
         [
-            "5: 1.2.0.192.in-addr.arpa. PTR points to host.example.org.2.0.192.in-addr.arpa., below the reverse zone: \
-          is a final dot missing?"
+            "5: 1.2.0.192.in-addr.arpa. PTR points to host.example.org.2.0.192.in-addr.arpa., which is in the reverse \
+             zone: is a trailing dot missing?"
         ]
     );
 }
@@ -72,7 +72,7 @@ fn servers_of_the_zone_without_an_address_are_a_warning() {
     let zone = "@ NS gone\n@ NS elsewhere.example.\n@ NS text\ntext TXT a\n@ NS a.wild\n*.wild AAAA 2001:db8::1\n\
                 @ NS ns.sub\nsub NS ns.sub\nns.sub A 192.0.2.2\n@ MX 1 b.wild\n@ MX 2 gone\n@ NS ns.delegated\n\
                 delegated NS ns.elsewhere.example.\n";
-    let gone = "which has no address: expected A or AAAA records";
+    let gone = "which has no A or AAAA records";
     assert_eq!(
         warnings("example.org", zone),
         [
@@ -86,7 +86,7 @@ fn servers_of_the_zone_without_an_address_are_a_warning() {
 #[test]
 fn an_address_in_the_place_of_a_host_is_a_warning() {
     let zone = "@ MX 10 192.0.2.1\n@ MX 20 192.0.2.1.\n@ NS 192.0.2.2\nx MX 10 192.0.2.1.example.\n10.2.0.192 A 192.0.2.1\n@ MX 1 10.2.0.192\n";
-    let found = "expected the name of a host, found an address";
+    let found = "expected a host name, found an address";
     assert_eq!(
         warnings("example.org", zone),
         [
@@ -110,14 +110,14 @@ fn warnings_stand_at_the_line_of_the_record_they_are_about() {
                 sub NS b.sub\na.sub A 192.0.2.1\n";
     assert_eq!(
         warnings("example.org", zone),
-        ["7: sub.example.org. NS b.sub.example.org. has no glue: expected A or AAAA records"]
+        ["7: sub.example.org. NS b.sub.example.org. has no glue (A or AAAA records)"]
     );
     let zone = "a 60 A 192.0.2.2\na 60 A 192.0.2.3\na 30 A 192.0.2.1\nb 60 TXT x\nb 60 TXT x\n";
     assert_eq!(
         warnings("example.org", zone),
         [
-            "7: the TTLs of a.example.org. A differ: the least is used",
-            "9: b.example.org. TXT stands there twice: merged",
+            "7: a.example.org. A has different TTLs: the lowest is used",
+            "9: duplicate b.example.org. TXT record: merged",
         ]
     );
 }
@@ -129,8 +129,8 @@ fn records_of_an_owner_that_comes_back_are_reported_at_their_own_lines() {
     assert_eq!(
         warnings("example.org", zone),
         [
-            "9: the TTLs of a.example.org. A differ: the least is used",
-            "10: b.example.org. TXT stands there twice: merged",
+            "9: a.example.org. A has different TTLs: the lowest is used",
+            "10: duplicate b.example.org. TXT record: merged",
             "12: example.org. MX points to alias.example.org., which is a CNAME",
         ]
     );
@@ -141,8 +141,8 @@ fn records_of_an_owner_that_comes_back_are_reported_at_their_own_lines() {
             Severity::Error
         ),
         [
-            "8: a.example.org. has a CNAME and also A: a CNAME stands alone",
-            "10: b.example.org. has a CNAME and also TXT: a CNAME stands alone",
+            "8: a.example.org. has a CNAME and A: a CNAME cannot coexist with other records",
+            "10: b.example.org. has a CNAME and TXT: a CNAME cannot coexist with other records",
         ]
     );
 }
@@ -155,8 +155,8 @@ fn a_wildcard_with_ns_is_a_warning() {
             "*.a NS ns.other.\n* A 192.0.2.1\na NS ns.other.\n"
         )[..1],
         [
-            "5: *.a.example.org. NS delegates nothing but the name *: a delegation for other names is undefined, BIND \
-         refuses such a zone, and validators reject answers for them"
+            "5: *.a.example.org. NS is a wildcard delegation: RFC 4592 leaves its meaning undefined, BIND rejects such \
+             zones, and validators reject answers for the names it matches"
         ]
     );
 }
@@ -185,9 +185,9 @@ fn an_rrset_that_fits_into_no_message_is_a_warning_at_its_line() {
     let one = format!("big TXT {}\n", text(65_400));
     let found = warnings("example.org", &one);
     assert_eq!(found.len(), 1, "{found:?}");
-    let expected = "5: big.example.org. TXT takes 65";
+    let expected = "5: big.example.org. TXT has 65";
     assert!(
-        found[0].starts_with(expected) && found[0].contains("fits into no DNS message"),
+        found[0].starts_with(expected) && found[0].contains("does not fit in a DNS message"),
         "{found:?}"
     );
     let several = format!("many TXT {}\n     TXT {} y\n", text(40_000), text(40_000));

@@ -29,19 +29,19 @@ pub(super) fn of_edits(
         };
         if let Some(meant) = repeated(name, apex) {
             warn(format!(
-                "{name} repeats a domain: if {meant}. was meant, it is not in this zone"
+                "{name} repeats the zone name: if {meant}. was meant, it is not in this zone"
             ));
         }
         if rrset.rtype == Type::LUA {
             warn(format!(
-                "{name} LUA is kept as data: scripts are not run, and clients get no answer from it"
+                "{name} LUA is stored but not executed: clients get no answer from it"
             ));
         }
         if let Some(child) = child_above(name, rrset.rtype, apex, &is_zone)
             && !(matches!(rrset.rtype, Type::A | Type::AAAA) && is_server(&child, name))
         {
             warn(format!(
-                "{name} {} is hidden: {child} is a zone of its own here, and answers for it",
+                "{name} {} is hidden: {child} is a separate zone on this server",
                 rrset.rtype
             ));
         }
@@ -54,7 +54,7 @@ pub(super) fn of_serials(difference: &Difference) -> Option<String> {
     let (from, to) = difference.serials()?;
     (!to.is_after(from)).then(|| {
         format!(
-            "the serial {to} is not after {from} (RFC 1982): secondaries will not take the change"
+            "serial {to} is not greater than {from} (RFC 1982): secondaries will not transfer the change"
         )
     })
 }
@@ -149,6 +149,6 @@ mod tests {
             let found = warnings(name, rtype);
             assert_eq!(!found.is_empty(), is_warned_of, "{name} {rtype}: {found:?}");
         }
-        assert!(warnings("a.example.org.", Type::LUA)[0].contains("not run"));
+        assert!(warnings("a.example.org.", Type::LUA)[0].contains("not executed"));
     }
 }

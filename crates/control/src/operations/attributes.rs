@@ -118,8 +118,8 @@ impl Operations {
         match self.place(&zone_name(zone)?)? {
             ZonePlace::Database(database, row) => Ok((database, row)),
             ZonePlace::Memory(zone) => Err(OperationError::refused(format!(
-                "zone {} is not in a database: its settings are in a [[zone]] table or a [[template]] of the configuration, and \
-                 some are changed by `nameward zone set`",
+                "zone {} is not in a database: change its settings in its [[zone]] table or [[template]], or with \
+                 `nameward zone set`",
                 zone.name()
             ))),
         }
@@ -162,7 +162,7 @@ impl Operations {
             |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-' || c == '_';
         if kind.is_empty() || kind.len() > KIND_MAX || !kind.chars().all(is_word) {
             return Err(OperationError::invalid(format!(
-                "{:?} is no kind of metadata: expected a word such as ALLOW-AXFR-FROM",
+                "invalid metadata kind {:?}: expected a keyword such as ALLOW-AXFR-FROM",
                 request.kind
             )));
         }
@@ -171,11 +171,13 @@ impl Operations {
             .iter()
             .any(|text| text.contains(['\n', '\0']))
         {
-            return Err(OperationError::invalid("an item of metadata is one line"));
+            return Err(OperationError::invalid(
+                "a metadata value must be a single line",
+            ));
         }
         let stored = self.stored(&request.zone).map_err(|mut error| {
             if is_signing_kind(&kind) && error.kind == ErrorKind::Refused {
-                let hint = "; `nameward zone secure --denial` says how a signed zone denies names";
+                let hint = "; use `nameward zone secure --denial` to set the denial of existence of a signed zone";
                 error.message.push_str(hint);
             }
             error
@@ -248,7 +250,7 @@ impl Operations {
         let (database, row) = self.locate(&name)?;
         if terms.template.is_some() {
             return Err(OperationError::invalid(
-                "--template is for zones that are not in a database",
+                "--template is not available for database zones",
             ));
         }
         let mut changes = Vec::new();
@@ -258,7 +260,7 @@ impl Operations {
                 kind
             }
             Some(ListedKind::File) => {
-                return Err(OperationError::invalid("a zone of a database is no file"));
+                return Err(OperationError::invalid("a database zone has no file"));
             }
             None => row.kind,
         };
@@ -280,7 +282,7 @@ impl Operations {
         }
         if kind.is_transferred() && primaries.trim().is_empty() {
             return Err(OperationError::invalid(
-                "a zone that is transferred needs a primary: --primary ADDRESS, once or more",
+                "a secondary or consumer zone needs a primary: --primary ADDRESS, once or more",
             ));
         }
         if let Some(account) = &terms.account {
@@ -309,7 +311,7 @@ impl Operations {
         }
         if changes.is_empty() {
             return Err(OperationError::invalid(
-                "nothing to set: --kind, --primary, --account or --catalog",
+                "nothing to change: use --kind, --primary, --account or --catalog",
             ));
         }
         self.write_attributes(database, &row, &changes)
@@ -330,10 +332,10 @@ impl Operations {
                 Ok(name.to_string().trim_end_matches('.').to_ascii_lowercase())
             }
             Some(_) => Err(OperationError::invalid(format!(
-                "zone {name} is no catalog: its kind must be producer"
+                "zone {name} is not a catalog: its kind must be producer"
             ))),
             None => Err(OperationError::not_found(format!(
-                "catalog {name} is not in the database of the zone"
+                "catalog {name} is not in the zone's database"
             ))),
         }
     }
@@ -347,7 +349,7 @@ impl Operations {
         let (database, row) = self.stored(&request.zone)?;
         let (name, rtype) = (owner(&request.name, &row.name)?, read_type(&request.rtype)?);
         if rtype == Type::SOA {
-            return Err(OperationError::invalid("a zone needs its SOA"));
+            return Err(OperationError::invalid("a zone needs an SOA record"));
         }
         let contents = request.content.iter().map(|text| read_content(rtype, text));
         let contents = contents.collect::<Result<Vec<_>, _>>()?;
@@ -366,7 +368,7 @@ impl Operations {
         if let Some(wrong) = stored.iter().find(|record| record.problem.is_some()) {
             let problem = wrong.problem.clone().unwrap_or_default();
             return Err(OperationError::invalid(format!(
-                "{name} {rtype}: row {} cannot be read: {problem}",
+                "{name} {rtype}: invalid row {}: {problem}",
                 wrong.id
             )));
         }
@@ -386,7 +388,7 @@ impl Operations {
         let records = records.collect::<Result<Vec<_>, OperationError>>()?;
         if found == 0 || found < contents.len() {
             return Err(OperationError::not_found(format!(
-                "{name} {rtype}: no such record; `nameward record list` lists disabled ones too"
+                "{name} {rtype}: no such record; see `nameward record list`, which includes disabled records"
             )));
         }
         let ttl = stored.first().map_or(0, |record| record.ttl);

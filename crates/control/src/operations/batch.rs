@@ -104,7 +104,7 @@ impl Operations {
             if changes[..at].iter().any(|other| other.apex == change.apex) {
                 let zone = change.apex;
                 return Err(OperationError::invalid(format!(
-                    "zone {zone} comes twice: put all of its steps together"
+                    "zone {zone} appears twice: put all of its changes together"
                 )));
             }
         }
@@ -127,7 +127,7 @@ impl Operations {
                 Err(error) if made.is_empty() => return Err(error),
                 Err(mut error) => {
                     error.message = format!(
-                        "{}; the changes of {} were made, no others",
+                        "{}; only the changes to {} were made",
                         error.message,
                         made.join(", ")
                     );

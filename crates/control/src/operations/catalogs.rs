@@ -82,16 +82,16 @@ impl AutoprimaryTemplate {
     fn row(&self) -> Result<AutoprimaryRow, OperationError> {
         let address: IpAddr = self.address.parse().map_err(|_| {
             OperationError::invalid(format!(
-                "{:?} is no address: 192.0.2.1 or 2001:db8::1",
+                "invalid address {:?}: expected one such as 192.0.2.1 or 2001:db8::1",
                 self.address
             ))
         })?;
         let server = zone_name(&self.name_server)?;
         if server.as_name().is_root() {
-            return Err(OperationError::invalid("the root is no name server"));
+            return Err(OperationError::invalid("the root is not a name server"));
         }
         if self.account.chars().any(char::is_control) {
-            return Err(OperationError::invalid("an account is one line"));
+            return Err(OperationError::invalid("an account must be a single line"));
         }
         Ok(AutoprimaryRow {
             address,
@@ -171,9 +171,9 @@ impl Operations {
         let kind = self.policies.load().own(name.as_name()).map(|own| own.kind);
         if !matches!(kind, Some(ZoneKind::Producer | ZoneKind::Consumer)) {
             return Err(match (self.rank_of)(name.as_name()) {
-                Some(_) => OperationError::invalid(format!("zone {name} is no catalog")),
+                Some(_) => OperationError::invalid(format!("zone {name} is not a catalog")),
                 None => OperationError::not_found(format!(
-                    "catalog {name} not found; `nameward catalog list` lists the catalogs"
+                    "catalog {name} not found; see `nameward catalog list`"
                 )),
             });
         }
@@ -181,11 +181,9 @@ impl Operations {
         let version = table
             .exact(name.as_name())
             .filter(|version| has_contents(version))
-            .ok_or_else(|| {
-                OperationError::refused(format!("catalog {name} has no contents here yet"))
-            })?;
+            .ok_or_else(|| OperationError::refused(format!("catalog {name} has no data yet")))?;
         read_catalog(version)
-            .map_err(|error| OperationError::invalid(format!("catalog {name} is broken: {error}")))
+            .map_err(|error| OperationError::invalid(format!("catalog {name} is invalid: {error}")))
     }
 
     /// Lists the autoprimaries in the configuration and in databases.
@@ -235,7 +233,7 @@ impl Operations {
         let is_new = added.map_err(|error| database.error(&error))?;
         if !is_new {
             return Err(OperationError::conflict(format!(
-                "autoprimary {} {} is there already",
+                "autoprimary {} {} already exists",
                 row.address, row.name_server
             )));
         }
@@ -293,7 +291,8 @@ impl Operations {
         let (address, server) = (row.address, &row.name_server);
         OperationError::not_found(match is_configured {
             true => format!(
-                "autoprimary {address} {server} is in no database: remove its [[autoprimary]] table from the configuration"
+                "autoprimary {address} {server} is not in a database: remove its [[autoprimary]] table from the \
+                 configuration"
             ),
             false => format!("autoprimary {address} {server} not found"),
         })

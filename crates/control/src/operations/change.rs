@@ -113,10 +113,10 @@ impl OperatorChange {
         match found {
             Some(found) if found == wanted => Ok(()),
             Some(found) => Err(in_the_way(format!(
-                "zone {} was changed meanwhile: its serial is {found}, not {wanted}",
+                "zone {} was changed in the meantime: its serial is {found}, not {wanted}",
                 self.apex
             ))),
-            None => Err(in_the_way(format!("zone {} has no SOA", self.apex))),
+            None => Err(in_the_way(format!("zone {} has no SOA record", self.apex))),
         }
     }
 
@@ -147,7 +147,7 @@ impl OperatorChange {
         };
         match missing {
             None => Ok(()),
-            Some(what) => Err(in_the_way(format!("{what} is to be deleted and not there"))),
+            Some(what) => Err(in_the_way(format!("cannot delete {what}: no such record"))),
         }
     }
 }
@@ -349,7 +349,10 @@ impl Operations {
             let _ = done.send(result);
         });
         let committed = finished.recv().map_err(|_| {
-            OperationError::new(ErrorKind::Internal, "the change ended without a result")
+            OperationError::new(
+                ErrorKind::Internal,
+                "internal error: the change has no result",
+            )
         })?;
         let committed = committed.map_err(|error| of_commit(&change.apex, error))?;
         let difference = Difference::clone(&committed.difference);
@@ -380,7 +383,7 @@ fn try_in_memory(
     match next.serial().is_after(tip.serial()) {
         true => Ok((next.serial(), difference)),
         false => Err(OperationError::invalid(format!(
-            "{}: the serial {} is not after {}",
+            "{}: serial {} is not greater than {}",
             change.apex,
             next.serial(),
             tip.serial()

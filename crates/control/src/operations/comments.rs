@@ -50,7 +50,7 @@ impl Operations {
         if !name.as_name().is_at_or_below(row.name.as_name()) {
             let zone = row.name;
             return Err(OperationError::invalid(format!(
-                "{name} is outside the zone {zone}"
+                "{name} is outside zone {zone}"
             )));
         }
         let comment = NewComment {

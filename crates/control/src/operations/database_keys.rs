@@ -147,7 +147,7 @@ impl Operations {
         rows.iter().find(is_it).map(number_of).ok_or_else(|| {
             let name = zone.1.name;
             OperationError::backend(format!(
-                "zone {name}: the new key is not in the database any more"
+                "zone {name}: the new key is no longer in the database"
             ))
         })
     }
@@ -226,7 +226,7 @@ fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
         }
         KeyRefusal::Last(id) => {
             return OperationError::refused(format!(
-                "key {id} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
+                "key {id} is the only active key of zone {name}; use `nameward zone unsecure {name}` to stop signing"
             ));
         }
         KeyRefusal::TooMany | KeyRefusal::Presigned | KeyRefusal::NoSignatures => {

@@ -75,7 +75,7 @@ impl CopyKeeping<'_> {
         if let Some(removal) = self.removal()
             && let Err(error) = self.store.write(vec![removal])
         {
-            tracing::warn!("the copy of a zone that was not deleted stays: {error}");
+            tracing::warn!("cannot remove the copy of a zone that was not deleted: {error}");
         }
     }
 
@@ -128,7 +128,8 @@ impl Operations {
         };
         let committed = committed.map_err(|error| match error {
             WriteError::NoCopy(reason) => OperationError::refused(format!(
-                "zone {name} is not deleted, because no copy of it can be kept: {reason}; `--no-copy` deletes it without"
+                "zone {name} was not deleted: cannot store a copy of it: {reason}; use `--no-copy` to delete it \
+                 without one"
             )),
             error => database.error(&error),
         })?;
@@ -148,8 +149,10 @@ impl Operations {
 
     pub(super) fn why_no_copy(&self) -> &'static str {
         match self.commits.store() {
-            None => "no copy is kept for `zone undelete`: set server.state_directory",
-            Some(_) => "no copy is kept for `zone undelete`: the settings journal.deleted_* say so",
+            None => "no copy is stored for `zone undelete`: set server.state_directory",
+            Some(_) => {
+                "no copy is stored for `zone undelete`: disabled by the journal.deleted_* settings"
+            }
         }
     }
 
@@ -157,7 +160,7 @@ impl Operations {
     fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused(
-                "no copies of deleted zones are kept: set server.state_directory",
+                "no copies of deleted zones are stored: set server.state_directory",
             )
         })?;
         Ok((
@@ -198,13 +201,13 @@ impl Operations {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} exists, in {place}: nothing is brought back"
+                "zone {name} already exists in {place}: not restored"
             )));
         }
         let found = store.deleted_zone(&name, since).map_err(of_store)?;
         let (copy, rows) = found.ok_or_else(|| {
             OperationError::not_found(format!(
-                "no copy of zone {name} is kept; `nameward zone list --deleted` lists those that are"
+                "there is no copy of zone {name}; see `nameward zone list --deleted`"
             ))
         })?;
         let changed = match local_copy::is_local(&rows) {
@@ -221,7 +224,7 @@ impl Operations {
         // It is restored: whatever happens to the copy, nothing is lost.
         let number = copy.number;
         if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
-            tracing::warn!("the copy of zone {name} stays: {error}");
+            tracing::warn!("cannot remove the copy of zone {name}: {error}");
         }
         Ok(changed)
     }
@@ -237,7 +240,7 @@ impl Operations {
         let committed = committed.map_err(|error| database.error(&error))?;
         let warnings = self.publish(database, &committed)?;
         let (number, engine) = (database.number(), database.address().engine());
-        tracing::info!("brought zone {name} back into backend {number} ({engine})");
+        tracing::info!("restored zone {name} in backend {number} ({engine})");
         Ok(OperationResult::ZoneUndeleted(
             database.changed(&committed, warnings),
         ))

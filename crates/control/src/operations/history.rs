@@ -100,8 +100,8 @@ impl Operations {
             let oldest = entries.first().map(|entry| entry.from.0);
             OperationError::not_found(match (oldest, newest) {
                 (Some(oldest), Some(newest)) => format!(
-                    "zone {name}: the journal does not lead from serial {from} to {to}; it has {oldest} to {newest}, \
-                     see `nameward zone history {name}`"
+                    "zone {name}: the journal does not cover serials {from} to {to}; it has {oldest} to {newest}, see \
+                     `nameward zone history {name}`"
                 ),
                 _ => format!("zone {name}: the journal has no versions yet"),
             })
@@ -139,17 +139,18 @@ impl Operations {
         let table = self.commits.table().load();
         let Some(served) = table.exact(name.as_name()) else {
             return Err(OperationError::not_found(format!(
-                "zone {name} not found; `nameward zone list` lists the zones"
+                "zone {name} not found; see `nameward zone list`"
             )));
         };
         if served.live().is_some() {
             return Err(OperationError::refused(format!(
-                "zone {name} is looked up in its database, and no journal of it is kept: with `mode = \"resident\"` one is"
+                "zone {name} is a live zone, which has no journal; use `mode = \"resident\"` to get one"
             )));
         }
-        let store = self.commits.store().ok_or_else(|| {
-            OperationError::refused("there is no journal: set server.state_directory")
-        })?;
+        let store = self
+            .commits
+            .store()
+            .ok_or_else(|| OperationError::refused("no journal: set server.state_directory"))?;
         Ok((name, store))
     }
 }

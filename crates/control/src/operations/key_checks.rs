@@ -33,8 +33,9 @@ impl Operations {
             _ => ("ZSK", "ksk"),
         };
         Err(OperationError::refused(format!(
-            "zone {name} is not signed, and a {role} alone does not sign all of it: `nameward zone secure {name}` signs the zone \
-             with one key; for two keys add one with --inactive, the other ({other}) with --force, and activate the first"
+            "zone {name} is not signed, and a {role} alone cannot sign it: use `nameward zone secure {name}` to sign \
+             it with one key; for two keys add one with --inactive, the other ({other}) with --force, and activate the \
+             first"
         )))
     }
 
@@ -52,7 +53,8 @@ impl Operations {
         let mut others = uses.iter().filter(|(key, _)| *key != number);
         match own.any(is_used) {
             true if !others.any(is_used) => Err(OperationError::refused(format!(
-                "key {number} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
+                "key {number} is the only active key of zone {name}; use `nameward zone unsecure {name}` to stop \
+                 signing"
             ))),
             _ => Ok(()),
         }

@@ -39,8 +39,8 @@ impl KeyTemplate {
         };
         algorithm_number(word).ok_or_else(|| {
             OperationError::invalid(format!(
-                "cannot sign with the algorithm {word:?}: there are 8 (RSASHA256), 10 (RSASHA512), \
-                 13 (ECDSAP256SHA256), 14 (ECDSAP384SHA384) and 15 (ED25519)"
+                "unsupported algorithm {word:?}: expected 8 (RSASHA256), 10 (RSASHA512), 13 (ECDSAP256SHA256), 14 \
+                 (ECDSAP384SHA384) or 15 (ED25519)"
             ))
         })
     }
@@ -52,7 +52,7 @@ impl KeyTemplate {
             "zsk" => KeyRole::ZoneSigning,
             other => {
                 return Err(OperationError::invalid(format!(
-                    "expected the role csk, ksk or zsk, found {other:?}"
+                    "expected role csk, ksk or zsk, found {other:?}"
                 )));
             }
         };

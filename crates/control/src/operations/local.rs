@@ -41,7 +41,7 @@ impl Operations {
     pub(super) fn local_zone(&self, name: &NameBuf) -> Result<LocalZone, OperationError> {
         if let Some(place) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::refused(format!(
-                "zone {name} is declared at {place}: change it there and `nameward reload`"
+                "zone {name} is declared at {place}: change it there and run `nameward reload`"
             )));
         }
         let settings = match self.kept.zone(name.as_name()) {
@@ -51,7 +51,7 @@ impl Operations {
         if let Some(file) = self.files.find(name)? {
             if !file.is_in_directory {
                 return Err(OperationError::refused(format!(
-                    "zone {name} is in {}, which the configuration of backend {} lists: change it there",
+                    "zone {name} is in {}, listed in the configuration of backend {}: change it there",
                     file.path.display(),
                     file.rank
                 )));
@@ -65,10 +65,10 @@ impl Operations {
         let own = policies.own(name.as_name());
         match own.map(|policy| policy.declared_by) {
             Some(PolicySource::Catalogs) => Err(OperationError::refused(format!(
-                "zone {name} is a member of a catalog zone: change the catalog where it is made"
+                "zone {name} is a member of a catalog zone: change the catalog at its producer"
             ))),
             _ => Err(OperationError::not_found(format!(
-                "zone {name} not found; `nameward zone list` lists the zones"
+                "zone {name} not found; see `nameward zone list`"
             ))),
         }
     }
@@ -82,14 +82,14 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         if let Some(place) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::conflict(format!(
-                "zone {name} is declared at {place} already"
+                "zone {name} is already declared at {place}"
             )));
         }
         let declared_before = self.kept.zone(name.as_name()).ok().flatten();
         // Settings of a file that was removed by hand are replaced.
         if declared_before.is_some_and(|before| !is_file(before.kind)) {
             return Err(OperationError::conflict(format!(
-                "zone {name} exists already, in the state store"
+                "zone {name} already exists in the state store"
             )));
         }
         let settings = KeptSettings {
@@ -112,7 +112,7 @@ impl Operations {
                 template.check_no_records()?;
                 if template.backend.is_some() {
                     return Err(OperationError::invalid(format!(
-                        "a {} zone of the state store has no backend: leave --backend out",
+                        "a {} zone in the state store has no backend: omit --backend",
                         kind.word()
                     )));
                 }
@@ -120,7 +120,7 @@ impl Operations {
                 declared(&name, self.key_warnings(&settings))
             }
         };
-        tracing::info!("zone {name}: created by command");
+        tracing::info!("zone {name}: created via control socket");
         Ok(OperationResult::ZoneCreated(changed))
     }
 
@@ -182,14 +182,15 @@ impl Operations {
             }
             (LocalZone::File(file, _), false) => {
                 return Err(OperationError::refused(format!(
-                    "zone {name} is in {}, and a {} zone has no file: `nameward zone delete {name}`, then create it",
+                    "zone {name} is in {}, but a {} zone has no file: delete it with `nameward zone delete {name}`, \
+                     then create it again",
                     file.path.display(),
                     settings.kind.word()
                 )));
             }
             (LocalZone::Declared(_), true) => {
                 return Err(OperationError::refused(format!(
-                    "zone {name} is a catalog: `nameward zone delete {name}`, then create it"
+                    "zone {name} is a catalog: delete it with `nameward zone delete {name}`, then create it again"
                 )));
             }
             _ => {}
@@ -200,7 +201,7 @@ impl Operations {
         }
         let warnings = self.key_warnings(&settings);
         self.declare(&name, &settings)?;
-        tracing::info!("zone {name}: settings changed by command");
+        tracing::info!("zone {name}: settings changed via control socket");
         let served = self.commits.table().version(name.as_name(), rank);
         let served = served.filter(|served| !served.is_stand_in());
         Ok(OperationResult::ZoneChanged(ZoneChanged {
@@ -226,7 +227,7 @@ impl Operations {
             Some(ListedKind::OfZone(kind)) => settings.kind = kind,
             Some(ListedKind::File) => {
                 return Err(OperationError::invalid(
-                    "expected the kind native, primary, secondary, producer or consumer, found \"file\"",
+                    "expected kind native, primary, secondary, producer or consumer, found \"file\"",
                 ));
             }
             None => {}
@@ -244,7 +245,7 @@ impl Operations {
         }
         if terms.account.is_some() {
             return Err(OperationError::refused(format!(
-                "zone {name} is not in a database, and accounts are kept in databases only"
+                "zone {name} is not in a database; only database zones have an account"
             )));
         }
         if terms.kind.is_none()
@@ -253,7 +254,7 @@ impl Operations {
             && terms.catalog.is_none()
         {
             return Err(OperationError::invalid(
-                "nothing to set: --kind, --primary, --template or --catalog",
+                "nothing to change: use --kind, --primary, --template or --catalog",
             ));
         }
         check_settings(&settings)?;
@@ -277,11 +278,11 @@ impl Operations {
         let name = name.unwrap_or_default();
         match name.is_empty() || self.kept.has_template(name) {
             true if name.contains('\n') => Err(OperationError::invalid(
-                "the name of the template has several lines",
+                "the template name must be a single line",
             )),
             true => Ok(name.into()),
             false => Err(OperationError::not_found(format!(
-                "the configuration has no [[template]] {name:?}"
+                "no [[template]] {name:?} is configured"
             ))),
         }
     }
@@ -295,7 +296,7 @@ impl Operations {
         match self.policies.load().of(name.as_name()).kind {
             ZoneKind::Producer => Ok(Some(name)),
             _ => Err(OperationError::invalid(format!(
-                "zone {name} is not a catalog that is made here: its kind must be producer"
+                "zone {name} is not a catalog of this server: its kind must be producer"
             ))),
         }
     }
@@ -305,8 +306,9 @@ impl Operations {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);
         let unknown = keys.filter(|key| policies.keys().find(key.as_name()).is_none());
-        let warn =
-            |key: NameBuf| format!("TSIG key {key} is not known: `nameward tsig import {key}`");
+        let warn = |key: NameBuf| {
+            format!("unknown TSIG key {key}; add it with `nameward tsig import {key}`")
+        };
         unknown.map(warn).collect()
     }
 }
@@ -318,7 +320,7 @@ fn is_file(kind: ZoneKind) -> bool {
 
 pub(super) fn no_store(name: &NameBuf) -> OperationError {
     OperationError::refused(format!(
-        "zone {name}: the settings of a zone are kept in the state store: set server.state_directory"
+        "zone {name}: zone settings are kept in the state store: set server.state_directory"
     ))
 }
 
@@ -342,7 +344,7 @@ fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
             kind.word()
         ))),
         false if has_primaries => Err(OperationError::invalid(format!(
-            "a {} zone is not transferred from primaries: leave --primary out",
+            "a {} zone is not transferred from primaries: omit --primary",
             kind.word()
         ))),
         _ => Ok(()),
@@ -353,7 +355,7 @@ fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
 pub(super) fn read_primaries(texts: &[String]) -> Result<Vec<RemoteServer>, OperationError> {
     if texts.len() > PRIMARIES_MAX {
         return Err(OperationError::invalid(format!(
-            "a zone has {PRIMARIES_MAX} primaries at most"
+            "a zone has at most {PRIMARIES_MAX} primaries"
         )));
     }
     texts.iter().map(|text| read_primary(text)).collect()
@@ -373,8 +375,8 @@ fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
     });
     let address = address.map_err(|_| {
         OperationError::invalid(format!(
-            "invalid primary {text:?}: expected 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300, with ,KEY \
-             behind it if transfers are signed with a TSIG key"
+            "invalid primary {text:?}: expected 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300, followed \
+             by ,KEY if transfers are signed with a TSIG key"
         ))
     })?;
     let key = key.map(|key| {

@@ -124,7 +124,7 @@ impl Operations {
         if !no_copy && !can_keep {
             let reason = self.why_no_copy();
             return Err(OperationError::refused(format!(
-                "zone {name} is not deleted: {reason}, or use `--no-copy`"
+                "zone {name} was not deleted: {reason}, or use `--no-copy`"
             )));
         }
         let keeps = !no_copy;
@@ -161,7 +161,7 @@ impl Operations {
             }
         })?;
         keys.forget(name.as_name()).map_err(of_keys(name))?;
-        tracing::info!("zone {name}: deleted by command");
+        tracing::info!("zone {name}: deleted via control socket");
         let kept_until = number.map(|_| now_seconds().saturating_add(self.copies.now().seconds));
         let changed = ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
@@ -186,12 +186,13 @@ impl Operations {
         let (bounds, rows) = (self.copies.now(), copy.to_octets());
         let refused = |reason: String| {
             OperationError::refused(format!(
-                "zone {name} is not deleted, because no copy of it can be kept: {reason}; `--no-copy` deletes it without"
+                "zone {name} was not deleted: cannot store a copy of it: {reason}; use `--no-copy` to delete it \
+                 without one"
             ))
         };
         if rows.len() as u64 > bounds.octets_max() {
             return Err(refused(format!(
-                "it has {} octets, and copies have {} at most",
+                "it has {} octets, the limit for copies is {}",
                 rows.len(),
                 bounds.octets_max()
             )));
@@ -224,7 +225,7 @@ impl Operations {
         };
         if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
             tracing::warn!(
-                "zone {name}: a copy that is not needed is still in the state store: {error}"
+                "zone {name}: cannot remove an unneeded copy from the state store: {error}"
             );
         }
     }
@@ -238,7 +239,7 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let copy = LocalCopy::from_octets(rows).ok_or_else(|| {
             OperationError::backend(format!(
-                "zone {name}: its copy in the state store is not of a form that this version can read"
+                "zone {name}: its copy in the state store has an unknown format"
             ))
         })?;
         let settings = copy.settings.unwrap_or_default();
@@ -257,10 +258,12 @@ impl Operations {
         };
         let changed = restored.inspect_err(|_| {
             if let Err(error) = keys.forget(name.as_name()) {
-                tracing::error!("zone {name}: its keys are still in the state store: {error}");
+                tracing::error!(
+                    "zone {name}: cannot remove its keys from the state store: {error}"
+                );
             }
         })?;
-        tracing::info!("zone {name}: brought back by command");
+        tracing::info!("zone {name}: restored via control socket");
         Ok(OperationResult::ZoneUndeleted(changed))
     }
 

@@ -32,7 +32,7 @@ impl Operations {
         };
         let zone = served.or_else(stored).ok_or_else(|| {
             OperationError::refused(format!(
-                "zone {name} has no contents: its primary has not been reached yet"
+                "zone {name} has no data: it has not been transferred yet"
             ))
         })?;
         let file = self.files.create(name, None, text_of(&zone))?;
@@ -43,7 +43,7 @@ impl Operations {
         let mut warnings = Vec::new();
         if zone.signing().is_signed() {
             warnings.push(format!(
-                "zone {name} brings its signatures with it: they are not renewed here, and end"
+                "zone {name} is presigned: its signatures are not renewed by this server and will expire"
             ));
         }
         tracing::info!(

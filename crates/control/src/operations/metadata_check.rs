@@ -56,7 +56,7 @@ pub(super) fn check_kind(kind: &str) -> Result<(), OperationError> {
     match is_known {
         true => Ok(()),
         false => Err(OperationError::invalid(format!(
-            "unknown metadata kind {kind}: neither this server nor PowerDNS reads it; kinds of your own start with X-"
+            "unknown metadata kind {kind}: neither this server nor PowerDNS uses it; custom kinds start with X-"
         ))),
     }
 }

@@ -24,8 +24,8 @@ impl Operations {
     pub(super) fn check_no_ds(&self, name: &NameBuf) -> Result<(), OperationError> {
         let refused = |reason: String| {
             Err(OperationError::refused(format!(
-                "zone {name}: {reason}; while the parent has a DS, resolvers treat the unsigned zone as bogus. Have the DS \
-                 removed, wait until its TTL is over, and try again; --force ends signing now"
+                "zone {name}: {reason}; while the parent has a DS, resolvers treat the unsigned zone as bogus. Remove \
+                 the DS at the parent, wait until its TTL has passed, and try again; --force stops signing now"
             )))
         };
         let lookup = match self.ds_in_own_parent(name) {

@@ -51,7 +51,7 @@ impl Operations {
             Some(zone) if !is_database(zone.rank()) => {
                 if !zone.is_ready() || zone.live().is_some() {
                     return Err(OperationError::refused(format!(
-                        "zone {name} has no contents here yet, or none that can be served"
+                        "zone {name} has no data to serve"
                     )));
                 }
                 Ok(ZonePlace::Memory(MemoryZone {
@@ -90,20 +90,20 @@ impl Operations {
                 return refused("is a secondary zone: change it at its primary");
             }
             ZoneKind::Producer => {
-                return refused("is a catalog that is made of its members: change these");
+                return refused("is a catalog generated from its members: change those");
             }
             ZoneKind::Native | ZoneKind::Primary => {}
         }
         if matches!(zone.version.signing(), SigningState::Stored(_)) {
-            return refused("was signed elsewhere: change it where it is signed");
+            return refused("is presigned: change it at its signer");
         }
         if (self.is_frozen)(name.as_name()) {
-            return refused("is frozen: `nameward zone thaw` lets it be changed again");
+            return refused("is frozen: run `nameward zone thaw` first");
         }
         if self.commits.store().is_none() {
             return refused(
-                "comes from a file, and a change of it cannot be kept: set server.state_directory, or change the file \
-                 and `nameward reload`",
+                "is loaded from a file, and changes need a state store: set server.state_directory, or change the file \
+                 and run `nameward reload`",
             );
         }
         Ok(())

@@ -102,7 +102,7 @@ impl Operations {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} exists already, in {place}"
+                "zone {name} already exists in {place}"
             )));
         }
         match self.databases.first() {

@@ -191,7 +191,7 @@ fn read_records(
     });
     let records = records.collect::<Result<Vec<_>, OperationError>>()?;
     if records.is_empty() {
-        return Err(OperationError::invalid("expected the data of a record"));
+        return Err(OperationError::invalid("missing record data"));
     }
     Ok(RrsetData {
         name: owner(name, apex)?,
@@ -212,7 +212,7 @@ pub(super) fn read_deletion(
     let Some(rtype) = rtype.map(read_type).transpose()? else {
         if name == *apex {
             return Err(OperationError::invalid(format!(
-                "{name} is the zone itself: name a type, or use `nameward zone delete`"
+                "{name} is the zone apex: specify a type, or use `nameward zone delete`"
             )));
         }
         return Ok(Edit::DeleteName { name });
@@ -231,7 +231,7 @@ pub(super) fn read_deletion(
 /// Reads the owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to
 /// it.
 pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
-    let wrong = |error| OperationError::invalid(format!("{text:?} is no name: {error}"));
+    let wrong = |error| OperationError::invalid(format!("invalid name {text:?}: {error}"));
     if text == "@" {
         return Ok(*apex);
     }
@@ -247,7 +247,7 @@ pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationErro
 pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
     Type::from_text(text.as_bytes()).ok_or_else(|| {
         OperationError::invalid(format!(
-            "{text:?} is no record type; types are A, AAAA, MX, TYPE65280 and so on"
+            "unknown record type {text:?}; expected a type such as A, AAAA, MX or TYPE65280"
         ))
     })
 }
@@ -266,12 +266,12 @@ pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, Operation
     };
     if text.contains('\n') {
         return Err(OperationError::invalid(format!(
-            "the data of {rtype} has more than one line"
+            "{rtype} record data has more than one line"
         )));
     }
     if has_comment(text) {
         return Err(OperationError::invalid(format!(
-            "a ; outside quotes begins a comment in {text:?}: put the text in double quotes"
+            "a ; outside quotes starts a comment in {text:?}: put the text in double quotes"
         )));
     }
     let parse = |origin: Name<'_>| {
@@ -280,7 +280,8 @@ pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, Operation
             .map(|_| rdata)
             .map_err(|error| {
                 OperationError::invalid(format!(
-                    "{text:?} is no data of {rtype}: {}; each record is one argument, in quotes if it has spaces",
+                    "invalid {rtype} record data {text:?}: {}; pass each record as one argument, in quotes if it has \
+                     spaces",
                     error.message
                 ))
             })
@@ -290,7 +291,7 @@ pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, Operation
     match parse(Name::from_valid_wire(b"\x09elsewhere\x07invalid\0")) {
         Ok(other) if other == rdata => Ok(rdata),
         _ => Err(OperationError::invalid(format!(
-            "a name in {text:?} has no final dot: write it in full, such as mail.example.org."
+            "a name in {text:?} has no trailing dot: write it in full, such as mail.example.org."
         ))),
     }
 }
@@ -338,7 +339,7 @@ mod tests {
     fn names_in_data_are_written_in_full() {
         assert!(read_content(Type::MX, "10 mail.example.org.").is_ok());
         let error = read_content(Type::MX, "10 mail.example.org").unwrap_err();
-        assert!(error.message.contains("no final dot"), "{error}");
+        assert!(error.message.contains("no trailing dot"), "{error}");
         assert!(read_content(Type::CNAME, "@").is_err());
         assert!(read_content(Type::A, "192.0.2.1").is_ok());
         let error = read_content(Type::MX, "10").unwrap_err();

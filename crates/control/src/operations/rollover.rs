@@ -59,8 +59,8 @@ impl Operations {
             Some("zsk") => Some(KeyRole::ZoneSigning),
             Some(other) => {
                 return Err(OperationError::invalid(format!(
-                    "expected the role csk, ksk or zsk, found {other:?}; for another algorithm change the algorithm of \
-                     the [[dnssec_policy]] and reload"
+                    "expected role csk, ksk or zsk, found {other:?}; to change the algorithm, change it in the \
+                     [[dnssec_policy]] and reload"
                 )));
             }
         };
@@ -68,10 +68,10 @@ impl Operations {
         let (keys, progress) = rolled.map_err(of_look(&name))?;
         if keys.is_empty() {
             return Err(OperationError::not_found(format!(
-                "zone {name} has no key of this role in use; `nameward key list {name}` lists its keys"
+                "zone {name} has no active key of this role; see `nameward key list {name}`"
             )));
         }
-        tracing::info!("zone {name}: rollover of keys {keys:?} asked for over the control socket");
+        tracing::info!("zone {name}: rollover of keys {keys:?} requested via control socket");
         self.key_steps(&name, keys, &progress)
     }
 
@@ -93,8 +93,8 @@ impl Operations {
         let (keys, progress) = noted.map_err(of_look(&name))?;
         if keys.is_empty() {
             return Err(OperationError::conflict(format!(
-                "zone {name}: nothing waits for this; `nameward zone status {name}` says what is waited for. A DS that is \
-                 gone counts after parent_registration_delay, because the parent may bring it back until then"
+                "zone {name}: no rollover is waiting for this; see `nameward zone status {name}`. A removed DS is \
+                 accepted only after parent_registration_delay, because the parent may restore it until then"
             )));
         }
         self.key_steps(&name, keys, &progress)
@@ -126,7 +126,7 @@ impl Operations {
         match unknown {
             None => Ok(()),
             Some(name) => Err(OperationError::invalid(format!(
-                "there is no [[dnssec_policy]] {name:?} in the configuration, and {NO_POLICY:?} means none"
+                "no [[dnssec_policy]] {name:?} is configured; use {NO_POLICY:?} for none"
             ))),
         }
     }
@@ -151,8 +151,8 @@ impl Operations {
         match policy {
             None => Ok(()),
             Some(policy) => Err(OperationError::refused(format!(
-                "the dnssec_policy {policy:?} looks after the keys of zone {name}: `nameward key rollover {name}` replaces \
-                 them, and taking dnssec_policy from the zone ends signing"
+                "the keys of zone {name} are managed by dnssec_policy {policy:?}: use `nameward key rollover {name}` \
+                 to replace them, or remove dnssec_policy from the zone to stop signing"
             ))),
         }
     }
@@ -164,13 +164,13 @@ fn of_look(name: &NameBuf) -> impl Fn(KeyLookError) -> OperationError {
     move |error| match error {
         KeyLookError::Keys(ZoneKeysError::NoPolicy) | KeyLookError::NoPolicy => {
             OperationError::refused(format!(
-                "zone {name} has no dnssec_policy: its keys are changed by `nameward key add`, `activate` and `remove`"
+                "zone {name} has no dnssec_policy: manage its keys with `nameward key add`, `activate` and `remove`"
             ))
         }
         KeyLookError::Keys(error) => of_keys(&name)(error),
-        KeyLookError::NotLoaded => OperationError::not_found(format!(
-            "zone {name} not found; `nameward zone list` lists the zones"
-        )),
+        KeyLookError::NotLoaded => {
+            OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
+        }
         KeyLookError::Stored(StoredKeysError::Database(text)) => {
             OperationError::backend(format!("zone {name}: {text}"))
         }

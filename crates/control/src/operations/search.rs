@@ -32,7 +32,7 @@ impl Operations {
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
         if pattern.trim_matches(['*', '?']).is_empty() {
             return Err(OperationError::invalid(
-                "a pattern needs a letter or digit: `nameward record list ZONE` lists all",
+                "a pattern needs a letter or digit; use `nameward record list ZONE` to list all records",
             ));
         }
         let (mut found, mut is_open) = (0, true);

@@ -88,7 +88,7 @@ impl Operations {
             (MetadataChange::Set, [content]) => content,
             _ => {
                 return Err(OperationError::invalid(format!(
-                    "a zone has one {kind}: `nameward metadata set {} {kind}` with one item sets it",
+                    "a zone has a single {kind} value: replace it with `nameward metadata set {} {kind} VALUE`",
                     request.zone
                 )));
             }
@@ -139,9 +139,9 @@ impl Operations {
         let denial = terms.denial.as_ref().map(|denial| denial.word().to_owned());
         let soa_edit = terms.soa_edit.map(|edit| edit.word().to_owned());
         tracing::info!(
-            "zone {name}: signed in another way: denial {}, SOA-EDIT {}",
-            denial.as_deref().unwrap_or("as before"),
-            soa_edit.as_deref().unwrap_or("as before")
+            "zone {name}: signing changed: denial {}, SOA-EDIT {}",
+            denial.as_deref().unwrap_or("unchanged"),
+            soa_edit.as_deref().unwrap_or("unchanged")
         );
         Ok(OperationResult::SigningChanged {
             zone,
@@ -173,7 +173,7 @@ pub(super) fn check_item(kind: &str, content: &str) -> Result<(), OperationError
         true => Ok(()),
         // RFC 9276 section 3.2: validators treat more as insecure, or fail.
         false => Err(OperationError::invalid(format!(
-            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM, and 0 is best (RFC 9276): 1 0 0 -"
+            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
         ))),
     }
 }
@@ -186,8 +186,8 @@ pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option
     (param.hashing.iterations > 0).then(|| {
         let found = param.hashing.iterations;
         format!(
-            "{found} NSEC3 iterations cost this server and every validator CPU time and protect nothing: \
-             use `1 0 0 -` (RFC 9276)"
+            "{found} NSEC3 iterations cost CPU time here and in every validator and protect nothing: use `1 0 0 -` \
+             (RFC 9276)"
         )
     })
 }
@@ -219,14 +219,14 @@ pub(super) fn check_denial(
     }
     if keys.iter().any(|key| key.private.algorithm() == RSASHA1) {
         return Err(OperationError::refused(format!(
-            "zone {name}: a key of algorithm 5 (RSASHA1) denies names by NSEC alone (RFC 5155 section 2): replace it by one \
-             of another algorithm first"
+            "zone {name}: NSEC3 is not possible with a key of algorithm 5 (RSASHA1, RFC 5155 section 2): replace the \
+             key first"
         )));
     }
     match Nsec3::default().owner(name.as_name(), name.as_name()) {
         Some(_) => Ok(()),
         None => Err(OperationError::refused(format!(
-            "zone {name}: no hash of NSEC3 fits before a name that is so long; nsec denies names there"
+            "zone {name}: the zone name is too long for NSEC3; use nsec"
         ))),
     }
 }
@@ -234,15 +234,15 @@ pub(super) fn check_denial(
 /// Returns the error for a zone that already has keys.
 pub(super) fn signed_already(name: &NameBuf) -> OperationError {
     OperationError::conflict(format!(
-        "zone {name} is signed already; `nameward key list {name}` lists its keys, `nameward key add` makes further ones, and \
-         --denial or --soa-edit without --algorithm change how it is signed"
+        "zone {name} is already signed; see `nameward key list {name}`, add keys with `nameward key add`, and use \
+         --denial or --soa-edit without --algorithm to change how it is signed"
     ))
 }
 
 fn read_denial(word: &str) -> Result<DenialTerms, OperationError> {
     DenialTerms::read(word).ok_or_else(|| {
         let words = DenialTerms::WORDS.join(", ");
-        OperationError::invalid(format!("expected a denial of {words}, found {word:?}"))
+        OperationError::invalid(format!("expected denial {words}, found {word:?}"))
     })
 }
 

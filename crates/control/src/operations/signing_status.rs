@@ -55,7 +55,7 @@ impl Operations {
             Ok(Some(home)) => match self.signing_in_database(&home) {
                 Ok(signing) => Some(signing),
                 Err(error) => {
-                    tracing::warn!("zone {name}: how it is signed is not known: {error}");
+                    tracing::warn!("zone {name}: cannot read its signing status: {error}");
                     None
                 }
             },

@@ -144,7 +144,7 @@ impl ListedKind {
         };
         known.map(ListedKind::OfZone).ok_or_else(|| {
             OperationError::invalid(format!(
-                "expected the kind native, primary, secondary, producer or consumer, found {text:?}"
+                "expected kind native, primary, secondary, producer or consumer, found {text:?}"
             ))
         })
     }

@@ -150,14 +150,14 @@ fn requests_without_a_database_are_answered_with_a_reason() {
             ErrorKind::NotFound,
             "zone a.test. not found",
         ),
-        (show("a..test"), ErrorKind::Invalid, "no zone name"),
+        (show("a..test"), ErrorKind::Invalid, "invalid zone name"),
         (
             create(
                 "a.test",
                 ListedKind::OfZone(nameward_zone::ZoneKind::Native),
             ),
             ErrorKind::Refused,
-            "no backend can have new zones",
+            "no backend can store new zones",
         ),
         (
             create(
@@ -165,7 +165,7 @@ fn requests_without_a_database_are_answered_with_a_reason() {
                 ListedKind::OfZone(nameward_zone::ZoneKind::Native),
             ),
             ErrorKind::Conflict,
-            "exists already",
+            "already exists",
         ),
         (
             create(
@@ -173,9 +173,13 @@ fn requests_without_a_database_are_answered_with_a_reason() {
                 ListedKind::OfZone(nameward_zone::ZoneKind::Producer),
             ),
             ErrorKind::Invalid,
-            "leave --ns",
+            "omit --ns",
         ),
-        (OperationRequest::Stop, ErrorKind::Refused, "no operation"),
+        (
+            OperationRequest::Stop,
+            ErrorKind::Refused,
+            "not an operation",
+        ),
         (secure("a.test"), ErrorKind::NotFound, "not found"),
         (
             secure("file.test"),

@@ -77,7 +77,7 @@ impl Operations {
         let algorithm = read_algorithm(algorithm)?;
         let mut secret = vec![0; algorithm.mac_len()];
         aws_lc_rs::rand::fill(&mut secret)
-            .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers"))?;
+            .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers available"))?;
         self.store_key(name, algorithm, secret, storage)
     }
 
@@ -92,7 +92,8 @@ impl Operations {
         let algorithm = read_algorithm(algorithm)?;
         let text: String = secret.0.split_whitespace().collect();
         let secret = BASE64.decode(text.as_bytes());
-        let secret = secret.map_err(|_| OperationError::invalid("the secret is not base64"))?;
+        let secret =
+            secret.map_err(|_| OperationError::invalid("the secret is not valid base64"))?;
         if !(SECRET_MIN..=SECRET_MAX).contains(&secret.len()) {
             let octets = secret.len();
             return Err(OperationError::invalid(format!(
@@ -119,7 +120,7 @@ impl Operations {
             (None, storage) => storage.backend,
             (Some(PolicySource::Configured), KeyStorage { replace: true, .. }) => {
                 return Err(OperationError::refused(format!(
-                    "key {name} is in the configuration: change it there"
+                    "TSIG key {name} is in the configuration: change it there"
                 )));
             }
             // It stays where it is, unless another location is named.
@@ -136,7 +137,7 @@ impl Operations {
             (Some(source), _) => {
                 let place = place_of(source);
                 return Err(OperationError::conflict(format!(
-                    "key {name} exists already ({place}); --replace replaces it"
+                    "TSIG key {name} already exists ({place}); use --replace to replace it"
                 )));
             }
         };
@@ -176,7 +177,10 @@ impl Operations {
                         // Its account may be read-only, or it has no such table.
                         Err(KeyWriteError::Database(WriteError::Sql(
                             SqlError::Refused(reason) | SqlError::ReadOnly(reason),
-                        ))) => tracing::debug!("{}: no TSIG keys: {reason}", database.address()),
+                        ))) => tracing::debug!(
+                            "{}: cannot read TSIG keys: {reason}",
+                            database.address()
+                        ),
                         Err(error) => return Err(error.of(database)),
                     }
                 }
@@ -198,8 +202,8 @@ impl Operations {
         };
         if row.secret.len() > TSIG_SECRET_MAX {
             return Err(KeyWriteError::Refused(OperationError::invalid(format!(
-                "the secret has {} characters of base64, a database takes {TSIG_SECRET_MAX}; --backend 0 keeps it in the \
-                 state store of this server",
+                "the secret has {} base64 characters, but a database stores at most {TSIG_SECRET_MAX}; use --backend 0 \
+                 to store it in the state store",
                 row.secret.len()
             ))));
         }
@@ -214,7 +218,7 @@ impl Operations {
             .map_err(KeyWriteError::Database)?;
         if !changed {
             return Err(KeyWriteError::Refused(OperationError::conflict(format!(
-                "key {} exists already (backend {}); --replace replaces it",
+                "TSIG key {} already exists (backend {}); use --replace to replace it",
                 key.name, database.rank
             ))));
         }
@@ -316,10 +320,10 @@ impl Operations {
         if removed.is_empty() {
             return Err(match sources.first() {
                 Some(source) => OperationError::refused(format!(
-                    "key {name} is in the {}: remove it there",
+                    "TSIG key {name} is in the {}: remove it there",
                     place_of(*source)
                 )),
-                None => OperationError::not_found(format!("key {name} not found")),
+                None => OperationError::not_found(format!("TSIG key {name} not found")),
             });
         }
         let source = removed.join(", ");
@@ -382,16 +386,14 @@ fn read_algorithm(word: Option<&str>) -> Result<TsigAlgorithm, OperationError> {
     };
     TsigAlgorithm::from_word(word).ok_or_else(|| {
         let words = TsigAlgorithm::ALL.map(TsigAlgorithm::word).join(", ");
-        OperationError::invalid(format!(
-            "the algorithm {word:?} is not known: there are {words}"
-        ))
+        OperationError::invalid(format!("unknown algorithm {word:?}: expected {words}"))
     })
 }
 
 fn key_name(text: &str) -> Result<NameBuf, OperationError> {
     let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
     let mut name =
-        name.map_err(|error| OperationError::invalid(format!("{text:?} is no name: {error}")))?;
+        name.map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))?;
     name.make_lowercase();
     match name.as_name().is_root() {
         true => Err(OperationError::invalid("a key needs a name")),

@@ -28,7 +28,7 @@ impl Operations {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} exists already, in {place}"
+                "zone {name} already exists in {place}"
             )));
         }
         let Some(database) = self.database_for(template.backend)? else {
@@ -42,7 +42,7 @@ impl Operations {
         }
         if template.template.is_some() {
             return Err(OperationError::invalid(
-                "--template is for zones that are not in a database",
+                "--template is not available for database zones",
             ));
         }
         let zone = template.read(name, kind)?;
@@ -74,7 +74,7 @@ impl Operations {
         let Some(number) = number else {
             return self.databases.first().ok_or_else(|| {
                 OperationError::refused(
-                    "no backend is a database: create a zone in a file by making its file",
+                    "no backend is a database: to create a file zone, create its zone file",
                 )
             });
         };
@@ -87,9 +87,9 @@ impl Operations {
                     .map(|database| format!("{} ({})", database.number(), database.address()))
                     .collect();
                 OperationError::not_found(match known.is_empty() {
-                    true => format!("backend {number} is no database; no backend is one"),
+                    true => format!("backend {number} is not a database; none is configured"),
                     false => format!(
-                        "backend {number} is no database; databases are {}",
+                        "backend {number} is not a database; databases are {}",
                         known.join(", ")
                     ),
                 })
@@ -102,7 +102,7 @@ pub(super) fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
     match kind {
         ListedKind::OfZone(kind) => Ok(kind),
         ListedKind::File => Err(OperationError::invalid(
-            "expected the kind native, primary, secondary, producer or consumer, found \"file\"",
+            "expected kind native, primary, secondary, producer or consumer, found \"file\"",
         )),
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn stored_primaries(
     let key = servers.first().and_then(|server| server.key);
     if servers.iter().any(|server| server.key != key) {
         return Err(OperationError::invalid(
-            "a zone of a database has one TSIG key for all its primaries (AXFR-MASTER-TSIG)",
+            "a database zone has one TSIG key for all its primaries (AXFR-MASTER-TSIG)",
         ));
     }
     let addresses = servers.iter().map(|server| address_text(server.address));
@@ -137,7 +137,7 @@ pub(super) fn stored_primaries(
     match text.len() <= MASTER_MAX {
         true => Ok((text, key)),
         false => Err(OperationError::invalid(format!(
-            "the primaries have {} characters, and domains.master takes {MASTER_MAX}",
+            "the list of primaries has {} characters, domains.master holds at most {MASTER_MAX}",
             text.len()
         ))),
     }
@@ -158,12 +158,14 @@ pub(super) fn new_zone_warnings(name: &NameBuf, rrsets: &[RrsetData]) -> Vec<Str
     let lacking =
         servers.filter(|server| server.is_at_or_below(name.as_name()) && !has_address(*server));
     let warn = |server| {
-        format!("{server} has no address yet: `nameward record set {name} {server} A 3600 ADDRESS`")
+        format!(
+            "{server} has no address yet; add it with `nameward record set {name} {server} A 3600 ADDRESS`"
+        )
     };
     let mut warnings: Vec<String> = lacking.map(warn).collect();
     if !rrsets.iter().any(|rrset| rrset.rtype == Type::NS) {
         warnings.push(format!(
-            "zone {name} has no NS records yet: `nameward record set {name} @ NS 3600 NAME`"
+            "zone {name} has no NS records yet; add them with `nameward record set {name} @ NS 3600 NAME`"
         ));
     }
     warnings
@@ -180,7 +182,7 @@ impl ZoneTemplate {
             false if self.primaries.is_empty() => (None, None, self.rrsets(&name, now)?),
             false => {
                 return Err(OperationError::invalid(
-                    "--primary is for zones of kind secondary or consumer",
+                    "--primary is only for secondary and consumer zones",
                 ));
             }
         };
@@ -213,7 +215,7 @@ impl ZoneTemplate {
         match self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
             true => Ok(()),
             false => Err(OperationError::invalid(
-                "a secondary, consumer or producer zone has no records of its own: leave --ns and --hostmaster out",
+                "a secondary, consumer or producer zone has no local records: omit --ns and --hostmaster",
             )),
         }
     }
@@ -229,7 +231,7 @@ impl ZoneTemplate {
         match has(Type::SOA) {
             true => Ok(rrsets),
             false => Err(OperationError::invalid(format!(
-                "a zone needs a SOA at {name}"
+                "a zone needs an SOA record at {name}"
             ))),
         }
     }
@@ -239,7 +241,7 @@ impl ZoneTemplate {
         self.check_no_records()?;
         if self.primaries.is_empty() {
             return Err(OperationError::invalid(
-                "a zone that is transferred needs a primary: --primary ADDRESS[,KEY], once or more",
+                "a secondary or consumer zone needs a primary: --primary ADDRESS[,KEY], once or more",
             ));
         }
         stored_primaries(&self.primaries)
@@ -252,13 +254,13 @@ impl ZoneTemplate {
     ) -> Result<Vec<RrsetData>, OperationError> {
         let host = |text: &str| {
             zone_name(text).map_err(|_| {
-                OperationError::invalid(format!("{text:?} is no name of a name server or mailbox"))
+                OperationError::invalid(format!("invalid name server or mailbox name {text:?}"))
             })
         };
         let server = |text: &String| match text.trim_end_matches('.').contains('.') {
             true => host(text),
             false => Err(OperationError::invalid(format!(
-                "{text:?} is no name in full: if {text}.{name} is meant, write that"
+                "{text:?} is not a full name: did you mean {text}.{name}?"
             ))),
         };
         let servers: Vec<NameBuf> = self

@@ -2,6 +2,7 @@
 //! database zones in `cryptokeys`.
 
 use data_encoding::{HEXLOWER, HEXUPPER};
+use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
@@ -98,7 +99,7 @@ impl Operations {
             OperationRequest::KeyRemove { zone, key } => self.remove_zone_key(zone, *key),
             OperationRequest::KeyRollover { zone, role } => self.roll_keys(zone, role.as_deref()),
             OperationRequest::KeyDs { zone, key, report } => self.report_ds(zone, *key, *report),
-            _ => Err(OperationError::refused("this is no operation on keys")),
+            _ => Err(OperationError::refused("not an operation on keys")),
         }
     }
 
@@ -175,7 +176,8 @@ impl Operations {
         if keys == 0 {
             return Err(no_keys(&name));
         }
-        tracing::info!("zone {name}: no longer signed, {keys} keys removed");
+        let removed = counted(keys, "key");
+        tracing::info!("zone {name}: no longer signed, {removed} removed");
         let zone = name.to_string();
         Ok(OperationResult::ZoneUnsecured { zone, keys })
     }
@@ -375,13 +377,13 @@ impl Operations {
         let home = self.key_home(&name)?;
         if home.is_none() && (self.rank_of)(name.as_name()).is_none() {
             return Err(OperationError::not_found(format!(
-                "zone {name} not found; `nameward zone list` lists the zones"
+                "zone {name} not found; see `nameward zone list`"
             )));
         }
         // For a database, the current rows decide.
         if home.is_none() && self.keeper.keys().is_presigned(name.as_name()) {
             return Err(OperationError::refused(format!(
-                "zone {name} brings its signatures with it: they are served as they are"
+                "zone {name} is presigned: its signatures are served unchanged"
             )));
         }
         self.check_by_hand(&name)?;
@@ -452,7 +454,7 @@ fn ds_text(name: &NameBuf, key: &SigningKey) -> String {
 
 pub(super) fn no_keys(name: &NameBuf) -> OperationError {
     OperationError::not_found(format!(
-        "zone {name} has no keys; `nameward zone secure {name}` makes one"
+        "zone {name} has no keys; create one with `nameward zone secure {name}`"
     ))
 }
 

@@ -46,12 +46,9 @@ impl Operations {
         if errors.is_empty() {
             return Ok(OperationResult::Listed { items: count });
         }
-        let messages = errors.iter().map(|error| {
-            format!(
-                "{}; its zones are listed as this server last knew them",
-                error.message
-            )
-        });
+        let messages = errors
+            .iter()
+            .map(|error| format!("{}; its zones are listed as last read", error.message));
         let messages: Vec<String> = messages.collect();
         Err(OperationError::backend(messages.join("\n")))
     }

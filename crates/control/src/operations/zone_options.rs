@@ -14,7 +14,7 @@ impl ZoneTerms {
                 .filter(Value::is_object)
                 .ok_or_else(|| {
                     OperationError::invalid(format!(
-                        "expected options as a JSON object, found {text:?}"
+                        "expected a JSON object of options, found {text:?}"
                     ))
                 }),
         };

@@ -106,7 +106,7 @@ impl Operations {
         }
         if failures.is_empty() {
             return Err(OperationError::not_found(format!(
-                "zone {name} not found; `nameward zone list` lists the zones"
+                "zone {name} not found; see `nameward zone list`"
             )));
         }
         Err(OperationError::backend(failures.join("\n")))

@@ -23,16 +23,16 @@ const LINE_MAX: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody answers there.
-    #[error("no server answers at the control socket {}: {}", .0.display(), plain(.1))]
+    #[error("cannot connect to the control socket {}: {}", .0.display(), plain(.1))]
     NotRunning(PathBuf, #[source] io::Error),
     /// The connection broke, or the reply makes no sense.
-    #[error("the server did not reply: {}", plain(.0))]
+    #[error("no response from the server: {}", plain(.0))]
     Broken(#[source] io::Error),
     /// The connection ended before the reply did.
-    #[error("the reply is not whole: the server ended the connection")]
+    #[error("incomplete response: the server closed the connection")]
     Cut,
     /// The server says that it is stopping, and does not end.
-    #[error("the server is stopping, but has not ended within {} s", STOP_PATIENCE.as_secs())]
+    #[error("the server is stopping, but has not exited within {} s", STOP_PATIENCE.as_secs())]
     StillStopping,
     /// The server did not do it.
     #[error("{0}")]

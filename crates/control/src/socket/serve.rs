@@ -255,11 +255,11 @@ impl ControlServer {
             Urgency::Immediate => return Ok(None),
             Urgency::Reload => (
                 &self.reloads,
-                "reloads wait already, and one of them will take what is there now",
+                "reloads are already waiting; one of them will load the current state",
             ),
             Urgency::Ordinary => (
                 &self.ordinary,
-                "commands run or wait already: try again later",
+                "commands are already running or waiting; try again later",
             ),
         };
         let refused = || {
@@ -279,9 +279,10 @@ async fn read_request(stream: &mut UnixStream) -> Option<Result<ControlRequest, 
         Ok(Ok(_)) if !line.ends_with(b"\n") => Some(Err(OperationError::invalid(format!(
             "expected one line of at most {REQUEST_MAX} octets"
         )))),
-        Ok(Ok(_)) => Some(serde_json::from_slice(&line).map_err(|error| {
-            OperationError::invalid(format!("the request cannot be read: {error}"))
-        })),
+        Ok(Ok(_)) => Some(
+            serde_json::from_slice(&line)
+                .map_err(|error| OperationError::invalid(format!("invalid request: {error}"))),
+        ),
     }
 }
 
@@ -311,7 +312,7 @@ fn answer(
         Ok(Err(error)) => ReplyLine::Failed(error),
         Err(_) => ReplyLine::Failed(OperationError::new(
             ErrorKind::Internal,
-            "the operation failed by a fault of the server; see its log",
+            "internal error; see the server log",
         )),
     };
     let is_stopping = matches!(last, ReplyLine::Done(OperationResult::Stopping));

@@ -388,7 +388,7 @@ fn without_a_server_the_client_says_so() {
     let error = show(Path::new("/nonexistent/control.sock"), "hello").unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("no server answers at the control socket"),
+        text.starts_with("cannot connect to the control socket"),
         "{text}"
     );
 }

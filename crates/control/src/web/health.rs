@@ -130,7 +130,11 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     };
     let plain = |value: u64| [(String::new(), value)];
     let is_ready = status.reasons(ready).is_empty();
-    gauge("ready", "Whether /readyz says yes", &plain(is_ready.into()));
+    gauge(
+        "ready",
+        "Whether /readyz returns 200",
+        &plain(is_ready.into()),
+    );
     let zones = [
         ("served", status.zones),
         ("not_ready", status.zones_not_ready),
@@ -143,7 +147,11 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         ("signed", status.zones_signed),
     ];
     let zones = zones.map(|(state, zones)| (format!("{{state=\"{state}\"}}"), zones as u64));
-    gauge("zones", "Zones by state; one may be in several", &zones);
+    gauge(
+        "zones",
+        "Zones by state; a zone can be in several states",
+        &zones,
+    );
     let of_kind = |kind: &FaultKind| {
         let number = status.faults.iter().filter(|fault| fault.kind == *kind);
         (
@@ -154,7 +162,7 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     let faults: Vec<_> = FaultKind::ALL.iter().map(of_kind).collect();
     gauge(
         "faults",
-        "Faults that the status page shows, by kind",
+        "Faults shown on the status page, by kind",
         &faults,
     );
     let up = status.backends.iter().map(|backend| {
@@ -163,14 +171,14 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         (labels, u64::from(backend.is_up))
     });
     let up: Vec<_> = up.collect();
-    gauge("backend_up", "Whether a backend answers", &up);
+    gauge("backend_up", "Whether a backend responds", &up);
     let (is_ok, at) = match &status.last_reload {
         Some(reload) => (reload.is_ok, reload.at),
         None => (true, 0),
     };
-    let help = "Whether the last reload took everything; 1 if there was none";
+    let help = "Whether the last reload succeeded; 1 if there was none";
     gauge("last_reload_success", help, &plain(is_ok.into()));
-    let help = "When the last reload ended; 0 if there was none";
+    let help = "Time of the last reload; 0 if there was none";
     gauge("last_reload_timestamp_seconds", help, &plain(at));
     let transfers = status.transfers;
     let transfers = [
@@ -178,19 +186,19 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         ("out", transfers.outgoing as u64),
     ];
     let rows = transfers.map(|(way, number)| (format!("{{direction=\"{way}\"}}"), number));
-    gauge("transfers_running", "Transfers under way", &rows);
+    gauge("transfers_running", "Transfers in progress", &rows);
     let dnstap = status.dnstap.as_ref();
     let connected: Vec<_> = dnstap
         .map(|one| (String::new(), one.is_connected.into()))
         .into_iter()
         .collect();
-    let help = "Whether a collector of dnstap listens, where dnstap is on";
+    let help = "Whether the dnstap collector is connected, if dnstap is enabled";
     gauge("dnstap_connected", help, &connected);
     let name = "nameward_dnstap_sent_total";
     head(
         out,
         name,
-        "Messages of dnstap that a collector took",
+        "dnstap messages sent to the collector",
         "counter",
     );
     if let Some(dnstap) = dnstap {

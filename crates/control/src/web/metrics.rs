@@ -46,7 +46,7 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
         };
         let scope = match variable.scope {
             Scope::Server => "",
-            Scope::Host => " (of the whole host, not of this server alone)",
+            Scope::Host => " (whole host, not only this server)",
         };
         let help = format!("{}{scope}", variable.description);
         head(&mut out, &name, &help, kind);
@@ -62,7 +62,7 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
     head(
         &mut out,
         "nameward_build_info",
-        "The version that runs",
+        "The running version",
         "gauge",
     );
     let _ = writeln!(
@@ -77,7 +77,7 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     head(
         out,
         "nameward_queries_total",
-        "Questions received by transport and IP version",
+        "Queries received by transport and IP version",
         "counter",
     );
     for transport in Transport::ALL {
@@ -91,7 +91,7 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     head(
         out,
         "nameward_answers_total",
-        "Answers sent by response code",
+        "Responses sent by response code",
         "counter",
     );
     for (rcode, count) in snapshot.answers_by_rcode() {
@@ -104,7 +104,7 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     head(
         out,
         "nameward_answers_by_type_total",
-        "Answers sent by query type",
+        "Responses sent by query type",
         "counter",
     );
     for (qtype, count) in snapshot.answers_by_type() {
@@ -121,14 +121,14 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     histogram(
         out,
         "nameward_answer_size_bytes",
-        "Sizes of answers",
+        "Response sizes",
         &snapshot.answer_sizes(),
         |bytes| bytes.to_string(),
     );
     histogram(
         out,
         "nameward_answer_duration_seconds",
-        "Time from the receipt of a question to the sending of its answer",
+        "Time from receiving a query to sending its response",
         &snapshot.answer_latencies(),
         seconds,
     );

@@ -82,16 +82,16 @@ fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
     for variable in of_host {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
         let help = format!(
-            "# HELP {name} {} (of the whole host, not of this server alone)",
+            "# HELP {name} {} (whole host, not only this server)",
             variable.description
         );
         assert!(text.lines().any(|line| line == help), "{help}");
         seen += 1;
     }
     assert_eq!(seen, 12);
-    assert_eq!(text.matches("of the whole host").count(), 12);
+    assert_eq!(text.matches("whole host").count(), 12);
     let page = server.get("/").text();
-    assert!(!page.contains("of the whole host"));
+    assert!(!page.contains("whole host"));
 }
 
 #[test]

@@ -134,18 +134,16 @@ pub enum KeyFileError {
     #[error("{0}")]
     Key(#[from] KeyError),
     /// A time is invalid.
-    #[error("expected YYYYMMDDHHMMSS behind {0}, found something else")]
+    #[error("invalid time after {0}: expected YYYYMMDDHHMMSS")]
     Time(&'static str),
     /// The public text has no DNSKEY.
-    #[error("expected a line with a DNSKEY record, found none")]
+    #[error("missing DNSKEY record")]
     NoRecord,
     /// The owner is not a valid name.
-    #[error("expected the name of a zone, found {0:?}: {1}")]
+    #[error("invalid zone name {0:?}: {1}")]
     Owner(String, NameError),
     /// The two texts are from different keys.
-    #[error(
-        "the public and the private text are of different keys: key tags {public} and {private}"
-    )]
+    #[error("the .key and .private files are of different keys: key tags {public} and {private}")]
     Mismatch {
         /// Key tag of the DNSKEY.
         public: u16,

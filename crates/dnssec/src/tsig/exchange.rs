@@ -30,16 +30,16 @@ pub enum TsigFailure {
     #[error("the TSIG record is malformed")]
     Malformed,
     /// The key is unknown, or known with another algorithm.
-    #[error("the TSIG key is not known here (BADKEY)")]
+    #[error("unknown TSIG key (BADKEY)")]
     BadKey,
     /// The MAC does not match.
-    #[error("the TSIG signature does not verify (BADSIG)")]
+    #[error("TSIG signature verification failed (BADSIG)")]
     BadSignature,
     /// The clocks differ by more than allowed.
-    #[error("the TSIG time is too far from this server's clock (BADTIME)")]
+    #[error("TSIG time is outside the allowed window, check both clocks (BADTIME)")]
     BadTime,
     /// The peer rejected our record with this error.
-    #[error("the peer refused the TSIG record with {}", error_name(*.0))]
+    #[error("the peer rejected the TSIG record with {}", error_name(*.0))]
     RefusedByPeer(u16),
     /// A reply, or the end of a stream of replies, is not signed.
     #[error("the reply is not signed")]

@@ -66,7 +66,7 @@ pub(super) fn read_named(
 ) -> Result<(String, MatchList), ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     let [name] = words[..] else {
-        let message = "expected the name of the list and '{'";
+        let message = "expected a list name and '{'";
         return Err(ConfMistake::new(statement.place(), message));
     };
     if name.is_one_of(BUILT_IN) {
@@ -177,11 +177,11 @@ fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
         IpAddr::V6(v6) => (v6.to_bits(), 128),
     };
     let Some(free) = u32::checked_sub(width, bits.into()) else {
-        return Err("the prefix is too long");
+        return Err("prefix too long");
     };
     match number & 1_u128.checked_shl(free).map_or(u128::MAX, |next| next - 1) {
         0 => Ok((address, bits)),
-        _ => Err("the address has bits behind its prefix"),
+        _ => Err("the address has bits set after the prefix"),
     }
 }
 
@@ -281,8 +281,8 @@ impl<'n> AclResolver<'n> {
             self.entries += 1;
             if self.entries > ENTRIES_MAX || depth == 0 {
                 let message = match depth {
-                    0 => format!("more than {DEPTH_MAX} lists in each other"),
-                    _ => format!("more than {ENTRIES_MAX} entries of lists"),
+                    0 => format!("lists nested more than {DEPTH_MAX} levels deep"),
+                    _ => format!("more than {ENTRIES_MAX} list entries"),
                 };
                 return Err(Unusable::Wrong(
                     list.file,
@@ -299,7 +299,7 @@ impl<'n> AclResolver<'n> {
                     }
                 }
                 Element::Undecided(word) => {
-                    let message = format!("{word} cannot be decided here");
+                    let message = format!("{word} is not supported");
                     let wrong = ConfMistake::new(entry.place, message);
                     return Err(Unusable::Undecided(list.file, wrong));
                 }
@@ -345,13 +345,11 @@ impl<'n> AclResolver<'n> {
         let shown = quoted(name.as_bytes());
         match self.known.get(name) {
             Some(Some(known)) => return Ok(known.clone()),
-            Some(None) => return wrong(format!("the list {shown} holds itself")),
+            Some(None) => return wrong(format!("list {shown} contains itself")),
             None => {}
         }
         let Some(list) = self.named.get(name) else {
-            return wrong(format!(
-                "expected an address or the name of a list, found {shown}"
-            ));
+            return wrong(format!("expected an address or list name, found {shown}"));
         };
         self.known.insert(name.to_string(), None);
         let resolved = self.resolve_within(list, depth - 1);

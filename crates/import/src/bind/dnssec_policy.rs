@@ -84,9 +84,7 @@ impl PolicyReader {
             "signatures-jitter" => "signature_jitter",
             "cdnskey" | "cds-digest-types" | "inline-signing" | "manual-mode" => return,
             other => {
-                return self
-                    .changes
-                    .push(format!("{other}: there is nothing like it here"));
+                return self.changes.push(format!("{other}: no equivalent"));
             }
         };
         match value_words(statement)
@@ -94,7 +92,7 @@ impl PolicyReader {
             .and_then(|text| seconds(text))
         {
             Some(seconds) => self.set(key, MovedValue::Number(seconds)),
-            None => self.changes.push(format!("{word}: the default is kept")),
+            None => self.changes.push(format!("{word}: the default is used")),
         }
     }
 
@@ -131,9 +129,7 @@ impl PolicyReader {
             match signing_algorithm(name) {
                 Some(name) if !algorithms.contains(&name) => algorithms.push(name),
                 Some(_) => {}
-                None => {
-                    self.refusal = Some(format!("no keys of the algorithm {name} are made here"))
-                }
+                None => self.refusal = Some(format!("unsupported algorithm {name}")),
             }
             let at = words.iter().position(|word| word == name);
             let bits = at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
@@ -141,7 +137,7 @@ impl PolicyReader {
                 Some(bits @ (2048 | 3072 | 4096)) => self.set("rsa_bits", MovedValue::Number(bits)),
                 Some(bits) => self
                     .changes
-                    .push(format!("new RSA keys have 2048 bits, not {bits}")),
+                    .push(format!("new RSA keys have 2048 bits instead of {bits}")),
                 None => {}
             }
         }
@@ -150,7 +146,7 @@ impl PolicyReader {
         match algorithms[..] {
             [] => {}
             [name] => self.set("algorithm", MovedValue::Text(name.into())),
-            _ => self.refusal = Some("it has keys of several algorithms".into()),
+            _ => self.refusal = Some("keys of more than one algorithm".into()),
         }
     }
 
@@ -168,7 +164,7 @@ impl PolicyReader {
         self.set("denial", MovedValue::Text(denial.into()));
         // BIND 9.18: five iterations and a salt of eight octets by default.
         if after("iterations") != Some("0") || after("salt-length") != Some("0") {
-            let text = "NSEC3 has no salt and no further iterations (RFC 9276)";
+            let text = "NSEC3 without salt and extra iterations (RFC 9276)";
             self.changes.push(text.into());
         }
     }

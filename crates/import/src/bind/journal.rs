@@ -41,16 +41,16 @@ pub enum JournalError {
     #[error("cannot be read: {}", crate::reason_of(.0))]
     Unreadable(#[from] io::Error),
     /// The format is unknown.
-    #[error("the form is not known")]
+    #[error("unknown format")]
     Form,
     /// The journal is too large.
-    #[error("it is larger than {} MiB or has more than {TRANSACTIONS_MAX} changes", OCTETS_MAX >> 20)]
+    #[error("larger than {} MiB or more than {TRANSACTIONS_MAX} changes", OCTETS_MAX >> 20)]
     TooLarge,
     /// The journal is truncated.
-    #[error("it ends too soon")]
+    #[error("truncated")]
     Short,
     /// A change does not follow the previous one.
-    #[error("a change leads from serial {found}, and not from {expected}")]
+    #[error("a change starts at serial {found} instead of {expected}")]
     Gap {
         /// The serial after the previous change.
         expected: Serial,
@@ -58,7 +58,7 @@ pub enum JournalError {
         found: Serial,
     },
     /// The journal has no change from this version.
-    #[error("it leads to serial {end}, but not from serial {from}, which the file has")]
+    #[error("it ends at serial {end}, but does not contain serial {from} of the zone file")]
     NotFrom {
         /// The requested version.
         from: Serial,
@@ -66,16 +66,16 @@ pub enum JournalError {
         end: Serial,
     },
     /// A change does not lead from its serial to the next.
-    #[error("the change from serial {0} has other records than a difference")]
+    #[error("the change from serial {0} is not a valid difference")]
     Transaction(Serial),
     /// A record has an invalid name.
-    #[error("no name: {0}")]
+    #[error("invalid name: {0}")]
     Name(#[from] NameError),
     /// A record has a class or type that no zone contains.
-    #[error("no zone has records of class {0} and type {1}")]
+    #[error("class {0} type {1} is not allowed in a zone")]
     Foreign(Class, Type),
     /// A record is malformed.
-    #[error("a record of type {0}: {1}")]
+    #[error("invalid {0} record: {1}")]
     Data(Type, RdataError),
 }
 

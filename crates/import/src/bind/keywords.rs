@@ -46,7 +46,7 @@ pub(super) fn name_and_class<'w, 't>(
     let Some((name, rest)) = words.split_first() else {
         return Err(ConfMistake::new(
             statement.place(),
-            format!("expected the name of the {what}, found '{{'"),
+            format!("expected a {what} name, found '{{'"),
         ));
     };
     let Some((class, rest)) = rest.split_first() else {

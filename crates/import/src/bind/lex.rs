@@ -150,7 +150,7 @@ impl<'t> Lexer<'t> {
             if self.at >= self.text.len() {
                 return Err(ConfMistake::new(
                     place,
-                    "this comment has no end: expected '*/'",
+                    "unterminated comment: expected '*/'",
                 ));
             }
             self.step();
@@ -185,7 +185,7 @@ impl<'t> Lexer<'t> {
             let Some(&byte) = self.text.get(self.at) else {
                 return Err(ConfMistake::new(
                     place,
-                    "this string has no end: expected '\"'",
+                    "unterminated string: expected '\"'",
                 ));
             };
             match byte {

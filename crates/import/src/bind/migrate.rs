@@ -91,10 +91,7 @@ impl BindMover {
             let place = self.place(*spot);
             let report = &mut self.server.report;
             if !report.has_line_of(text) {
-                report.add_used(
-                    &place,
-                    format!("{text}: it is part of the settings and zones"),
-                );
+                report.add_used(&place, format!("{text}: used in the settings and zones"));
             }
         }
     }
@@ -105,7 +102,7 @@ impl BindMover {
                 self.note(
                     MoveVerdict::Breaks,
                     key.spot,
-                    format!("key {:?} is no name", key.name),
+                    format!("invalid key name {:?}", key.name),
                 );
                 continue;
             };
@@ -158,24 +155,24 @@ impl BindMover {
                 self.note(
                     MoveVerdict::NotNeeded,
                     spot,
-                    "recursion: it is off here too",
+                    "recursion: off, as on this server",
                 );
             }
             ("recursion", _) => {
-                let text = "recursion: it is handed to a resolver: see [recursor]";
+                let text = "recursion: forwarded to a resolver: see [recursor]";
                 self.note(MoveVerdict::NotPossible, spot, text);
             }
             ("port" | "minimal-any", _) => {
                 self.note(
                     MoveVerdict::NotNeeded,
                     spot,
-                    format!("{word}: it is in listen, or the default here"),
+                    format!("{word}: part of listen, or the default"),
                 );
             }
             _ => self.note(
                 MoveVerdict::NotPossible,
                 spot,
-                format!("{word}: write the name into nsid of [server]"),
+                format!("{word}: set nsid in [server]"),
             ),
         }
     }
@@ -208,8 +205,7 @@ impl BindMover {
                         list.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)));
                     }
                     None => {
-                        let text =
-                            "listen-on: write the addresses one by one; there is no TLS or HTTPS";
+                        let text = "listen-on: list each address; TLS and HTTPS are not supported";
                         self.note(MoveVerdict::Breaks, statement.spot, text);
                     }
                 }
@@ -245,7 +241,7 @@ impl BindMover {
             };
             if !self.server.zones.iter().any(is_taken) {
                 let text = format!(
-                    "catalog-zones: members of {} are left out: only a catalog that is transferred is followed",
+                    "catalog-zones: members of {} omitted: only transferred catalogs are supported",
                     catalog.zone
                 );
                 self.note(MoveVerdict::Breaks, catalog.spot, text);
@@ -307,14 +303,16 @@ impl BindMover {
         let name = moved.name.clone();
         if kind.is_transferred() {
             let reason = match zone.primaries.iter().any(|remote| remote.tls.is_some()) {
-                true => Some("its primaries are asked over TLS, and it would never be filled"),
+                true => Some(
+                    "its primaries use TLS, which is not supported; it would never be transferred",
+                ),
                 false if zone.primaries.is_empty() => {
-                    Some("it has no primaries, and would never be filled")
+                    Some("no primaries; it would never be transferred")
                 }
                 false => None,
             };
             if let Some(reason) = reason {
-                let text = format!("zone {name} is left out: {reason}");
+                let text = format!("zone {name} omitted: {reason}");
                 return self.note(MoveVerdict::Breaks, zone.spot, text);
             }
         }
@@ -327,13 +325,13 @@ impl BindMover {
             match self.signing(zone, statements) {
                 Ok(signing) => moved.signing = Some(signing),
                 Err(reason) => {
-                    let text = format!("zone {name} is left out: {reason}");
+                    let text = format!("zone {name} omitted: {reason}");
                     return self.note(MoveVerdict::Breaks, zone.spot, text);
                 }
             }
         } else if zone.is_dynamic {
             let text = format!(
-                "zone {name}: changes in BIND's journal are not read: run rndc sync before the move"
+                "zone {name}: BIND's journal is not read: run `rndc sync` before the import"
             );
             self.note(MoveVerdict::Changed, zone.spot, text);
         }
@@ -350,7 +348,7 @@ impl BindMover {
             None => None,
             Some(Ok(list)) => Some(spelled(list)),
             Some(Err(refusal)) => {
-                let text = format!("zone {name}: {what} lets nobody in: {}", refusal.reason);
+                let text = format!("zone {name}: {what} matches no clients: {}", refusal.reason);
                 self.note(MoveVerdict::Breaks, refusal.spot, text);
                 Some(Vec::new())
             }
@@ -368,19 +366,19 @@ impl BindMover {
             None => {}
             Some(Ok(rules)) => {
                 if rules.iter().any(|rule| rule.types.is_empty()) {
-                    let text = "update-policy: a rule without types is for all types, NS and SOA of the zone too";
+                    let text = "update-policy: a rule without types allows all types, including NS and SOA at the apex";
                     self.note(MoveVerdict::Changed, spot, text);
                 }
                 zone.terms.update_policy.clone_from(rules);
             }
             Some(Err(refusal)) => {
-                let text = format!("zone {name}: nobody may update it: {}", refusal.reason);
+                let text = format!("zone {name}: all updates are refused: {}", refusal.reason);
                 self.note(MoveVerdict::Breaks, refusal.spot, text);
             }
         }
         if terms.allow_transfer.is_none() {
-            let text = "a zone without allow-transfer: BIND before 9.20 lets everybody transfer it, here nobody may: \
-                        write allow_transfer where a secondary needs it";
+            let text = "a zone without allow-transfer: BIND before 9.20 allows transfers to any host, this server to \
+                        none: set allow_transfer where a secondary needs it";
             self.note(MoveVerdict::Changed, spot, text);
         }
         zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {

@@ -45,18 +45,18 @@ impl<'f> ImportNotes<'f> {
     pub(super) fn view(&mut self, view: &View, zones: usize, served: Option<&str>) {
         let name = view.name.as_deref().unwrap_or_default();
         let reason = match (&view.clients, served) {
-            _ if !view.is_internet => "its class is not IN".to_string(),
+            _ if !view.is_internet => "class is not IN".to_string(),
             (Err(refusal), _) => self.with_place(refusal.spot, &refusal.reason),
             (Ok(clients), _) if !clients.is_for_all => {
-                "it is for some clients only, and there is one view here".to_string()
+                "match-clients is not \"any\", and views are not supported".to_string()
             }
             (_, Some(served)) => {
-                format!("the view {served:?} comes first, and there is one view here")
+                format!("view {served:?} comes first, and only one view is supported")
             }
-            (_, None) => "there is one view here".to_string(),
+            (_, None) => "only one view is supported".to_string(),
         };
         let noun = if zones == 1 { "zone" } else { "zones" };
-        let line = format!("the view {name:?} with {zones} {noun} is not taken: {reason}");
+        let line = format!("view {name:?} with {zones} {noun} ignored: {reason}");
         self.add(view.spot, line);
     }
 
@@ -64,10 +64,10 @@ impl<'f> ImportNotes<'f> {
     pub(super) fn is_taken(&mut self, zone: &BindZone) -> bool {
         let reason = match (zone.kind, zone.signed_by, &zone.allow_query) {
             _ if !zone.is_internet => "the class is not IN".into(),
-            _ if zone.is_from_database => "the contents are in no file".into(),
-            (None, ..) => "the type is missing".into(),
+            _ if zone.is_from_database => "no zone file".into(),
+            (None, ..) => "no type".into(),
             (Some(ZoneType::Secondary), Some(statement), _) => format!(
-                "BIND signs the copy of another server ({statement}), and it is never served unsigned"
+                "BIND signs a transferred zone ({statement}), which is never served unsigned"
             ),
             (Some(ZoneType::Primary | ZoneType::Secondary), _, Err(refusal)) => {
                 self.with_place(refusal.spot, &refusal.reason)
@@ -109,11 +109,11 @@ impl<'f> ImportNotes<'f> {
         let zones = self.refused.into_iter().map(|refused| {
             let names = refused.names.join(", ");
             let text = match (refused.count, refused.count - refused.names.len()) {
-                (1, _) => format!("the zone {names} is not taken: {}", refused.reason),
-                (_, 0) => format!("the zones {names} are not taken: {}", refused.reason),
+                (1, _) => format!("zone {names} ignored: {}", refused.reason),
+                (_, 0) => format!("zones {names} ignored: {}", refused.reason),
                 (_, more) => {
                     let reason = refused.reason;
-                    format!("the zones {names} and {more} more are not taken: {reason}")
+                    format!("zones {names} and {more} more ignored: {reason}")
                 }
             };
             (refused.spot, text)

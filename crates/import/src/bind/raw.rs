@@ -46,7 +46,7 @@ pub fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
             file: path.to_string_lossy().into(),
             line: 0,
             column: 0,
-            message: format!("{message}, in the RRset at octet {}", reader.at),
+            message: format!("{message} in the RRset at octet {}", reader.at),
         });
     }
     Report {
@@ -61,21 +61,21 @@ pub fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
 enum RawError {
     #[error("cannot be read: {}", crate::reason_of(.0))]
     Unreadable(#[from] io::Error),
-    #[error("expected version 0 or 1 of the raw form")]
+    #[error("expected raw format version 0 or 1")]
     Version,
-    #[error("the file ends too soon")]
+    #[error("file truncated")]
     ShortFile,
     #[error("expected a length, found {0}")]
     RrsetLength(u64),
-    #[error("the RRset ends too soon")]
+    #[error("RRset truncated")]
     ShortRrset,
-    #[error("expected the next RRset, found {0} more octets")]
+    #[error("{0} trailing octets in the RRset")]
     LongRrset(usize),
-    #[error("no name: {0}")]
+    #[error("invalid name: {0}")]
     Name(#[from] NameError),
     #[error("expected class IN, found {0}")]
     OtherClass(Class),
-    #[error("no zone has records of type {0}")]
+    #[error("type {0} is not allowed in a zone")]
     MetaType(Type),
     #[error("{0}: {1}")]
     Data(String, RdataError),
@@ -245,6 +245,6 @@ mod tests {
             damaged[at] = ZONE[at];
         }
         let (_, error) = read(b"\0\0\0\x02\0\0\0\x09\0\0\0\0");
-        assert!(error.unwrap().contains("expected version 0 or 1"));
+        assert!(error.unwrap().contains("raw format version 0 or 1"));
     }
 }

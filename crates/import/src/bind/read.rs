@@ -194,14 +194,14 @@ impl<'f> NamedConfReader<'f> {
         let passed_over = std::mem::take(&mut self.passed_over).into_iter();
         let line = |PassedOver { text, spot, count }| match count {
             _ if text.starts_with("allow-new-zones") => {
-                let elsewhere = "zones that rndc addzone added are kept elsewhere";
-                (spot, format!("{text} is not taken: {elsewhere}"))
+                let elsewhere = "zones added with rndc addzone are stored elsewhere";
+                (spot, format!("{text} ignored: {elsewhere}"))
             }
-            1 => (spot, format!("{text} is not taken")),
-            2 => (spot, format!("{text} is not taken, here and once more")),
+            1 => (spot, format!("{text} ignored")),
+            2 => (spot, format!("{text} ignored, here and once more")),
             _ => (
                 spot,
-                format!("{text} is not taken, here and {} times more", count - 1),
+                format!("{text} ignored, here and {} more times", count - 1),
             ),
         };
         passed_over.map(line).collect()
@@ -272,7 +272,7 @@ impl<'f> NamedConfReader<'f> {
     }
 
     fn include(&mut self, statement: &ConfStatement<'_>, level: Level) -> Result<(), ConfMistake> {
-        let word = statement.value("the name of a file")?;
+        let word = statement.value("a file name")?;
         let path = self.absolute(&word.text);
         let wrong = |message: String| ConfMistake::new(word.place, message);
         let cannot = |path: &Path, error: &io::Error| {
@@ -287,10 +287,7 @@ impl<'f> NamedConfReader<'f> {
                 .map_err(|error| cannot(&path, &error))?,
         };
         if paths.is_empty() {
-            return Err(wrong(format!(
-                "no file has a name like {}",
-                quoted(&word.text)
-            )));
+            return Err(wrong(format!("no file matches {}", quoted(&word.text))));
         }
         for path in paths {
             if self.open.iter().any(|open| self.paths[*open] == path) {
@@ -298,7 +295,7 @@ impl<'f> NamedConfReader<'f> {
             }
             if self.open.len() >= DEPTH_MAX {
                 return Err(wrong(format!(
-                    "more than {DEPTH_MAX} files include each other"
+                    "includes nested more than {DEPTH_MAX} levels deep"
                 )));
             }
             if self.paths.len() >= FILES_MAX {
@@ -343,10 +340,7 @@ impl<'f> NamedConfReader<'f> {
         if keyword.is("acl") {
             let (name, list) = acl::read_named(statement, self.file_now())?;
             if self.acls.insert(name, list).is_some() {
-                return Err(ConfMistake::new(
-                    keyword.place,
-                    "a list of this name is there already",
-                ));
+                return Err(ConfMistake::new(keyword.place, "duplicate list name"));
             }
             return Ok(());
         }
@@ -431,10 +425,7 @@ impl<'f> NamedConfReader<'f> {
         let (word, class) = name_and_class(statement, &words, "zone")?;
         let name = NameBuf::from_text(&word.text, Name::ROOT).map_err(|error| {
             let found = quoted(&word.text);
-            ConfMistake::new(
-                word.place,
-                format!("expected the name of a zone, found {found}: {error}"),
-            )
+            ConfMistake::new(word.place, format!("invalid zone name {found}: {error}"))
         })?;
         let (index, spot) = (self.zones.len(), (self.file_now(), word.place));
         self.zones.push(RawZone {
@@ -458,7 +449,7 @@ impl<'f> NamedConfReader<'f> {
         let file = self.file_now();
         let raw = &mut self.zones[index];
         if keyword.is("type") {
-            let word = statement.value("the type of the zone")?;
+            let word = statement.value("the zone type")?;
             raw.zone.kind = Some(ZoneType::parse(&word.text).ok_or_else(|| {
                 let found = quoted(&word.text);
                 ConfMistake::new(
@@ -467,11 +458,11 @@ impl<'f> NamedConfReader<'f> {
                 )
             })?);
         } else if keyword.is("file") {
-            let word = statement.value("the name of a file")?;
+            let word = statement.value("a file name")?;
             use std::os::unix::ffi::OsStrExt;
             raw.file = Some(std::ffi::OsStr::from_bytes(&word.text).into());
         } else if keyword.is("in-view") {
-            raw.zone.in_view = Some(statement.value("the name of a view")?.string().into());
+            raw.zone.in_view = Some(statement.value("a view name")?.string().into());
         } else if keyword.is_one_of(&["database", "dlz"]) {
             raw.zone.is_from_database = true;
         } else if keyword.is("masterfile-format") {

@@ -69,7 +69,7 @@ pub(super) fn read(
         true => match words.next() {
             Some(word) => Some(word.string()),
             None => {
-                let message = "expected the name of the list, found '{'";
+                let message = "expected a list name, found '{'";
                 return Err(ConfMistake::new(statement.place(), message));
             }
         },
@@ -203,12 +203,12 @@ impl RemoteResolver<'_> {
             let shown = quoted(name.as_bytes());
             match self.named.get(name) {
                 None => {
-                    let expected = "expected an address or the name of a list";
+                    let expected = "expected an address or list name";
                     return Err(wrong(format!("{expected}, found {shown}")));
                 }
                 Some(_) if depth == 0 => {
-                    let deep = format!("more than {DEPTH_MAX} lists in each other");
-                    return Err(wrong(format!("{deep}: does {shown} name itself?")));
+                    let deep = format!("lists nested more than {DEPTH_MAX} levels deep");
+                    return Err(wrong(format!("{deep}: does {shown} contain itself?")));
                 }
                 Some(inner) => self.add(inner, Some(entry), depth - 1)?,
             }

@@ -41,11 +41,7 @@ impl NamedConfReader<'_> {
             let name = raw.zone.name().to_string();
             let (file, place) = raw.zone.spot;
             if !seen.insert((raw.view, raw.zone.is_internet, name.to_ascii_lowercase())) {
-                self.report(
-                    file,
-                    Some(place),
-                    format!("the zone {name} is defined twice"),
-                );
+                self.report(file, Some(place), format!("zone {name} is defined twice"));
                 continue;
             }
             zones.push(self.settle_zone(raw, &name, &mut lists));
@@ -55,7 +51,8 @@ impl NamedConfReader<'_> {
         }
         let mut notes = self.take_notes();
         notes.extend(lists.keys.into_iter().map(|spot| {
-            let text = "a key in a list of clients matches nobody: signatures of questions are not looked at yet";
+            let text =
+                "a key in a client list matches no queries: TSIG is not checked for query access";
             (spot, text.to_string())
         }));
         NamedConf {
@@ -75,7 +72,7 @@ impl NamedConfReader<'_> {
             self.report(
                 0,
                 None,
-                format!("the addresses of this machine are unknown: {error}"),
+                format!("cannot list the addresses of this host: {error}"),
             );
             Vec::new()
         })
@@ -125,7 +122,7 @@ impl NamedConfReader<'_> {
             }
         }
         if let Some(message) = incomplete(&raw.zone).filter(|_| !raw.is_wrong) {
-            self.report(file, Some(place), format!("the zone {name} {message}"));
+            self.report(file, Some(place), format!("zone {name} {message}"));
         }
         raw.zone
     }
@@ -137,14 +134,14 @@ impl NamedConfReader<'_> {
         lists: &mut Lists<'_>,
     ) -> Option<Result<ViewClients, NotTaken>> {
         if let Some(spot) = matches.recursive_only {
-            let reason = "it is for questions that ask for recursion".into();
+            let reason = "match-recursive-only".into();
             return Some(Err(NotTaken { spot, reason }));
         }
         if let Some(list) = &matches.destinations {
             match lists.resolve(list) {
                 Ok(resolved) if resolved.list.is_any() => {}
                 Ok(_) => {
-                    let reason = "it is for some addresses of this server only".into();
+                    let reason = "match-destinations is not \"any\"".into();
                     let spot = (list.file, list.place);
                     return Some(Err(NotTaken { spot, reason }));
                 }
@@ -228,8 +225,7 @@ impl Lists<'_> {
         if let Some(on) = on
             && !self.resolve(on)?.list.is_any()
         {
-            let reason =
-                "allow-query-on is not for all addresses of this server, and cannot be kept";
+            let reason = "allow-query-on does not include all addresses of this server, which is not supported";
             let wrong = super::lex::ConfMistake::new(on.place, reason);
             return Err(Unusable::Undecided(on.file, wrong));
         }

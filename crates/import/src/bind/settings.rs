@@ -92,7 +92,7 @@ pub(super) fn see(
             to.get_or_insert_default().notify = word.map(|word| word.string().to_ascii_lowercase());
         }
         "dnssec-policy" => {
-            let word = statement.value("the name of a policy").ok();
+            let word = statement.value("a policy name").ok();
             to.get_or_insert_default().dnssec_policy = word.map(Word::string);
         }
         "key-directory" => {
@@ -149,7 +149,7 @@ fn update_policy(
         Err(NotTaken { spot, reason })
     };
     let Ok((_, block)) = statement.words_and_block() else {
-        let reason = "update-policy local: the session key of BIND is not known here".into();
+        let reason = "update-policy local: BIND's session key is not available".into();
         return refuse(statement.place(), reason);
     };
     let mut rules = Vec::new();
@@ -165,7 +165,7 @@ fn update_policy(
         match rule(&words) {
             Some(rule) => rules.push(rule),
             None => {
-                let reason = format!("update-policy: {:?} cannot be kept", words.join(" "));
+                let reason = format!("update-policy: {:?} is not supported", words.join(" "));
                 return refuse(statement.place(), reason);
             }
         }

@@ -7,119 +7,119 @@ const PASSED_OVER: &[(&str, MoveVerdict, &str)] = &[
     (
         "allow-new-zones",
         MoveVerdict::Breaks,
-        "zones that rndc addzone added are kept elsewhere: write them into the configuration first",
+        "zones added with rndc addzone are stored elsewhere: add them to the configuration first",
     ),
     (
         "allow-query-cache",
         MoveVerdict::NotNeeded,
-        "there is no cache of a resolver",
+        "no resolver cache",
     ),
     (
         "allow-query-cache-on",
         MoveVerdict::NotNeeded,
-        "there is no cache of a resolver",
+        "no resolver cache",
     ),
     (
         "allow-recursion",
         MoveVerdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
+        "recursion is forwarded to a resolver: see [recursor]",
     ),
     (
         "check-names",
         MoveVerdict::NotNeeded,
-        "names may have any octets",
+        "names are not restricted",
     ),
     (
         "controls",
         MoveVerdict::NotNeeded,
-        "the control socket does its work",
+        "replaced by the control socket",
     ),
     (
         "dlz",
         MoveVerdict::Breaks,
-        "zones of other programs cannot be kept",
+        "zones from other programs (DLZ, DynDB) are not supported",
     ),
     (
         "dyndb",
         MoveVerdict::Breaks,
-        "zones of other programs cannot be kept",
+        "zones from other programs (DLZ, DynDB) are not supported",
     ),
     (
         "forward",
         MoveVerdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
+        "recursion is forwarded to a resolver: see [recursor]",
     ),
     (
         "forwarders",
         MoveVerdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
+        "recursion is forwarded to a resolver: see [recursor]",
     ),
-    ("http", MoveVerdict::Breaks, "there is no DNS over HTTPS"),
+    (
+        "http",
+        MoveVerdict::Breaks,
+        "DNS over HTTPS is not supported",
+    ),
     (
         "logging",
         MoveVerdict::NotPossible,
-        "the log goes to standard error, which journald keeps; log_level of [server] says how much",
+        "the log goes to standard error (journald); set log_level in [server]",
     ),
-    ("plugin", MoveVerdict::Breaks, "plugins change answers"),
+    ("plugin", MoveVerdict::Breaks, "plugins are not supported"),
     (
         "rate-limit",
         MoveVerdict::NotPossible,
-        "there is no rate limit for answers",
+        "response rate limiting is not supported",
     ),
     (
         "response-policy",
         MoveVerdict::NotPossible,
-        "there is no response policy",
+        "response policy zones are not supported",
     ),
     (
         "server",
         MoveVerdict::NotPossible,
-        "a key for a server stands with it in primaries and also_notify",
+        "set the key of a server in primaries and also_notify",
     ),
     (
         "statistics-channels",
         MoveVerdict::NotPossible,
-        "numbers are on the page: see [web]",
+        "statistics are on the web page: see [web]",
     ),
     (
         "sortlist",
         MoveVerdict::NotPossible,
-        "addresses are not sorted for clients",
+        "addresses are not sorted by client",
     ),
     (
         "tls",
         MoveVerdict::NotPossible,
-        "there is no DNS over TLS; servers that use it are left out",
+        "DNS over TLS is not supported; servers that use it are omitted",
     ),
     (
         "transfer-source",
         MoveVerdict::NotPossible,
-        "write source into the servers of primaries",
+        "set source for each server in primaries",
     ),
     (
         "transfer-source-v6",
         MoveVerdict::NotPossible,
-        "write source into the servers of primaries",
+        "set source for each server in primaries",
     ),
     (
         "notify-source",
         MoveVerdict::NotPossible,
-        "write source into the servers of also_notify",
+        "set source for each server in also_notify",
     ),
     (
         "notify-source-v6",
         MoveVerdict::NotPossible,
-        "write source into the servers of also_notify",
+        "set source for each server in also_notify",
     ),
-    (
-        "max-journal-size",
-        MoveVerdict::NotNeeded,
-        "[journal] bounds it",
-    ),
+    ("max-journal-size", MoveVerdict::NotNeeded, "see [journal]"),
     (
         "ixfr-from-differences",
         MoveVerdict::NotNeeded,
-        "differences are always made",
+        "differences are always computed",
     ),
 ];
 
@@ -204,7 +204,11 @@ const NOT_NEEDED: &[&str] = &[
 
 /// Returns the verdict on a statement or zone that `take` left out, based on its message.
 pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
-    if message.starts_with("the zone") || message.starts_with("the view") {
+    let is_about_zones = ["zone ", "zones ", "view "];
+    if is_about_zones
+        .iter()
+        .any(|start| message.starts_with(start))
+    {
         let verdict = match message {
             _ if message.ends_with("type hint") || message.contains("class is not IN") => {
                 MoveVerdict::NotNeeded
@@ -214,25 +218,25 @@ pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
         };
         return (verdict, message.to_string());
     }
-    if message.starts_with("a key in a list of clients") {
+    if message.starts_with("a key in a client list") {
         return (
             MoveVerdict::Breaks,
-            "who may ask cannot depend on a key: such clients are refused".into(),
+            "query access cannot depend on a key: such clients are refused".into(),
         );
     }
     let keyword = message.split(' ').next().unwrap_or_default();
-    let subject = message.split(" is not taken").next().unwrap_or(message);
+    let subject = message.split(" ignored").next().unwrap_or(message);
     if let Some((_, verdict, reason)) = PASSED_OVER.iter().find(|row| row.0 == keyword) {
         return (*verdict, format!("{subject}: {reason}"));
     }
     match NOT_NEEDED.contains(&keyword) {
         true => (
             MoveVerdict::NotNeeded,
-            format!("{subject}: nothing here depends on it"),
+            format!("{subject}: no effect on this server"),
         ),
         false => (
             MoveVerdict::NotPossible,
-            format!("{subject}: there is nothing like it here"),
+            format!("{subject}: no equivalent"),
         ),
     }
 }

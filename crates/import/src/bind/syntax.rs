@@ -136,7 +136,7 @@ fn statements<'t>(
         match token {
             ConfToken::Word(text) => items.push(ConfItem::Word(Word { place, text })),
             ConfToken::Open if depth == DEPTH_MAX => {
-                let message = format!("more than {DEPTH_MAX} blocks in each other");
+                let message = format!("blocks nested more than {DEPTH_MAX} levels deep");
                 return Err(ConfMistake::new(place, message));
             }
             ConfToken::Open => {
@@ -156,14 +156,11 @@ fn statements<'t>(
                 ));
             }
             ConfToken::Close if open.is_some() => return Ok(all),
-            ConfToken::Close => return Err(ConfMistake::new(place, "this '}' closes nothing")),
+            ConfToken::Close => return Err(ConfMistake::new(place, "unmatched '}'")),
             ConfToken::End => match open {
                 None => return Ok(all),
                 Some((open, _)) => {
-                    return Err(ConfMistake::new(
-                        open,
-                        "this '{' is not closed: expected '}'",
-                    ));
+                    return Err(ConfMistake::new(open, "unclosed '{': expected '}'"));
                 }
             },
         }

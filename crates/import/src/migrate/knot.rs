@@ -108,21 +108,13 @@ impl KnotReader<'_> {
                 | "keystore" => {}
                 "mod-dnstap" => self.dnstap(item),
                 "control" | "database" | "xdp" => {
-                    self.section(item, MoveVerdict::NotNeeded, "nothing here depends on it");
+                    self.section(item, MoveVerdict::NotNeeded, "no effect on this server");
                 }
-                "statistics" => self.section(
-                    item,
-                    MoveVerdict::NotNeeded,
-                    "numbers are fetched from /metrics",
-                ),
+                "statistics" => self.section(item, MoveVerdict::NotNeeded, "use /metrics"),
                 name if name.starts_with("mod-") => {
-                    self.section(item, MoveVerdict::NotPossible, "there are no modules");
+                    self.section(item, MoveVerdict::NotPossible, "modules are not supported");
                 }
-                _ => self.section(
-                    item,
-                    MoveVerdict::NotPossible,
-                    "there is nothing like it here",
-                ),
+                _ => self.section(item, MoveVerdict::NotPossible, "no equivalent"),
             }
         }
         self.default_listeners();

@@ -172,10 +172,7 @@ impl NsdReader<'_> {
         self.count += 1;
         let message = match self.clauses.last_mut() {
             _ if self.count > ATTRIBUTES_MAX => format!("more than {ATTRIBUTES_MAX} attributes"),
-            None => format!(
-                "{}: stands outside of a clause such as server:",
-                attribute.name
-            ),
+            None => format!("{}: outside of a clause such as server:", attribute.name),
             Some(clause) => return clause.attributes.push(attribute),
         };
         self.texts.error(&place, message);

@@ -138,7 +138,7 @@ impl PdnsReader<'_> {
             return self.texts.error(&place, message);
         }
         if is_added && let Some(known) = self.settings.get(&name) {
-            let text = format!("{name} is added to that of {}", known.place);
+            let text = format!("{name}: added to the value at {}", known.place);
             self.repeated
                 .push((MoveVerdict::Taken, place.clone(), text));
         }
@@ -147,7 +147,7 @@ impl PdnsReader<'_> {
             Some(known) => known.value = format!("{}, {value}", known.value),
             None => {
                 if let Some(known) = self.settings.get(&name) {
-                    let text = format!("{name}: it is set again at {place}");
+                    let text = format!("{name}: overridden at {place}");
                     let place = known.place.clone();
                     self.repeated.push((MoveVerdict::NotNeeded, place, text));
                 }
@@ -185,20 +185,17 @@ impl PdnsReader<'_> {
         let rest = std::mem::take(&mut self.settings);
         for (name, setting) in &rest {
             if setting.is_used {
-                let text = format!("{name} is part of the settings above and below");
+                let text = format!("{name}: part of other settings");
                 self.server.report.add_used(&setting.place, text);
                 continue;
             }
             let (verdict, reason) = match fate_of(name) {
                 SettingFate::NotNeeded(reason) => (MoveVerdict::NotNeeded, reason),
-                _ if !setting.is_on() => (MoveVerdict::NotNeeded, "it is off"),
+                _ if !setting.is_on() => (MoveVerdict::NotNeeded, "off"),
                 SettingFate::Changed(reason) => (MoveVerdict::Changed, reason),
                 SettingFate::NotPossible(reason) => (MoveVerdict::NotPossible, reason),
                 SettingFate::Breaks(reason) => (MoveVerdict::Breaks, reason),
-                SettingFate::Unknown => (
-                    MoveVerdict::NotPossible,
-                    "it is no setting that this import knows",
-                ),
+                SettingFate::Unknown => (MoveVerdict::NotPossible, "unknown setting"),
             };
             let text = format!("{name}: {reason}");
             self.server.report.add(verdict, &setting.place, text);

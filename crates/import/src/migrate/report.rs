@@ -78,7 +78,7 @@ impl fmt::Display for MoveNote {
         match self.count {
             0 | 1 => Ok(()),
             2 => write!(f, " (here and once more)"),
-            count => write!(f, " (here and {} times more)", count - 1),
+            count => write!(f, " (here and {} more times)", count - 1),
         }
     }
 }

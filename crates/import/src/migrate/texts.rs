@@ -78,10 +78,10 @@ impl<'f> ConfigTexts<'f> {
     fn text(&mut self, path: &Path) -> io::Result<String> {
         let refused = |message: String| Err(io::Error::other(message));
         if self.open.iter().any(|open| open == path) {
-            return refused("it includes itself".into());
+            return refused("includes itself".into());
         }
         if self.open.len() >= DEPTH_MAX {
-            return refused(format!("more than {DEPTH_MAX} files include each other"));
+            return refused(format!("includes nested more than {DEPTH_MAX} levels deep"));
         }
         self.count += 1;
         if self.count > FILES_MAX {
@@ -89,7 +89,7 @@ impl<'f> ConfigTexts<'f> {
         }
         let octets = self.files.read(path, BYTES_MAX - self.bytes)?;
         self.bytes += octets.len() as u64;
-        String::from_utf8(octets).or_else(|_| refused("it is not text in UTF-8".into()))
+        String::from_utf8(octets).or_else(|_| refused("not UTF-8 text".into()))
     }
 
     /// Returns the files that an include refers to; a pattern without a match is not an error.

@@ -88,22 +88,22 @@ fn a_single_view_is_taken_for_its_own_clients() {
     for (rest, reason) in [
         (
             "match-destinations { 192.0.2.1; };",
-            "it is for some addresses of this server only (/etc/named.conf:1:10)",
+            "match-destinations is not \"any\" (/etc/named.conf:1:10)",
         ),
         (
             "match-recursive-only yes;",
-            "it is for questions that ask for recursion (/etc/named.conf:1:10)",
+            "match-recursive-only (/etc/named.conf:1:10)",
         ),
         (
             "match-clients { geoip country CH; };",
-            "geoip cannot be decided here (/etc/named.conf:1:26)",
+            "geoip is not supported (/etc/named.conf:1:26)",
         ),
     ] {
         let taken = view(rest, "");
         assert!(taken.zones.is_empty(), "{rest}");
         assert_eq!(
             notes(&taken)[0],
-            format!("1:6: warning: the view \"v\" with 1 zone is not taken: {reason}")
+            format!("1:6: warning: view \"v\" with 1 zone ignored: {reason}")
         );
     }
 }
@@ -114,19 +114,19 @@ fn a_zone_that_cannot_be_kept_from_others_is_not_taken() {
         (
             "",
             "allow-query-on { 192.0.2.10; };",
-            "1:7: warning: the zone a. is not taken: allow-query-on is not for all addresses of this server, \
-             and cannot be kept (/etc/named.conf:1:35)",
+            "1:7: warning: zone a. ignored: allow-query-on does not include all addresses of this server, which is \
+             not supported (/etc/named.conf:1:35)",
         ),
         (
             "acl ch { geoip country CH; };",
             "allow-query { ch; };",
-            "1:36: warning: the zone a. is not taken: geoip cannot be decided here (/etc/named.conf:1:10)",
+            "1:36: warning: zone a. ignored: geoip is not supported (/etc/named.conf:1:10)",
         ),
         (
             "options { allow-query-on { localhost; }; };",
             "",
-            "1:50: warning: the zone a. is not taken: allow-query-on is not for all addresses of this server, \
-             and cannot be kept (/etc/named.conf:1:11)",
+            "1:50: warning: zone a. ignored: allow-query-on does not include all addresses of this server, which \
+             is not supported (/etc/named.conf:1:11)",
         ),
     ] {
         let taken = one_zone(rest, own);
@@ -138,7 +138,7 @@ fn a_zone_that_cannot_be_kept_from_others_is_not_taken() {
     assert_eq!(who(&taken.zones[0]), ["10.0.0.1"]);
     assert_eq!(notes(&taken).len(), 1);
     assert!(
-        notes(&taken)[0].starts_with("1:49: warning: a key in a list of clients matches nobody")
+        notes(&taken)[0].starts_with("1:49: warning: a key in a client list matches no queries")
     );
 }
 

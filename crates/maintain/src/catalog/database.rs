@@ -109,7 +109,7 @@ impl CatalogWriter {
                 let noted = serials.map(|(catalog, serial)| self.write_serial(catalog, *serial));
                 for error in noted.chain([written]).filter_map(Result::err) {
                     is_written = false;
-                    tracing::error!("catalogs not written to the database: {error}");
+                    tracing::error!("cannot write catalog members to the database: {error}");
                 }
             });
             match members {
@@ -146,14 +146,14 @@ impl CatalogWriter {
 
 fn log_written(written: &MembersWritten) {
     for zone in written.created.iter().take(LINES_MAX) {
-        tracing::info!("zone {zone}: made in the database, a member of a catalog");
+        tracing::info!("zone {zone}: created in the database as a catalog member");
     }
     for zone in written.deleted.iter().take(LINES_MAX) {
-        tracing::info!("zone {zone}: deleted from the database, no member of a catalog any more");
+        tracing::info!("zone {zone}: deleted from the database: no longer a catalog member");
     }
     for zone in written.foreign.iter().take(LINES_MAX) {
         tracing::warn!(
-            "zone {zone}: a catalog has it, but the database has it without the catalog: left alone"
+            "zone {zone}: not changed: it is a catalog member, but its database row does not belong to the catalog"
         );
     }
 }

@@ -13,6 +13,7 @@ use crate::policy::{
     Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
+use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::CatalogProperties;
 use nameward_store::sql::write::{CatalogMembers, StoredMember};
@@ -275,13 +276,13 @@ impl CatalogFollower {
             let (name, serial) = (zone.apex_name(), zone.serial());
             match read_catalog(zone) {
                 Ok(read) => {
-                    let members = read.members.len();
-                    tracing::info!("catalog {name}: serial {serial}, {members} members");
+                    let members = counted(read.members.len(), "member");
+                    tracing::info!("catalog {name}: serial {serial}, {members}");
                     self.catalogs.insert(catalog.clone(), read);
                     is_changed = true;
                 }
                 Err(error) => tracing::error!(
-                    "catalog {name}: serial {serial} is broken and changes nothing: {error}"
+                    "catalog {name}: serial {serial} is invalid and ignored: {error}"
                 ),
             }
         }
@@ -317,7 +318,7 @@ impl CatalogFollower {
         let change = self.ownership.update(&self.catalogs, is_taken);
         for zone in change.resets {
             let name = Name::from_valid_wire(&zone);
-            tracing::info!("zone {name}: its label in the catalog changed: it begins anew");
+            tracing::info!("zone {name}: reset: its catalog member label changed");
             let owner = self.ownership.owners.get(&zone);
             // Rows have their own label.
             if owner.is_some_and(|owner| self.home_of(&policies, &owner.catalog).is_none()) {
@@ -437,12 +438,13 @@ impl CatalogFollower {
                 Some(owner) => {
                     let owner = Name::from_valid_wire(owner);
                     tracing::warn!(
-                        "catalog {catalog}: zone {zone} is a member of {owner}, which names no other: ignored"
+                        "catalog {catalog}: member zone {zone} ignored: it belongs to catalog {owner}, which has no \
+                         coo property for it"
                     );
                 }
                 None => {
                     tracing::warn!(
-                        "catalog {catalog}: zone {zone} is served from elsewhere: ignored"
+                        "catalog {catalog}: member zone {zone} ignored: it is already served from another source"
                     );
                 }
             }

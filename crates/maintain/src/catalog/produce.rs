@@ -5,6 +5,7 @@ use super::make::make_with_properties;
 use crate::commit::VersionSource;
 use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
+use nameward_base::text::counted;
 use nameward_base::time::now_seconds_32;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
@@ -20,7 +21,7 @@ impl CatalogFollower {
         let commits = Arc::clone(&self.parts.commits);
         let Some(store) = commits.store() else {
             tracing::error!(
-                "catalog {name}: not made: set state_directory, where its serial is kept"
+                "catalog {name}: not generated: its serial is kept in the state store; set state_directory"
             );
             return true;
         };
@@ -45,7 +46,7 @@ impl CatalogFollower {
                     is_kept.then_some(zone)
                 }
                 Err(error) => {
-                    tracing::error!("catalog {name}: not made: {error}");
+                    tracing::error!("catalog {name}: not generated: {error}");
                     return false;
                 }
             },
@@ -71,7 +72,7 @@ impl CatalogFollower {
         let last = serials.into_iter().flatten().reduce(later);
         let serial = next_serial(last, now_seconds_32());
         let Some(zone) = make(serial) else {
-            tracing::error!("catalog {name}: not made: its name is too long");
+            tracing::error!("catalog {name}: not generated: its name is too long");
             return true;
         };
         let source = VersionSource {
@@ -82,7 +83,7 @@ impl CatalogFollower {
             confirmed: None,
             author: None,
         };
-        let (owned, count) = (NameBuf::from(name), members.len());
+        let (owned, count) = (NameBuf::from(name), counted(members.len(), "member"));
         let home = home.map(Arc::clone);
         let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));
         self.failed.remove(catalog);
@@ -91,12 +92,12 @@ impl CatalogFollower {
             let is_made = result.is_ok();
             match result {
                 Ok(_) => {
-                    tracing::info!("catalog {owned}: made, serial {serial}, {count} members");
+                    tracing::info!("catalog {owned}: generated serial {serial}, {count}");
                     if let Some(home) = home {
                         home.set_serial(owned, serial);
                     }
                 }
-                Err(error) => tracing::error!("catalog {owned}: not made: {error}"),
+                Err(error) => tracing::error!("catalog {owned}: not generated: {error}"),
             }
             handle.end_commit(key, is_made);
         });
@@ -111,7 +112,7 @@ impl CatalogFollower {
         commits.table().publish(&[withdrawn]);
         let zone = NameBuf::from(name);
         commits.keep(zone, vec![StateChange::RemoveZone { zone }]);
-        tracing::info!("catalog {name}: not made any more");
+        tracing::info!("catalog {name}: no longer generated");
     }
 }
 

@@ -31,16 +31,16 @@ pub struct CatalogMember {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// It has no version.
-    #[error("it has no TXT record at version.{0}")]
+    #[error("no TXT record at version.{0}")]
     NoVersion(String),
     /// Its version is not that of RFC 9432.
-    #[error("its version is {0:?}, and 2 is known here")]
+    #[error("unsupported schema version {0:?}: expected 2")]
     Version(String),
     /// There is more than one record where only one is allowed.
     #[error("{0} has more than one {1} record")]
     NotSingle(String, &'static str),
     /// A zone is listed more than once.
-    #[error("the zone {0} is a member more than once")]
+    #[error("zone {0} is a member more than once")]
     Repeated(String),
     /// A catalog lists itself.
     #[error("it is a member of itself")]

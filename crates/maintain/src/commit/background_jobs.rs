@@ -104,8 +104,8 @@ impl Commits {
             ZoneHome::File => {
                 let zone = source.zone;
                 tracing::warn!(
-                    "zone {zone}: the journal is larger than its bounds, because the zone file lacks its changes: \
-                     `nameward zone sync {zone}` writes them"
+                    "zone {zone}: journal exceeds its size limit: its changes are not in the zone file; run `nameward \
+                     zone sync {zone}` to write them"
                 );
                 true
             }

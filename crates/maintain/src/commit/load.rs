@@ -59,7 +59,7 @@ impl Commits {
             let done = move |result: Result<CommittedVersion, CommitError>| match result {
                 Ok(_) => commits.conflicts.forget(name.as_name()),
                 Err(error) => {
-                    tracing::error!("zone {name}: new version not taken: {error}");
+                    tracing::error!("zone {name}: new version rejected: {error}");
                     commits.note_clash(name.as_name(), ConflictSide::Changes, &error);
                 }
             };
@@ -135,15 +135,15 @@ impl Commits {
         let done = |result: Result<Written, StateError>| match result {
             Ok(written) => {
                 for zone in &written.removed {
-                    tracing::info!("zone {zone}: removed: its journal is dropped");
+                    tracing::info!("zone {zone}: removed, journal deleted");
                 }
                 for zone in &written.unsettled {
                     tracing::warn!(
-                        "zone {zone}: removed, but its journal has changes that its file lacks: kept"
+                        "zone {zone}: removed, journal kept: it has changes that were not written to the zone file"
                     );
                 }
             }
-            Err(error) => tracing::error!("journals of removed zones not dropped: {error}"),
+            Err(error) => tracing::error!("cannot delete the journals of removed zones: {error}"),
         };
         durable.submit(changes, Box::new(done));
     }

@@ -48,7 +48,7 @@ pub struct CommittedVersion {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The source does not publish the zone, or has withdrawn it.
-    #[error("the zone is not served from here")]
+    #[error("no such zone in this source")]
     NoSuchZone,
     /// The change violates a zone rule.
     #[error(transparent)]
@@ -61,8 +61,8 @@ pub enum CommitError {
     WrongDigest(String),
     /// A file was edited where changes that it lacks were made.
     #[error(
-        "the file was edited, and it lacks changes that were made by updates: both change {owner} {rtype}, so the served version \
-         stays; make the file say there what is served, or write what is served over it with `nameward zone sync --rewrite`"
+        "the edited file conflicts with updates in the journal at {owner} {rtype}; still serving the previous version. \
+         Make the file match at this RRset, or overwrite it with `nameward zone sync --rewrite`"
     )]
     Clash {
         /// The owner of the RRset.
@@ -71,7 +71,7 @@ pub enum CommitError {
         rtype: Type,
     },
     /// A difference starts at another version than the one in memory.
-    #[error("the zone has serial {have} and the difference begins at {from}")]
+    #[error("the zone has serial {have}, but the difference starts at serial {from}")]
     Stale {
         /// The serial in memory.
         have: Serial,
@@ -82,7 +82,7 @@ pub enum CommitError {
     #[error(transparent)]
     State(#[from] StateError),
     /// There is no state store to make the change durable.
-    #[error("a change of {0} cannot be kept: set state_directory")]
+    #[error("zone {0}: changes need a state store; set state_directory")]
     NoStore(String),
 }
 

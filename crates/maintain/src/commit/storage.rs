@@ -12,7 +12,7 @@ use std::time::SystemTime;
 fn merged(rebased: Rebased, tip: &Zone) -> NewVersion {
     let zone = Arc::clone(&rebased.merged);
     tracing::info!(
-        "zone {}: the file was edited and lacks changes of updates: both are served, serial {}",
+        "zone {}: merged the edited zone file with changes from the journal, serial {}",
         zone.apex_name(),
         zone.serial()
     );

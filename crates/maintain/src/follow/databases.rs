@@ -88,10 +88,10 @@ pub struct FollowTerms<'t> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The thread that follows the database has ended.
-    #[error("the follower of the database has ended")]
+    #[error("the database follower has stopped")]
     FollowerEnded,
     /// The zone was not read in time.
-    #[error("reading the zone takes too long")]
+    #[error("reading the zone timed out")]
     Timeout,
     /// The database could not be read.
     #[error("{0}")]
@@ -120,7 +120,7 @@ impl Followers {
         let threads = std::mem::take(&mut *self.threads.lock());
         while threads.iter().any(|thread| !thread.is_finished()) {
             if started.elapsed() > END_PATIENCE {
-                return tracing::warn!("a follower of a database did not end in time");
+                return tracing::warn!("a database follower did not stop in time");
             }
             thread::sleep(END_INTERVAL);
         }
@@ -157,7 +157,7 @@ impl Databases {
         for one in &self.list {
             if let Err(error) = one.backend.close() {
                 let address = &one.backend.options().address;
-                tracing::warn!("{address}: the write-ahead log is not emptied: {error}");
+                tracing::warn!("{address}: cannot truncate the write-ahead log: {error}");
             }
         }
     }

@@ -156,7 +156,7 @@ impl Copied {
                 })
             }
             Err(error) => {
-                tracing::warn!("copies of zone files are not kept: {error}");
+                tracing::warn!("cannot store copies of zone files: {error}");
                 None
             }
         }
@@ -192,7 +192,7 @@ impl<'w> FileCopyWriter<'w> {
             // The server is stopping.
             Err(StateError::Closed) => false,
             Err(error) => {
-                tracing::warn!("copies of zone files are not kept: {error}");
+                tracing::warn!("cannot store copies of zone files: {error}");
                 false
             }
         }
@@ -264,8 +264,8 @@ impl<'w> FileCopyWriter<'w> {
     fn leave_out(&mut self, name: Name<'_>) -> Result<(), StateError> {
         if !self.copied.is_full && self.copied.octets_max > 0 {
             tracing::warn!(
-                "zone {name}: no copy of its file is kept, because all copies take more than journal.file_copies_max_mb; \
-                 other zones may lack one as well"
+                "zone {name}: no copy of its file is stored: copies exceed journal.file_copies_max_mb; other zones may \
+                 be affected too"
             );
             self.copied.is_full = true;
         }
@@ -375,7 +375,7 @@ pub(in crate::follow) fn last_good(
             Ok(next) => version = Arc::new(next),
             Err(error) => {
                 tracing::warn!(
-                    "zone {zone}: the journal does not continue the copy of its file: {error}"
+                    "zone {zone}: the journal does not match the copy of its file: {error}"
                 );
                 break;
             }

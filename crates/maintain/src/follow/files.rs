@@ -72,7 +72,7 @@ impl FileFollower {
         let backend = match Watcher::start(look) {
             Ok(watcher) => FileBackend::new().watched_by(watcher),
             Err(error) => {
-                tracing::warn!("zone files are not watched: {error}");
+                tracing::warn!("cannot watch zone files: {error}");
                 FileBackend::new()
             }
         };
@@ -280,7 +280,7 @@ impl FileFollower {
 fn log_look(summary: &LoadSummary, start: Instant) {
     if summary.loaded + summary.removed > 0 {
         let took = start.elapsed().as_secs_f64();
-        tracing::info!("files changed: {} in {took:.3} s", describe(summary));
+        tracing::info!("zone files changed: {} in {took:.3} s", describe(summary));
     }
 }
 
@@ -306,7 +306,7 @@ impl FileFollower {
     pub fn sync_all(&mut self, sources: &[FileSource]) {
         for (zone, _) in self.target.commits.zones_behind() {
             if let Err(error) = self.sync(sources, &zone, SyncMode::KeepLayout) {
-                tracing::warn!("zone {zone}: not written to its file: {error}");
+                tracing::warn!("zone {zone}: cannot write its file: {error}");
             }
         }
     }
@@ -361,7 +361,7 @@ fn describe(summary: &LoadSummary) -> String {
     let loaded = counted(summary.loaded, "zone");
     let waiting = match summary.waiting {
         0 => String::new(),
-        waiting => format!(", {waiting} without a copy yet"),
+        waiting => format!(", {waiting} not transferred yet"),
     };
     format!(
         "{loaded} loaded, {unchanged} unchanged, {removed} removed, {refused} with errors{waiting}"
@@ -393,8 +393,8 @@ impl LoadLog {
                     let name = name.to_string();
                     let (zone_name, serial) = (zone_text(&name), zone.serial());
                     match self.loaded <= LOADED_MAX {
-                        true => tracing::info!("loaded zone {zone_name} serial {serial}"),
-                        false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
+                        true => tracing::info!("zone {zone_name}: loaded serial {serial}"),
+                        false => tracing::debug!("zone {zone_name}: loaded serial {serial}"),
                     }
                 }
                 for diagnostic in *diagnostics {
@@ -406,18 +406,20 @@ impl LoadLog {
                     self.error(diagnostic.to_string());
                 }
                 let consequence = match standing {
-                    Standing::OldVersion => "the old version stays in service".into(),
+                    Standing::OldVersion => "the previous version is still being served".into(),
                     Standing::Copy(serial) => format!(
-                        "serving the last version without errors, kept in the state store, serial {serial}"
+                        "serving the last valid version from the state store, serial {serial}"
                     ),
-                    Standing::NotReady => String::from("there is no older version to serve"),
+                    Standing::NotReady => {
+                        String::from("no previous version to serve; answered SERVFAIL")
+                    }
                 };
-                let text = format!("zone {name} has errors: {consequence}");
+                let text = format!("zone {name}: not loaded due to errors: {consequence}");
                 self.line(text, |text| tracing::error!("{text}"));
             }
             LoadEvent::Removed(name) => {
                 let name = name.to_string();
-                self.line(format!("removed zone {}", zone_text(&name)), |text| {
+                self.line(format!("zone {}: removed", zone_text(&name)), |text| {
                     tracing::info!("{text}")
                 });
             }
@@ -432,7 +434,7 @@ impl LoadLog {
             }
             LoadEvent::Returned(name) => {
                 let name = name.to_string();
-                let text = format!("zone {}: its file is back", zone_text(&name));
+                let text = format!("zone {}: zone file found again", zone_text(&name));
                 self.line(text, |text| tracing::info!("{text}"));
             }
             LoadEvent::Contested(name, served, other) => {
@@ -447,7 +449,9 @@ impl LoadLog {
                 self.line(waiting(*name, path), |text| tracing::warn!("{text}"));
             }
             LoadEvent::Known => {}
-            LoadEvent::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
+            LoadEvent::Progress(done, total) => {
+                tracing::info!("loading: {done} of {total} zones read")
+            }
         }
     }
 
@@ -472,7 +476,9 @@ impl LoadLog {
     fn finish(&self) {
         if self.passed_over > 0 && self.before.is_empty() {
             let more = self.passed_over;
-            tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
+            tracing::warn!(
+                "{more} more messages about zones; run `nameward check` for all of them"
+            );
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Returns the warning that two sources have a zone, by the numbers of their backends.
 pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
     let [served, other] = [served, other].map(place_of_rank);
-    format!("zone {name} is in {served} and in {other}: the first one serves it")
+    format!("zone {name}: in both {served} and {other}; served from {served}")
 }
 
 /// Describes the position of a source in the configuration.
@@ -22,10 +22,10 @@ pub fn place_of_rank(rank: u16) -> String {
 /// Returns the message that a secondary has no copy.
 pub fn waiting(name: Name<'_>, path: &Path) -> String {
     let place = match path.as_os_str().is_empty() {
-        true => "it has no file".to_string(),
-        false => format!("{} is not there", path.display()),
+        true => "no file configured".to_string(),
+        false => format!("{} does not exist", path.display()),
     };
-    format!("zone {name}: secondary without a copy: {place}; questions are answered SERVFAIL")
+    format!("zone {name}: secondary zone without data: {place}; answered SERVFAIL")
 }
 
 /// Returns the name of a zone without its final dot, as people write it.
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn the_last_rank_is_named_like_any_other() {
         let text = contested(Name::ROOT, 0, u16::MAX);
-        let expected = "zone . is in [[zone]] and in backend 65535: the first one serves it";
+        let expected = "zone .: in both [[zone]] and backend 65535; served from [[zone]]";
         assert_eq!(text, expected);
     }
 }

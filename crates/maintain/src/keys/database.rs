@@ -61,12 +61,12 @@ pub enum StoredKeysError {
     #[error("{}", KeyRefusal::OtherServer)]
     OtherServer,
     /// The zone is transferred from a primary.
-    #[error("the zone is a secondary in a database: dnssec_policy does nothing")]
+    #[error("the zone is a secondary zone in a database: dnssec_policy is ignored")]
     Secondary,
     /// The database cannot express the role of each key.
     #[error(
-        "key {0} signs the keys and has the flags 256, which a database cannot say beside another key: sign the zone anew, or \
-         roll this key by hand"
+        "key {0} signs the DNSKEY RRset but has flags 256, which the database schema cannot express next to another \
+         key: sign the zone again with new keys, or roll this key manually"
     )]
     Unfit(u32),
 }
@@ -311,7 +311,9 @@ impl StoredKeys {
         work: impl Future<Output = Result<T, WriteError>>,
     ) -> Result<T, StoredKeysError> {
         let Some((_, runtime)) = self.databases.get() else {
-            return Err(StoredKeysError::Database("not followed yet".into()));
+            return Err(StoredKeysError::Database(
+                "the database follower has not seen it yet".into(),
+            ));
         };
         Ok(runtime.block_on(work)?)
     }

@@ -114,7 +114,7 @@ pub struct ZoneKey {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneKeysError {
     /// There is no state store.
-    #[error("there is no state directory to keep keys in: set server.state_directory")]
+    #[error("no state directory to store keys in; set server.state_directory")]
     NoStore,
     /// The store failed.
     #[error("{0}")]
@@ -131,24 +131,22 @@ pub enum ZoneKeysError {
     #[error("{0}")]
     Pair(#[from] KeyPairError),
     /// A value has an unknown format.
-    #[error("key {0} in the state store is not of a form that this version can read")]
+    #[error("key {0} in the state store has an unknown format")]
     Form(u32),
     /// The zone of a key is unknown.
-    #[error(
-        "a key in the state store does not say which zone it is of: restore the store from a backup"
-    )]
+    #[error("a key in the state store belongs to no zone: restore the store from a backup")]
     UnknownZone,
     /// The zone already has the key.
-    #[error("the zone has this key already: number {0}")]
+    #[error("the zone already has this key: number {0}")]
     Same(u32),
     /// The limit is reached.
-    #[error("the zone has {MAX_KEYS} keys: remove one first")]
+    #[error("the zone has {MAX_KEYS} keys, the maximum; remove one first")]
     TooMany,
     /// There is no such key.
     #[error("the zone has no key {0}")]
     NotThere(u32),
     /// No policy manages the keys.
-    #[error("no dnssec_policy looks after the keys of the zone")]
+    #[error("the zone's keys are not managed by a dnssec_policy")]
     NoPolicy,
 }
 

@@ -82,14 +82,14 @@ pub struct KeyKeeper {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyLookError {
     /// There is no such policy.
-    #[error("there is no [[dnssec_policy]] {0:?}")]
+    #[error("no [[dnssec_policy]] {0:?} is configured")]
     NoSuchPolicy(String),
     /// The zone is not in memory yet.
     #[error("the zone is not loaded")]
     NotLoaded,
     /// The zone has its own signatures.
     #[error(
-        "the zone brings its signatures with it: they are served as they are, and dnssec_policy does nothing"
+        "the zone is presigned: its signatures are served unchanged and dnssec_policy is ignored"
     )]
     Presigned,
     /// The zone is in a database whose keys cannot be managed.
@@ -278,8 +278,8 @@ impl KeyKeeper {
             false => self.keys.note_ds((zone, key), sight, now)?,
         };
         let words = match sight {
-            DsSight::Seen => "the parent has its DS",
-            DsSight::Gone => "the parent has its DS no more",
+            DsSight::Seen => "DS seen at the parent",
+            DsSight::Gone => "DS no longer at the parent",
         };
         for number in &noted {
             tracing::info!("zone {zone}: key {number}: {words}");
@@ -382,10 +382,10 @@ pub fn step_words(step: &RolloverStep) -> (u32, &'static str) {
     match step {
         RolloverStep::Publish(key) => (*key, "published"),
         RolloverStep::Unpublish(key) => (*key, "unpublished"),
-        RolloverStep::Activate(key) => (*key, "signs the zone"),
-        RolloverStep::Deactivate(key) => (*key, "signs the zone no more"),
-        RolloverStep::SubmitDs(key) => (*key, "the parent is asked for its DS"),
-        RolloverStep::WithdrawDs(key) => (*key, "the parent is asked to remove its DS"),
+        RolloverStep::Activate(key) => (*key, "activated"),
+        RolloverStep::Deactivate(key) => (*key, "deactivated"),
+        RolloverStep::SubmitDs(key) => (*key, "DS submission (CDS and CDNSKEY published)"),
+        RolloverStep::WithdrawDs(key) => (*key, "DS withdrawal requested"),
         RolloverStep::Remove(key) => (*key, "removed"),
     }
 }

@@ -27,18 +27,16 @@ const PIECE: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignedCopyError {
     /// Its metadata has NSEC3NARROW.
-    #[error(
-        "its NSEC3 records are narrow, made for each answer: without NSEC3NARROW it has a chain that can be transferred"
-    )]
+    #[error("it uses narrow NSEC3, which cannot be transferred; remove NSEC3NARROW to get a chain")]
     Narrow,
     /// A key is unusable.
-    #[error("a key of the zone cannot be used")]
+    #[error("a DNSSEC key cannot be used")]
     CannotSign,
     /// A hashed name does not fit in front of the zone's name.
     #[error("the zone's name is too long for NSEC3")]
     TooLong,
     /// A name has records that could not be read from its source.
-    #[error("{0} has records that cannot be read")]
+    #[error("{0} has invalid records")]
     Broken(Box<NameBuf>),
     /// The copy is not a valid zone.
     #[error("the signed copy is incomplete: {0}")]
@@ -99,7 +97,7 @@ impl SignedCopy {
             Some((soa.ttl(), rdata))
         });
         let (soa_ttl, mut rdata) =
-            soa.ok_or_else(|| SignedCopyError::Invalid("it has no SOA".into()))?;
+            soa.ok_or_else(|| SignedCopyError::Invalid("no SOA record".into()))?;
         if signing.soa_edit() != SoaEdit::None {
             chunk::set_serial(&mut rdata, signing.soa_edit().serial(zone.serial().0, now));
         }
@@ -228,7 +226,7 @@ impl SignedCopy {
         for chunk in &self.chunks {
             let chunk = chunk.get();
             let chunk =
-                chunk.ok_or_else(|| SignedCopyError::Invalid("a piece is missing".into()))?;
+                chunk.ok_or_else(|| SignedCopyError::Invalid("part of it is missing".into()))?;
             chunk.add_to(&mut builder);
         }
         let (built, findings) = builder.finish();

@@ -37,7 +37,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     let source = first(items, "AXFR-SOURCE").and_then(|text| {
         let address = text.trim().parse::<IpAddr>();
         address
-            .map_err(|_| problems.push(format!("AXFR-SOURCE: {text:?} is no address")))
+            .map_err(|_| problems.push(format!("AXFR-SOURCE: invalid address {text:?}")))
             .ok()
     });
     let primaries = row.primaries.as_deref().unwrap_or_default();
@@ -64,7 +64,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
         None => UpdateSerial::Default,
         Some(Some(serial)) => serial,
         Some(None) => {
-            problems.push("SOA-EDIT-DNSUPDATE: the word is not known, DEFAULT is used".into());
+            problems.push("SOA-EDIT-DNSUPDATE: unknown value; using DEFAULT".into());
             UpdateSerial::Default
         }
     };
@@ -127,7 +127,7 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
         let name = row.name;
         let Some(algorithm) = TsigAlgorithm::from_word(&row.algorithm) else {
             problems.push(format!(
-                "key {name}: the algorithm {:?} is not known",
+                "TSIG key {name}: unknown algorithm {:?}",
                 row.algorithm
             ));
             continue;
@@ -138,14 +138,14 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
             .ok()
             .filter(|secret| !secret.is_empty());
         let Some(secret) = secret else {
-            problems.push(format!("key {name}: the secret is no base64"));
+            problems.push(format!("TSIG key {name}: the secret is not valid base64"));
             continue;
         };
         let key = Arc::new(TsigKey::new(name.as_name(), algorithm, &secret));
         if let Some(other) = keys.get(&name) {
             let [one, two] = [other.algorithm(), algorithm].map(TsigAlgorithm::word);
             problems.push(format!(
-                "key {name} is there with {one} and with {two}: the longer one counts"
+                "TSIG key {name}: defined with {one} and with {two}; using the longer digest"
             ));
             if other.algorithm().mac_len() >= algorithm.mac_len() {
                 continue;
@@ -184,7 +184,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 fn name(text: &str, kind: &str, problems: &mut Vec<String>) -> Option<NameBuf> {
     let text = text.trim();
     let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
-    name.map_err(|error| problems.push(format!("{kind}: {text:?} is no name: {error}")))
+    name.map_err(|error| problems.push(format!("{kind}: invalid name {text:?}: {error}")))
         .ok()
 }
 
@@ -214,7 +214,7 @@ fn servers(
                 source,
             }),
             Err::<_, std::net::AddrParseError>(_) => {
-                problems.push(format!("{kind}: {word:?} is no address"));
+                problems.push(format!("{kind}: invalid address {word:?}"));
             }
         }
     }
@@ -233,7 +233,7 @@ fn networks(
         }
         match network(word) {
             Some(term) => entries.push(AccessEntry::positive(term)),
-            None => problems.push(format!("{kind}: {word:?} is no address or network")),
+            None => problems.push(format!("{kind}: invalid address or network {word:?}")),
         }
     }
     entries

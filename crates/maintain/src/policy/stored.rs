@@ -63,7 +63,7 @@ pub struct KeptSecondary {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeptError {
     /// There is no state store.
-    #[error("there is no state directory: set server.state_directory")]
+    #[error("no state directory; set server.state_directory")]
     NoStore,
     /// The store failed.
     #[error("{0}")]
@@ -272,7 +272,7 @@ impl KeptPolicies {
                     let key = TsigKey::new(key.name.as_name(), key.algorithm, &key.secret);
                     set.keys.push(Arc::new(key));
                 }
-                None => tracing::error!("state store: a key of TSIG cannot be read"),
+                None => tracing::error!("state store: unreadable TSIG key"),
             }
         }
         // Zones with the same primary, key and template share their settings.
@@ -290,7 +290,7 @@ impl KeptPolicies {
             let Some(DeclaredZone { zone, settings }) = DeclaredZone::read(item) else {
                 let name = Name::from_wire(&item.0).map(|name| name.to_string());
                 let name = name.unwrap_or_default();
-                tracing::error!("zone {name}: its declaration in the state store cannot be read");
+                tracing::error!("zone {name}: unreadable entry in the state store");
                 continue;
             };
             let part = match made.get(&settings) {

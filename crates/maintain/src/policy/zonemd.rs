@@ -56,10 +56,11 @@ impl ZonemdRule {
         match zone.check_digest() {
             Err(fault) => Some(fault.to_string()),
             Ok(DigestCheck::Missing) if self == ZonemdRule::Require => Some(format!(
-                "serial {serial}: it has no ZONEMD record, and zonemd is \"require\""
+                "serial {serial}: no ZONEMD record, but zonemd is \"require\""
             )),
             Ok(DigestCheck::Unknown) if self == ZonemdRule::Require => Some(format!(
-                "serial {serial}: no ZONEMD record has a scheme and an algorithm that are known, and zonemd is \"require\""
+                "serial {serial}: no ZONEMD record with a supported scheme and hash algorithm, but zonemd is \
+                 \"require\""
             )),
             Ok(_) => None,
         }

@@ -10,6 +10,7 @@ use super::zone_state::{HomeReport, TransferSize};
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use crate::transfer::WholeZone;
 use crate::zone::ZoneState;
+use nameward_base::text::counted;
 use nameward_zone::change::Difference;
 use std::time::Duration;
 
@@ -141,8 +142,9 @@ impl<O: AskPrimary> Secondaries<O> {
                     // A primary that is behind us confirms nothing: another may be ahead.
                     Some(here) => {
                         zone.behind = Some(serial);
-                        let error =
-                            format!("the primary has serial {serial}, lower than {here} here");
+                        let error = format!(
+                            "the primary has serial {serial}, lower than {here} on this server"
+                        );
                         self.fail(ticket.zone, error, now);
                     }
                     None => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
@@ -195,7 +197,7 @@ impl<O: AskPrimary> Secondaries<O> {
             return self.fail(number, error, now);
         }
         tracing::warn!(
-            "zone {}: incremental transfer not taken: {error}; asking for the whole zone",
+            "zone {}: IXFR rejected: {error}; retrying with AXFR",
             zone.settings.name
         );
         (zone.wants_whole, zone.memory) = (true, None);
@@ -216,11 +218,14 @@ impl<O: AskPrimary> Secondaries<O> {
             None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
         };
         let early = early.min(wait / 8);
-        let error = zone.last_error.as_deref().unwrap_or("there is no primary");
+        let error = zone
+            .last_error
+            .as_deref()
+            .unwrap_or("no primary configured");
         // A primary that is down for long is logged less and less often.
         if zone.failures.is_power_of_two() {
             tracing::warn!(
-                "zone {}: refresh failed ({} in a row): {error}; again in {} s",
+                "zone {}: refresh failed ({} in a row): {error}; retrying in {} s",
                 zone.settings.name,
                 zone.failures,
                 wait.as_secs()
@@ -237,7 +242,7 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         };
         let Some(held) = &zone.held else {
-            return self.fail(number, "there is no version to confirm".into(), now);
+            return self.fail(number, "no data to confirm".into(), now);
         };
         let (times, serial) = (held.times, held.serial);
         let mut timers = times.confirmed(now, jitter.min(times.refresh / 8));
@@ -258,7 +263,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let (name, timers) = (zone.settings.name.to_buf(), zone.timers);
         zone.home.confirm(&name, timers);
         if was == ZoneState::Expired {
-            tracing::info!("zone {name}: serial {serial} is confirmed, served again");
+            tracing::info!("zone {name}: serial {serial} confirmed by the primary; served again");
             zone.home.show(&zone.homed());
         }
         self.end_check(number, now);
@@ -285,7 +290,7 @@ impl<O: AskPrimary> Secondaries<O> {
     ) {
         let forward = |d: &Difference| d.serials().is_some_and(|(from, to)| to.is_after(from));
         if differences.is_empty() || !differences.iter().all(forward) {
-            let error = "the differences do not lead to a newer serial";
+            let error = "the differences do not lead to a higher serial";
             return self.fail_differences(number, error.into(), now);
         }
         let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
@@ -306,10 +311,10 @@ impl<O: AskPrimary> Secondaries<O> {
         let serial = whole.zone.serial();
         if whole.zone.apex_name() != zone.settings.name.as_name() {
             let apex = whole.zone.apex_name();
-            return self.fail(number, format!("it is the zone {apex}"), now);
+            return self.fail(number, format!("the primary sent zone {apex}"), now);
         }
         if !zone.is_forced && here.is_some_and(|here| !serial.is_after(here)) {
-            return self.fail(number, format!("its serial {serial} is not newer"), now);
+            return self.fail(number, format!("serial {serial} is not higher"), now);
         }
         zone.is_bringing = true;
         let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
@@ -344,8 +349,9 @@ impl<O: AskPrimary> Secondaries<O> {
                         took,
                     } = size;
                     tracing::info!(
-                        "zone {}: transferred from {peer}, serial {serial}, {word}, {records} records, {:.3} s",
+                        "zone {}: {word} from {peer} completed: serial {serial}, {}, {:.3} s",
                         zone.settings.name,
+                        counted(records as usize, "record"),
                         took.as_secs_f64()
                     );
                 }

@@ -57,7 +57,7 @@ fn start() -> Option<Mailbox<PendingVersions>> {
     match worker::start("copy", run) {
         Ok(_) => Some(mailbox),
         Err(error) => {
-            tracing::error!("copies of transferred zones are not written: {error}");
+            tracing::error!("cannot write copies of transferred zones: {error}");
             None
         }
     }
@@ -68,7 +68,10 @@ fn write_copies(pending: PendingVersions) {
         panic_guard_item("writing the text copy of a zone", || {
             if let Err(error) = write_copy(&path, &version) {
                 let zone = version.apex_name();
-                tracing::error!("zone {zone}: copy {} not written: {error}", path.display());
+                tracing::error!(
+                    "zone {zone}: cannot write the copy {}: {error}",
+                    path.display()
+                );
             }
         });
     }

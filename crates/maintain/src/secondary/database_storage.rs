@@ -146,7 +146,7 @@ impl SecondaryHome for DatabaseHome {
             let backend = &worker.database.backend;
             let set = backend.set_last_check(&zone, timers.refreshed);
             if let Err(error) = worker.runtime.block_on(set) {
-                tracing::warn!("zone {zone}: its check is not noted in the database: {error}");
+                tracing::warn!("zone {zone}: cannot write last_check to the database: {error}");
             }
         });
     }
@@ -245,7 +245,7 @@ impl HomeWorker {
             Err(_) => None,
         };
         let error = match (&held, error) {
-            (None, None) => Some("the database does not show what was written".into()),
+            (None, None) => Some("the written zone cannot be read back from the database".into()),
             (_, error) => error,
         };
         done(HomeOutcome { held, error });
@@ -256,7 +256,7 @@ impl HomeWorker {
         self.runtime.block_on(backend.await_replica(committed));
         if let Err(error) = self.database.follow(&self.runtime, committed) {
             tracing::error!(
-                "zone {}: transferred into the database, but not in the answers of this server: {error}",
+                "zone {}: transferred into the database, but this server cannot serve it yet: {error}",
                 committed.apex
             );
         }
@@ -269,7 +269,7 @@ impl HomeWorker {
             read.map_err(|error| error.to_string())
         });
         if let Err(error) = read {
-            tracing::debug!("zone {zone}: not read again: {error}");
+            tracing::debug!("zone {zone}: cannot read it again: {error}");
         }
     }
 }

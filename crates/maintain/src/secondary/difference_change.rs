@@ -40,7 +40,7 @@ impl DifferenceChange {
             if !stored.contains(&wanted) {
                 let (owner, rtype) = (record.owner, record.rtype);
                 return Err(refused(format!(
-                    "{owner} {rtype} to be removed is not in the zone"
+                    "cannot delete {owner} {rtype}: no such record"
                 )));
             }
         }
@@ -99,7 +99,7 @@ impl ConditionalChange for DifferenceChange {
 
     fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
         let Some((from, to)) = self.difference.serials() else {
-            return Err(refused("the differences have no SOA".into()));
+            return Err(refused("the differences have no SOA record".into()));
         };
         let mut here: Option<Serial> = None;
         records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
@@ -116,10 +116,10 @@ impl ConditionalChange for DifferenceChange {
             }
             Some(here) => {
                 return Err(refused(format!(
-                    "the zone has serial {here} and the differences begin at {from}"
+                    "the zone has serial {here}, but the differences start at serial {from}"
                 )));
             }
-            None => return Err(refused("the zone has no SOA".into())),
+            None => return Err(refused("the zone has no SOA record".into())),
         };
         Ok(ZoneChange {
             edits,

@@ -18,6 +18,7 @@ use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, Zone
 use crate::schedule::{ClassLimit, Moment};
 use crate::zone::SecondarySettings;
 use nameward_base::sync::Mutex;
+use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::state::{StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
@@ -252,8 +253,8 @@ impl<O: AskPrimary> LifeDriver<O> {
             return;
         };
         tracing::warn!(
-            "the system clock was set {}: refresh and expiry of secondary zones continue with the time they had left, and \
-             all are checked with their primaries; check the time service of this machine",
+            "system clock stepped {}: refresh and expire timers keep their remaining time, and all secondary zones are \
+             refreshed; check the time synchronization of this host",
             step_text(step)
         );
         let now = self.now();
@@ -359,8 +360,8 @@ impl<O: AskPrimary> LifeDriver<O> {
             new.retain(|settings| is_in_database(&settings.policy));
             if new.len() < count {
                 tracing::error!(
-                    "{} secondary zones are not served: set state_directory, where their contents are kept",
-                    count - new.len()
+                    "{} not served: their data is kept in the state store; set state_directory",
+                    counted(count - new.len(), "secondary zone")
                 );
             }
         }
@@ -371,7 +372,8 @@ impl<O: AskPrimary> LifeDriver<O> {
         let now = self.now();
         self.secondaries.add_all(new, now);
         tracing::info!(
-            "secondary zones: {count} taken over in {:.3} s",
+            "loaded {} in {:.3} s",
+            counted(count, "secondary zone"),
             began.elapsed().as_secs_f64()
         );
     }
@@ -401,9 +403,7 @@ impl<O: AskPrimary> LifeDriver<O> {
         for zone in kept.iter().filter(|zone| zone.home == ZoneHome::Store) {
             let name = zone.name.as_name();
             if table.exact(name).is_none() && policies.own(name).is_none() {
-                tracing::info!(
-                    "zone {name}: not configured any more: its contents are removed from the state store"
-                );
+                tracing::info!("zone {name}: no longer configured: removed from the state store");
                 let zone = zone.name;
                 self.commits
                     .keep(zone, vec![StateChange::RemoveZone { zone }]);

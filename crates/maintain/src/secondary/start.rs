@@ -13,6 +13,7 @@ use crate::contents::read_contents;
 use crate::policy::PolicySource;
 use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
+use nameward_base::text::counted;
 use nameward_store::state::{StateError, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::{TableChange, Zone};
@@ -133,7 +134,8 @@ impl<O: AskPrimary> Secondaries<O> {
                     .collect()
             }
             Err(error) => {
-                tracing::warn!("{} secondary zones not looked at: {error}", names.len());
+                let zones = counted(names.len(), "secondary zone");
+                tracing::warn!("{zones} not refreshed: {error}");
                 let all = names.iter().map(|name| (key(name.as_name()), None));
                 all.collect()
             }

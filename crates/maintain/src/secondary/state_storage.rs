@@ -69,7 +69,7 @@ impl SecondaryHome for StoreHome {
                 }
                 None => done(HomeOutcome {
                     held: None,
-                    error: Some("the differences do not fit".into()),
+                    error: Some("the differences do not apply".into()),
                 }),
             };
         }
@@ -85,7 +85,7 @@ impl SecondaryHome for StoreHome {
         let commit = move || {
             let objection = match overlaid(contents, &differences) {
                 Some(version) => rule.objection(&version),
-                None => Some("the differences do not fit".into()),
+                None => Some("the differences do not apply".into()),
             };
             match objection {
                 None => commit_differences(&commits, (source, shown), differences, done),
@@ -152,9 +152,7 @@ impl SecondaryHome for StoreHome {
         // After the zone's commits that are on their way to disk.
         self.commits
             .keep(name, vec![StateChange::RemoveZone { zone: name }]);
-        tracing::info!(
-            "zone {name}: no secondary zone any more: its contents are removed from the state store"
-        );
+        tracing::info!("zone {name}: no longer a secondary zone: removed from the state store");
     }
 }
 

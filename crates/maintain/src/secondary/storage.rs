@@ -79,7 +79,7 @@ pub enum HomeError {
     #[error(transparent)]
     Database(#[from] WriteError),
     /// The zone was deleted from its database.
-    #[error("the zone is not in its database any more")]
+    #[error("the zone is no longer in its database")]
     ZoneGone,
 }
 

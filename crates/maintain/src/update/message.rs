@@ -76,11 +76,15 @@ impl UpdateRequest {
         let mut questions = message.questions();
         let zone = match (questions.next(), questions.next()) {
             (Some(Ok(zone)), None) => zone,
-            _ => return Err(form_error("the zone section has not one entry")),
+            _ => {
+                return Err(form_error(
+                    "the zone section does not have exactly one entry",
+                ));
+            }
         };
         // RFC 2136 section 3.1.1.
         if zone.qtype != Type::SOA {
-            return Err(form_error("the type of the zone section is not SOA"));
+            return Err(form_error("the zone section type is not SOA"));
         }
         if zone.qclass != Class::IN {
             let reason = format!("zones of class {} are not served", zone.qclass);
@@ -119,22 +123,30 @@ impl UpdateRequest {
     ) -> Result<(), ChangeRefused> {
         let (name, rtype) = (record.owner, record.rtype);
         if record.ttl != 0 {
-            return Err(of_record(record, "a prerequisite has a TTL"));
+            return Err(of_record(record, "prerequisite with a TTL that is not 0"));
         }
         self.check_owner(record)?;
         if rtype.is_meta() && rtype != Type::ANY {
-            return Err(of_record(record, "no zone has records of that type"));
+            return Err(of_record(record, "meta type not allowed"));
         }
         let is_empty = record.rdlength == 0;
         let next = match (record.class, rtype) {
             (Class::ANY | Class::NONE, _) if !is_empty => {
-                return Err(of_record(record, "a prerequisite without a value has data"));
+                return Err(of_record(
+                    record,
+                    "value-independent prerequisite with data",
+                ));
             }
             (Class::ANY, Type::ANY) => Prerequisite::NameIsInUse(name),
             (Class::ANY, _) => Prerequisite::RrsetExists(name, rtype),
             (Class::NONE, Type::ANY) => Prerequisite::NameIsNotInUse(name),
             (Class::NONE, _) => Prerequisite::RrsetIsAbsent(name, rtype),
-            (Class::IN, Type::ANY) => return Err(of_record(record, "a value of type ANY")),
+            (Class::IN, Type::ANY) => {
+                return Err(of_record(
+                    record,
+                    "value-dependent prerequisite of type ANY",
+                ));
+            }
             (Class::IN, _) => {
                 let key = (name.as_name().as_wire().to_ascii_lowercase(), rtype);
                 let data = canonical(rtype, data_of(record)?);
@@ -142,7 +154,7 @@ impl UpdateRequest {
                 known.insert(data);
                 return Ok(());
             }
-            _ => return Err(of_record(record, "a prerequisite of another class")),
+            _ => return Err(of_record(record, "prerequisite with an invalid class")),
         };
         self.prerequisites.push(next);
         Ok(())
@@ -153,7 +165,7 @@ impl UpdateRequest {
         let (name, rtype) = (record.owner, record.rtype);
         self.check_owner(record)?;
         if rtype.is_meta() && !(rtype == Type::ANY && record.class == Class::ANY) {
-            return Err(of_record(record, "no zone has records of that type"));
+            return Err(of_record(record, "meta type not allowed"));
         }
         match record.class {
             Class::IN => Ok(UpdateStep::Add {
@@ -163,10 +175,10 @@ impl UpdateRequest {
                 rdata: data_of(record)?,
             }),
             Class::ANY | Class::NONE if record.ttl != 0 => {
-                Err(of_record(record, "a deletion has a TTL"))
+                Err(of_record(record, "deletion with a TTL that is not 0"))
             }
             Class::ANY if record.rdlength != 0 => {
-                Err(of_record(record, "the deletion of an RRset has data"))
+                Err(of_record(record, "RRset deletion with data"))
             }
             Class::ANY if rtype == Type::ANY => Ok(UpdateStep::DeleteName(name)),
             Class::ANY => Ok(UpdateStep::DeleteRrset(name, rtype)),
@@ -175,7 +187,7 @@ impl UpdateRequest {
                 rtype,
                 rdata: data_of(record)?,
             }),
-            _ => Err(of_record(record, "a step of another class")),
+            _ => Err(of_record(record, "update record with an invalid class")),
         }
     }
 

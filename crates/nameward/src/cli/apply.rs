@@ -61,7 +61,7 @@ pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
     match text.len() as u64 <= max {
         true => Ok(text),
         false => Err(OperationError::invalid(format!(
-            "{} has more than {} MiB: split it",
+            "{} is larger than {} MiB: split it",
             shown(file),
             max >> 20
         ))),

@@ -27,13 +27,15 @@ pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
         show_typing(true);
         eprintln!();
     }
-    read.map_err(|error| OperationError::invalid(format!("the password cannot be read: {error}")))?;
+    read.map_err(|error| OperationError::invalid(format!("cannot read the password: {error}")))?;
     let password = password.trim_end_matches(['\n', '\r']);
     if password.is_empty() {
         return Err(OperationError::invalid("expected a password on stdin").into());
     }
     let hash = web::hash_password(password);
-    let hash = hash.ok_or_else(|| OperationError::backend("there is no randomness for a salt"))?;
+    let hash = hash.ok_or_else(|| {
+        OperationError::backend("cannot generate a salt: no random numbers available")
+    })?;
     let object = serde_json::json!({ "hash": hash });
     ended(Printer::new(form).object(&object, &hash))
 }

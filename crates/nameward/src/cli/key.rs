@@ -203,7 +203,7 @@ pub(super) fn read_key(path: &Path) -> Result<String, OperationError> {
     match read {
         Ok(_) => Ok(text),
         Err(error) => Err(OperationError::invalid(format!(
-            "the key cannot be read from {}: {error}",
+            "cannot read the key from {}: {error}",
             path.display()
         ))),
     }

@@ -80,9 +80,8 @@ pub fn query_log_text(status: &QueryLogStatus) -> String {
     };
     let (zones, clients) = (all_or(&status.zones), all_or(&status.clients));
     let mut text = format!(
-        "query log      {state}\noutput         {output}\nzones          {zones}\nclients        {clients}\n\
-         share          1 in {share}\nwritten        {written} lines since the start\n\
-         dropped        {dropped} lines since the start\n"
+        "query log      {state}\noutput         {output}\nzones          {zones}\nclients        {clients}\nshare     \
+             1 in {share}\nwritten        {written} lines since start\ndropped        {dropped} lines since start\n"
     );
     if let Some(error) = &status.last_error {
         text.push_str(&format!("last error     {error}\n"));

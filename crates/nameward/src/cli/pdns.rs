@@ -191,7 +191,7 @@ pub fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// Creates the error for an unsupported command, with an alternative.
 fn impossible(verb: &str, instead: &str) -> OperationError {
-    OperationError::refused(format!("{verb} is not done here: {instead}"))
+    OperationError::refused(format!("{verb} is not supported: {instead}"))
 }
 
 /// Creates the error for wrong arguments.

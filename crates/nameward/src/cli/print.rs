@@ -252,9 +252,9 @@ fn text(result: &OperationResult) -> String {
         }
         OperationResult::QueryLog(status) => query_log_text(status),
         OperationResult::LogLevel { level } => format!("{level}\n"),
-        OperationResult::Flushed { entries: 1 } => "1 entry dropped from the caches\n".into(),
+        OperationResult::Flushed { entries: 1 } => "flushed 1 cache entry\n".into(),
         OperationResult::Flushed { entries } => {
-            format!("{entries} entries dropped from the caches\n")
+            format!("flushed {entries} cache entries\n")
         }
         OperationResult::Listed { .. } => String::new(),
         OperationResult::Zone(details) => details_text(details),
@@ -268,7 +268,7 @@ fn text(result: &OperationResult) -> String {
         } => change::deleted(changed, *kept_until),
         OperationResult::ZoneUndeleted(changed) => {
             let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
-            format!("brought zone {zone} back into {backend}\n")
+            format!("restored zone {zone} in {backend}\n")
         }
         OperationResult::ZoneChanged(changed) => {
             let zone = zone_text(&changed.zone);
@@ -305,7 +305,7 @@ fn text(result: &OperationResult) -> String {
             )
         }
         OperationResult::TsigKeyRemoved { name, source } => {
-            format!("removed key {name} from {source}\n")
+            format!("removed TSIG key {name} from {source}\n")
         }
         OperationResult::AutoprimaryAdded {
             address,
@@ -325,12 +325,10 @@ fn text(result: &OperationResult) -> String {
         }
         OperationResult::ZoneRetrieving { zone } => {
             let zone = zone_text(zone);
-            format!(
-                "zone {zone}: asking its primary; `nameward zone status {zone}` says what came of it\n"
-            )
+            format!("zone {zone}: refresh started; see `nameward zone status {zone}`\n")
         }
         OperationResult::ZoneNotifying { zone } => {
-            format!("zone {}: notifying its secondaries\n", zone_text(zone))
+            format!("zone {}: sending notifies\n", zone_text(zone))
         }
         OperationResult::ZoneSynced {
             zone,
@@ -340,9 +338,12 @@ fn text(result: &OperationResult) -> String {
             let zone = zone_text(zone);
             match records {
                 0 => format!("zone {zone}: the file is up to date, serial {serial}\n"),
-                _ => format!(
-                    "zone {zone}: file written, serial {serial}, {records} records changed\n"
-                ),
+                _ => {
+                    let records = counted(*records, "record");
+                    format!(
+                        "zone {zone}: wrote the zone file, serial {serial}, {records} changed\n"
+                    )
+                }
             }
         }
         OperationResult::ZoneFrozen { zone } => format!("zone {}: frozen\n", zone_text(zone)),

@@ -25,6 +25,29 @@ fn a_zone_argument_needs_a_name_and_a_file() {
     }
 }
 
+/// Appends the help of a command and of its subcommands.
+fn write_help(command: &mut Definition, name: &str, text: &mut String) {
+    let help = command
+        .clone()
+        .bin_name(name)
+        .render_long_help()
+        .to_string();
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    *text += &format!("$ {name} --help\n{}\n\n", lines.join("\n").trim_end());
+    for subcommand in command.get_subcommands_mut() {
+        let name = format!("{name} {}", subcommand.get_name());
+        write_help(subcommand, &name, text);
+    }
+}
+
+#[test]
+fn help_texts_match_the_golden_file() {
+    let mut text = String::new();
+    // The width of the terminal must not change the text.
+    write_help(&mut Cli::command().term_width(100), "nameward", &mut text);
+    nameward_testkit::golden::assert_golden("help.txt", &text);
+}
+
 /// Returns the user documents by name. The change log also has commands of older versions, so it is left out.
 fn documents() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -114,7 +114,7 @@ fn read_secret() -> Result<String, OperationError> {
     match io::stdin().take(SECRET_MAX).read_to_string(&mut text) {
         Ok(_) => Ok(text),
         Err(error) => Err(OperationError::invalid(format!(
-            "the secret cannot be read from stdin: {error}"
+            "cannot read the secret from stdin: {error}"
         ))),
     }
 }

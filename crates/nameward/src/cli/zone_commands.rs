@@ -135,7 +135,7 @@ pub fn request(
         ZoneWorkCommand::History { zone, remote } => {
             Ok((OperationRequest::ZoneHistory { zone }, remote))
         }
-        _ => Err(OperationError::invalid("this is more than one request")),
+        _ => Err(OperationError::invalid("more than one request")),
     }
 }
 
@@ -266,9 +266,7 @@ fn export(
     let written = write();
     if fetched.hidden > 0 {
         let records = counted(fetched.hidden as usize, "record");
-        eprintln!(
-            "nameward: warning: {records} that are disabled or cannot be served are left out"
-        );
+        eprintln!("nameward: warning: {records} omitted: disabled or not servable");
     }
     ended(written)
 }
@@ -363,8 +361,8 @@ fn edit_zone(
     let fetched = fetch(zone, overrides)?;
     let (name, serial) = (fetched.name, fetched.zone.serial());
     let mut text = format!(
-        "; zone {name}, serial {serial}. Save and leave the editor to see what changes; the serial is raised for you.\n\
-         $ORIGIN {name}\n"
+        "; zone {name}, serial {serial}. Save and exit to review the changes; the serial is incremented \
+         automatically.\n$ORIGIN {name}\n"
     );
     for record in &records_of(&fetched.zone, false) {
         text.push_str(&zone_commands::line_of(&record));
@@ -379,7 +377,7 @@ fn edit_zone(
             Err(error) => {
                 super::print::error(form, &error);
                 if !edit::ask("edit again?") {
-                    return Err(OperationError::invalid("nothing is changed").into());
+                    return Err(OperationError::invalid("no changes made").into());
                 }
             }
         }
@@ -390,8 +388,8 @@ fn edit_zone(
     }
     if !is_agreed {
         print_difference(&listed(&name, &difference), form)?;
-        if !edit::ask("make this change?") {
-            return Err(OperationError::invalid("nothing is changed").into());
+        if !edit::ask("apply these changes?") {
+            return Err(OperationError::invalid("no changes made").into());
         }
     }
     send(batch(&fetched, &difference, false), overrides, form)

@@ -9,11 +9,11 @@ use toml::{Spanned, de::DeValue};
 
 use super::read::{Read, Wrong};
 
-const ENTRY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", \
-                     with \"!\" before it to leave it out";
-const ENTRY_WITH_KEY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", \
-                              a key such as \"key:transfer.example.\", or both with a space between, \
-                              with \"!\" before it to leave it out";
+const ENTRY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", prefixed with \"!\" to \
+                     exclude it";
+const ENTRY_WITH_KEY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", a key such as \
+                              \"key:transfer.example.\", or both separated by a space, prefixed with \"!\" to exclude \
+                              it";
 const LIST: &str = "a list of addresses or networks";
 
 /// A list of clients.
@@ -32,7 +32,7 @@ impl Read for Clients {
 
 impl Read for Option<Clients> {
     fn expected() -> String {
-        format!("{LIST}, or \"\" for none of its own")
+        format!("{LIST}, or \"\" to inherit")
     }
 
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
@@ -80,7 +80,7 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wr
             // A partially read list would allow other clients than intended.
             return Err(Wrong {
                 span: value.span(),
-                message: format!("{text:?}: keys do not count in this list"),
+                message: format!("{text:?}: keys are not supported in this list"),
             });
         }
         (Some(key), KeyTerms::Count) => {

@@ -165,21 +165,20 @@ impl DnssecPolicySettings {
         let (validity, refresh) = (self.signature_validity.get(), self.signature_refresh.get());
         let (jitter, delay) = (self.signature_jitter.get(), self.propagation_delay.get());
         if self.name.is_empty() || self.name == NO_POLICY {
-            let message =
-                format!("a dnssec_policy needs a name, and another one than {NO_POLICY:?}");
+            let message = format!("a dnssec_policy needs a name other than {NO_POLICY:?}");
             Some(("name", message))
         } else if (self.keys, self.ksk_rollover)
             == (KeyScheme::Combined, KskRolloverSetting::DoubleDs)
         {
-            let message = "ksk_rollover = \"double-ds\" needs keys = \"ksk+zsk\": signatures of a csk that caches have need its DNSKEY, so \
-                           the new one has to be published beside it";
+            let message = "ksk_rollover = \"double-ds\" needs keys = \"ksk+zsk\": cached signatures of a CSK still \
+                           need its DNSKEY, so the new key must be published next to it";
             Some(("ksk_rollover", message.into()))
         } else if refresh >= validity {
-            let message = "signature_refresh is to be shorter than signature_validity";
+            let message = "signature_refresh must be shorter than signature_validity";
             Some(("signature_refresh", message.into()))
         } else if jitter + delay >= refresh {
-            let message = "signature_refresh is to be longer than signature_jitter and propagation_delay together: \
-                           signatures of secondaries would end";
+            let message = "signature_refresh must be longer than signature_jitter and propagation_delay together, or \
+                           signatures on secondaries would expire";
             Some(("signature_refresh", message.into()))
         } else {
             None

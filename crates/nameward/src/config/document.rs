@@ -61,7 +61,7 @@ pub fn as_roff() -> String {
 
 /// Returns a configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
-    let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");
+    let mut out = String::from("# Nameward configuration. Every key has its default value.\n");
     for TableListing {
         name,
         about,

@@ -72,8 +72,7 @@ impl fmt::Display for ConfigError {
             }
             Self::NoBackend(path) => write!(
                 f,
-                "{}: expected a [[backend]], as there was before, found none: the configuration in use stays \
-                 (a restart takes this one)",
+                "{}: no [[backend]], but the running configuration has one: not applied (restart the server to use it)",
                 path.display()
             ),
             Self::Contradiction(message) => f.write_str(message),

@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Plural for ZoneName {
-    const LIST: &'static str = "a list of names of zones";
+    const LIST: &'static str = "a list of zone names";
 }
 
 words! {

@@ -223,11 +223,11 @@ impl Read for FaultKind {
 }
 
 impl Plural for FaultKind {
-    const LIST: &'static str = "a list of kinds of faults";
+    const LIST: &'static str = "a list of fault kinds";
 }
 
 impl Plural for String {
-    const LIST: &'static str = "a list of texts";
+    const LIST: &'static str = "a list of strings";
 }
 
 impl<T: Plural> Read for Vec<T> {

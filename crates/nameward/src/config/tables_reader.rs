@@ -63,7 +63,7 @@ impl ConfigReader<'_> {
         let Some(list) = value.get_ref().as_array() else {
             return self.problem(
                 value.span(),
-                "backend may be given several times: write [[backend]]".into(),
+                "backend is a list of tables: write [[backend]]".into(),
             );
         };
         for entry in list.iter() {
@@ -109,14 +109,12 @@ fn incomplete(backend: &Backend) -> Option<&'static str> {
         backend.directory.is_some() || backend.named_conf.is_some() || !backend.zones.is_empty();
     let (has_path, url) = (backend.path.is_some(), backend.url.reveal());
     match backend.r#type {
-        BackendType::File if has_path || !url.is_empty() => {
-            Some("path and url belong to a database")
-        }
+        BackendType::File if has_path || !url.is_empty() => Some("path and url are for databases"),
         BackendType::File if !has_files => {
             Some("a file backend needs a directory, a list of zones or a named_conf")
         }
         BackendType::File => None,
-        _ if has_files => Some("directory, zones and named_conf belong to a file backend"),
+        _ if has_files => Some("directory, zones and named_conf are for file backends"),
         BackendType::Sqlite if !url.is_empty() || !has_path => {
             Some("a sqlite backend needs a path")
         }
@@ -127,7 +125,7 @@ fn incomplete(backend: &Backend) -> Option<&'static str> {
         BackendType::Mysql if !(url.starts_with("mysql") || url.starts_with("mariadb")) => {
             Some("a mysql backend needs a url such as mysql://user:password@host/database")
         }
-        _ if has_path => Some("path belongs to a sqlite backend"),
+        _ if has_path => Some("path is for sqlite backends"),
         BackendType::Postgres | BackendType::Mysql => None,
     }
 }

@@ -318,19 +318,19 @@ fn lists_of_clients_are_read_and_mistakes_in_them_are_reported() {
         ),
         (
             "[[zone]]\nname = \"a\"\n[[zone]]\nname = \"A.\"\n",
-            "test.toml:3:1: the zone A. has settings already",
+            "test.toml:3:1: duplicate [[zone]] A.",
         ),
         (
             "[zone]\nname = \"a\"\n",
-            "zone may be given several times: write [[zone]]",
+            "zone is a list of tables: write [[zone]]",
         ),
         (
             "[[zone]]\nname = \"a..b\"\n",
-            "test.toml:2:8: name: \"a..b\" is no zone name",
+            "test.toml:2:8: name: invalid zone name \"a..b\"",
         ),
         (
             "[zone_defaults]\nallow_query = [\"key:k.\"]\n",
-            "test.toml:2:16: allow_query: \"key:k.\": keys do not count in this list",
+            "test.toml:2:16: allow_query: \"key:k.\": keys are not supported in this list",
         ),
         (
             "[server]\nblackhole = [\"everybody\"]\n",

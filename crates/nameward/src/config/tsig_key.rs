@@ -75,7 +75,7 @@ impl Read for TsigAlgorithm {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFault {
     /// Two secrets are given.
-    #[error("a key has a secret or a secret_file")]
+    #[error("a key has either a secret or a secret_file")]
     TwoSecrets,
     /// No secret is given.
     #[error("a key needs a secret or a secret_file")]
@@ -90,7 +90,7 @@ pub enum KeyFault {
     },
     /// Others may read the file.
     #[error(
-        "{} holds a secret and has mode {mode:04o}: only its owner may read it (chmod 0600)",
+        "{} contains a secret and has mode {mode:04o}: it must be readable by its owner only (chmod 0600)",
         path.display()
     )]
     Exposed {

@@ -57,7 +57,7 @@ fn read_entry(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<(NameBuf, Pat
             other => {
                 return Err(Wrong {
                     span: key.span(),
-                    message: format!("unknown key {other:?} in a zone; there are name and file"),
+                    message: format!("unknown key {other:?} in a zone; expected name or file"),
                 });
             }
         }
@@ -76,7 +76,7 @@ pub fn read_name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, W
 
 /// An invalid zone name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no zone name: {error}")]
+#[error("invalid zone name {text:?}: {error}")]
 pub struct ZoneNameError {
     /// The text.
     pub text: String,

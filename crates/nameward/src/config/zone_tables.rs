@@ -27,7 +27,7 @@ impl ConfigReader<'_> {
             if let Err(error) = key.complete() {
                 reader.problem(entry.span(), error.to_string());
             } else if !names.insert(key.name.0) {
-                let message = format!("there is a key {} already", key.name.0);
+                let message = format!("duplicate key {}", key.name.0);
                 reader.problem(entry.span(), message);
             } else {
                 keys.push(key);
@@ -46,7 +46,7 @@ impl ConfigReader<'_> {
             if template.name.is_empty() {
                 reader.problem(entry.span(), "a template needs a name".into());
             } else if !names.insert(template.name.clone()) {
-                let message = format!("there is a template {:?} already", template.name);
+                let message = format!("duplicate template {:?}", template.name);
                 reader.problem(entry.span(), message);
             } else {
                 templates.push(template);
@@ -68,7 +68,7 @@ impl ConfigReader<'_> {
                 let span = value.map_or_else(|| entry.span(), Spanned::span);
                 reader.problem(span, message);
             } else if !names.insert(policy.name.clone()) {
-                let message = format!("there is a dnssec_policy {:?} already", policy.name);
+                let message = format!("duplicate dnssec_policy {:?}", policy.name);
                 reader.problem(entry.span(), message);
             } else {
                 policies.push(policy);
@@ -107,7 +107,7 @@ impl ConfigReader<'_> {
                     Some(near) => format!("; did you mean {near:?}?"),
                     None => String::new(),
                 };
-                let message = format!("there is no [[dnssec_policy]] {name:?}{hint}");
+                let message = format!("unknown [[dnssec_policy]] {name:?}{hint}");
                 self.problem(term.span(), message);
             }
         }
@@ -116,7 +116,7 @@ impl ConfigReader<'_> {
     /// Reads `[[autoprimary]]`, after the templates.
     pub(super) fn autoprimaries(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
         let Some(list) = value.get_ref().as_array() else {
-            let message = "autoprimary may be given several times: write [[autoprimary]]";
+            let message = "autoprimary is a list of tables: write [[autoprimary]]";
             return self.problem(value.span(), message.into());
         };
         for entry in list.iter() {
@@ -132,7 +132,7 @@ impl ConfigReader<'_> {
             if let Some(key) = ["address", "name_server"].into_iter().find(lacks) {
                 self.problem(entry.span(), format!("an autoprimary needs {key}"));
             } else if !template.is_empty() && policies::template(config, template).is_none() {
-                let message = format!("there is no [[template]] {template:?}");
+                let message = format!("unknown [[template]] {template:?}");
                 self.problem(entry.span(), message);
             } else {
                 config.autoprimaries.push(autoprimary);
@@ -150,7 +150,7 @@ impl ConfigReader<'_> {
         let mut names = HashSet::new();
         self.each(value, |reader, entry, zone: ZoneSettings| {
             if !names.insert(distinct_name(&zone)) {
-                let message = format!("the zone {} has settings already", zone.name.0);
+                let message = format!("duplicate [[zone]] {}", zone.name.0);
                 return reader.problem(entry.span(), message);
             }
             reader.zone(config, &zone, entry);
@@ -166,7 +166,7 @@ impl ConfigReader<'_> {
     ) {
         let Some(list) = value.get_ref().as_array() else {
             let name = S::NAME;
-            let message = format!("{name} may be given several times: write [[{name}]]");
+            let message = format!("{name} is a list of tables: write [[{name}]]");
             return self.problem(value.span(), message);
         };
         // Defaults are parsed from their text: once, and not for each of a hundred thousand tables.
@@ -203,7 +203,7 @@ impl ConfigReader<'_> {
                 Some(near) => format!("; did you mean {near:?}?"),
                 None => String::new(),
             };
-            let message = format!("there is no [[template]] {:?}{hint}", zone.template);
+            let message = format!("unknown [[template]] {:?}{hint}", zone.template);
             return self.problem(span_of("template"), message);
         }
         let terms = policies::of_zone(config, zone);
@@ -249,7 +249,7 @@ impl ConfigReader<'_> {
                     Some(near) => format!("; did you mean {near:?}?"),
                     None => String::new(),
                 };
-                self.problem(span, format!("there is no [[key]] {name}{hint}"));
+                self.problem(span, format!("unknown [[key]] {name}{hint}"));
             }
         }
     }
@@ -303,14 +303,14 @@ fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static st
             format!("a {} zone is not transferred from primaries", kind.word()),
         )),
         ZoneKind::Producer if zone.file.is_some() => {
-            Some(("file", "the contents of a producer are made here".into()))
+            Some(("file", "a producer zone is generated by this server".into()))
         }
         _ if zone.catalog_label.len() > LABEL_MAX => Some((
             "catalog_label",
             format!("a label has at most {LABEL_MAX} octets"),
         )),
         kind if terms.catalog == Some(zone.name.0) => {
-            let message = format!("a {} zone is no member of itself", kind.word());
+            let message = format!("a {} zone cannot be a member of itself", kind.word());
             Some(("catalog", message))
         }
         _ => None,

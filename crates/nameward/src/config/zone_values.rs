@@ -211,7 +211,7 @@ impl Plural for Type {
 
 impl Read for Type {
     fn expected() -> String {
-        "a type of records such as \"AAAA\"".into()
+        "a record type such as \"AAAA\"".into()
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
@@ -226,7 +226,7 @@ pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong>
     let text = String::read(value, base)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| Wrong {
         span: value.span(),
-        message: format!("{text:?} is no name: {error}"),
+        message: format!("invalid name {text:?}: {error}"),
     })
 }
 
@@ -243,7 +243,7 @@ fn inline_table<'v, 'i>(
         if !keys.contains(&word) {
             let hint = match nearest(word, keys.iter().copied()) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("there are {}", keys.join(", ")),
+                None => format!("expected {}", keys.join(", ")),
             };
             return Err(Wrong {
                 span: key.span(),

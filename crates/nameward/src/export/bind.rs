@@ -94,7 +94,7 @@ fn zone_text(
         .as_ref()
         .is_some_and(|rules| !rules.is_empty())
     {
-        warnings.push(format!("zone {name}: update_policy is not converted"));
+        warnings.push(format!("zone {name}: update_policy not converted"));
     }
     if zone.is_signed() {
         let (policy, text) = policy(zone, warnings);

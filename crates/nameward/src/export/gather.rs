@@ -30,8 +30,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
     let mut with_file = overrides.clone();
     with_file.file = with_file.file.or_else(location::default_file);
     if with_file.file.is_none() {
-        let text =
-            "the configuration is needed, which has TSIG keys and access lists: give --config";
+        let text = "the configuration is needed for TSIG keys and access lists: use --config";
         return Err(OperationError::invalid(text).into());
     }
     let config = Config::load(&with_file)?;
@@ -53,7 +52,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
         .collect::<Result<_, OperationError>>()?;
     for zone in &asked {
         if !listed.iter().any(|found| found.name == zone.to_string()) {
-            return Err(OperationError::not_found(format!("there is no zone {zone}")).into());
+            return Err(OperationError::not_found(format!("no such zone {zone}")).into());
         }
     }
     listed.sort_by(|one, other| one.name.cmp(&other.name));
@@ -91,12 +90,12 @@ fn collect_zone(
     };
     if is_in_database && order.target == TargetServer::PowerDns {
         let text =
-            "zones in databases are not exported: PowerDNS serves them from the same database";
+            "database zones are not exported: PowerDNS can serve them from the same database";
         server.warn(text.into());
         return Ok(());
     }
     if is_in_database {
-        let text = format!("zone {name}: kind and metadata in the database are not converted");
+        let text = format!("zone {name}: kind and metadata in the database not converted");
         server.warn(text);
     }
     if matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
@@ -282,7 +281,7 @@ fn collect_tsig(
                 secret: secret.0,
             }),
             None if key.source.starts_with("backend") => {
-                server.warn(format!("key {}: it stays in the database", key.name));
+                server.warn(format!("key {}: remains in the database", key.name));
             }
             None => {}
         }

@@ -127,7 +127,7 @@ impl Sections {
             .as_ref()
             .is_some_and(|rules| !rules.is_empty())
         {
-            warnings.push(format!("zone {name}: update_policy is not converted"));
+            warnings.push(format!("zone {name}: update_policy not converted"));
         }
     }
 
@@ -178,7 +178,7 @@ impl Sections {
         let algorithm = zone.signing_keys().next().map_or("", |key| &key.algorithm);
         if zone.signing_keys().any(|key| key.algorithm != algorithm) {
             warnings.push(format!(
-                "zone {}: it has keys of several algorithms",
+                "zone {}: keys of more than one algorithm",
                 zone.name
             ));
         }

@@ -27,7 +27,7 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
         zone_text(&mut text, zone, server, &mut warnings);
         if zone.is_signed() {
             warnings.push(format!(
-                "zone {}: NSD does not sign: run sign-zones regularly, or let another server sign",
+                "zone {}: NSD does not sign: run sign-zones regularly, or sign on another server",
                 zone.name
             ));
             let name = zone.name.to_string();
@@ -114,7 +114,7 @@ fn zone_text(
             .as_ref()
             .is_some_and(|rules| !rules.is_empty())
     {
-        warnings.push(format!("zone {name}: NSD takes no updates"));
+        warnings.push(format!("zone {name}: NSD does not support dynamic updates"));
     }
 }
 

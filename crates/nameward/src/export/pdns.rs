@@ -127,8 +127,9 @@ fn zone_lines(
         ));
     }
     if zone.allow_query.as_ref().is_some_and(|list| !is_any(list)) {
-        let text =
-            format!("zone {name}: PowerDNS answers everybody: allow_query does not come along");
+        let text = format!(
+            "zone {name}: PowerDNS has no per-zone query access list: allow_query not converted"
+        );
         warnings.push(text);
     }
     run(&format!("rectify-zone '{bare_name}'"));
@@ -149,7 +150,8 @@ fn split(
             (AccessTerm::Key(key), false) => keys.push(bare(&key.to_string()).to_string()),
             _ => {
                 let text = format!(
-                    "zone {zone}: an access list with exceptions, or keys for some networks only, is narrower in PowerDNS"
+                    "zone {zone}: access list with exclusions or with keys for some networks only: more restrictive in \
+                     PowerDNS"
                 );
                 warnings.push(text);
                 // Later entries may include what an exception excludes.

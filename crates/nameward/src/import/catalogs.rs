@@ -39,7 +39,7 @@ pub fn convert(moved: &mut MovedServer) {
                 }
             }
             Err(reason) => {
-                let text = format!("catalog {name} is left out: {reason}");
+                let text = format!("catalog {name} omitted: {reason}");
                 moved.report.add(MoveVerdict::Breaks, &place, text);
                 moved.zones.retain(|zone| zone.name != name);
                 for zone in &mut moved.zones {
@@ -56,12 +56,12 @@ pub fn convert(moved: &mut MovedServer) {
 /// Reads the catalog as the other server has it.
 fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), MoveRefusal> {
     let file = file.ok_or(
-        "the file with its members is not known, and new labels would make consumers start over",
+        "its member file is unknown, and new member labels would make consumers reset all zones",
     )?;
     let apex: NameBuf = name.parse().map_err(|_| "its name is invalid")?;
     let (zone, _) = zone_from_file(apex.as_name(), file).map_err(|found| {
         let first = found.first().map(ToString::to_string).unwrap_or_default();
-        format!("{first}: without the labels of its members consumers would start over")
+        format!("{first}: without its member labels consumers would reset all zones")
     })?;
     let catalog = read_catalog(&zone).map_err(|error| error.to_string())?;
     Ok((catalog, zone))
@@ -77,7 +77,7 @@ fn labels(
     // The serial of a catalog produced here starts with the current time.
     if zone.serial().is_after(now) {
         return Err(format!(
-            "its serial {} is ahead of the time, and would go back here",
+            "its serial {} is ahead of the current time and would decrease",
             zone.serial().0
         )
         .into());
@@ -96,7 +96,9 @@ fn labels(
         let member = member.to_string();
         match (here.contains(&member), std::str::from_utf8(&own.label)) {
             (true, Ok(label)) => labels.push((member, label.to_string())),
-            (true, Err(_)) => return Err(format!("the label of {member} is not text").into()),
+            (true, Err(_)) => {
+                return Err(format!("the member label of {member} is not text").into());
+            }
             (false, _) => missing.push(member),
         }
     }
@@ -111,7 +113,7 @@ fn labels(
             missing.truncate(NAMES_MAX);
             let names = missing.join(", ");
             Err(format!(
-                "consumers would delete {names}{more}, which it has and which are not among the zones here"
+                "consumers would delete {names}{more}: members that are not among the imported zones"
             )
             .into())
         }

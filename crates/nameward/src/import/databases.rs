@@ -36,8 +36,8 @@ pub fn survey_all(moved: &mut MovedServer) {
             }
             Err(reason) => {
                 let text = format!(
-                    "{address}: cannot be read ({reason}), so its contents are not checked: run nameward db check where \
-                     it can be reached"
+                    "{address}: cannot be read ({reason}), contents not checked: run `nameward db check` on a host \
+                     that can reach it"
                 );
                 moved.report.add(MoveVerdict::Changed, &backend.place, text);
             }

@@ -130,7 +130,7 @@ impl ImportOutput<'_> {
         match fs::read(target) {
             Ok(text) if text == SAMPLE.as_bytes() => Ok(true),
             Ok(_) => {
-                let there = "the file exists and is not the packaged sample: move it away, or give another --out";
+                let there = "the file exists and is not the packaged sample: move it away, or use another --out";
                 Err(CommandError::Import(target.into(), io::Error::other(there)))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -143,8 +143,7 @@ impl ImportOutput<'_> {
         match fs::read(path) {
             Ok(found) if found == contents => Ok(()),
             Ok(_) => {
-                let there =
-                    io::Error::other("the file exists: move it away, or give another --out");
+                let there = io::Error::other("the file exists: move it away, or use another --out");
                 Err(CommandError::Import(path.into(), there))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -54,7 +54,7 @@ pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFil
         match convert_zone(&mut zone, &signing, places, now) {
             Ok((serial, new)) => {
                 let text = format!(
-                    "zone {}: signed with the same keys; {} is a copy without signatures, serial {}",
+                    "zone {}: keys imported; {} is an unsigned copy, serial {}",
                     zone.name,
                     zone.file.as_deref().unwrap_or(Path::new("")).display(),
                     serial.0
@@ -64,7 +64,7 @@ pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFil
                 moved.zones.push(zone);
             }
             Err(reason) => {
-                let text = format!("zone {} is left out: {reason}", zone.name);
+                let text = format!("zone {} omitted: {reason}", zone.name);
                 moved.report.add(MoveVerdict::Breaks, &zone.place, text);
             }
         }
@@ -88,14 +88,14 @@ fn convert_zone(
     let name: NameBuf = zone.name.parse().map_err(|_| "its name is invalid")?;
     let version = signed_version(name.as_name(), &signing.version).map_err(|found| {
         let first = found.first().map(ToString::to_string).unwrap_or_default();
-        format!("{first}; run {} and import again", signing.flush)
+        format!("{first}; run `{}` and import again", signing.flush)
     })?;
     let shown = ShownKeys::new(&version);
     let keys = find_keys(&name, &shown, signing, now)?;
     let serial = Serial(version.serial().0.wrapping_add(1));
     let unsigned = unsigned(&version, &keys, serial);
     let text = zone_text(&name, &unsigned, signing.source.as_deref())
-        .ok_or("its records without signatures are not a zone")?;
+        .ok_or("its unsigned records are not a valid zone")?;
     let file = PathBuf::from("zones").join(file_name(&name));
     let mut files = vec![NewFile {
         path: places.out.join(&file),
@@ -215,7 +215,7 @@ fn find_keys(
                     MovedKeyStore::Pairs(directory) | MovedKeyStore::Pem(directory) => directory,
                 };
                 return Err(format!(
-                    "the private part of key {tag}, which signs it, is not in {}",
+                    "the private key of key tag {tag}, which signs it, is not in {}",
                     directory.display()
                 )
                 .into());
@@ -224,7 +224,7 @@ fn find_keys(
         }
     }
     if found.is_empty() {
-        return Err("none of its keys is here".into());
+        return Err("none of its keys was found".into());
     }
     // Without a policy keys are used according to their timing data, future ones too.
     if signing.policy.is_none() {

@@ -264,7 +264,7 @@ impl StoredZones {
                 }
                 Err(error) => {
                     let address = &backend.options().address;
-                    print::note(&format!("warning: {address}: keys not read: {error}"));
+                    print::note(&format!("warning: {address}: cannot read keys: {error}"));
                 }
             }
         }
@@ -286,7 +286,7 @@ impl StoredZones {
     pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
         let mut ranks = self.file_ranks().clone();
         let at_home = self.names_at_home().unwrap_or_else(|error| {
-            self.warn(&[format!("zones of the state store: {error}")]);
+            self.warn(&[format!("zones in the state store: {error}")]);
             Vec::new()
         });
         for name in at_home {

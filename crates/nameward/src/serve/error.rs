@@ -32,28 +32,24 @@ pub enum StartError {
     #[error("{0}")]
     Files(#[from] PreflightError),
     /// The state store cannot be opened.
-    #[error(
-        "{0}; not started, because zones whose keys may be in this store would be served unsigned"
-    )]
+    #[error("{0}; not started: zones with keys in this store would be served unsigned")]
     State(#[source] StateError),
     /// A command uses the state store, and does not end.
-    #[error("{0}; not started: try again when it has ended")]
+    #[error("{0}; not started: try again when it has finished")]
     StoreInUse(#[source] StateError),
     /// The keys of zones cannot be read.
     #[error(
-        "keys of zones: {0}; not started, because zones whose keys are in this store would be served unsigned"
+        "DNSSEC keys: {0}; not started: zones with keys in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
     /// The password or API key of the status page is unusable.
     #[error("{0}: {1}")]
     Secret(&'static str, #[source] BadHash),
     /// A resolver is this server itself.
-    #[error(
-        "recursor.address: {0} is an address that this server answers on itself; questions would go in circles"
-    )]
+    #[error("recursor.address: {0} is an address of this server; queries would loop")]
     OwnRecursor(std::net::SocketAddr),
     /// The name for the security poll is invalid.
-    #[error("security_poll.suffix: {0:?} makes no name: {1}")]
+    #[error("security_poll.suffix: invalid name {0:?}: {1}")]
     PollSuffix(String, NameError),
     /// The built-in example is not a valid zone, which is our mistake.
     #[error("the built-in example has errors: {0:?}")]
@@ -65,11 +61,9 @@ pub enum StartError {
     #[error("no zone can be served: {0}")]
     NoZone(String),
     /// A zone is transferred from primaries, and there is no storage for its contents.
-    #[error(
-        "zone {0} comes from primaries: set server.state_directory, where its contents are kept"
-    )]
+    #[error("zone {0} is a secondary zone: set server.state_directory to store its data")]
     NoStateDirectory(String),
     /// The thread that maintains zones has ended.
-    #[error("the maintenance thread has ended")]
+    #[error("the maintenance thread has stopped")]
     MaintenanceEnded,
 }

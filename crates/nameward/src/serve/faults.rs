@@ -112,10 +112,10 @@ impl FaultSources<'_> {
         Some(fault(
             FaultKind::ListenerDown,
             format!(
-                "Queries over {which} are no longer received: the threads that receive them have ended."
+                "Queries over {which} are no longer received: the threads that receive them have stopped."
             ),
             "Clients get no answer.",
-            "Restart the server. The log has the reason; please report it.",
+            "Restart the server. See the log for the reason and please report it.",
         ))
     }
 
@@ -211,7 +211,7 @@ impl FaultSources<'_> {
         Some(fault(
             FaultKind::ZoneUnsigned,
             format!(
-                "Zone {name} is PRESIGNED, but its rows have no signature of the SOA or no NSEC or NSEC3 chain{more}."
+                "Zone {name} is PRESIGNED, but its rows have no RRSIG for the SOA or no NSEC or NSEC3 chain{more}."
             ),
             "It is answered unsigned. If the parent has a DS record, validating resolvers return SERVFAIL.",
             "Check the signer or the transfer that fills the database. If the zone is no longer signed elsewhere, run \
@@ -249,9 +249,9 @@ impl FaultSources<'_> {
         let more = and_more(self.signatures.broken().saturating_sub(1) as usize);
         Some(fault(
             FaultKind::SignaturesBroken,
-            format!("Signatures that were made elsewhere are not valid: {first}{more}."),
-            "Validating resolvers refuse the answers.",
-            "Sign the zone again where it is signed: its file, or its primary. This server does not have its keys.",
+            format!("Invalid signatures in a presigned zone: {first}{more}."),
+            "DNSSEC validation of the answers fails.",
+            "Sign the zone again at its signer: its file, or its primary. This server does not have its keys.",
         ))
     }
 
@@ -261,7 +261,7 @@ impl FaultSources<'_> {
         Some(fault(
             FaultKind::SignaturesEnding,
             format!("Signatures expire within two days and were not renewed: {first}{more}."),
-            "Validating resolvers refuse the answers once they have expired.",
+            "DNSSEC validation fails once they have expired.",
             "Check the zone's signer: its file, or its primary. This server does not have its keys.",
         ))
     }
@@ -378,7 +378,7 @@ fn of_backend(backend: &BackendStatus) -> ServerFault {
         kind,
         format!("Backend {number} ({address}) does not respond: {error}."),
         effect,
-        "Check that the database is running, is reachable and accepts this server's login. The server keeps trying.",
+        "Check that the database is running, is reachable and accepts this server's login. The server keeps retrying.",
     );
     fault.since = backend.since;
     fault
@@ -394,9 +394,9 @@ fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> {
     };
     let mut fault = fault(
         FaultKind::ChangesUnseen,
-        format!("Changes of backend {number} ({address}) are not seen: {error}."),
+        format!("Change detection of backend {number} ({address}) does not work: {error}."),
         effect,
-        "Check the database server and the network path to it. The server keeps trying, and then reads everything again.",
+        "Check the database server and the network path to it. The server keeps retrying, then reads everything again.",
     );
     fault.since = unseen.since;
     Some(fault)
@@ -419,12 +419,13 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
         MissingOutlook::Withdrawn(grace) => {
             let grace = counted(grace.as_secs() as usize, "second");
             (
-                format!("The zones are still being served. They are withdrawn {grace} after their files vanished."),
+                format!("The zones are still being served. They are withdrawn {grace} after their files disappeared."),
                 "Restore the files, or ignore this if you removed them.",
             )
         }
         MissingOutlook::Kept => (
-            "The zones are still being served, until the next restart: a loss of most files is not taken for a removal."
+            "The zones are still being served until the next restart: the loss of most files is not treated as a \
+             removal."
                 .to_string(),
             "Restore the files. If you removed them, run `nameward reload --withdraw-missing`.",
         ),
@@ -444,20 +445,18 @@ fn of_store(found: &StoreFault) -> ServerFault {
     let remedy = match &found.error {
         StateError::Lost {
             rescued: Some(_), ..
-        } => {
-            "Stop the server, move the saved copy to the place of the state store, and start the server."
-        }
+        } => "Stop the server, replace the state store with the saved copy, and start the server.",
         StateError::Lost { .. } => {
             "Stop the server, restore the state store from a backup, and start the server."
         }
-        StateError::Full(_) => "Free disk space. The server keeps trying.",
+        StateError::Full(_) => "Free disk space. The server keeps retrying.",
         _ => {
-            "Fix the disk or the permissions. The server keeps trying; `nameward state check` reads the store."
+            "Fix the disk or the permissions. The server keeps retrying; `nameward state check` checks the store."
         }
     };
     let mut fault = fault(
         FaultKind::StateStore,
-        format!("Changes cannot be kept: {}.", found.error),
+        format!("Changes cannot be stored: {}.", found.error),
         "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served.",
         remedy,
     );

@@ -8,7 +8,7 @@ use nameward_wire::{Name, NameBuf};
 pub fn flush(shared: &ServingState, what: Option<&str>) -> Result<usize, OperationError> {
     let name = |text: &str| {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
-            .map_err(|error| OperationError::invalid(format!("{text:?} is no name: {error}")))
+            .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))
     };
     let outdate = |is_meant: &dyn Fn(Name<'_>) -> bool| {
         let mut count = 0;

@@ -99,12 +99,14 @@ impl TrafficLogs {
             let address = text.parse().map(|address: std::net::IpAddr| address.into());
             address.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
                 OperationError::invalid(format!(
-                    "{text:?} is no address and no network such as 192.0.2.0/24"
+                    "invalid address or network {text:?}: expected one such as 192.0.2.0/24"
                 ))
             })
         };
         if template.share == 0 {
-            return Err(OperationError::invalid("the share is one in N, from 1 on"));
+            return Err(OperationError::invalid(
+                "the share is 1 in N, with N of at least 1",
+            ));
         }
         let filter = QueryFilter {
             zones: zones.collect::<Result<_, _>>()?,
@@ -117,7 +119,7 @@ impl TrafficLogs {
         };
         self.query_log.turn_on(filter);
         tracing::info!(
-            "query log: on, to {}: asked for over the control socket",
+            "query log: enabled via control socket, output {}",
             self.output
         );
         Ok(self.status())
@@ -126,7 +128,7 @@ impl TrafficLogs {
     /// Turns the query log off by command.
     pub fn turn_off(&self) -> OperationResult {
         self.query_log.turn_off();
-        tracing::info!("query log: off: asked for over the control socket");
+        tracing::info!("query log: disabled via control socket");
         self.status()
     }
 

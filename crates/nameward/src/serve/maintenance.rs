@@ -87,7 +87,7 @@ impl Maintenance {
         // If the queue is full, the thread checks the flag after each of its requests.
         let woken = self.requests.try_push(MaintenanceRequest::Wake);
         if let Err(PushError::Closed(_)) = woken {
-            tracing::error!("cannot reload: the maintenance thread has ended");
+            tracing::error!("cannot reload: the maintenance thread has stopped");
         }
     }
 
@@ -103,7 +103,7 @@ impl Maintenance {
 
 /// Returns the error of a request without a reply: the server is stopping, or hit a bug.
 fn ended() -> OperationError {
-    let text = "the work on zone files ended before it was done: the log of the server says why";
+    let text = "internal error while maintaining zone files: see the server log";
     OperationError::new(ErrorKind::Internal, text)
 }
 
@@ -345,7 +345,7 @@ fn reload(
         Err(error) => {
             let text = error.to_string();
             text.lines()
-                .for_each(|line| tracing::error!("configuration not loaded: {line}"));
+                .for_each(|line| tracing::error!("cannot load the configuration: {line}"));
             return Err(OperationError::invalid(text));
         }
     };

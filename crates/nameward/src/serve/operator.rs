@@ -118,7 +118,7 @@ pub fn operations(
             move |zone, servers| {
                 let answers = runtime.block_on(find_ds(&shared, *zone, servers));
                 match answers.is_empty() {
-                    true => Err(NoParent("no [recursor] is configured that could be asked")),
+                    true => Err(NoParent("no [recursor] is configured")),
                     false => Ok(answers),
                 }
             }
@@ -184,12 +184,12 @@ impl Operator {
                 Ok(OperationResult::Status(Arc::unwrap_or_clone(status)))
             }
             OperationRequest::Stop => {
-                tracing::info!("stopping: asked for over the control socket");
+                tracing::info!("stopping: requested via control socket");
                 self.stop.send_replace(true);
                 Ok(OperationResult::Stopping)
             }
             OperationRequest::Reload { withdraw_missing } => {
-                tracing::info!("reloading: asked for over the control socket");
+                tracing::info!("reloading: requested via control socket");
                 let withdrawal = if *withdraw_missing {
                     Withdrawal::Confirmed
                 } else {
@@ -203,7 +203,7 @@ impl Operator {
                 let entries = flush::flush(&self.shared, name.as_deref())?;
                 let name = name.as_deref().unwrap_or("all names");
                 tracing::info!(
-                    "flushed caches of {}: {entries} entries",
+                    "flushed the caches for {}: {entries} removed",
                     name.escape_debug()
                 );
                 Ok(OperationResult::Flushed { entries })
@@ -332,7 +332,7 @@ impl Operator {
                         let thawed = self.updates.thaw(zone.as_name());
                         thawed.map_err(|error| OperationError::backend(error.to_string()))?;
                     }
-                    let text = format!("zone {zone} is not frozen: {error}");
+                    let text = format!("zone {zone}: cannot freeze: {error}");
                     return Err(OperationError::backend(text));
                 }
             }
@@ -347,7 +347,7 @@ impl Operator {
         let zone = self.served(zone)?;
         let errors = self.maintenance.look_at_zone(zone)?;
         if let Some(error) = errors.first() {
-            let text = format!("zone {zone} stays frozen: {error}");
+            let text = format!("zone {zone}: still frozen: {error}");
             return Err(OperationError::refused(text));
         }
         let thawed = self.updates.thaw(zone.as_name());
@@ -369,7 +369,7 @@ impl Operator {
         match (self.operations.rank_of)(name.as_name()) {
             Some(_) => Ok(name),
             None => Err(OperationError::not_found(format!(
-                "zone {name} not found; `nameward zone list` lists the zones"
+                "zone {name} not found; see `nameward zone list`"
             ))),
         }
     }
@@ -391,8 +391,8 @@ impl Operator {
         Err(OperationError::new(
             ErrorKind::NotRunning,
             format!(
-                "no server of {} answers: the one at this control socket {ours}; \
-                 server.control_socket gives each server a socket of its own",
+                "no server is running with {}: the one at this control socket {ours}; use server.control_socket to \
+                 give each server its own socket",
                 wanted.path.display()
             ),
         ))
@@ -404,10 +404,10 @@ impl Operator {
             let known = LEVELS.iter().find(|(known, _)| *known == word);
             let (_, level) = known.ok_or_else(|| {
                 let words = LEVELS.map(|(known, _)| known).join(", ");
-                OperationError::invalid(format!("{word:?} is no level: {words}"))
+                OperationError::invalid(format!("invalid log level {word:?}: expected {words}"))
             })?;
             // Logged at the more verbose of both levels, so that the log shows when it changed.
-            tracing::info!("log level {word}: asked for over the control socket");
+            tracing::info!("log level set to {word} via control socket");
             self.log.set_level(*level);
             tracing::info!("log level is {word}");
         }

@@ -92,7 +92,7 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
             address, source, ..
         }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
             // The example should work for a new user on a machine without IPv6.
-            tracing::warn!("not listening on {address}: this machine has no IPv6");
+            tracing::warn!("not listening on {address}: this host has no IPv6");
             let addresses: Vec<_> = addresses
                 .iter()
                 .copied()
@@ -137,7 +137,7 @@ fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
     {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
-            tracing::warn!("{error}; no control socket: set server.control_socket to have one");
+            tracing::warn!("{error}; running without a control socket: set server.control_socket");
             Ok(None)
         }
     }

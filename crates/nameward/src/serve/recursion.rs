@@ -67,7 +67,7 @@ impl Recursion {
         let mut refused = Vec::new();
         let mut note = |result: Result<(), StartError>| {
             if let Err(error) = result {
-                refused.push(format!("{error}; what was set before stays in force"));
+                refused.push(format!("{error}; keeping the previous settings"));
             }
         };
         let is_new = old.recursor != new.recursor;
@@ -112,7 +112,7 @@ impl Recursion {
             }
         };
         if self.pollers.try_send(poller).is_err() {
-            tracing::warn!("the security poll goes on as before: reload again in a moment");
+            tracing::warn!("security poll settings not changed: reload again in a moment");
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ fn in_flight_max(recursor: &settings::Recursor) -> usize {
     let most = (descriptors / DESCRIPTOR_SHARE).max(1) as usize;
     if wanted > most {
         tracing::warn!(
-            "recursor.in_flight_max: {most} instead of {wanted}, since only {descriptors} files may be open"
+            "recursor.in_flight_max: {most} instead of {wanted}: the open file limit is {descriptors}"
         );
     }
     wanted.min(most)

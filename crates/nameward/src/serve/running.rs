@@ -213,7 +213,7 @@ impl RunningServer {
         tasks.spawn(async move {
             let _accepting = accepting;
             if let Err(error) = serving.await {
-                tracing::error!("TCP is not served: {error}");
+                tracing::error!("TCP disabled: {error}");
             }
         });
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
@@ -267,7 +267,7 @@ impl RunningServer {
         if let Some(control) = control {
             tasks.spawn(async move {
                 if let Err(error) = control.serve(operator, stopping).await {
-                    tracing::error!("the control socket is not served: {error}");
+                    tracing::error!("control socket disabled: {error}");
                 }
             });
         }
@@ -339,7 +339,7 @@ impl RunningServer {
                 .map(|zone| format!("{} SOA", zone.apex_name())),
         };
         if zones.is_empty() {
-            tracing::warn!("there are no zones: every question is refused");
+            tracing::warn!("no zones: all queries are refused");
         }
         self.health.set_started();
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
@@ -368,12 +368,12 @@ impl RunningServer {
             while self.tasks.join_next().await.is_some() {}
         };
         if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
-            tracing::warn!("some parts did not end in time");
+            tracing::warn!("some threads did not stop in time");
         }
         let logs = self.logs;
         let ended = tokio::task::spawn_blocking(move || logs.end());
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
-            tracing::warn!("the collector of dnstap did not take leave in time");
+            tracing::warn!("the dnstap collector did not confirm the end of the stream in time");
         }
         // Zones are no longer read or written.
         let databases = self.databases;

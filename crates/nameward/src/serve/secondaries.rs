@@ -372,9 +372,7 @@ impl SecondaryZones {
     fn of_other(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
         let table = self.shared.zones.load();
         let served = table.exact(zone.as_name()).ok_or_else(|| {
-            OperationError::not_found(format!(
-                "zone {zone} not found; `nameward zone list` lists the zones"
-            ))
+            OperationError::not_found(format!("zone {zone} not found; see `nameward zone list`"))
         })?;
         let state = match (served.is_ready(), served.is_stand_in()) {
             (false, _) => "not ready",
@@ -419,7 +417,7 @@ impl SecondaryZones {
         let name = zone_name(zone)?;
         self.of_other(name)?;
         self.notifier.notify_now(name);
-        tracing::info!("zone {name}: NOTIFY asked for over the control socket");
+        tracing::info!("zone {name}: NOTIFY requested via control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })
     }

@@ -65,7 +65,7 @@ impl DatabaseUpdates for UpdatedDatabase {
             // It is in the database, so the client gets NOERROR; this server's answers follow.
             if let Err(error) = followed {
                 tracing::error!(
-                    "zone {}: updated in the database, but not in the answers of this server: {error}",
+                    "zone {}: updated in the database, but this server does not serve the change yet: {error}",
                     committed.apex
                 );
             }

@@ -60,6 +60,6 @@ pub async fn serve(web: Web, listener: TcpListener, mut stopping: watch::Receive
     };
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => web.serve(listener, stopped).await,
-        Err(error) => tracing::error!("the web page is not served: {error}"),
+        Err(error) => tracing::error!("web page disabled: {error}"),
     }
 }

@@ -55,7 +55,7 @@ impl EditedFile {
             Ok(status) if status.success() => {}
             Ok(status) => {
                 return Err(OperationError::invalid(format!(
-                    "the editor {editor:?} ended with {status}: nothing is changed"
+                    "the editor {editor:?} exited with {status}: no changes made"
                 )));
             }
             Err(error) => {

@@ -176,7 +176,7 @@ fn a_target_that_cannot_be_resolved_fails_the_transfer_and_addresses_that_are_kn
     let config = format!("{recursor}{ALLOWED}expand_alias = true\n{backend}");
     let server = setup.config(&config).start();
     assert_eq!(transfer(&server, "AXFR"), [""; 0]);
-    let failure = "failed after 0 records: expand_alias: target.elsewhere.test. has no known ";
+    let failure = "failed after 0 records: expand_alias: target.elsewhere.test. has no cached ";
     assert!(server.wait_for_log(failure), "{}", server.log());
     resolver.change(answers);
     let begun = std::time::Instant::now();

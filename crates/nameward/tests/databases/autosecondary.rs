@@ -42,7 +42,7 @@ fn the_zone_of_an_autoprimary_of_a_database_is_made_in_that_database() {
         let peer = primary(PeerKind::Knot, there, here, &zone.text());
         wait_for(&server, here, zone.serial());
         assert!(
-            server.wait_for_log("made a secondary of the autoprimary"),
+            server.wait_for_log("created as a secondary of autoprimary"),
             "{}",
             server.log()
         );
@@ -142,9 +142,9 @@ fn name_servers_of_a_zone_that_is_looked_up_are_notified() {
     ));
     let server = start(&database, "live", free_address().unwrap());
     // But the one that the SOA names: it is the primary.
-    let wanted = "notifying its name servers 127.0.0.52:53, 127.0.0.53:53";
+    let wanted = "sending notifies to 127.0.0.52:53, 127.0.0.53:53";
     assert!(server.wait_for_log(wanted), "{}", server.log());
-    let unknown = "the name server ns4.elsewhere.test. is not notified";
+    let unknown = "cannot send NOTIFY to name server ns4.elsewhere.test.";
     assert!(server.wait_for_log(unknown), "{}", server.log());
     let noted = "SELECT notified_serial FROM domains WHERE id = 1";
     server.wait_until("notified_serial", || database.number(noted) == Some(7));

@@ -95,7 +95,7 @@ fn catalogs_and_their_members_are_listed() {
         assert_eq!(done(&server, &words), "one.test\n");
     }
     for (catalog, code, reason) in [
-        ("one.test", 6, "is no catalog"),
+        ("one.test", 6, "is not a catalog"),
         ("none.test", 4, "not found"),
     ] {
         let (found, said) = run(&server, &["catalog", "members", catalog]);
@@ -144,8 +144,8 @@ fn check_autoprimaries(server: &TestServer) {
     let (code, said) = run(server, &[&["autoprimary", "remove"], &theirs[..]].concat());
     assert!(code == Some(4) && said.contains("not found"), "{said}");
     for (wrong, reason) in [
-        ("nowhere", "is no address"),
-        ("192.0.2.1' OR 'a' = 'a", "is no address"),
+        ("nowhere", "invalid address"),
+        ("192.0.2.1' OR 'a' = 'a", "invalid address"),
     ] {
         let (code, said) = run(server, &["autoprimary", "add", wrong, "ns.example.org"]);
         assert!(code == Some(6) && said.contains(reason), "{said}");

@@ -45,12 +45,12 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
     let path = bad.path.display();
     for expected in [
         format!(
-            "{path}: zone two.test.: table records, id 777: a.two.test.: the content of A is not valid"
+            "{path}: zone two.test.: table records, id 777: a.two.test.: invalid A record data"
         ),
         format!(
-            "{path}: zone two.test.: table records, id 778: the name 'Upper.two.test' has upper-case letters"
+            "{path}: zone two.test.: table records, id 778: name 'Upper.two.test' has upper-case letters"
         ),
-        format!("{path}: table records, id 779: domain_id names no zone"),
+        format!("{path}: table records, id 779: no zone has this domain_id"),
         format!("{path}: 8 rows read, 3 problems"),
         format!("{}: no such file", missing.display()),
     ] {
@@ -61,7 +61,7 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
     bad.run("DROP TABLE tsigkeys");
     let (is_well, text) = check(directory.path(), &backend(&bad.path));
     assert!(
-        !is_well && text.contains(&format!("{path}: the table tsigkeys is missing")),
+        !is_well && text.contains(&format!("{path}: table tsigkeys is missing")),
         "{text}"
     );
 }
@@ -80,8 +80,9 @@ const FOREIGN: &str = "INSERT INTO domains (name, type, master) VALUES \
      INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'PRESIGNED', '1')";
 
 const WARNINGS: [&str; 2] = [
-    "1 LUA record, not run: clients get no addresses from them: lua.one.test",
-    "1 zone signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3, answered without signatures and proofs: validating resolvers fail them: one.test",
+    "1 LUA record, not executed: clients get no addresses from them: lua.one.test",
+    "1 presigned zone without NSEC or NSEC3 rows, answered without signatures and denial of existence: validation \
+     fails: one.test",
 ];
 
 #[test]
@@ -130,12 +131,12 @@ fn db_check_finds_every_row_that_makes_an_answer_fail() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let path = database.path.display();
     for expected in [
-        "zone one.test.: table records, id 502: both.one.test. has a CNAME and also A",
-        "zone one.test.: table records, id 504: expected one CNAME at twice.one.test., found several",
-        "zone one.test.: table records, id 505: the name 'dot.one.test.' has a final dot",
-        "zone one.test.: table records, id 506: expected the SOA at one.test., found one at below.one.test.",
-        "zone nons.test.: table domains, id 30: it has no NS record at its apex",
-        "zone empty.test.: table domains, id 31: it has no SOA record",
+        "zone one.test.: table records, id 502: both.one.test. has a CNAME and A",
+        "zone one.test.: table records, id 504: more than one CNAME record at twice.one.test.",
+        "zone one.test.: table records, id 505: name 'dot.one.test.' has a trailing dot",
+        "zone one.test.: table records, id 506: expected the SOA record at one.test., found one at below.one.test.",
+        "zone nons.test.: table domains, id 30: no NS record at the apex",
+        "zone empty.test.: table domains, id 31: no SOA record",
         "zone two.test.: table cryptokeys, id 77: ",
         "zone two.test.: table domainmetadata, id 78: ",
     ] {

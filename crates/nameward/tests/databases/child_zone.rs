@@ -22,7 +22,7 @@ fn a_record_added_below_a_child_zone_is_reported_as_hidden_in_both_modes() {
         };
         let said = warned("new.sub");
         assert!(
-            said.contains("new.sub.one.test. A is hidden: sub.one.test. is a zone of its own here"),
+            said.contains("new.sub.one.test. A is hidden: sub.one.test. is a separate zone"),
             "{mode}: {said}"
         );
         assert_eq!(warned("new"), "", "{mode}");

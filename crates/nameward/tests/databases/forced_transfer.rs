@@ -47,7 +47,7 @@ fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
         run(&server, &["zone", "retrieve", "one.test"]);
         server.wait_until("the lower serial to be reported", || {
             let status = run(&server, &["zone", "status", "one.test"]);
-            status.contains("the primary has serial 3, lower than 5 here")
+            status.contains("the primary has serial 3, lower than 5 on this server")
         });
         wait_for(&server, "www.one.test.", (0, 15));
         run(&server, &["zone", "retrieve", "--force", "one.test"]);

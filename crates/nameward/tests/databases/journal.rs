@@ -108,7 +108,7 @@ fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_begins_the_journa
     place.write(7, 18);
     let server = place.start();
     assert_eq!(ask(&server, "www.file.test."), Some((0, 18)));
-    let warning = "zone file.test.: changed while the server was down, but its serial is still 7";
+    let warning = "zone file.test.: changed while the server was down, but the serial is still 7";
     assert!(server.wait_for_log(warning), "{}", server.log());
     wait_for_journal(&server, 0);
 }
@@ -137,7 +137,7 @@ fn journals_of_zones_that_vanish_are_dropped_and_a_database_that_is_down_has_not
             .success()
     );
     wait_for_code(&server, "www.one.test.", REFUSED);
-    assert!(server.wait_for_log("zone one.test.: removed: its journal is dropped"));
+    assert!(server.wait_for_log("zone one.test.: removed, journal deleted"));
     wait_for_journal(&server, 2);
     assert!(server.stop().success());
     // A database that is down is not a vanished zone; a file that is gone is.
@@ -145,7 +145,7 @@ fn journals_of_zones_that_vanish_are_dropped_and_a_database_that_is_down_has_not
     std::fs::rename(&place.database.path, &hidden).unwrap();
     std::fs::remove_file(place.file()).unwrap();
     let server = place.start();
-    assert!(server.wait_for_log("zone file.test.: removed: its journal is dropped"));
+    assert!(server.wait_for_log("zone file.test.: removed, journal deleted"));
     wait_for_journal(&server, 1);
     std::fs::rename(&hidden, &place.database.path).unwrap();
     wait_for(&server, "www.two.test.", (0, 21));
@@ -156,6 +156,6 @@ fn journals_of_zones_that_vanish_are_dropped_and_a_database_that_is_down_has_not
         .database
         .run("DELETE FROM records; DELETE FROM domains");
     let server = place.start();
-    assert!(server.wait_for_log("zone two.test.: removed: its journal is dropped"));
+    assert!(server.wait_for_log("zone two.test.: removed, journal deleted"));
     wait_for_journal(&server, 0);
 }

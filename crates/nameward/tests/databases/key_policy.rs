@@ -102,7 +102,7 @@ impl Pair {
             Some(6)
         );
         run(server, &["metadata", "set", NAME, METADATA, "quick"]);
-        let said = self.wait_for(server, "waits for its DS at the parent");
+        let said = self.wait_for(server, "waiting for the DS at the parent");
         assert!(said.contains("signed by policy quick"), "{said}");
         assert!(is_signed(server.address()) && is_signed(self.peer.addr()));
         assert!(self.serial(server) > serial);
@@ -208,14 +208,14 @@ fn keys_of_a_live_zone_in_sqlite_roll_by_a_policy_beside_pdns_server() {
     pair.wait_for_other_keys(&server, &before);
     let log = server.log();
     assert!(
-        log.contains(&format!("key {zsk} was changed by others")),
+        log.contains(&format!("key {zsk} was changed externally")),
         "{log}"
     );
     pair.check(&server, "found");
 
     // Without a policy the zone goes insecure: the parent is asked first.
     run(&server, &["metadata", "set", NAME, METADATA, "none"]);
-    pair.wait_for(&server, "to be insecure");
+    pair.wait_for(&server, "becoming insecure");
     wait_until(
         &server,
         || data(server.address(), "CDS"),

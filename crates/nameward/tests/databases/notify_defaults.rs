@@ -82,7 +82,7 @@ fn zone_files_notify_their_name_servers_and_native_zones_of_databases_do_not() {
     }
     let log = server.log();
     assert!(
-        log.contains("zone file.test.: notifying 1 server, serial "),
+        log.contains("zone file.test.: sending notifies (serial 2) to 1 server"),
         "{log}"
     );
     assert!(!log.contains("127.0.0.51:53 not answered"), "{log}");

@@ -133,7 +133,7 @@ fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
     assert_eq!(ask(&server, "www.file.test."), Some((0, 23)));
     assert!(
         server.wait_for_log(
-            "zone both.test. is in backend 1 and in backend 2: the first one serves it"
+            "zone both.test.: in both backend 1 and backend 2; served from backend 1"
         ),
         "{}",
         server.log()
@@ -377,7 +377,7 @@ fn caches_are_flushed_over_the_control_socket() {
         let output = server.command(&[&["cache", "flush"], what].concat());
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let dropped = |count: &str| format!("{count} dropped from the caches\n");
+    let dropped = |count: &str| format!("flushed {count}\n");
     // The packet cache takes an answer at the second question.
     let ask_twice = |name: &str| {
         ask(&server, name);
@@ -385,11 +385,11 @@ fn caches_are_flushed_over_the_control_socket() {
     };
     ask_twice("www.one.test.");
     ask_twice("ns1.one.test.");
-    assert_eq!(flush(&["other.test$"]), dropped("0 entries"));
-    assert_eq!(flush(&["www.one.test"]), dropped("2 entries"));
-    assert_eq!(flush(&["one.test"]), dropped("0 entries"));
+    assert_eq!(flush(&["other.test$"]), dropped("0 cache entries"));
+    assert_eq!(flush(&["www.one.test"]), dropped("2 cache entries"));
+    assert_eq!(flush(&["one.test"]), dropped("0 cache entries"));
     // What is kept of a name in two caches, and of its zone in two more.
-    assert_eq!(flush(&["one.test$"]), dropped("4 entries"));
+    assert_eq!(flush(&["one.test$"]), dropped("4 cache entries"));
     ask_twice("www.one.test.");
-    assert_eq!(flush(&[]), dropped("4 entries"));
+    assert_eq!(flush(&[]), dropped("4 cache entries"));
 }

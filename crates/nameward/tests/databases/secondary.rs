@@ -141,8 +141,8 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
             .unwrap_or_else(|error| panic!("{kind} {mode}, round {round}: {error}"));
     }
     let log = server.log();
-    assert!(log.contains(", AXFR, "), "{log}");
-    assert!(log.contains(", IXFR, "), "{kind} {mode}: {log}");
+    assert!(log.contains(": AXFR from "), "{log}");
+    assert!(log.contains(": IXFR from "), "{kind} {mode}: {log}");
     let status = server.command(&["zone", "status", ZONE]);
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     let wanted = format!("secondary current, serial {}", zone.serial());

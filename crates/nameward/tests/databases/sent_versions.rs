@@ -227,7 +227,7 @@ fn a_narrow_zone_goes_out_without_signatures_where_that_is_asked_for() {
     let server = narrow("");
     let text = transferred(&server);
     assert!(!text.contains("SOA"), "{text}");
-    assert!(server.wait_for_log("its NSEC3 records are narrow"));
+    assert!(server.wait_for_log("it uses narrow NSEC3"));
     let server = narrow("transfer_unsigned = true\n");
     let text = transferred(&server);
     for (word, count) in [

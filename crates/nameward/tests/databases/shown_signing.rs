@@ -34,7 +34,7 @@ fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {
                 show()
             );
             let expected =
-                format!("signed (database), keys: {key}, DS {ds}, first signature ends 20");
+                format!("signed (database), keys: {key}, DS {ds}, first signature expires 20");
             let said = status();
             assert!(said.contains(&expected), "{mode}: {said} lacks {expected}");
             run(&server, &["zone", "unsecure", NAME, "--force"]);

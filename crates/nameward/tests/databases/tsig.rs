@@ -71,7 +71,10 @@ fn check_both(servers: &[TestServer]) {
     }
     assert_eq!(
         output_of(one, &["tsig", "remove", "shared.key"]),
-        (Some(0), "removed key shared.key. from backend 1\n".into())
+        (
+            Some(0),
+            "removed TSIG key shared.key. from backend 1\n".into()
+        )
     );
     for server in servers {
         server.wait_until("the key is gone", || {

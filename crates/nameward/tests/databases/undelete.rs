@@ -55,7 +55,7 @@ fn delete_and_undelete(server: &TestServer, sql: &dyn Fn(&str) -> String) {
     wait_for(server, "www.one.test.", (0, 10));
     let said = done(server, &["zone", "delete", "one.test"]);
     assert!(
-        said.contains("`nameward zone undelete one.test` brings it back until 2"),
+        said.contains("restore it with `nameward zone undelete one.test` until 2"),
         "{said}"
     );
     assert_eq!(ask(server, "www.one.test.").map(|a| a.0), Some(REFUSED));
@@ -71,7 +71,7 @@ fn delete_and_undelete(server: &TestServer, sql: &dyn Fn(&str) -> String) {
     assert_eq!(days, 7 * 86_400);
     let said = done(server, &["zone", "undelete", "one.test"]);
     assert!(
-        said.starts_with("brought zone one.test back into backend 1"),
+        said.starts_with("restored zone one.test in backend 1"),
         "{said}"
     );
     assert_eq!(dump(), before);
@@ -176,7 +176,7 @@ fn without_a_state_directory_a_deletion_says_that_no_copy_is_kept() {
     database.add(&zone("one.test", "192.0.2.10"));
     let server = setup.config(&sqlite_backend(&database, "live")).start();
     let said = done(&server, &["zone", "delete", "one.test"]);
-    assert!(said.contains("warning: no copy is kept"), "{said}");
+    assert!(said.contains("warning: no copy is stored"), "{said}");
     for arguments in [
         &["zone", "undelete", "one.test"][..],
         &["zone", "list", "--deleted"],

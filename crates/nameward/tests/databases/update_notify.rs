@@ -15,7 +15,7 @@ fn notified_count(server: &TestServer, zone: &str) -> usize {
     let log = server.log();
     let lines = log.lines().filter(|line| line.contains(zone));
     lines
-        .filter(|line| line.contains("notifying 1 server"))
+        .filter(|line| line.contains("sending notifies"))
         .count()
 }
 

@@ -20,7 +20,7 @@ fn done(home: &Path, arguments: &[&str]) -> String {
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{arguments:?}: {error}");
-    let note = "nameward: no server is running: working on the store itself\n";
+    let note = "nameward: no server is running: using the stores directly\n";
     assert!(error.starts_with(note), "{arguments:?}: {error}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -63,7 +63,7 @@ fn a_catalog_that_bind_follows_is_followed() {
     assert_lines(
         &report,
         &[
-            "converted: catalog-zones: catalog.example is followed",
+            "converted: catalog-zones: catalog.example is a consumer zone",
             zone,
         ],
     );
@@ -71,7 +71,7 @@ fn a_catalog_that_bind_follows_is_followed() {
     let other = dry_run("bind", &conf("192.0.2.9"));
     assert_lines(
         &other,
-        &["would leak or break: zone catalog.example is left out"],
+        &["would leak or break: zone catalog.example omitted"],
     );
     assert!(!other.contains("[[zone]]"), "{other}");
 }
@@ -85,8 +85,8 @@ fn query_logging_and_request_ixfr_are_converted() {
          zone \"a.example\" { type secondary; file \"a\"; primaries { 192.0.2.1; }; };\n",
     );
     let lines = [
-        "converted: querylog is enabled of [query_log]",
-        "converted with changes: category queries of logging is [query_log]",
+        "converted: querylog: enabled in [query_log]",
+        "converted with changes: logging category queries: see [query_log]",
         "[query_log]\nenabled = true",
         "file = \"/var/named/q.log\"",
         "request_ixfr = false",

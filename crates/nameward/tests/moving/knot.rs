@@ -75,7 +75,7 @@ fn a_catalog_without_its_file_is_left_out_and_its_members_stay() {
     assert_lines(
         &report,
         &[
-            "would leak or break: catalog cat.example. is left out",
+            "would leak or break: catalog cat.example. omitted",
             "name = \"one.example.\"",
         ],
     );

@@ -112,7 +112,7 @@ impl OldServer {
         let text = text.replace(&self.directory.path().display().to_string(), "DIR");
         let text = text.replace(&format!(":{}", self.address.port()), ":PORT");
         // Serials depend on how often the other server has signed, and the labels of Knot on chance.
-        let text = masked(&text, "without signatures, serial ", "SERIAL");
+        let text = masked(&text, "is an unsigned copy, serial ", "SERIAL");
         let text = masked(&text, "catalog_label = \"", "LABEL");
         match primary {
             Some(primary) => text.replace(&format!(":{}", primary.port()), ":PRIMARY"),

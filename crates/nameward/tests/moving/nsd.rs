@@ -89,7 +89,7 @@ fn patterns_that_multiply_end_with_an_error() {
     let report = dry_run("nsd", &conf);
     assert_lines(
         &report,
-        &["patterns give the zone z0.example. too many attributes"],
+        &["zone z0.example.: too many attributes from patterns"],
     );
 }
 

@@ -103,7 +103,7 @@ fn nsec3_iterations_of_a_zone_file_are_warned_of() {
     let files = [("costly.example", text(10)), ("good.example", text(0))];
     let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
     let server = TestServer::start("", &files);
-    let warning = "costly.example. has 10 NSEC3 iterations: sign the zone with 0 (RFC 9276)";
+    let warning = "costly.example. has 10 NSEC3 iterations; sign the zone with 0 (RFC 9276)";
     assert!(server.wait_for_log(warning), "{}", server.log());
     assert_eq!(rcode(server.address(), "www.costly.example"), 0);
     assert!(!server.log().contains("good.example. has"));

@@ -115,7 +115,7 @@ fn an_unknown_user_and_a_wrong_zone_name_are_one_line() {
     .unwrap();
     assert_eq!(
         error_line(&["serve", "--config", path.to_str().unwrap()]),
-        "nameward: server.user: there is no user \"no-such-user\""
+        "nameward: server.user: no such user \"no-such-user\""
     );
     assert_eq!(
         error_line(&[
@@ -125,7 +125,7 @@ fn an_unknown_user_and_a_wrong_zone_name_are_one_line() {
             "--zone",
             "a..b=/dev/null"
         ]),
-        "nameward: \"a..b\" is no zone name: an empty label inside the name"
+        "nameward: invalid zone name \"a..b\": empty label in the name"
     );
 }
 
@@ -137,7 +137,7 @@ fn a_command_for_a_server_that_is_not_there_is_one_line() {
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert_eq!(
             stderr(&output),
-            "nameward: no server answers at the control socket /nonexistent/control.sock: \
+            "nameward: cannot connect to the control socket /nonexistent/control.sock: \
              No such file or directory\n"
         );
     }

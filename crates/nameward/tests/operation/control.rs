@@ -43,7 +43,7 @@ fn status_shows_what_is_served_and_what_is_wrong() {
         "workers        1".into(),
         "zones          2 served, 1 without data, 1 with errors".into(),
         "transfers      0 in, 0 waiting; 0 out, 0 waiting".into(),
-        "last reload    none since the start".into(),
+        "last reload    none since start".into(),
         "faults: 1".into(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -266,7 +266,7 @@ fn a_command_for_another_configuration_does_not_reach_this_server() {
         assert_eq!(output.status.code(), Some(3), "{command}: {output:?}");
         let error = stderr(&output);
         assert!(
-            error.contains("no server of ") && error.contains("other.toml"),
+            error.contains("no server is running with ") && error.contains("other.toml"),
             "{error}"
         );
         assert!(error.contains(&config_of(&server)), "{error}");

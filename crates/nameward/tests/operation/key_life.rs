@@ -299,7 +299,7 @@ fn a_policy_that_cannot_be_is_an_error_with_its_line() {
     for (text, expected) in [
         (
             "[zone_defaults]\ndnssec_policy = \"strict\"\n",
-            "there is no [[dnssec_policy]] \"strict\"",
+            "unknown [[dnssec_policy]] \"strict\"",
         ),
         (
             "[[dnssec_policy]]\nname = \"strong\"\n[zone_defaults]\ndnssec_policy = \"strnog\"\n",
@@ -309,7 +309,7 @@ fn a_policy_that_cannot_be_is_an_error_with_its_line() {
             "[[dnssec_policy]]\nname = \"a\"\n[[dnssec_policy]]\nname = \"a\"\n",
             "already",
         ),
-        ("[[dnssec_policy]]\nname = \"none\"\n", "another one than"),
+        ("[[dnssec_policy]]\nname = \"none\"\n", "a name other than"),
         (
             "[[dnssec_policy]]\nname = \"a\"\nalgorithm = 5\n",
             "algorithm: expected an algorithm",
@@ -324,7 +324,7 @@ fn a_policy_that_cannot_be_is_an_error_with_its_line() {
         ),
         (
             "[[dnssec_policy]]\nname = \"a\"\nsignature_jitter = 604000\n",
-            "would end",
+            "would expire",
         ),
         (
             "[[dnssec_policy]]\nname = \"a\"\n\nksk_rollover = \"double-ds\"\n",

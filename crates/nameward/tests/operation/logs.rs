@@ -29,7 +29,7 @@ fn the_level_of_the_log_is_shown_and_changed_while_the_server_runs() {
     assert_eq!(said(&server, &["log-level"]), "info\n");
     assert_eq!(said(&server, &["log-level", "error"]), "error\n");
     let before = server.log();
-    assert!(before.contains("log level error: asked for over the control socket"));
+    assert!(before.contains("log level set to error via control socket"));
     said(&server, &["reload"]);
     assert_eq!(server.log(), before, "a reload is logged at level info");
     assert_eq!(said(&server, &["log-level", "debug"]), "debug\n");
@@ -58,16 +58,16 @@ fn lines_of_the_log_are_json_or_have_the_level_before_them() {
         (line["level"].clone(), line["message"].clone())
     });
     let lines: Vec<_> = lines.collect();
-    let expected = ("info".into(), "loaded zone one.example serial 1".into());
+    let expected = ("info".into(), "zone one.example: loaded serial 1".into());
     assert!(lines.contains(&expected), "{log}");
     assert!(lines.iter().any(|(level, _)| level == "error"), "{log}");
     let server = TestServer::start("[log]\nformat = \"journald\"\n", &zones);
     let log = server.log();
     assert!(
-        log.contains("<6>loaded zone one.example serial 1\n"),
+        log.contains("<6>zone one.example: loaded serial 1\n"),
         "{log}"
     );
-    assert!(log.contains("<3>zone bad.example. has errors: "), "{log}");
+    assert!(log.contains("<3>zone bad.example.: not loaded due to errors: "), "{log}");
     assert!(log.lines().all(|line| line.starts_with('<')), "{log}");
 }
 

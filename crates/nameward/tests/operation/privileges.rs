@@ -107,5 +107,8 @@ fn who_is_not_root_cannot_become_another_user_and_gets_an_error() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("cannot become user \"root\""), "{stderr}");
+    assert!(
+        stderr.contains("cannot switch to user \"root\""),
+        "{stderr}"
+    );
 }

@@ -78,7 +78,9 @@ fn a_broken_new_version_keeps_the_old_one_and_says_where() {
         server.log()
     );
     assert!(
-        server.log().contains("the old version stays in service"),
+        server
+            .log()
+            .contains("the previous version is still being served"),
         "{}",
         server.log()
     );
@@ -156,7 +158,7 @@ fn an_emptied_configuration_takes_no_zone_away() {
         fs::write(&path, emptied).unwrap();
         let (good, said) = output_of(&server, &["reload"]);
         assert!(!good, "{said}");
-        let expected = "nameward.toml: expected a [[backend]], as there was before, found none";
+        let expected = "nameward.toml: no [[backend]], but the running configuration has one: not applied";
         assert!(said.contains(expected), "{said}");
         assert_eq!(rcode(server.address(), "www.one.example"), 0);
     }

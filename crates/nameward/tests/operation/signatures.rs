@@ -19,7 +19,7 @@ fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number()
         rrsig("NSEC")
     );
     let server = TestServer::start("", &[("one.example", &text)]);
-    let fault = "zone one.example.: signatures have ended: one.example. NS and 2 more";
+    let fault = "zone one.example.: expired signatures: one.example. NS and 2 more";
     assert!(server.wait_for_log(fault), "{}", server.log());
     let stats = server.command(&["stats", "stored-signatures-*"]);
     let numbers = text_of(&stats);
@@ -28,8 +28,7 @@ fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number()
         "{numbers}"
     );
     let status = || text_of(&server.command(&["status"]));
-    let refused =
-        "signatures_broken: Signatures that were made elsewhere are not valid: zone one.example.";
+    let refused = "signatures_broken: Invalid signatures in a presigned zone: zone one.example.";
     let status = eventually(status, |text| text.contains(refused));
     assert!(status.contains(refused), "{status}");
     let config = server.dir().join("nameward.toml");

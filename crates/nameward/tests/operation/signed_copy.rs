@@ -148,8 +148,8 @@ fn a_copy_that_is_missing_unsigned_or_behind_a_journal_that_cannot_be_read_is_no
         assert_eq!(rcode(server.address(), &format!("www.{name}")), 2, "{name}");
     }
     for text in [
-        "here are no signatures yet: it is not served unsigned",
-        "journal.example.signed.jnl: error: it ends too soon; rndc sync",
+        "the file has no signatures yet; it is not served unsigned",
+        "journal.example.signed.jnl: error: truncated; run `rndc sync`",
     ] {
         assert!(server.wait_for_log(text), "{text}: {}", server.log());
     }

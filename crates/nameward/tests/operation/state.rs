@@ -46,7 +46,7 @@ fn a_damaged_state_store_is_an_error_in_words() {
     std::fs::write(&file, [b'x'; 9000]).unwrap();
     let (is_good, text) = nameward(&["check"], directory.path());
     assert!(
-        !is_good && text.contains("is damaged") && text.contains("backup"),
+        !is_good && text.contains("is corrupt") && text.contains("backup"),
         "{text}"
     );
 }

@@ -149,7 +149,7 @@ fn nobody_updates_a_zone_unless_it_says_so_and_refusals_say_why() {
     let server = setup("").start();
     let (_, words) = nsupdate(&server, "update add a.dyn.example. 60 A 192.0.2.1");
     assert!(words.contains("REFUSED"), "{words}");
-    assert!(server.wait_for_log("nobody may update it: allow_update is not set"));
+    assert!(server.wait_for_log("allow_update is not set"));
     assert_eq!(counter(&server, "dnsupdate-refused"), 1);
     assert_eq!(rcode(server.address(), "a.dyn.example"), NXDOMAIN);
 }
@@ -175,7 +175,7 @@ fn a_rule_lets_its_key_change_its_names_and_types_and_nothing_else() {
             "{refused}"
         );
     }
-    assert!(server.wait_for_log("no rule of the zone permits that"));
+    assert!(server.wait_for_log("not permitted by the update policy"));
     // Another key, and none.
     let other = format!("hmac-sha256:other.example.:{SECRET}");
     let add = "update add d.sub.dyn.example. 60 A 192.0.2.1";

@@ -194,12 +194,16 @@ fn updates_on_a_small_disk() {
         }
     }
     assert_eq!(failed, 3, "the disk was never full");
-    assert!(server.wait_for_log("the disk is full"), "{}", server.log());
+    assert!(
+        server.wait_for_log("no space left on the disk"),
+        "{}",
+        server.log()
+    );
     let status = || {
         let output = server.command(&["status"]);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let is_fault = |status: &str| status.contains("Changes cannot be kept: state store");
+    let is_fault = |status: &str| status.contains("Changes cannot be stored: state store");
     assert!(is_fault(&status()), "{}", status());
     fs::remove_file(&ballast).unwrap();
     // Without a change that shows it: the server tests the disk itself.

@@ -79,7 +79,7 @@ fn a_broken_version_keeps_the_old_one_and_a_mended_one_is_taken() {
     let broken = zone("www").replace("www A 192.0.2.2", "www A nowhere");
     server.write_zone("one.example", &broken);
     assert!(server.wait_for_log("one.example.zone:5:7: error: "));
-    assert!(server.wait_for_log("the old version stays in service"));
+    assert!(server.wait_for_log("the previous version is still being served"));
     server.write_zone("bad.example", &broken);
     becomes(&server, "www.bad.example", SERVFAIL);
     server.write_zone("one.example", &with("mended"));

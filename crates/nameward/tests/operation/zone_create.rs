@@ -76,7 +76,7 @@ fn a_zone_is_created_as_a_file_served_at_once_and_after_a_restart() {
     );
     assert!(has_record(at, "example.org", "NS"));
     let (code, said) = failed(&server, &create);
-    assert!(code == 5 && said.contains("exists already"), "{said}");
+    assert!(code == 5 && said.contains("already exists"), "{said}");
     done(
         &server,
         &[
@@ -113,7 +113,7 @@ fn a_zone_is_created_as_a_file_served_at_once_and_after_a_restart() {
         &server,
         &["zone", "create", "theirs.test", "--ns", "ns.a.test"],
     );
-    assert!(code == 5 && said.contains("exists already"), "{said}");
+    assert!(code == 5 && said.contains("already exists"), "{said}");
     assert_eq!(
         fs::read_to_string(home.file("theirs.test")).unwrap(),
         "not a zone\n"
@@ -154,7 +154,7 @@ fn a_deleted_file_zone_comes_back_with_its_changes_its_keys_and_its_kind() {
     let (keys, _) = done(&server, &["key", "list", "a.test"]);
     let (said, _) = done(&server, &["zone", "delete", "a.test"]);
     assert!(
-        said.contains("`nameward zone undelete a.test` brings it back until 2"),
+        said.contains("restore it with `nameward zone undelete a.test` until 2"),
         "{said}"
     );
     assert_eq!(rcode(at, "www.a.test"), REFUSED);
@@ -280,7 +280,7 @@ fn a_secondary_is_created_changed_deleted_and_brought_back_without_its_primary()
     done(&server, &["zone", "status", "sec.test"]);
     wait(&server, Some(7));
     let (code, said) = failed(&server, &create);
-    assert!(code == 5 && said.contains("exists already"), "{said}");
+    assert!(code == 5 && said.contains("already exists"), "{said}");
     assert!(server.stop().success());
     let server = home.serve();
     wait(&server, Some(7));
@@ -583,7 +583,7 @@ fn without_a_state_directory_files_are_created_and_settings_are_refused() {
     assert_eq!(rcode(server.address(), "b.test"), REFUSED);
     let (code, refused) = failed(&server, &["zone", "delete", "a.test"]);
     assert!(
-        code == 7 && refused.contains("no copy is kept") && refused.contains("--no-copy"),
+        code == 7 && refused.contains("no copy is stored") && refused.contains("--no-copy"),
         "{refused}"
     );
     assert!(has_record(server.address(), "a.test", "NS"));

@@ -205,7 +205,7 @@ fn an_edited_zone_is_shown_asked_for_and_refused_if_it_changed_meanwhile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("was changed meanwhile: its serial is 11, not 10"),
+        said.contains("was changed in the meantime: its serial is 11, not 10"),
         "{said}"
     );
     let output = edit(&server, change, "y\n");

@@ -81,7 +81,7 @@ fn makes_a_secondary(kind: PeerKind) {
     let server = start(state.path(), here, &listed);
     let peer = primary(kind, there, here, &zone);
     server.wait_until("the zone", || serial(here, ZONE) == Some(zone.serial()));
-    assert!(server.wait_for_log("made a secondary of the autoprimary"));
+    assert!(server.wait_for_log("created as a secondary of autoprimary"));
     assert!(status(&server, ZONE).contains("\"secondary\""));
     zone.change(5);
     peer.change(&zone.text()).unwrap();
@@ -113,8 +113,8 @@ fn a_notify_from_another_address_makes_nothing() {
     let server = start(state.path(), here, &listed);
     assert_eq!(notify(here, ZONE), NOTAUTH);
     assert_eq!(notify(here, ZONE), NOTAUTH);
-    assert!(server.wait_for_log("the sender no autoprimary"));
-    assert_eq!(said(&server, "the sender no autoprimary"), 1);
+    assert!(server.wait_for_log("the sender is not an autoprimary"));
+    assert_eq!(said(&server, "the sender is not an autoprimary"), 1);
     assert_eq!(serial(here, ZONE), None);
 }
 
@@ -127,7 +127,7 @@ fn a_notify_without_the_key_of_the_autoprimary_makes_nothing() {
     let server = start(state.path(), here, &listed);
     assert_eq!(notify(here, ZONE), REFUSED);
     assert_eq!(notify(here, ZONE), REFUSED);
-    let reason = "not signed with the key of the autoprimary";
+    let reason = "not signed with the autoprimary's key";
     assert!(server.wait_for_log(reason));
     assert_eq!(said(&server, reason), 1);
     assert_eq!(serial(here, ZONE), None);
@@ -144,13 +144,13 @@ fn a_zone_without_the_listed_name_server_is_not_made() {
     let _peer = primary(PeerKind::Knot, there, here, &zone);
     let listed = format!("address = \"{there}\"\nname_server = \"ns.nowhere.example\"");
     let server = start(state.path(), here, &listed);
-    let reason = "the zone has none of the listed name servers";
+    let reason = "the zone has none of the configured name servers";
     assert_eq!(notify(here, ZONE), NOERROR);
     assert!(server.wait_for_log(reason));
     assert_eq!(notify(here, ZONE), NOERROR);
     // A zone that the peer does not have is asked for later, so the second question has been answered by then.
     assert_eq!(notify(here, "unknown.example"), NOERROR);
-    assert!(server.wait_for_log("zone unknown.example.: not taken from the autoprimary"));
+    assert!(server.wait_for_log("zone unknown.example.: not created for autoprimary"));
     assert_eq!(said(&server, reason), 1);
     assert_eq!(serial(here, ZONE), None);
 }

@@ -43,7 +43,7 @@ fn a_primary_with_a_lower_serial_is_a_fault_and_a_forced_transfer_takes_its_vers
     primary.set_serial(3);
     run(&server, &["zone", "retrieve", "example"]);
     server.wait_until("the error", || {
-        status(&server, "example").contains("the primary has serial 3, lower than 5 here")
+        status(&server, "example").contains("the primary has serial 3, lower than 5 on this server")
     });
     assert_eq!(serial(server.address(), "example"), Some(5));
     server.wait_until("the fault", || {

@@ -2,7 +2,7 @@
 
 use nameward_answer::AliasAddresses;
 use nameward_wire::message::{Message, MessageError, MessageSection};
-use nameward_wire::{Class, Type};
+use nameward_wire::{Class, Type, rcode_name};
 
 use crate::recursor::{Unanswered, UpstreamQuestion, UpstreamReply};
 
@@ -21,7 +21,7 @@ pub(crate) enum UnresolvedTarget {
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
     /// The resolver returned an error.
-    #[error("the resolver answers with RCODE {0}")]
+    #[error("the resolver answered {}", rcode_name(*.0 as u8))]
     Rcode(u16),
     /// The response is not a valid DNS message.
     #[error(transparent)]

@@ -83,22 +83,22 @@ impl<S: Read + Write> FrameWriter<S> {
         }
         let length = word()? as usize;
         if !(4..=CONTROL_MAX).contains(&length) {
-            return Err(wrong("the collector sent a control frame of an odd length"));
+            return Err(wrong(
+                "the collector sent a control frame of invalid length",
+            ));
         }
         let mut frame = vec![0; length];
         stream.read_exact(&mut frame)?;
         let (found, mut fields) = frame.split_at(4);
         if found != (kind as u32).to_be_bytes() {
-            return Err(wrong(
-                "the collector sent another control frame than is its turn",
-            ));
+            return Err(wrong("the collector sent an unexpected control frame"));
         }
         let mut contents = 0;
         while let Some((head, rest)) = fields.split_first_chunk::<8>() {
             let [a, b, c, d, length @ ..] = *head;
             let length = u32::from_be_bytes(length) as usize;
             let Some((value, rest)) = rest.split_at_checked(length) else {
-                return Err(wrong("the collector sent a control frame that is cut off"));
+                return Err(wrong("the collector sent a truncated control frame"));
             };
             fields = rest;
             if u32::from_be_bytes([a, b, c, d]) == FIELD_CONTENT {
@@ -110,7 +110,9 @@ impl<S: Read + Write> FrameWriter<S> {
         }
         match contents {
             0 => Ok(()),
-            _ => Err(wrong("the collector does not take protobuf:dnstap.Dnstap")),
+            _ => Err(wrong(
+                "the collector does not accept the content type protobuf:dnstap.Dnstap",
+            )),
         }
     }
 }

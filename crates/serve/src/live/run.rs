@@ -159,7 +159,7 @@ async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
         if let Err(error) = batch.await
             && error.is_panic()
         {
-            tracing::error!("backend {}: a bug while looking up", backend.name);
+            tracing::error!("backend {}: internal error during a look-up", backend.name);
         }
     }
 }
@@ -298,7 +298,7 @@ impl<'l> OpenBatch<'l> {
             {
                 let error = LookupError {
                     kind: BackendFailure::BadData,
-                    reason: "the look-up does not end".into(),
+                    reason: "the look-up does not complete".into(),
                 };
                 completion.complete(Err(error), answerer);
             }
@@ -339,7 +339,7 @@ fn run_thread(shared: &Arc<ServingState>, backend: &Arc<Backend>) {
             run_blocking(shared, backend, &lookups, runtime, &mut answerer);
         });
         if catch_unwind(run).is_err() {
-            tracing::error!("backend {}: a bug while looking up", backend.name);
+            tracing::error!("backend {}: internal error during a look-up", backend.name);
         }
         answerer.flush();
         lookups.clear();

@@ -146,7 +146,7 @@ impl AutoprimaryShared {
     /// Queries an autoprimary for the name servers of a zone, and creates the zone if a listed one is among them.
     async fn look_at(&self, notified: &NotifiedZone) {
         let zone = notified.zone;
-        let mut last = String::from("the zone has none of the listed name servers");
+        let mut last = String::from("the zone has none of the configured name servers");
         let mut found = None;
         for autoprimary in &notified.listed {
             let question = name_servers(autoprimary.address, zone, notified.key.as_ref());
@@ -158,7 +158,7 @@ impl AutoprimaryShared {
                     }
                 }
                 Ok(Err(error)) => last = error.to_string(),
-                Err(_) => last = "no answer in time".into(),
+                Err(_) => last = "timed out".into(),
             }
         }
         match found {
@@ -180,7 +180,7 @@ impl AutoprimaryShared {
             .lock()
             .admit(peer.ip(), zone.as_name(), Instant::now())
         {
-            tracing::warn!("zone {zone}: not taken from the autoprimary {peer}: {reason}");
+            tracing::warn!("zone {zone}: not created for autoprimary {peer}: {reason}");
         }
     }
 
@@ -223,12 +223,16 @@ impl AutoprimaryShared {
         });
         match making.await {
             Ok(Ok(_)) => tracing::info!(
-                "zone {zone}: made a secondary of the autoprimary {peer} in backend {rank}"
+                "zone {zone}: created as a secondary of autoprimary {peer} in backend {rank}"
             ),
             // Another server on the same database was faster.
             Ok(Err(WriteError::Exists(_))) => {}
-            Ok(Err(error)) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
-            Err(error) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
+            Ok(Err(error)) => {
+                tracing::error!("zone {zone}: cannot create it in backend {rank}: {error}")
+            }
+            Err(error) => {
+                tracing::error!("zone {zone}: cannot create it in backend {rank}: {error}")
+            }
         }
     }
 
@@ -253,13 +257,13 @@ impl AutoprimaryShared {
         let peer = autoprimary.address;
         match made.await {
             Ok(Ok(true)) => {
-                tracing::info!("zone {zone}: made a secondary of the autoprimary {peer}")
+                tracing::info!("zone {zone}: created as a secondary of autoprimary {peer}")
             }
             Ok(Ok(false)) => tracing::error!(
-                "zone {zone}: not made: autoprimaries have made {ZONES_MAX} zones already"
+                "zone {zone}: not created: autoprimaries already created {ZONES_MAX} zones, the maximum"
             ),
-            Ok(Err(error)) => tracing::error!("zone {zone}: not made: {error}"),
-            Err(error) => tracing::error!("zone {zone}: not made: {error}"),
+            Ok(Err(error)) => tracing::error!("zone {zone}: cannot create it: {error}"),
+            Err(error) => tracing::error!("zone {zone}: cannot create it: {error}"),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum AskFailure {
     Timeout(&'static str),
     /// The primary sends less than the minimum rate.
     #[error(
-        "the primary sends too slowly: {octets} octets in {seconds:.0} s, and transfer_rate_min is {least} octets a second"
+        "the transfer is too slow: {octets} octets in {seconds:.0} s, transfer_rate_min is {least} octets per second"
     )]
     TooSlow {
         /// Octets received.
@@ -30,16 +30,16 @@ pub(super) enum AskFailure {
     #[error("{}", memory_text(*.0))]
     Memory(MemoryRefused),
     /// The primary does not answer.
-    #[error("the primary does not answer")]
+    #[error("the primary does not respond")]
     NoAnswer,
     /// The primary did not answer another query a moment ago.
-    #[error("the primary did not answer {} s ago", .0.as_secs())]
+    #[error("the primary did not respond {} s ago", .0.as_secs())]
     Silent(Duration),
     /// Its response was rejected.
     #[error("{0}")]
     Peer(#[from] TransferFailure),
     /// The primary's TSIG key is unknown.
-    #[error("the TSIG key {0} is not known: add a [[key]] of that name")]
+    #[error("unknown TSIG key {0}; add a [[key]] with this name")]
     NoKey(String),
 }
 
@@ -53,10 +53,10 @@ impl AskFailure {
 fn memory_text(refused: MemoryRefused) -> &'static str {
     match refused {
         MemoryRefused::TooLarge => {
-            "the zone needs more than half of the memory of incoming transfers: raise transfers_in_memory_mb"
+            "the zone needs more than half of the memory for incoming transfers; raise transfers_in_memory_mb"
         }
         MemoryRefused::UsedUp => {
-            "the memory of incoming transfers is used up by others (transfers_in_memory_mb)"
+            "the memory for incoming transfers is in use by other transfers (transfers_in_memory_mb)"
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nameward_maintain::keys::rollover::driver::KeyDriverHandle;
 use nameward_maintain::keys::rollover::{AskParent, ParentAnswer, ParentQuestion};
 use nameward_wire::message::{Message, MessageSection};
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::{Class, Name, NameBuf, Type, rcode_name};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -110,12 +110,12 @@ async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>>
     match server.ask(question).await {
         Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(zone.as_name(), reply.octets()),
         Ok(reply) => {
-            let code = reply.rcode();
-            tracing::debug!("zone {zone}: a server of the parent answers with code {code}");
+            let rcode = rcode_name(reply.rcode() as u8);
+            tracing::debug!("zone {zone}: DS query to the parent failed: {rcode}");
             None
         }
         Err(error) => {
-            tracing::debug!("zone {zone}: a server of the parent: {error}");
+            tracing::debug!("zone {zone}: DS query to the parent failed: {error}");
             None
         }
     }

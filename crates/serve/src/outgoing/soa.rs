@@ -48,7 +48,7 @@ async fn try_once(
     form: QuestionForm,
     patience: Duration,
 ) -> Result<Option<SoaReply>, AskFailure> {
-    let network = |error| AskFailure::Network("no question can be sent", error);
+    let network = |error| AskFailure::Network("cannot send the query", error);
     let socket = UdpSocket::bind(local_address(primary)).await;
     let socket = socket.map_err(network)?;
     // The kernel drops datagrams from elsewhere.
@@ -62,7 +62,7 @@ async fn try_once(
             Err(_) => return Ok(None),
             Ok(Ok(len)) => len,
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                return Err(AskFailure::Network("the primary does not listen", error));
+                return Err(AskFailure::Network("connection refused", error));
             }
             Ok(Err(error)) => return Err(network(error)),
         };

@@ -31,7 +31,7 @@ pub(super) async fn transfer(
 ) -> Result<TransferAnswer, AskFailure> {
     let connecting = timeout(settings.connect_timeout, connect(ask)).await;
     let mut stream = match connecting {
-        Ok(connected) => connected.map_err(|error| AskFailure::Network("no connection", error))?,
+        Ok(connected) => connected.map_err(|error| AskFailure::Network("cannot connect", error))?,
         Err(_) => return Err(AskFailure::NoAnswer),
     };
     let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
@@ -40,8 +40,8 @@ pub(super) async fn transfer(
     let mut framed = (question.len() as u16).to_be_bytes().to_vec();
     framed.extend_from_slice(&question);
     let sent = timeout(settings.idle_timeout, stream.write_all(&framed)).await;
-    let lost = |error| AskFailure::Network("the connection was lost", error);
-    sent.map_err(|_| AskFailure::Timeout("the primary does not take the question"))?
+    let lost = |error| AskFailure::Network("connection lost", error);
+    sent.map_err(|_| AskFailure::Timeout("cannot send the query"))?
         .map_err(lost)?;
     let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
     let mut messages = MessageBuffer::new();

@@ -21,7 +21,7 @@ const DATAGRAM_MAX: usize = 4096;
 pub(super) enum AttemptFailure {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("its reply cannot be read")]
+    #[error("malformed response")]
     Garbage,
 }
 
@@ -94,7 +94,7 @@ async fn ask_tcp(
 /// Writes the query with a random ID and, if configured, random letter case.
 fn write(terms: AttemptTerms, question: &UpstreamQuestion) -> io::Result<Vec<u8>> {
     let (mut id, mut case) = ([0; 2], [0; 32]);
-    let unavailable = |_| io::Error::other("the system gives no random numbers");
+    let unavailable = |_| io::Error::other("no random numbers available");
     aws_lc_rs::rand::fill(&mut id).map_err(unavailable)?;
     if terms.randomize_case {
         aws_lc_rs::rand::fill(&mut case).map_err(unavailable)?;

@@ -64,10 +64,10 @@ struct ResolverHealth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// No response in time.
-    #[error("no answer in time")]
+    #[error("timed out")]
     Timeout,
     /// None can be reached, or none returns valid responses.
-    #[error("no resolver gives an answer")]
+    #[error("no resolver responded")]
     Failed,
 }
 
@@ -235,7 +235,7 @@ impl Resolver {
         let mut health = self.health();
         health.silent = 0;
         if health.probe_at.take().is_some() {
-            tracing::info!("recursor {}: answers again", self.address);
+            tracing::info!("recursor {}: responding again", self.address);
         }
     }
 
@@ -245,8 +245,8 @@ impl Resolver {
         if health.silent >= SILENT_MAX && health.probe_at.is_none() {
             health.probe_at = Some(now + PROBE_EVERY);
             tracing::warn!(
-                "recursor {}: gave no answer to {SILENT_MAX} questions in a row; \
-                 others go first until it does (is it running, and may this server ask it?)",
+                "recursor {}: not responding ({SILENT_MAX} queries in a row timed out); trying it last until it \
+                 responds (is it running, and does it allow queries from this server?)",
                 self.address
             );
         }

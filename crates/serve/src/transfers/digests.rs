@@ -32,7 +32,7 @@ const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
 
 /// Why a version has no digest.
 #[derive(Debug, thiserror::Error)]
-#[error("its digest (ZONEMD) cannot be made: {0}")]
+#[error("cannot compute its ZONEMD digest: {0}")]
 pub(super) struct ZoneDigestFault(#[from] ChangeError);
 
 /// Returns a version with a placeholder ZONEMD record, so that the chain lists the type.
@@ -158,7 +158,7 @@ impl DigestKeeper {
                 }
             }
             Err(error) => {
-                tracing::warn!("zone {name}: no digest (ZONEMD) of this version: {error}");
+                tracing::warn!("zone {name}: this version has no ZONEMD record: {error}");
             }
         }
     }

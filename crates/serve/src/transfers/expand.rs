@@ -42,15 +42,15 @@ type ResolvedTargets = HashMap<UpstreamQuestion, Arc<AliasAddresses>>;
 /// Why ALIAS records could not be expanded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExpandFault {
-    #[error("expand_alias: {0} has no known {1} records, and cannot be resolved now")]
+    #[error("expand_alias: {0} has no cached {1} records and cannot be resolved now")]
     Unresolved(Box<NameBuf>, Type),
     #[error("expand_alias: {0}: {1}")]
     Backend(Box<NameBuf>, LookupError),
-    #[error("expand_alias: its targets were not resolved in time")]
+    #[error("expand_alias: resolving its targets timed out")]
     Late,
-    #[error("expand_alias: internal error while targets were resolved")]
+    #[error("expand_alias: internal error while resolving targets")]
     Ended,
-    #[error("expand_alias: the client has left")]
+    #[error("expand_alias: the client disconnected")]
     ClientLeft,
     #[error("expand_alias: {0}")]
     Unusable(#[from] ChangeError),

@@ -68,13 +68,13 @@ pub(super) enum PrepareFault {
     Unexpanded(#[from] ExpandFault),
     #[error("{0}")]
     Undigested(#[from] ZoneDigestFault),
-    #[error("no thread can be started to sign it: {0}")]
+    #[error("cannot start a signing thread: {0}")]
     NoThread(std::io::Error),
-    #[error("internal error while it was signed")]
+    #[error("internal error while signing")]
     SigningEnded,
-    #[error("it is gone")]
+    #[error("the zone was removed")]
     Gone,
-    #[error("allow_transfer does not have the client, and it is none of the zone's name servers")]
+    #[error("not in allow_transfer and not one of the zone's name servers")]
     NotNameServer,
 }
 
@@ -381,7 +381,7 @@ impl OutgoingTransfers {
             let entries = match store.journal_from(&name, since) {
                 Ok(entries) => entries?,
                 Err(error) => {
-                    tracing::error!("zone {name}: the journal cannot be read: {error}");
+                    tracing::error!("zone {name}: cannot read the journal: {error}");
                     return None;
                 }
             };

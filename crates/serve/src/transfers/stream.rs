@@ -1,5 +1,6 @@
 //! One transfer over a connection: its slot, its version, its messages, and its log line.
 
+use nameward_base::text::counted;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -132,7 +133,9 @@ impl OutgoingTransfer {
                     self.slot = Some(slot);
                     Some(self.prepare(source))
                 }
-                None if is_late => Some(self.fail(NOT_READY, "no place became free in time")),
+                None if is_late => {
+                    Some(self.fail(NOT_READY, "timed out waiting for a transfer slot"))
+                }
                 None => {
                     self.transfers.slots.make_room(Instant::now());
                     self.stage = TransferStage::Queued(waiting, source);
@@ -147,10 +150,10 @@ impl OutgoingTransfer {
                     None
                 }
                 Err(TryRecvError::Empty) => {
-                    Some(self.fail(NOT_READY, "it could not be read in time"))
+                    Some(self.fail(NOT_READY, "timed out reading the zone"))
                 }
                 Err(TryRecvError::Closed) => {
-                    Some(self.fail(NOT_READY, "internal error while it was read"))
+                    Some(self.fail(NOT_READY, "internal error while reading the zone"))
                 }
             },
             other => Some(other),
@@ -247,7 +250,7 @@ impl Drop for OutgoingTransfer {
             self.transfers.count(Counter::TransfersOutFailed);
             let (log, records) = (&self.log, self.log.records);
             tracing::info!(
-                "{log} ended after {records} records: the client closed the connection or stopped reading"
+                "{log} aborted after {records} records: the client closed the connection or stopped reading"
             );
         }
     }
@@ -287,10 +290,11 @@ impl TransferLog {
     }
 
     fn note_completed(&self) {
-        let (serial, records, messages) = (self.serial, self.records, self.messages);
+        let (serial, records) = (self.serial, counted(self.records as usize, "record"));
+        let messages = counted(self.messages as usize, "message");
         let (octets, seconds) = (self.octets, self.begun.elapsed().as_secs_f64());
         tracing::info!(
-            "{self} completed: serial {serial}, {records} records, {messages} messages, {octets} octets, {seconds:.3} s"
+            "{self} completed: serial {serial}, {records}, {messages}, {octets} octets, {seconds:.3} s"
         );
     }
 }

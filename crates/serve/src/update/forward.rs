@@ -41,10 +41,10 @@ pub(super) struct ForwardedReply {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
     /// The limit on updates in flight is reached.
-    #[error("too many updates are on their way to primaries")]
+    #[error("too many updates are being forwarded")]
     TooMany,
     /// The zone has no primary.
-    #[error("there is no primary")]
+    #[error("no primary configured")]
     NoPrimary,
     /// The last primary that was tried did not answer.
     #[error("primary {0}: {1}")]
@@ -104,7 +104,7 @@ async fn ask(primary: &RemoteServer, message: &[u8]) -> io::Result<ForwardedRepl
         // QR set, and the same opcode as the request.
         && octets[2] & 0xf8 == 0x80 | message[2] & 0x78;
     let rcode = is_reply.then(|| code(octets[3] & 15)).flatten();
-    let rcode = rcode.ok_or_else(|| io::Error::other("the reply is no reply to the update"))?;
+    let rcode = rcode.ok_or_else(|| io::Error::other("the response does not match the update"))?;
     Ok(ForwardedReply { octets, rcode })
 }
 

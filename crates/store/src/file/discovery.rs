@@ -298,7 +298,7 @@ fn journals(zones: &[bind::BindZone]) -> Option<String> {
         more => format!(" and {more} more"),
     };
     Some(format!(
-        "the zone {first}{more} has a journal, which is not read: rndc sync writes it to the file"
+        "zone {first}{more}: the journal is not read; run `rndc sync` to write it to the zone file"
     ))
 }
 
@@ -408,7 +408,7 @@ impl DirectoryWalk<'_> {
             } else {
                 let path = subdirectory.display();
                 self.trouble(&format!(
-                    "{path}: more than {DEPTH_MAX} directories deep: ignored"
+                    "{path}: ignored: more than {DEPTH_MAX} directories deep"
                 ));
             }
         }
@@ -448,7 +448,9 @@ impl DirectoryWalk<'_> {
                 Some(Err(error)) => {
                     let path = entry.path();
                     let path = path.display();
-                    self.trouble(&format!("{path}: no zone has this name: {error}"));
+                    self.trouble(&format!(
+                        "{path}: ignored: the file name is not a zone name: {error}"
+                    ));
                 }
             }
         }

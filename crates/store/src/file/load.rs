@@ -164,8 +164,10 @@ fn advice_on_serial(before: &Zone, now: &Zone) -> Option<String> {
     }
     Some(match old == new {
         true => format!(
-            "the contents changed and the serial {new} did not: secondaries will not follow"
+            "the contents changed but the serial is still {new}: secondaries will not transfer this version"
         ),
-        false => format!("the serial went back from {old} to {new}: secondaries will not follow"),
+        false => format!(
+            "the serial decreased from {old} to {new}: secondaries will not transfer this version"
+        ),
     })
 }

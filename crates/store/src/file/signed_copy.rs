@@ -25,13 +25,15 @@ use super::zone_file::{ZoneRead, diagnostic};
 enum SignedCopyFault {
     #[error("cannot be read: {}", reason_of(.0))]
     Unreadable(#[from] io::Error),
-    #[error("{0}; rndc sync writes the changes to the file")]
+    #[error("{0}; run `rndc sync` to write the changes to the zone file")]
     Journal(#[from] JournalError),
-    #[error("a change does not fit the file: {0}; rndc sync writes the changes to the file")]
+    #[error(
+        "the journal does not match the zone file: {0}; run `rndc sync` to write the changes to the zone file"
+    )]
     Change(#[from] ChangeError),
-    #[error("the changes take too much memory")]
+    #[error("out of memory while applying the journal")]
     Memory,
-    #[error("BIND signs the zone, and here are no signatures yet: it is not served unsigned")]
+    #[error("BIND signs this zone, but the file has no signatures yet; it is not served unsigned")]
     Unsigned,
 }
 

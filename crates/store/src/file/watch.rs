@@ -149,7 +149,7 @@ impl Watcher {
             Ok(watch) => watch,
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 drop(state);
-                return self.0.fall_back("the kernel's limit of watches is reached");
+                return self.0.fall_back("the inotify watch limit is reached");
             }
             Err(_) => {
                 drop(state);
@@ -275,7 +275,8 @@ impl WatcherInner {
         if state.poll.is_none() {
             let seconds = POLL.as_secs();
             tracing::warn!(
-                "not all zone files can be watched: {reason}; they are looked at every {seconds} s (see fs.inotify.max_user_watches)"
+                "cannot watch all zone files: {reason}; polling every {seconds} s instead (see \
+                 fs.inotify.max_user_watches)"
             );
             state.poll = Some(POLL);
         }

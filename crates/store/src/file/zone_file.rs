@@ -195,7 +195,7 @@ fn read_whole(path: &Path, mut once: impl FnMut() -> Once) -> ZoneRead {
             (read, _) => return read,
         }
     }
-    unreadable(path, &io::Error::other("it changes while it is read"))
+    unreadable(path, &io::Error::other("the file is being written"))
 }
 
 /// Checks whether the file has changed since it was opened. Small files that were not changed for a while are read in
@@ -311,7 +311,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
 
 /// Returns the result for a zone that triggered a bug.
 pub(super) fn left_by_a_bug(path: &Path) -> ZoneRead {
-    let message = "cannot be read: it uncovers a bug of the server; please report it with the file";
+    let message = "cannot be read: internal error; please report it and attach the file";
     no_zone(path, message.into())
 }
 
@@ -451,10 +451,7 @@ mod tests {
             assert_eq!(read.zone.is_some(), changes < READS);
             let said = read.diagnostics.iter().map(ToString::to_string);
             let said: String = said.collect();
-            assert_eq!(
-                said.contains("it changes while it is read"),
-                changes == READS
-            );
+            assert_eq!(said.contains("the file is being written"), changes == READS);
         }
     }
 }

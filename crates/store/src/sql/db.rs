@@ -41,7 +41,7 @@ pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
     for statement in create_triggers(admin.engine()) {
         if let Err(error) = admin.command(&statement).await.map_err(SqlError::from) {
             return Ok(vec![format!(
-                "running servers are not notified of changes at once, because the triggers could not be made: {error}"
+                "cannot create triggers: {error}; running servers notice changes with a delay"
             )]);
         }
     }

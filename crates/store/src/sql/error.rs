@@ -26,21 +26,19 @@ pub enum SqlError {
     #[error("{0}")]
     Row(RowError),
     /// The database cannot be reached; it is retried with back-off.
-    #[error("the database is not reachable: {0}")]
+    #[error("cannot connect to the database: {0}")]
     Unavailable(String),
     /// The database did not respond in time.
-    #[error("the database did not answer within {0} ms")]
+    #[error("database query timed out after {0} ms")]
     Timeout(u128),
     /// The database refused a statement: the schema is not as expected.
-    #[error(
-        "the database refused a statement: {0}; `nameward db check` shows what is wrong with the schema"
-    )]
+    #[error("the database rejected a statement: {0}; run `nameward db check` to check the schema")]
     Refused(String),
     /// The database could not run a statement at this time: a lock, a deadlock, a conflict with others.
-    #[error("the database could not answer now: {0}")]
+    #[error("the database is busy: {0}")]
     Busy(String),
     /// The server accepts no changes: a standby, a replica, a server that an operator made read-only.
-    #[error("the database server takes no changes: {0}")]
+    #[error("the database server is read-only: {0}")]
     ReadOnly(String),
     /// The database URL is invalid.
     #[error("{0}")]
@@ -64,7 +62,7 @@ impl SqlError {
             | SqlError::Busy(text)
             | SqlError::ReadOnly(text)
             | SqlError::Address(text) => text.clone(),
-            SqlError::Timeout(ms) => format!("no answer within {ms} ms"),
+            SqlError::Timeout(ms) => format!("timed out after {ms} ms"),
             SqlError::Row(error) => error.to_string(),
         }
     }

@@ -142,7 +142,9 @@ impl Hosts {
                             servers.extend(found.map(|address| Server::Tcp(name.clone(), address)));
                         }
                         Ok(Err(error)) => unresolved = Some(format!("{name}: {error}")),
-                        Err(_) => unresolved = Some(format!("{name}: no answer from a resolver")),
+                        Err(_) => {
+                            unresolved = Some(format!("{name}: no response from the resolver"))
+                        }
                     }
                 }
             }
@@ -202,7 +204,8 @@ impl Hosts {
 fn joined(mut failures: Vec<(&Server, SqlError)>) -> SqlError {
     if failures.len() <= 1 {
         let only = failures.pop().map(|(_, error)| error);
-        return only.unwrap_or_else(|| SqlError::Unavailable("the address has no host".into()));
+        return only
+            .unwrap_or_else(|| SqlError::Unavailable("the database address has no host".into()));
     }
     let texts: Vec<String> = failures
         .iter()

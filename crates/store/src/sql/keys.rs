@@ -67,7 +67,7 @@ fn too_many(row: &dyn Cells) -> RowError {
     RowError {
         table: "cryptokeys",
         id: row.int(0).unwrap_or(0),
-        reason: format!("expected at most {MAX_KEYS} keys of a zone, found more"),
+        reason: format!("more than {MAX_KEYS} keys"),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
     };
     let flags = row.int(1).unwrap_or(0);
     let flags = u16::try_from(flags)
-        .map_err(|_| bad(format!("expected the flags 256 or 257, found {flags}")))?;
+        .map_err(|_| bad(format!("expected flags 256 or 257, found {flags}")))?;
     let usage = KeyUse::by_flags(flags, row.int(2) == Some(1), row.int(3) == Some(1));
     let key = SigningKey::read(row.text(4).unwrap_or_default(), flags, usage);
     key.map_err(|error| bad(error.to_string()))

@@ -132,8 +132,8 @@ impl SqlBackend {
         }
         if is_full && !self.inner.above.is_too_large(zone.id) {
             tracing::warn!(
-                "zone {}: too many names for a chain of denial while it is looked up: records of denial are made for \
-                 each answer (mode = \"resident\" has the chain)",
+                "zone {}: too many names for an NSEC chain in live mode; using white lies instead (mode = \"resident\" \
+                 uses the chain)",
                 zone.apex
             );
         }

@@ -409,7 +409,7 @@ impl SqlBackend {
         match only(batch).await {
             (Found::Ended(result), statements) => counted(result, statements + names_read),
             // With all names known there is nothing left to wait for.
-            (Found::Alone, _) => Err(SqlError::Unavailable("the look-up did not end".into())),
+            (Found::Alone, _) => Err(SqlError::Unavailable("the look-up did not complete".into())),
         }
     }
 }

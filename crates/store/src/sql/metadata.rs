@@ -31,7 +31,7 @@ impl IterationWarnings {
         if warned.len() < WARNED_MAX && warned.insert(zone.id, iterations) != Some(iterations) {
             let apex = &zone.apex;
             tracing::warn!(
-                "zone {apex}: NSEC3PARAM has {iterations} iterations: set it to '1 0 0 -' (RFC 9276)"
+                "zone {apex}: NSEC3PARAM has {iterations} iterations; set it to '1 0 0 -' (RFC 9276)"
             );
         }
     }

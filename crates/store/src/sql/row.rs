@@ -17,15 +17,15 @@ const SOA_DEFAULTS: [&str; 5] = ["0", "10800", "3600", "604800", "3600"];
 /// An unusable column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RowFault {
-    #[error("the name '{0}' is not valid: {1}")]
+    #[error("invalid name '{0}': {1}")]
     Name(String, NameError),
-    #[error("the type {0} cannot stand in a zone")]
+    #[error("type {0} is not allowed in a zone")]
     MetaType(String),
-    #[error("the type '{0}' is not known")]
+    #[error("unknown record type '{0}'")]
     UnknownType(String),
-    #[error("the content of {0} has more than one line")]
+    #[error("{0} record data has more than one line")]
     ManyLines(Type),
-    #[error("the content of {0} is not valid: {1}")]
+    #[error("invalid {0} record data: {1}")]
     Content(Type, String),
 }
 
@@ -214,7 +214,7 @@ mod tests {
             (Type::CNAME, "a..b"),
         ] {
             let error = content(rtype, None, text).unwrap_err().to_string();
-            assert!(error.contains("content of"), "{text}: {error}");
+            assert!(error.contains("record data"), "{text}: {error}");
         }
     }
 

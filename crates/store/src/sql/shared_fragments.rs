@@ -189,7 +189,7 @@ impl PartLists {
 
 /// Returns the message about a name with more rows than are fetched.
 pub(crate) fn too_many_rows(name: Name<'_>, most: usize) -> String {
-    format!("{name} has more than {most} records, more than any answer holds")
+    format!("{name} has more than {most} records, too many for any response")
 }
 
 #[cfg(test)]

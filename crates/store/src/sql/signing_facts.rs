@@ -38,7 +38,7 @@ impl Facts {
         match (self.keys.get(&zone.id), self.metadata.get(&zone.id)) {
             (Some(keys), Some(metadata)) => Ok(backend.combine(zone, keys.clone(), metadata)),
             _ => Err(self.failed.clone().unwrap_or_else(|| {
-                SqlError::Unavailable("keys and metadata were not asked for".into())
+                SqlError::Unavailable("keys and metadata were not requested".into())
             })),
         }
     }
@@ -179,9 +179,13 @@ pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
     match has_last {
         true => {
-            tracing::error!("zone {apex}: signed with the keys and metadata of before: {error}")
+            tracing::error!(
+                "zone {apex}: cannot use the new keys or metadata, signing with the previous ones: {error}"
+            )
         }
-        false => tracing::error!("zone {apex}: answers with DNSSEC fail: {error}"),
+        false => tracing::error!(
+            "zone {apex}: cannot sign, queries with DO are answered SERVFAIL: {error}"
+        ),
     }
 }
 
@@ -200,10 +204,10 @@ impl Readable {
         match failure {
             Some(reason) => tracing::error!(
                 %database, %reason,
-                "cannot read cryptokeys and domainmetadata: zones are signed as before, those not known yet fail; \
-                 if no zone of this database is signed, set dnssec = false for it"
+                "cannot read cryptokeys and domainmetadata: known zones are signed with their previous keys, others \
+                 are answered SERVFAIL; if no zone in this database is signed, set dnssec = false"
             ),
-            None => tracing::info!(%database, "cryptokeys and domainmetadata can be read again"),
+            None => tracing::info!(%database, "reading cryptokeys and domainmetadata works again"),
         }
     }
 }

@@ -70,7 +70,7 @@ enum AuthorityError {
     Unreadable(#[from] pem::Error),
     #[error("{0}")]
     Unusable(#[from] tokio_rustls::rustls::Error),
-    #[error("there is no certificate in it")]
+    #[error("the file contains no certificate")]
     Empty,
 }
 
@@ -136,7 +136,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let config = self.config;
-            let config = config.ok_or_else(|| io::Error::other("TLS was not asked for"))?;
+            let config = config.ok_or_else(|| io::Error::other("TLS is not configured"))?;
             let host = ServerName::try_from(self.host).map_err(io::Error::other)?;
             let stream = TlsConnector::from(config).connect(host, stream).await?;
             Ok(Encrypted(stream))

@@ -197,7 +197,7 @@ fn watch_sqlite(notices: ChangeSender, path: &Path) {
         }
     };
     if let Err(error) = worker::start("watch-sqlite", watching) {
-        tracing::error!(database = %options.address, %error, "changes are not watched");
+        tracing::error!(database = %options.address, %error, "change detection failed to start");
     }
 }
 
@@ -230,7 +230,7 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
             // The data cached by connections is obsolete, and their counter may belong to a different file.
             FileChange::Written => reopen(&backend.inner.reads),
             FileChange::Replaced => {
-                tracing::info!(database = %backend.inner.options.address, "the file was replaced: opened anew");
+                tracing::info!(database = %backend.inner.options.address, "database file replaced, reopening");
                 // Writers first: the last of all connections would copy its log into the file.
                 backend.inner.writer.close();
                 reopen(own);

@@ -67,7 +67,7 @@ impl StoreCondition {
     pub(super) fn recover(&self) {
         let mut fault = self.fault_now();
         if fault.as_ref().is_some_and(|fault| !fault.error.is_lost()) {
-            tracing::info!("the state store can be written again");
+            tracing::info!("state store: writable again");
             *fault = None;
         }
     }
@@ -156,7 +156,7 @@ impl StoreFile {
         match connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]) {
             Ok(_) => Some(to),
             Err(error) => {
-                tracing::error!("state store: not copied to {}: {error}", to.display());
+                tracing::error!("state store: cannot copy it to {}: {error}", to.display());
                 // A partial copy is worse than none.
                 let _ = std::fs::remove_file(&to);
                 None

@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 pub enum StateError {
     /// The file or its directory is not writable.
     #[error(
-        "state store {0} is read-only: give the server's user the right to write to it and to its directory"
+        "state store {0} is read-only: give the server's user write permission for the file and its directory"
     )]
     ReadOnly(PathBuf),
     /// The disk is full.
-    #[error("state store {0}: the disk is full; nothing was changed")]
+    #[error("state store {0}: no space left on the disk; nothing was changed")]
     Full(PathBuf),
     /// The file is damaged, or not a state store.
     #[error(
-        "state store {path} is damaged ({reason}): restore it from a backup, or move it away to begin with an empty one"
+        "state store {path} is corrupt ({reason}): restore it from a backup, or move it away to start with an empty \
+         one"
     )]
     Corrupt {
         /// The file.
@@ -29,7 +30,8 @@ pub enum StateError {
     },
     /// The file was written by a later version of Nameward.
     #[error(
-        "state store {path} has version {found} and this server knows versions up to {known}: use the newer server, or restore a backup"
+        "state store {path} has schema version {found}, this server supports up to {known}: use a newer server, or \
+         restore a backup"
     )]
     Newer {
         /// The file.
@@ -41,12 +43,12 @@ pub enum StateError {
     },
     /// Another server or command uses the state directory.
     #[error("{} is locked: {}", .0.display(), match .1 {
-        StoreUser::Server => "another server uses this state directory",
-        StoreUser::Command => "a command works on this state directory",
+        StoreUser::Server => "another server is using this state directory",
+        StoreUser::Command => "a command is using this state directory",
     })]
     InUse(PathBuf, StoreUser),
     /// The path is not a regular file.
-    #[error("{0} is not a regular file: move it away, then start the server again")]
+    #[error("{0} is not a regular file: move it away, then restart the server")]
     NotAFile(PathBuf),
     /// The file was removed or changed while it was open.
     #[error("state store {path} {how}{}", match .rescued {
@@ -63,8 +65,8 @@ pub enum StateError {
     },
     /// The store lacks the keys of zones that were signed with keys stored in it.
     #[error(
-        "state store {path} has no keys of {zones}, although these zones were signed with keys kept in it: restore it from a \
-         backup; to give the zones new keys, delete {register}"
+        "state store {path} has lost the DNSSEC keys of {zones}: restore it from a backup; to sign these zones with \
+         new keys, delete {register}"
     )]
     KeysLost {
         /// The file.
@@ -79,7 +81,7 @@ pub enum StateError {
     Missing(PathBuf),
     /// A difference does not continue the journal of its zone.
     #[error(
-        "the journal of {zone} ends at serial {tip}, and a difference from {from} does not continue it"
+        "zone {zone}: the journal ends at serial {tip}, but the difference starts at serial {from}"
     )]
     Gap {
         /// The zone.
@@ -90,7 +92,7 @@ pub enum StateError {
         from: Serial,
     },
     /// A difference that does not change the serial cannot be journalled.
-    #[error("a difference of {0} does not change the serial")]
+    #[error("zone {0}: the difference does not change the serial")]
     NoSerial(String),
     /// As many changes wait to be written as may.
     #[error("the state store has {0} changes waiting to be written; try again later")]

@@ -121,7 +121,7 @@ impl StateStore {
             }
             match count == copy.parts {
                 true => Ok(Some(copy)),
-                false => Err(StateError::corrupt("a copy of a zone file is incomplete")),
+                false => Err(StateError::corrupt("incomplete copy of a zone file")),
             }
         })
     }

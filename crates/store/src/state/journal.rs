@@ -87,7 +87,7 @@ pub(super) fn find_zone(
         }))
     });
     match row.optional()? {
-        Some(None) => Err(StateError::corrupt("a zone has an unknown home")),
+        Some(None) => Err(StateError::corrupt("unknown storage type of a zone")),
         Some(row) => Ok(row),
         None => Ok(None),
     }

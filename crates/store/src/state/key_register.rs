@@ -99,7 +99,7 @@ impl KeyRegister {
         if noted != register.zones
             && let Err(error) = register.write_whole()
         {
-            tracing::warn!("{}: not written: {error}", register.path.display());
+            tracing::warn!("{}: cannot write: {error}", register.path.display());
         }
         Ok(register)
     }
@@ -172,7 +172,7 @@ impl KeyRegister {
             file.sync_all()
         };
         if let Err(error) = append() {
-            tracing::warn!("{}: not written: {error}", self.path.display());
+            tracing::warn!("{}: cannot write: {error}", self.path.display());
         }
     }
 }

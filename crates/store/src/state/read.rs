@@ -251,7 +251,7 @@ pub(super) fn entries(
             from: Serial(row.get(0)?),
             to: Serial(row.get(1)?),
             origin: JournalOrigin::of(row.get(2)?)
-                .ok_or_else(|| StateError::corrupt("a difference has an unknown origin"))?,
+                .ok_or_else(|| StateError::corrupt("unknown origin of a journal entry"))?,
             time: row.get::<_, i64>(3)? as u64,
             difference: Difference {
                 removed: list(row, 4)?,
@@ -261,7 +261,7 @@ pub(super) fn entries(
         let is_whole = entry.difference.serials() == Some((entry.from, entry.to));
         if entry.from != serial || !is_whole {
             return Err(StateError::corrupt(format_args!(
-                "the journal breaks between serials {serial} and {}",
+                "the journal has a gap between serials {serial} and {}",
                 entry.from
             )));
         }
@@ -291,7 +291,7 @@ pub(super) fn kept_zone(row: &Row<'_>) -> Result<KeptZone, StateError> {
     Ok(KeptZone {
         name: name.into(),
         home: ZoneHome::of(row.get(1)?)
-            .ok_or_else(|| StateError::corrupt("a zone has an unknown home"))?,
+            .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
         serial: Serial(row.get(2)?),
         timers,
         digest: row

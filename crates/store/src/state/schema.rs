@@ -147,7 +147,7 @@ pub(super) fn version(connection: &Connection) -> Result<i64, StateError> {
         (APPLICATION, _) => Ok(version),
         (0, 0) => Ok(0),
         _ => Err(StateError::corrupt(
-            "it is an SQLite file of another program",
+            "it is an SQLite database of another program",
         )),
     }
 }

@@ -383,10 +383,10 @@ fn damage_is_found_by_a_check() {
         StateStore::check(copy.path()).unwrap().faults.join("\n")
     };
     assert_eq!(faults(""), "");
-    assert!(faults("DELETE FROM journal WHERE number = 2").contains("journal breaks"));
-    assert!(faults("UPDATE zone SET serial = 9").contains("serial noted"));
-    assert!(faults("UPDATE contents SET records = x'00'").contains("does not begin a record"));
-    assert!(faults("UPDATE zone SET entries = 9").contains("size of the journal"));
+    assert!(faults("DELETE FROM journal WHERE number = 2").contains("has a gap"));
+    assert!(faults("UPDATE zone SET serial = 9").contains("recorded serial"));
+    assert!(faults("UPDATE contents SET records = x'00'").contains("no record starts at"));
+    assert!(faults("UPDATE zone SET entries = 9").contains("journal size"));
     // A page of the file itself.
     let file = directory.path().join(FILE);
     let mut octets = std::fs::read(&file).unwrap();

@@ -202,12 +202,12 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
     let octets: usize = journal.iter().map(|entry| entry.difference.octets()).sum();
     if (journal.len() as u64, octets as u64) != (row.entries, row.octets) {
         return Err(StateError::corrupt(
-            "the size of the journal is not the one noted",
+            "the journal size does not match the recorded size",
         ));
     }
     if journal.last().is_some_and(|last| last.to != row.serial) {
         return Err(StateError::corrupt(
-            "the journal does not end at the serial noted",
+            "the journal does not end at the recorded serial",
         ));
     }
     for entry in &journal {
@@ -226,7 +226,7 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
         }
         if zone.serial() != row.serial {
             return Err(StateError::corrupt(
-                "the contents do not have the serial noted",
+                "the contents do not have the recorded serial",
             ));
         }
     }
@@ -251,7 +251,11 @@ fn build(connection: &Connection, id: i64, name: &NameBuf) -> Result<Option<Zone
     }
     let (zone, findings) = builder.finish();
     let first = findings.into_iter().next();
-    let fault = || first.map_or("it is no zone".into(), |finding| finding.message);
+    let fault = || {
+        first.map_or("the contents are not a valid zone".into(), |finding| {
+            finding.message
+        })
+    };
     zone.map(Some).ok_or_else(|| StateError::corrupt(fault()))
 }
 
@@ -261,7 +265,7 @@ fn check_records(list: &RecordList) -> Result<(), StateError> {
         .find(|record| validate(record.rtype, record.rdata).is_err());
     match invalid {
         Some(record) => Err(StateError::corrupt(format_args!(
-            "a record is not valid: {record:?}"
+            "invalid record: {record:?}"
         ))),
         None => Ok(()),
     }

@@ -238,11 +238,11 @@ impl Scribe {
         match is_busy {
             Ok(false) => {}
             Ok(true) => tracing::warn!(
-                "state store {}: another process reads it, so its write-ahead log is not empty",
+                "state store {}: another process is reading it; the write-ahead log is not truncated",
                 self.path.display()
             ),
             Err(error) => tracing::warn!(
-                "state store {}: its write-ahead log stays: {error}",
+                "state store {}: cannot truncate the write-ahead log: {error}",
                 self.path.display()
             ),
         }

@@ -6,9 +6,11 @@
 
 mod documents;
 mod exceptions;
+mod literals;
 mod rules;
 mod sources;
 mod test_files;
+mod wording;
 
 use exceptions::Exceptions;
 use sources::Workspace;
@@ -126,4 +128,20 @@ fn every_test_file_is_part_of_a_test_binary() {
         forgotten.is_empty(),
         "add `mod NAME;` to the parent module (CONTRIBUTING.md): {forgotten:#?}"
     );
+}
+
+#[test]
+fn messages_and_documents_are_in_plain_english() {
+    let found = wording::relapses(&Workspace::read());
+    keep(
+        "wording",
+        found,
+        "these phrases sound translated (CONTRIBUTING.md, house style):",
+    );
+}
+
+#[test]
+fn message_templates_match_the_golden_file() {
+    let templates = wording::message_templates(&Workspace::read());
+    nameward_testkit::golden::assert_golden("messages.txt", &templates);
 }

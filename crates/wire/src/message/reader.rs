@@ -13,13 +13,13 @@ use crate::rtype::{Class, Opcode, Type};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The message is truncated.
-    #[error("the message ends too soon")]
+    #[error("the message is truncated")]
     Short,
     /// A name in the message is invalid.
-    #[error("a name of the message is wrong: {0}")]
+    #[error("invalid name in the message: {0}")]
     Name(#[from] NameError),
     /// There is more data than the header announces.
-    #[error("octets behind the last record")]
+    #[error("trailing octets after the last record")]
     Trailing,
 }
 

@@ -93,7 +93,7 @@ impl Diagnostics {
                         file,
                         line,
                         column: 0,
-                        message: format!("{MAX_ERRORS} errors: the rest of the zone was not read"),
+                        message: format!("{MAX_ERRORS} errors: stopped reading the zone"),
                     });
                 }
             }

@@ -204,7 +204,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
     #[cold]
     fn zone_type(&self, word: &Token<'_>) -> Result<Type, TextError> {
         match Type::from_text(word.text) {
-            Some(rtype) if rtype.is_meta() => Err(word.error("a type that can stand in a zone")),
+            Some(rtype) if rtype.is_meta() => Err(word.error("a type that is allowed in a zone")),
             Some(rtype) => Ok(rtype),
             None => Err(word.error(EXPECTED_TYPE)),
         }
@@ -251,7 +251,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         if ttl <= i32::MAX as u32 {
             return ttl;
         }
-        let message = format!("a TTL of at most 2147483647 was expected, {ttl} is taken as 0");
+        let message = format!("expected a TTL of at most 2147483647, found {ttl}; using 0");
         self.push(Severity::Warning, word.line, word.column, message);
         0
     }

@@ -152,7 +152,7 @@ enum TemplateError {
     Modifier(String),
     #[error("expected a number from 0, found {0}")]
     Negative(i64),
-    #[error("expected an entry of at most {MAX_TEXT} bytes")]
+    #[error("expected an entry of at most {MAX_TEXT} octets")]
     TooLong,
 }
 

@@ -197,7 +197,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         if !text.starts_with(b"\xef\xbb\xbf") {
             return 0;
         }
-        let message = "a byte order mark was left out".to_string();
+        let message = "byte order mark skipped".to_string();
         self.push(Severity::Warning, 1, 1, message);
         3
     }
@@ -240,7 +240,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             Ok(_) => self.error_at(
                 start.1,
                 0,
-                format!("expected a line of at most {MAX_ENTRY} bytes"),
+                format!("expected a line of at most {MAX_ENTRY} octets"),
             ),
         }
     }
@@ -248,7 +248,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     #[cold]
     pub(super) fn warn(&mut self, word: &Token<'_>, notes: rdata::Notes) {
         if notes.txt_split {
-            let message = "a character string longer than 255 octets was split".to_string();
+            let message = "character string longer than 255 octets: split".to_string();
             self.push(Severity::Warning, word.line, word.column, message);
         }
         if notes.no_alpn {
@@ -273,7 +273,8 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         if self.warned_owner.is_none() {
             return;
         }
-        let message = "the owner has octets outside ASCII: expected the form xn--... of an internationalized name";
+        let message = "the owner has non-ASCII octets: expected the A-label form (xn--...) of an internationalized \
+                       name";
         self.push(Severity::Warning, line, 1, message.to_string());
     }
 

@@ -42,9 +42,9 @@ impl BlockReader<File> {
         let metadata = fs::metadata(path)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() {
-                "it is a directory"
+                "is a directory"
             } else {
-                "it is not a regular file"
+                "not a regular file"
             };
             return Err(io::Error::other(what));
         }

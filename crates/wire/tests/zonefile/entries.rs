@@ -78,8 +78,8 @@ fn a_ttl_above_the_maximum_of_rfc_2181_is_zero_with_a_warning() {
     assert_eq!(lines, ["a.example. 0 1 1.1.1.1", "b.example. 0 1 1.1.1.1"]);
     assert!(!report.has_errors());
     let messages: Vec<String> = report.diagnostics.iter().map(ToString::to_string).collect();
-    assert!(messages[0].starts_with("zone:1:3: warning: a TTL of at most 2147483647"));
-    assert!(messages[1].starts_with("zone:2:6: warning: a TTL of at most 2147483647"));
+    assert!(messages[0].starts_with("zone:1:3: warning: expected a TTL of at most 2147483647"));
+    assert!(messages[1].starts_with("zone:2:6: warning: expected a TTL of at most 2147483647"));
     assert!(one_message("$TTL 4294967296\n").starts_with("zone:1:6: error: expected a TTL"));
     assert!(one_message("$TTL 1x\n").starts_with("zone:1:6: error: expected a TTL"));
 }
@@ -146,7 +146,7 @@ fn owners_outside_ascii_are_warned_of_once_where_they_are_not_escaped() {
     let text = "a 1 TXT \u{e4}\n\u{e4}pfel 1 A 1.1.1.1\n 1 A 1.1.1.2\n\\195\\164 1 A 1.1.1.1\n\u{e4}pfel 1 TXT ( a\n b )\n";
     let place = |line| {
         format!(
-            "zone:{line}:1: warning: the owner has octets outside ASCII: expected the form xn--... of an \
+            "zone:{line}:1: warning: the owner has non-ASCII octets: expected the A-label form (xn--...) of an \
              internationalized name"
         )
     };

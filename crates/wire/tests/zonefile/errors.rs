@@ -59,7 +59,7 @@ fn twenty_errors_are_reported_then_reading_stops() {
     assert_eq!(report.diagnostics.len(), 21);
     assert_eq!(
         report.diagnostics[20].to_string(),
-        "zone:20: error: 20 errors: the rest of the zone was not read"
+        "zone:20: error: 20 errors: stopped reading the zone"
     );
 }
 

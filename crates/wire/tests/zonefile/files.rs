@@ -52,13 +52,13 @@ fn files_that_cannot_be_included_are_named() {
             1,
             "expected a file that can be read, found 'missing'",
         ),
-        ("main.zone", 2, "it is a directory"),
+        ("main.zone", 2, "is a directory"),
         (
             "loop.zone",
             2,
             "expected a file that does not include itself",
         ),
-        ("main.zone", 4, "it is not a regular file"),
+        ("main.zone", 4, "not a regular file"),
         ("deep15", 1, "at most 16 deep"),
     ];
     assert_eq!(report.diagnostics.len(), expected.len());
@@ -69,7 +69,7 @@ fn files_that_cannot_be_included_are_named() {
     }
     let report = parse_file(directory.path(), &options(), &mut Lines::default());
     let message = report.diagnostics[0].to_string();
-    assert!(message.ends_with(": error: cannot be read: it is a directory"));
+    assert!(message.ends_with(": error: cannot be read: is a directory"));
     assert!(one_message("$INCLUDE /etc/passwd\n").contains("text that is not in a file"));
 }
 

@@ -19,7 +19,7 @@ impl ZoneBuilder {
         }
         let name = self.current_name;
         let message = format_args!(
-            "expected the SOA at {}, found one at {name}",
+            "expected the SOA record at {}, found one at {name}",
             self.apex_name
         );
         match self.is_tolerant {
@@ -65,7 +65,7 @@ impl ZoneBuilder {
             {
                 let name = self.current_name;
                 let message = format_args!(
-                    "{name} has {found} NSEC3 iterations: sign the zone with 0 (RFC 9276)"
+                    "{name} has {found} NSEC3 iterations; sign the zone with 0 (RFC 9276)"
                 );
                 self.findings.warning(entry.from, message);
             }
@@ -77,7 +77,7 @@ impl ZoneBuilder {
     pub(super) fn warn_of_large_rrset(&mut self, draft: &Draft) {
         if let Some((first, octets)) = draft.oversized() {
             let message = format_args!(
-                "{} {} takes {octets} octets and fits into no DNS message: clients get truncated answers, also over TCP",
+                "{} {} has {octets} octets and does not fit in a DNS message: responses are truncated even over TCP",
                 self.current_name, first.rtype
             );
             self.findings.warning(first.from, message);
@@ -94,7 +94,7 @@ impl ZoneBuilder {
         };
         if let Some(other) = draft.entries.iter().find(|e| !allowed(e.rtype)) {
             let message = format_args!(
-                "{} {} stands at a delegation: not served",
+                "{} {} is at a delegation: not served",
                 self.current_name, other.rtype
             );
             self.findings.warning(other.from, message);
@@ -107,8 +107,8 @@ impl ZoneBuilder {
             && let Some(ns) = draft.entries.iter().find(|e| e.rtype == Type::NS)
         {
             let message = format_args!(
-                "{} NS delegates nothing but the name *: a delegation for other names is undefined, BIND refuses such a \
-                 zone, and validators reject answers for them",
+                "{} NS is a wildcard delegation: RFC 4592 leaves its meaning undefined, BIND rejects such zones, and \
+                 validators reject answers for the names it matches",
                 self.current_name
             );
             self.findings.warning(ns.from, message);

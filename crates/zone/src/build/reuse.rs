@@ -194,7 +194,7 @@ impl ZoneBuilder {
         if soa.is_none() {
             self.findings.error(
                 RecordPlace::NONE,
-                format_args!("expected a SOA at {}, found none", self.apex_name),
+                format_args!("expected an SOA record at {}, found none", self.apex_name),
             );
         } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
             self.findings.warning(

@@ -289,15 +289,15 @@ fn check(owner: Name<'_>, is_apex: bool, draft: &mut Draft) -> Result<(), Change
         }
     });
     match worst {
-        Some(Flaw::CnameAndOther) => return invalid("a CNAME stands alone"),
+        Some(Flaw::CnameAndOther) => return invalid("a CNAME cannot coexist with other records"),
         Some(Flaw::Several(_)) => return invalid("several CNAME, DNAME or SOA records"),
         Some(_) => return invalid("too many records or types at one name"),
         None => {}
     }
     let has_soa = draft.entries.iter().any(|entry| entry.rtype == Type::SOA);
     match (is_apex, has_soa) {
-        (true, false) => invalid("a zone needs a SOA"),
-        (false, true) => invalid("a SOA stands at the apex only"),
+        (true, false) => invalid("a zone needs an SOA record"),
+        (false, true) => invalid("an SOA record is only allowed at the apex"),
         _ => Ok(()),
     }
 }

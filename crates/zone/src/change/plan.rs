@@ -43,14 +43,14 @@ impl RrsetData {
             })
         };
         if rtype.is_meta() {
-            return invalid(format!("the type {rtype} cannot stand in a zone"));
+            return invalid(format!("type {rtype} is not allowed in a zone"));
         }
         if self.ttl > MAX_TTL {
-            return invalid(format!("the TTL {} is larger than {MAX_TTL}", self.ttl));
+            return invalid(format!("TTL {} is larger than {MAX_TTL}", self.ttl));
         }
         for record in &self.records {
             if let Err(error) = validate(rtype, &record.rdata) {
-                return invalid(format!("the data of {rtype} is not valid: {error}"));
+                return invalid(format!("invalid {rtype} record data: {error}"));
             }
         }
         Ok(())
@@ -209,7 +209,7 @@ impl ChangedOwner {
                 return Err(ChangeError::Invalid {
                     owner: self.name.to_string(),
                     what: format!(
-                        "the {rtype} RRset would take {octets} octets and fit into no DNS message"
+                        "the {rtype} RRset would have {octets} octets and not fit in a DNS message"
                     ),
                 });
             }

@@ -36,7 +36,7 @@ impl BindMover {
             let value = MovedValue::Text(path.to_string_lossy().into_owned());
             self.server.set(Some(&place), ("query_log", "file"), value);
         }
-        let text = "category queries of logging is [query_log]; the lines have another form";
+        let text = "logging category queries: see [query_log]; the line format differs";
         self.server.report.add(MoveVerdict::Changed, &place, text);
     }
 
@@ -48,14 +48,14 @@ impl BindMover {
             && *others != own
         {
             let text = format!(
-                "zone {} is left out: members of a catalog are transferred from its primaries, not from others \
-                 (default-primaries)",
+                "zone {} omitted: default-primaries is not supported: catalog members are transferred from the \
+                 catalog's primaries",
                 catalog.zone
             );
             self.note(MoveVerdict::Breaks, catalog.spot, text);
             return false;
         }
-        let text = format!("catalog-zones: {} is followed", catalog.zone);
+        let text = format!("catalog-zones: {} is a consumer zone", catalog.zone);
         self.note(MoveVerdict::Taken, catalog.spot, text);
         true
     }
@@ -67,11 +67,11 @@ impl BindMover {
         statements: &ServerStatements,
     ) -> Result<MovedSigning, MoveRefusal> {
         let terms = zone.terms.as_deref().cloned().unwrap_or_default();
-        let version = zone.file.clone().ok_or("it has no file")?;
+        let version = zone.file.clone().ok_or("no file")?;
         let directory = terms.key_directory.unwrap_or_default();
         let mut policy = None;
         if zone.signed_by == Some("dnssec-policy") {
-            let name = terms.dnssec_policy.ok_or("its policy has no name")?;
+            let name = terms.dnssec_policy.ok_or("dnssec-policy without a name")?;
             self.policy(&name, zone.spot, statements)?;
             policy = Some(name);
         }
@@ -105,10 +105,10 @@ impl BindMover {
                 (settings, written.spot)
             }
             None if name == "default" => (dnssec_policy::built_in(), spot),
-            None => return Err(format!("there is no dnssec-policy {name}").into()),
+            None => return Err(format!("unknown dnssec-policy {name}").into()),
         };
         let changes = written.map_or(&[][..], |written| &written.changes);
-        let text = format!("dnssec-policy {name} is a [[dnssec_policy]]");
+        let text = format!("dnssec-policy {name}: [[dnssec_policy]]");
         match changes.is_empty() {
             true => self.note(MoveVerdict::Taken, spot, text),
             false => {

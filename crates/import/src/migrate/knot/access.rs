@@ -97,7 +97,7 @@ impl<'i> KnotIndex<'i> {
         if let Some(entry) = ["quic", "tls"].iter().find_map(|key| item.entry(key))
             && entry.is_on()
         {
-            let reason = format!("the remote {} is asked over {}", item.id(), entry.key);
+            let reason = format!("remote {} uses {}", item.id(), entry.key);
             return Err(impossible(entry, reason));
         }
         let key = item.entry("key").and_then(|key| full_name(key.value()));
@@ -139,7 +139,7 @@ impl<'i> KnotIndex<'i> {
     fn add_rules(&self, acl: &KnotItem, terms: &mut MovedTerms) -> Result<(), KnotRefusal> {
         for key in ["protocol", "cert-key", "cert-hostname"] {
             if let Some(entry) = acl.entry(key) {
-                let reason = format!("{key} of the acl {} cannot be kept", acl.id());
+                let reason = format!("{key} of acl {} is not supported", acl.id());
                 return Err(impossible(entry, reason));
             }
         }
@@ -164,7 +164,7 @@ impl<'i> KnotIndex<'i> {
                     .get_or_insert_default()
                     .extend(signed.clone()),
                 "query" if signed.iter().any(|peer| peer.contains("key:")) => {
-                    return Err(impossible(actions, "who may ask cannot depend on a key"));
+                    return Err(impossible(actions, "query access cannot depend on a key"));
                 }
                 "query" => terms
                     .allow_query
@@ -247,7 +247,7 @@ impl<'i> KnotIndex<'i> {
             .collect();
         if keys.len() != peers.len() {
             let reason = format!(
-                "the acl {}: rules for names and types need a key, and no addresses",
+                "acl {}: rules for names and types need a key and no addresses",
                 acl.id()
             );
             return Err(impossible(actions, reason));
@@ -267,7 +267,7 @@ impl<'i> KnotIndex<'i> {
                 .collect(),
             _ => {
                 let reason = format!(
-                    "the acl {}: update-owner with update-owner-match {matched} cannot be kept",
+                    "acl {}: update-owner with update-owner-match {matched} is not supported",
                     acl.id()
                 );
                 return Err(impossible(actions, reason));
@@ -277,7 +277,7 @@ impl<'i> KnotIndex<'i> {
         let is_relative = |name: &String| !name.ends_with('.');
         if names.iter().any(is_relative) {
             let reason = format!(
-                "the acl {}: write update-owner-name in full, with the final dot",
+                "acl {}: write update-owner-name in full, with a trailing dot",
                 acl.id()
             );
             return Err(impossible(actions, reason));

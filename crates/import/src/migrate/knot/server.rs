@@ -60,8 +60,8 @@ const NOT_NEEDED: &[&str] = &[
 
 /// Entries whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
-    ("listen-quic", "there is no DNS over QUIC"),
-    ("listen-tls", "there is no DNS over TLS"),
+    ("listen-quic", "DNS over QUIC is not supported"),
+    ("listen-tls", "DNS over TLS is not supported"),
 ];
 
 impl KnotReader<'_> {
@@ -88,7 +88,7 @@ impl KnotReader<'_> {
             "listen" => self.listen(entry),
             "automatic-acl" => {
                 self.has_automatic_acl = entry.is_on();
-                let reason = "it is written out in allow_transfer and allow_notify of the zones";
+                let reason = "used in allow_transfer and allow_notify of the zones";
                 self.note(MoveVerdict::Taken, "server", entry, reason);
             }
             "nsid" | "identity" => {
@@ -99,23 +99,18 @@ impl KnotReader<'_> {
             "version" => self
                 .server
                 .take(place, ("server", "version"), text(entry.value()), key),
-            _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, "server", entry, "it is off"),
+            _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, "server", entry, "off"),
             key if NOT_NEEDED.contains(&key) => {
                 self.note(
                     MoveVerdict::NotNeeded,
                     "server",
                     entry,
-                    "nothing here depends on it",
+                    "no effect on this server",
                 );
             }
             key => match BREAKS.iter().find(|row| row.0 == key) {
                 Some((_, reason)) => self.note(MoveVerdict::Breaks, "server", entry, reason),
-                None => self.note(
-                    MoveVerdict::NotPossible,
-                    "server",
-                    entry,
-                    "there is nothing like it here",
-                ),
+                None => self.note(MoveVerdict::NotPossible, "server", entry, "no equivalent"),
             },
         }
     }
@@ -129,7 +124,7 @@ impl KnotReader<'_> {
                     MoveVerdict::Breaks,
                     "server",
                     entry,
-                    "a Unix socket is no address here",
+                    "Unix sockets are not supported",
                 ),
             }
         }
@@ -201,7 +196,7 @@ impl KnotReader<'_> {
                     MoveVerdict::NotPossible,
                     "log",
                     entry,
-                    "there is one level for all messages",
+                    "all messages have one log level",
                 ),
             }
         }
@@ -209,7 +204,7 @@ impl KnotReader<'_> {
             self.section(
                 item,
                 MoveVerdict::NotNeeded,
-                "the log goes to standard error, which journald keeps",
+                "the log goes to standard error (journald)",
             );
         }
     }
@@ -218,7 +213,7 @@ impl KnotReader<'_> {
         let Some(name) = full_name(item.id()) else {
             return self
                 .texts
-                .error(&item.place, "key: expected id:, the name of a key");
+                .error(&item.place, "key: expected id: with the key name");
         };
         let Some(secret) = item.entry("secret") else {
             return self

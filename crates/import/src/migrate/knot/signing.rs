@@ -71,11 +71,12 @@ impl KnotReader<'_> {
             return Ok(None);
         };
         if let Some(entry) = find("master") {
-            let reason = "Knot signs the copy of another server, and it is never served unsigned";
+            let reason = "Knot signs a transferred zone, which is never served unsigned";
             return Err(refuse(entry, reason));
         }
         if let Some(entry) = find("zonefile-sync").filter(|entry| entry.value() == "-1") {
-            let reason = "the signed version is not in its file: set zonefile-sync: 0 and run knotc zone-flush first";
+            let reason = "the signed version is not in the zone file: set zonefile-sync: 0 and run `knotc zone-flush` \
+                          first";
             return Err(refuse(entry, reason));
         }
         let id = find("dnssec-policy").map_or("default", KnotEntry::value);
@@ -118,10 +119,10 @@ impl KnotReader<'_> {
             true => report.add(
                 MoveVerdict::Taken,
                 &place,
-                format!("policy {id} is a [[dnssec_policy]]"),
+                format!("policy {id}: [[dnssec_policy]]"),
             ),
             false => {
-                let text = format!("policy {id} is a [[dnssec_policy]]: {}", changes.join("; "));
+                let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
                 report.add(MoveVerdict::Changed, &place, text);
             }
         }
@@ -152,7 +153,7 @@ fn settings(
     if let Some(entry) = policy.entry("algorithm") {
         let name = signing_algorithm(entry.value());
         let name = name.ok_or_else(|| {
-            let reason = format!("no keys of the algorithm {} are made here", entry.value());
+            let reason = format!("unsupported algorithm {}", entry.value());
             refuse(entry, reason)
         })?;
         settings.push(("algorithm", MovedValue::Text(name.into())));
@@ -166,7 +167,7 @@ fn settings(
         match seconds(entry.value()).filter(|_| !is_manual) {
             Some(time) => settings.push((ours, MovedValue::Number(time))),
             None if is_manual => {}
-            None => changes.push(format!("{theirs}: the default is kept")),
+            None => changes.push(format!("{theirs}: the default is used")),
         }
     }
     let number = |key: &str| settings_number(&settings, key);
@@ -188,7 +189,7 @@ fn settings(
         settings.push(("denial", MovedValue::Text(denial.into())));
         let is_zero = |key: &str| policy.entry(key).is_some_and(|entry| entry.value() == "0");
         if !is_zero("nsec3-iterations") || !is_zero("nsec3-salt-length") {
-            changes.push("NSEC3 has no salt and no further iterations (RFC 9276)".into());
+            changes.push("NSEC3 without salt and extra iterations (RFC 9276)".into());
         }
     }
     for key in ["ksk-size", "zsk-size"] {
@@ -201,7 +202,7 @@ fn settings(
                 settings.push(("rsa_bits", MovedValue::Number(bits)));
             }
             Some(bits) if bits > 1000 => {
-                changes.push(format!("new RSA keys have 2048 bits, not {bits}"));
+                changes.push(format!("new RSA keys have 2048 bits instead of {bits}"));
             }
             _ => {}
         }
@@ -221,7 +222,7 @@ fn settings(
     let known = |key: &str| KNOWN.contains(&key) || TIMES.iter().any(|(theirs, _)| *theirs == key);
     let others = policy.entries.iter().filter(|entry| !known(&entry.key));
     for entry in others.filter(|entry| !entry.is_off()) {
-        changes.push(format!("{}: there is nothing like it here", entry.key));
+        changes.push(format!("{}: no equivalent", entry.key));
     }
     Ok((settings, changes))
 }

@@ -107,8 +107,8 @@ impl KnotReader<'_> {
                 continue;
             }
             let (verdict, end) = match index.is_used(section, id) {
-                true => (MoveVerdict::Taken, "it is part of the zones that use it"),
-                false => (MoveVerdict::NotNeeded, "nothing uses it"),
+                true => (MoveVerdict::Taken, "used by its zones"),
+                false => (MoveVerdict::NotNeeded, "unused"),
             };
             let text = format!("{section} {id}: {end}");
             self.server.report.add(verdict, &item.place, text);
@@ -123,23 +123,21 @@ impl KnotReader<'_> {
             match key {
                 "global-module" => self.global_modules(entry),
                 "catalog-template" => {
-                    let reason = "members have the settings of [zone_defaults], or of the [[template]] of their group";
+                    let reason = "members use the settings of [zone_defaults] or the [[template]] of their group";
                     self.note(MoveVerdict::Changed, section, entry, reason);
                 }
                 "ddns-master" => {
-                    let reason = "write forward_updates = true to forward updates to the primary";
+                    let reason = "set forward_updates = true to forward updates to the primary";
                     self.note(MoveVerdict::NotPossible, section, entry, reason);
                 }
                 _ if USED.contains(&key) => {}
-                _ if entry.is_off() => {
-                    self.note(MoveVerdict::NotNeeded, section, entry, "it is off")
-                }
+                _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, section, entry, "off"),
                 _ if NOT_NEEDED.contains(&key) => {
                     self.note(
                         MoveVerdict::NotNeeded,
                         section,
                         entry,
-                        "nothing here depends on it",
+                        "no effect on this server",
                     );
                 }
                 "serial-policy" => {
@@ -147,15 +145,10 @@ impl KnotReader<'_> {
                         MoveVerdict::Changed,
                         section,
                         entry,
-                        "serials are raised by one, or by the date if they have that form",
+                        "serials are incremented by one, or by date if they have that format",
                     );
                 }
-                _ => self.note(
-                    MoveVerdict::NotPossible,
-                    section,
-                    entry,
-                    "there is nothing like it here",
-                ),
+                _ => self.note(MoveVerdict::NotPossible, section, entry, "no equivalent"),
             }
         }
     }
@@ -164,17 +157,17 @@ impl KnotReader<'_> {
         for module in &entry.values {
             let name = module.split('/').next().unwrap_or_default();
             if name == "mod-dnstap" {
-                let text = "global-module mod-dnstap is [dnstap]";
+                let text = "global-module mod-dnstap: [dnstap]";
                 self.server
                     .report
                     .add(MoveVerdict::Taken, &entry.place, text);
                 continue;
             }
             let (verdict, reason) = match QUIET_MODULES.contains(&name) {
-                true => (MoveVerdict::NotPossible, "there are no modules"),
+                true => (MoveVerdict::NotPossible, "modules are not supported"),
                 false => (
                     MoveVerdict::Breaks,
-                    "there are no modules, and answers would differ",
+                    "modules are not supported, answers would differ",
                 ),
             };
             let text = format!("global-module {name}: {reason}");
@@ -184,13 +177,13 @@ impl KnotReader<'_> {
 
     fn zone(&mut self, item: &KnotItem, index: &KnotIndex<'_>) {
         let Some(name) = full_name(item.id()) else {
-            let message = format!("expected the name of a zone, found {:?}", item.id());
+            let message = format!("invalid zone name {:?}", item.id());
             return self.texts.error(&item.place, message);
         };
         let template = match item.entry("template") {
             Some(entry) => match index.find("template", entry.value()) {
                 Some(template) => Some(template),
-                None => return self.wrong(entry, "the name of a template"),
+                None => return self.wrong(entry, "a template name"),
             },
             None => index.find("template", "default"),
         };
@@ -215,7 +208,7 @@ impl KnotReader<'_> {
                 self.texts.error(&refusal.entry.place, refusal.reason)
             }
             Err(refusal) => {
-                let text = format!("zone {name} is left out: {}", refusal.reason);
+                let text = format!("zone {name} omitted: {}", refusal.reason);
                 self.server
                     .report
                     .add(MoveVerdict::Breaks, &refusal.entry.place, text);
@@ -239,7 +232,7 @@ impl KnotReader<'_> {
             self.zone_modules(name, entry)?;
         }
         if let Some(entry) = find("reverse-generate").or_else(|| find("include-from")) {
-            return Err(refuse(entry, "records that are made from other zones"));
+            return Err(refuse(entry, "records generated from other zones"));
         }
         let mut terms = MovedTerms {
             notify_name_servers: Some(false),
@@ -281,10 +274,7 @@ impl KnotReader<'_> {
             let entry = find("master").or_else(|| find("catalog-role"));
             let entry = entry.or_else(|| find("domain"));
             return match entry {
-                Some(entry) => Err(refuse(
-                    entry,
-                    "it has no primaries, and would never be filled",
-                )),
+                Some(entry) => Err(refuse(entry, "no primaries; it would never be transferred")),
                 None => Ok((kind, terms)),
             };
         }
@@ -297,11 +287,11 @@ impl KnotReader<'_> {
         match find("zonemd-generate").filter(|entry| entry.value().starts_with("zonemd-")) {
             Some(entry) => {
                 if entry.value() != "zonemd-sha384" {
-                    let reason = "digests are made with SHA-384";
+                    let reason = "ZONEMD digests use SHA-384";
                     self.note(MoveVerdict::Changed, "zone", entry, reason);
                 }
                 if let Some(entry) = verify {
-                    let reason = "a digest that is made here is not verified";
+                    let reason = "a generated ZONEMD digest is not verified";
                     self.note(MoveVerdict::Changed, "zone", entry, reason);
                 }
                 Some("generate")
@@ -316,7 +306,7 @@ impl KnotReader<'_> {
             if !QUIET_MODULES.contains(&module) {
                 return Err(KnotRefusal {
                     entry: entry.clone(),
-                    reason: format!("{module} answers for it"),
+                    reason: format!("{module} answers its queries"),
                     is_mistake: false,
                 });
             }
@@ -324,12 +314,12 @@ impl KnotReader<'_> {
                 "mod-dnstap" => (
                     MoveVerdict::Changed,
                     format!(
-                        "module {module} of zone {name}: [dnstap] has the requests for all zones"
+                        "module {module} of zone {name}: [dnstap] logs the queries for all zones"
                     ),
                 ),
                 _ => (
                     MoveVerdict::NotPossible,
-                    format!("module {module} of zone {name}: there are no modules"),
+                    format!("module {module} of zone {name}: modules are not supported"),
                 ),
             };
             self.server.report.add(verdict, &entry.place, text);

@@ -82,19 +82,19 @@ const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 
 /// Attributes of `server:` whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
-    ("tls-service-key", "there is no DNS over TLS"),
-    ("tls-service-pem", "there is no DNS over TLS"),
+    ("tls-service-key", "DNS over TLS is not supported"),
+    ("tls-service-pem", "DNS over TLS is not supported"),
     (
         "tls-auth-port",
-        "transfers over TLS with certificates of clients cannot be kept",
+        "transfers over TLS with client certificates are not supported",
     ),
     (
         "tls-auth-xfr-only",
-        "transfers over TLS with certificates of clients cannot be kept",
+        "transfers over TLS with client certificates are not supported",
     ),
     (
         "proxy-protocol-port",
-        "clients behind a proxy would have the address of the proxy in every list",
+        "the PROXY protocol is not supported: access lists would see the proxy's address",
     ),
 ];
 
@@ -108,23 +108,23 @@ impl NsdReader<'_> {
                 "remote-control" => self.whole(
                     clause,
                     MoveVerdict::NotNeeded,
-                    "the control socket does its work",
+                    "replaced by the control socket",
                 ),
                 "dnstap" => self.dnstap(clause),
                 "xdp" => self.whole(
                     clause,
                     MoveVerdict::NotNeeded,
-                    "queries come through sockets",
+                    "queries are received from sockets only",
                 ),
                 "verify" => self.whole(
                     clause,
                     MoveVerdict::NotPossible,
-                    "no program is run for a new version of a zone",
+                    "no command is run when a zone changes",
                 ),
                 "tls-auth" => self.whole(
                     clause,
                     MoveVerdict::NotPossible,
-                    "there are no transfers over TLS; zones that use it are left out",
+                    "transfers over TLS are not supported; zones that use it are omitted",
                 ),
                 _ => {}
             }
@@ -136,7 +136,7 @@ impl NsdReader<'_> {
     fn dnstap(&mut self, clause: &NsdClause) {
         let is_on = |name: &str| clause.attribute(name).is_some_and(NsdAttribute::is_yes);
         if !is_on("dnstap-enable") {
-            return self.whole(clause, MoveVerdict::NotNeeded, "it is off");
+            return self.whole(clause, MoveVerdict::NotNeeded, "off");
         }
         let Some(socket) = clause.attribute("dnstap-socket-path") else {
             let reason = "only a Unix socket (dnstap-socket-path) is supported";
@@ -201,7 +201,7 @@ impl NsdReader<'_> {
                     return self.note(
                         MoveVerdict::NotPossible,
                         attribute,
-                        "an nsid is a text here, no hexadecimal digits",
+                        "nsid is text here, not hexadecimal",
                     );
                 }
             },
@@ -224,7 +224,7 @@ impl NsdReader<'_> {
             None => self.note(
                 MoveVerdict::Taken,
                 attribute,
-                "zone files are found below it",
+                "base directory of zone files",
             ),
         }
     }
@@ -234,8 +234,8 @@ impl NsdReader<'_> {
         let is_off = ["no", "\"\"", "", "0"].contains(&attribute.value());
         if is_off || NOT_NEEDED.contains(&name) {
             let reason = match is_off {
-                true => "it is off",
-                false => "nothing here depends on it",
+                true => "off",
+                false => "no effect on this server",
             };
             self.note(MoveVerdict::NotNeeded, attribute, reason);
         } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {
@@ -244,13 +244,13 @@ impl NsdReader<'_> {
             self.note(
                 MoveVerdict::NotPossible,
                 attribute,
-                "there is no rate limit for answers",
+                "response rate limiting is not supported",
             );
         } else if name.contains("cookie") {
             self.note(
                 MoveVerdict::NotPossible,
                 attribute,
-                "there are no cookies of DNS",
+                "DNS cookies are not supported",
             );
         } else if [
             "hide-identity",
@@ -260,17 +260,9 @@ impl NsdReader<'_> {
         ]
         .contains(&name)
         {
-            self.note(
-                MoveVerdict::NotNeeded,
-                attribute,
-                "it is so here unless a setting says otherwise",
-            );
+            self.note(MoveVerdict::NotNeeded, attribute, "default here");
         } else {
-            self.note(
-                MoveVerdict::NotPossible,
-                attribute,
-                "there is nothing like it here",
-            );
+            self.note(MoveVerdict::NotPossible, attribute, "no equivalent");
         }
     }
 
@@ -309,15 +301,14 @@ impl NsdReader<'_> {
             match peers::at_port(attribute.value(), number) {
                 Some((_, port)) if tls_ports.contains(&port) => {
                     has_tls = true;
-                    let reason =
-                        format!("port {port} is for TLS, which is not supported: it is left out");
+                    let reason = format!("port {port} is for TLS, which is not supported: omitted");
                     self.note(MoveVerdict::Breaks, attribute, &reason);
                 }
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
                     MoveVerdict::Breaks,
                     attribute,
-                    "names of interfaces are not read: write its addresses",
+                    "interface names are not supported: list the addresses",
                 ),
             }
             place = Some(attribute.place.clone());
@@ -350,11 +341,11 @@ impl NsdReader<'_> {
                 self.note(
                     MoveVerdict::NotPossible,
                     attribute,
-                    "there is no DNS over TLS",
+                    "DNS over TLS is not supported",
                 );
             }
             if ["ip-address", "interface", "port", "do-ip4", "do-ip6"].contains(&name) {
-                let text = format!("{name} is part of listen of [server]");
+                let text = format!("{name}: part of listen in [server]");
                 self.server.report.add_used(&attribute.place, text);
             }
         }
@@ -371,7 +362,7 @@ impl NsdReader<'_> {
         let Some(name) = name.as_deref().and_then(full_name) else {
             return self
                 .texts
-                .error(&clause.place, "key: expected name:, the name of a key");
+                .error(&clause.place, "key: expected name: with the key name");
         };
         let Some(secret) = secret else {
             return self

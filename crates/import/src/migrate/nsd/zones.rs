@@ -64,7 +64,7 @@ impl NsdReader<'_> {
                 Some(name) => self.zone(name, &clause.place, &clause.attributes, &clauses),
                 None => self
                     .texts
-                    .error(&clause.place, "zone: expected name:, the name of a zone"),
+                    .error(&clause.place, "zone: expected name: with the zone name"),
             }
         }
         self.added_zones(&clauses);
@@ -72,8 +72,8 @@ impl NsdReader<'_> {
             if clause.word == "pattern" {
                 let name = clause.attribute("name").map_or("", |name| name.value());
                 let (verdict, end) = match self.used_patterns.contains(&at) {
-                    true => (MoveVerdict::Taken, "it is part of the zones that use it"),
-                    false => (MoveVerdict::NotNeeded, "nothing uses it"),
+                    true => (MoveVerdict::Taken, "used by its zones"),
+                    false => (MoveVerdict::NotNeeded, "unused"),
                 };
                 let text = format!("pattern {name}: {end}");
                 self.server.report.add(verdict, &clause.place, text);
@@ -92,7 +92,7 @@ impl NsdReader<'_> {
             None => PathBuf::from(ZONE_LIST),
         };
         if let Some(named) = named {
-            self.note(MoveVerdict::Taken, named, "zones in it are taken");
+            self.note(MoveVerdict::Taken, named, "its zones are imported");
         }
         // The file is optional.
         let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
@@ -124,10 +124,9 @@ impl NsdReader<'_> {
         clauses: &[NsdClause],
     ) {
         let Some(name) = full_name(text) else {
-            return self.texts.error(
-                place,
-                format!("expected the name of a zone, found {text:?}"),
-            );
+            return self
+                .texts
+                .error(place, format!("invalid zone name {text:?}"));
         };
         let mut zone = NsdZone {
             name,
@@ -161,8 +160,7 @@ impl NsdReader<'_> {
             if zone.attributes > ZONE_ATTRIBUTES_MAX || self.zone_attributes > ALL_ATTRIBUTES_MAX {
                 // Only once: callers of this function get here, too.
                 if zone.attributes == ZONE_ATTRIBUTES_MAX + 1 {
-                    let message =
-                        format!("patterns give the zone {} too many attributes", zone.name);
+                    let message = format!("zone {}: too many attributes from patterns", zone.name);
                     self.texts.error(&attribute.place, message);
                 }
                 return;
@@ -180,7 +178,7 @@ impl NsdReader<'_> {
                 Some(_) => self
                     .texts
                     .error(&attribute.place, "patterns include each other"),
-                None => self.wrong(attribute, "the name of a pattern"),
+                None => self.wrong(attribute, "a pattern name"),
             }
         }
     }
@@ -225,36 +223,35 @@ impl NsdReader<'_> {
             }
             "catalog-producer-zone" => zone.terms.catalog = full_name(attribute.value()),
             "catalog-member-pattern" => {
-                self.note(MoveVerdict::Changed, attribute, "members have the settings of [zone_defaults], or of the [[template]] of their group");
+                self.note(
+                    MoveVerdict::Changed,
+                    attribute,
+                    "members use the settings of [zone_defaults] or the \
+                                                            [[template]] of their group",
+                );
             }
             "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
             | "min-expire-time" => {
                 self.note(
                     MoveVerdict::NotPossible,
                     attribute,
-                    "times are those of the SOA",
+                    "the SOA timers are used",
                 );
             }
             name if NOT_NEEDED.contains(&name) => {
                 self.note(
                     MoveVerdict::NotNeeded,
                     attribute,
-                    "nothing here depends on it",
+                    "no effect on this server",
                 );
             }
-            _ if attribute.value() == "no" => {
-                self.note(MoveVerdict::NotNeeded, attribute, "it is off")
-            }
+            _ if attribute.value() == "no" => self.note(MoveVerdict::NotNeeded, attribute, "off"),
             "rrl-whitelist" => self.note(
                 MoveVerdict::NotNeeded,
                 attribute,
-                "there is no rate limit for answers",
+                "response rate limiting is not supported",
             ),
-            _ => self.note(
-                MoveVerdict::NotPossible,
-                attribute,
-                "there is nothing like it here",
-            ),
+            _ => self.note(MoveVerdict::NotPossible, attribute, "no equivalent"),
         }
     }
 
@@ -273,7 +270,7 @@ impl NsdReader<'_> {
             [_, _, _, ..] => {
                 return refuse(
                     zone,
-                    "transfers over TLS with certificates of clients cannot be kept",
+                    "transfers over TLS with client certificates are not supported",
                 );
             }
             _ => return self.wrong(attribute, "an address and a key, NOKEY or BLOCKED"),
@@ -285,10 +282,10 @@ impl NsdReader<'_> {
         };
         let list = list.get_or_insert_default();
         if address.contains('@') {
-            return refuse(zone, "ports of clients cannot be told apart");
+            return refuse(zone, "client ports cannot be matched");
         }
         let Some(networks) = peers::networks(address) else {
-            return refuse(zone, "these addresses are no network or range");
+            return refuse(zone, "invalid network or range");
         };
         match key.as_str() {
             "NOKEY" => list.extend(networks),
@@ -296,14 +293,14 @@ impl NsdReader<'_> {
                 let blocked = networks.iter().map(|network| format!("!{network}"));
                 zone.blocked[which].extend(blocked);
             }
-            _ if which == 2 => refuse(zone, "who may ask cannot depend on a key"),
+            _ if which == 2 => refuse(zone, "query access cannot depend on a key"),
             key => match full_name(key) {
                 Some(key) => list.extend(
                     networks
                         .iter()
                         .map(|network| format!("{network} key:{key}")),
                 ),
-                None => self.wrong(attribute, "the name of a key"),
+                None => self.wrong(attribute, "a key name"),
             },
         }
     }
@@ -321,7 +318,7 @@ impl NsdReader<'_> {
             return None;
         };
         if values.len() > 2 {
-            let text = format!("{}: there are no transfers over TLS", attribute.name);
+            let text = format!("{}: transfers over TLS are not supported", attribute.name);
             zone.refusal.get_or_insert((attribute.place.clone(), text));
         }
         let key = values.get(1).filter(|key| *key != "NOKEY");
@@ -334,7 +331,7 @@ impl NsdReader<'_> {
 
     fn finish(&mut self, mut zone: NsdZone, place: &ConfigPlace) {
         if let Some((place, reason)) = zone.refusal {
-            let text = format!("zone {} is left out: {reason}", zone.name);
+            let text = format!("zone {} omitted: {reason}", zone.name);
             return self.server.report.add(MoveVerdict::Breaks, &place, text);
         }
         let [transfer, notify, query] = zone.blocked;
@@ -363,7 +360,7 @@ impl NsdReader<'_> {
         };
         if kind == MovedKind::Consumer && terms.primaries.is_empty() {
             let text = format!(
-                "zone {} is left out: it has no request-xfr, and would never be filled",
+                "zone {} omitted: no request-xfr; it would never be transferred",
                 zone.name
             );
             return self.server.report.add(MoveVerdict::Breaks, place, text);
@@ -373,7 +370,7 @@ impl NsdReader<'_> {
         let catalog_file = file.clone().filter(|_| kind == MovedKind::Producer);
         let file = file.filter(|_| kind == MovedKind::Primary);
         if kind == MovedKind::Primary && file.is_none() {
-            let text = format!("zone {} is left out: it has no zonefile", zone.name);
+            let text = format!("zone {} omitted: no zonefile", zone.name);
             return self.server.report.add(MoveVerdict::Breaks, place, text);
         }
         self.server.take_zone(MovedZone {

@@ -12,7 +12,7 @@ impl PdnsReader<'_> {
     pub(super) fn backends(&mut self) {
         let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
             let place = self.first.clone();
-            let text = "launch: no backend is named, so there are no zones";
+            let text = "launch: no backend, so there are no zones";
             return self.server.report.add(MoveVerdict::Breaks, &place, text);
         };
         for word in super::words(&launch.value) {
@@ -27,7 +27,7 @@ impl PdnsReader<'_> {
                 "gpgsql" => self.database(&launch, &prefix, "postgres"),
                 "bind" => self.zone_files(&launch, &prefix),
                 other => {
-                    let text = format!("launch: there is no backend {other} here");
+                    let text = format!("launch: unsupported backend {other}");
                     self.note(MoveVerdict::Breaks, &launch, &text);
                 }
             }
@@ -57,7 +57,7 @@ impl PdnsReader<'_> {
             return self.texts.error(&launch.place, text);
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
-            let text = "the group of my.cnf is not read: its settings have to stand in the address";
+            let text = "my.cnf groups are not read: put the settings into the url";
             self.note(MoveVerdict::NotPossible, &group, text);
         }
         let mut url = format!("{scheme}://");
@@ -102,7 +102,8 @@ impl PdnsReader<'_> {
             let _ = write!(url, "?{}", options.join("&"));
         }
         if let Some(extra) = extra {
-            let text = "extra-connection-parameters: sslmode is kept, the rest belongs into url";
+            let text =
+                "extra-connection-parameters: only sslmode is converted; put the rest into url";
             self.note(MoveVerdict::Changed, &extra, text);
         }
         let settings = vec![("url", MovedValue::Text(url))];
@@ -117,7 +118,7 @@ impl PdnsReader<'_> {
         prefix: &str,
     ) {
         let text = format!(
-            "{prefix} is a [[backend]] of type {kind}: zones, kinds, keys, TSIG and metadata stay in it"
+            "{prefix}: [[backend]] of type {kind}; zones, DNSSEC keys, TSIG keys and metadata stay in the database"
         );
         self.server.report.add(MoveVerdict::Taken, place, text);
         self.server.backends.push(MovedBackend {
@@ -137,12 +138,12 @@ impl PdnsReader<'_> {
             && keys.is_on()
         {
             let text = format!(
-                "{prefix}-dnssec-db: keys and metadata of zones in files cannot be kept, and signed ones would be \
+                "{prefix}-dnssec-db: keys and metadata of file zones are not supported, signed zones would become \
                  unsigned: move them into a database first (pdnsutil b2b-migrate bind gsqlite3)"
             );
             self.note(MoveVerdict::Breaks, &keys, &text);
         }
-        let text = format!("{prefix}-config: its zones are [[zone]] tables");
+        let text = format!("{prefix}-config: its zones are converted to [[zone]] tables");
         self.note(MoveVerdict::Taken, &config, &text);
         let is_primary = self.is_on(&["primary", "master"], false);
         let is_secondary = self.is_on(&["secondary", "slave"], false);
@@ -158,7 +159,7 @@ impl PdnsReader<'_> {
             };
             if kind == MovedKind::Secondary && zone.terms.primaries.is_empty() {
                 let text = format!(
-                    "zone {}: it has no primaries, and would never be filled",
+                    "zone {}: no primaries; it would never be transferred",
                     zone.name
                 );
                 self.server
@@ -197,8 +198,8 @@ impl PdnsReader<'_> {
         let primary = self.used_of(&["primary", "master"]);
         if let Some(setting) = primary {
             let text = match setting.is_switch_on() {
-                true => "primary: zones of this kind notify their name servers",
-                false => "primary is off: nobody is notified",
+                true => "primary: primary zones notify their name servers",
+                false => "primary is off: no NOTIFY is sent",
             };
             self.note(MoveVerdict::Taken, &setting, text);
         }
@@ -206,15 +207,15 @@ impl PdnsReader<'_> {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, _) => (
                     MoveVerdict::Taken,
-                    "secondary: zones of this kind are transferred from their primaries",
+                    "secondary: secondary zones are transferred from their primaries",
                 ),
                 (false, true) => (
                     MoveVerdict::Changed,
-                    "secondary is off: zones of this kind in databases are transferred all the same",
+                    "secondary is off: secondary zones in databases are still transferred",
                 ),
                 (false, false) => (
                     MoveVerdict::Taken,
-                    "secondary is off: nothing is transferred",
+                    "secondary is off: no zones are transferred",
                 ),
             };
             self.note(verdict, &setting, text);
@@ -223,15 +224,15 @@ impl PdnsReader<'_> {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, true) => (
                     MoveVerdict::Taken,
-                    "autosecondary: the table supermasters counts",
+                    "autosecondary: the supermasters table is used",
                 ),
                 (true, false) => (
                     MoveVerdict::NotPossible,
-                    "autosecondary: write [[autoprimary]] tables for the servers",
+                    "autosecondary: add [[autoprimary]] tables for the servers",
                 ),
                 (false, true) => (
                     MoveVerdict::Changed,
-                    "autosecondary is off: rows of the table supermasters count all the same",
+                    "autosecondary is off: rows of the supermasters table are still used",
                 ),
                 (false, false) => (MoveVerdict::NotNeeded, "autosecondary is off"),
             };

@@ -23,7 +23,7 @@ impl PdnsReader<'_> {
                 self.note(
                     MoveVerdict::NotNeeded,
                     setting,
-                    "dnsupdate is off: nobody may update",
+                    "dnsupdate is off: updates are refused",
                 );
             }
             return;
@@ -38,15 +38,15 @@ impl PdnsReader<'_> {
         for (setting, text) in [
             (
                 &switch,
-                "dnsupdate: those in allow_update of [zone_defaults] and in the metadata of a zone may update it",
+                "dnsupdate: allowed by allow_update in [zone_defaults] and by zone metadata",
             ),
             (
                 &from,
-                "allow-dnsupdate-from is allow_update of [zone_defaults]",
+                "allow-dnsupdate-from: allow_update in [zone_defaults]",
             ),
             (
                 &forward,
-                "forward-dnsupdate is forward_updates of [zone_defaults]",
+                "forward-dnsupdate: forward_updates in [zone_defaults]",
             ),
         ] {
             if let Some(setting) = setting {
@@ -82,7 +82,7 @@ impl PdnsReader<'_> {
                 .into_iter()
                 .flatten()
             {
-                self.note(MoveVerdict::NotNeeded, setting, "the web server is off");
+                self.note(MoveVerdict::NotNeeded, setting, "webserver is off");
             }
             return;
         }
@@ -151,25 +151,21 @@ impl PdnsReader<'_> {
             };
             match word.as_str() {
                 "" | "NONE" => {
-                    self.note(
-                        MoveVerdict::NotNeeded,
-                        setting,
-                        &format!("{name}: it is off"),
-                    );
+                    self.note(MoveVerdict::NotNeeded, setting, &format!("{name}: off"));
                 }
                 _ if !SOA_EDIT_WORDS.contains(&word.as_str()) => {
-                    let text = format!("{name}: {:?} is unknown here", setting.value);
+                    let text = format!("{name}: unknown value {:?}", setting.value);
                     self.note(MoveVerdict::Breaks, setting, &text);
                 }
                 _ if is_signed => {
                     self.server.defaults.soa_edit = Some(word);
-                    let text = "default-soa-edit-signed is soa_edit of [zone_defaults]";
+                    let text = "default-soa-edit-signed: soa_edit in [zone_defaults]";
                     self.note(MoveVerdict::Taken, setting, text);
                 }
                 _ => {
                     self.server.defaults.soa_edit = Some(word);
-                    let text = "default-soa-edit is soa_edit of [zone_defaults], for signed zones only: raise the \
-                                serials of unsigned zones above those that their secondaries have";
+                    let text = "default-soa-edit: soa_edit in [zone_defaults], for signed zones only: raise the \
+                                serials of unsigned zones above those of their secondaries";
                     self.note(MoveVerdict::Changed, setting, text);
                 }
             }
@@ -184,7 +180,7 @@ impl PdnsReader<'_> {
         }
         if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
             self.server.defaults.expand_alias = setting.is_switch_on().then_some(true);
-            let text = "outgoing-axfr-expand-alias is expand_alias of [zone_defaults]";
+            let text = "outgoing-axfr-expand-alias: expand_alias in [zone_defaults]";
             self.note(MoveVerdict::Taken, &setting, text);
         }
         let recursor = self.used("recursor");

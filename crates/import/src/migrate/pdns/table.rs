@@ -17,38 +17,34 @@ pub(super) enum SettingFate {
 
 use SettingFate::{Breaks, Changed, NotNeeded, NotPossible};
 
-const SERVICE: SettingFate = NotNeeded("the service unit does it");
-const THREADS: SettingFate = NotNeeded("there is one worker for each core, and pools by need");
-const INSIDE: SettingFate = NotNeeded("it is about the inside of PowerDNS");
-const LUA: SettingFate =
-    Breaks("Lua is not run: records and requests that depend on it would be answered otherwise");
-const SIGNING: SettingFate = NotPossible("defaults of new keys are not settings");
+const SERVICE: SettingFate = NotNeeded("done by the service unit");
+const THREADS: SettingFate = NotNeeded("one worker per core and automatic pools");
+const INSIDE: SettingFate = NotNeeded("internal to PowerDNS");
+const LUA: SettingFate = Breaks("Lua is not supported: answers that depend on it would differ");
+const SIGNING: SettingFate = NotPossible("new keys have fixed defaults");
 const CONTROL: SettingFate =
     NotPossible("the control socket is a Unix socket (server.control_socket)");
-const QUERY_LOG: SettingFate =
-    NotPossible("queries are logged by [query_log], or nameward query-log on");
-const GRAPHITE: SettingFate = NotPossible("numbers are fetched from /metrics");
+const QUERY_LOG: SettingFate = NotPossible("use [query_log] or `nameward query-log on`");
+const GRAPHITE: SettingFate = NotPossible("use /metrics");
 
 /// The settings, sorted by name.
 const TABLE: &[(&str, SettingFate)] = &[
-    ("8bit-dns", NotNeeded("names may have any octets")),
+    ("8bit-dns", NotNeeded("names are not restricted")),
     (
         "allow-unsigned-autoprimary",
-        Changed("a NOTIFY of an autoprimary is taken by its address"),
+        Changed("NOTIFY from an autoprimary is accepted by address"),
     ),
     (
         "allow-unsigned-notify",
-        Changed("a NOTIFY must be signed where the primary has a key (AXFR-MASTER-TSIG)"),
+        Changed("NOTIFY must be signed if the primary has a key (AXFR-MASTER-TSIG)"),
     ),
     (
         "allow-unsigned-supermaster",
-        Changed("a NOTIFY of an autoprimary is taken by its address"),
+        Changed("NOTIFY from an autoprimary is accepted by address"),
     ),
     (
         "axfr-lower-serial",
-        NotPossible(
-            "a lower serial is never transferred; nameward zone retrieve asks for the zone",
-        ),
+        NotPossible("a lower serial is never transferred; use `nameward zone retrieve --force`"),
     ),
     ("carbon-instance", GRAPHITE),
     ("carbon-interval", GRAPHITE),
@@ -57,17 +53,14 @@ const TABLE: &[(&str, SettingFate)] = &[
     ("carbon-server", GRAPHITE),
     (
         "chroot",
-        NotNeeded("the service unit closes the file system (ProtectSystem)"),
+        NotNeeded("the service unit restricts the file system (ProtectSystem)"),
     ),
     ("config-dir", INSIDE),
     ("config-name", INSIDE),
     ("consistent-backends", INSIDE),
     ("control-console", SERVICE),
     ("daemon", SERVICE),
-    (
-        "default-api-rectify",
-        NotNeeded("there is nothing to rectify"),
-    ),
+    ("default-api-rectify", NotNeeded("not needed")),
     ("default-ksk-algorithm", SIGNING),
     ("default-ksk-size", SIGNING),
     (
@@ -80,37 +73,37 @@ const TABLE: &[(&str, SettingFate)] = &[
     ),
     (
         "default-soa-content",
-        NotPossible("a new zone gets its SOA from nameward zone create"),
+        NotPossible("`nameward zone create` sets the SOA of a new zone"),
     ),
     (
         "default-soa-mail",
-        NotPossible("a new zone gets its SOA from nameward zone create"),
+        NotPossible("`nameward zone create` sets the SOA of a new zone"),
     ),
     (
         "default-soa-name",
-        NotPossible("a new zone gets its SOA from nameward zone create"),
+        NotPossible("`nameward zone create` sets the SOA of a new zone"),
     ),
-    ("default-ttl", NotPossible("a TTL that is missing is 3600")),
+    ("default-ttl", NotPossible("the default TTL is 3600")),
     ("default-zsk-algorithm", SIGNING),
     ("default-zsk-size", SIGNING),
-    ("delay-notifications", NotPossible("NOTIFY is sent at once")),
+    (
+        "delay-notifications",
+        NotPossible("NOTIFY is sent immediately"),
+    ),
     (
         "direct-dnskey",
         Breaks("DNSKEY, CDS and CDNSKEY rows of a zone with keys are not served"),
     ),
-    (
-        "disable-axfr-rectify",
-        NotNeeded("there is nothing to rectify"),
-    ),
+    ("disable-axfr-rectify", NotNeeded("not needed")),
     (
         "disable-syslog",
-        NotNeeded("the log goes to standard error, which journald keeps"),
+        NotNeeded("the log goes to standard error (journald)"),
     ),
     ("distributor-threads", THREADS),
     ("dname-processing", NotNeeded("DNAME is always followed")),
     (
         "edns-cookie-secret",
-        NotPossible("there are no cookies of DNS"),
+        NotPossible("DNS cookies are not supported"),
     ),
     (
         "edns-subnet-processing",
@@ -120,24 +113,21 @@ const TABLE: &[(&str, SettingFate)] = &[
     ("entropy-source", INSIDE),
     (
         "forward-notify",
-        NotPossible("a NOTIFY is not forwarded; also_notify notifies others after the transfer"),
+        NotPossible("NOTIFY is not forwarded; use also_notify to notify others after the transfer"),
     ),
     ("guardian", SERVICE),
     ("ignore-unknown-settings", INSIDE),
     ("load-modules", INSIDE),
     (
         "local-address-nonexist-fail",
-        NotPossible("an address that cannot be bound ends the server"),
+        NotPossible("the server does not start if an address cannot be bound"),
     ),
     ("log-dns-details", QUERY_LOG),
     ("log-dns-queries", QUERY_LOG),
-    (
-        "log-timestamp",
-        NotNeeded("journald has the time of each line"),
-    ),
+    ("log-timestamp", NotNeeded("journald adds timestamps")),
     (
         "logging-facility",
-        NotNeeded("the log goes to standard error, which journald keeps"),
+        NotNeeded("the log goes to standard error (journald)"),
     ),
     ("lua-axfr-script", LUA),
     ("lua-dnsupdate-policy-script", LUA),
@@ -146,24 +136,24 @@ const TABLE: &[(&str, SettingFate)] = &[
     ("lua-prequery-script", LUA),
     ("lua-records-exec-limit", INSIDE),
     ("lua-records-insert-whitespace", INSIDE),
-    ("max-ent-entries", NotNeeded("there is nothing to rectify")),
+    ("max-ent-entries", NotNeeded("not needed")),
     (
         "max-generate-steps",
-        NotNeeded("generated_max_mb of a backend bounds $GENERATE"),
+        NotNeeded("see generated_max_mb of the backend"),
     ),
-    ("max-include-depth", NotNeeded("includes are bounded")),
-    ("max-nsec3-iterations", Changed("100 are the most")),
+    ("max-include-depth", NotNeeded("includes are limited")),
+    ("max-nsec3-iterations", Changed("the maximum is 100")),
     (
         "max-queue-length",
-        NotNeeded("overload_queue bounds what waits, and nothing ends the server"),
+        NotNeeded("see overload_queue; the server does not exit on overload"),
     ),
     (
         "max-signature-cache-entries",
-        NotNeeded("signature_entries of [cache] has a default"),
+        NotNeeded("see signature_entries in [cache]"),
     ),
     (
         "max-tcp-transactions-per-conn",
-        NotPossible("connections end by time"),
+        NotPossible("connections have a timeout"),
     ),
     ("module-dir", INSIDE),
     ("no-shuffle", INSIDE),
@@ -177,34 +167,28 @@ const TABLE: &[(&str, SettingFate)] = &[
     ),
     (
         "proxy-protocol-from",
-        Breaks("clients behind a proxy would have the address of the proxy in every list"),
+        Breaks("the PROXY protocol is not supported: access lists would see the proxy's address"),
     ),
     ("proxy-protocol-maximum-size", INSIDE),
     ("query-logging", QUERY_LOG),
     ("receiver-threads", THREADS),
     ("retrieval-threads", THREADS),
-    (
-        "reuseport",
-        NotNeeded("each worker has a socket of its own"),
-    ),
+    ("reuseport", NotNeeded("each worker has its own socket")),
     ("rng", INSIDE),
     (
         "secondary-check-signature-freshness",
-        NotPossible("a secondary is asked for its serial only"),
+        NotPossible("secondaries are only queried for their serial"),
     ),
-    (
-        "security-poll-suffix",
-        NotNeeded("it is about versions of PowerDNS"),
-    ),
+    ("security-poll-suffix", NotNeeded("about PowerDNS versions")),
     (
         "send-signed-notify",
-        Changed("a NOTIFY is signed where also_notify has a key"),
+        Changed("NOTIFY is signed if also_notify has a key"),
     ),
     ("setgid", SERVICE),
     ("setuid", SERVICE),
     (
         "signing-threads",
-        NotNeeded("signing_cpu_percent of [overload] has a default"),
+        NotNeeded("see signing_cpu_percent in [overload]"),
     ),
     ("slave-cycle-interval", INSIDE),
     (
@@ -213,29 +197,29 @@ const TABLE: &[(&str, SettingFate)] = &[
     ),
     (
         "svc-autohints",
-        NotPossible("hints of SVCB and HTTPS records stay as they are written"),
+        NotPossible("address hints in SVCB and HTTPS records are served unchanged"),
     ),
     ("tcp-control-address", CONTROL),
     ("tcp-control-port", CONTROL),
     ("tcp-control-range", CONTROL),
     ("tcp-control-secret", CONTROL),
-    ("tcp-fast-open", NotPossible("there is no TCP Fast Open")),
+    (
+        "tcp-fast-open",
+        NotPossible("TCP Fast Open is not supported"),
+    ),
     ("traceback-handler", INSIDE),
     (
         "upgrade-unknown-types",
-        NotNeeded("TYPEnnn in a database is read whatever the type"),
+        NotNeeded("TYPEnnn is always accepted in a database"),
     ),
     ("webserver-hash-plaintext-credentials", INSIDE),
-    (
-        "webserver-loglevel",
-        NotPossible("there is no log of the page"),
-    ),
-    ("webserver-max-bodysize", NotNeeded("requests are bounded")),
+    ("webserver-loglevel", NotPossible("the web page has no log")),
+    ("webserver-max-bodysize", NotNeeded("requests are limited")),
     (
         "webserver-print-arguments",
         NotNeeded("arguments are not printed"),
     ),
-    ("write-pid", NotNeeded("pid_file of [server] writes one")),
+    ("write-pid", NotNeeded("see pid_file in [server]")),
     ("xfr-cycle-interval", INSIDE),
 ];
 
@@ -248,10 +232,10 @@ pub(super) fn fate_of(name: &str) -> SettingFate {
     if engine.iter().any(|prefix| name.starts_with(prefix)) {
         return match name {
             _ if name.ends_with("-query") => Breaks(
-                "statements of one's own cannot be kept: the tables must be those of PowerDNS",
+                "custom SQL statements are not supported: the standard PowerDNS schema is required",
             ),
             _ if name.ends_with("-dnssec") => NotNeeded("keys and metadata are always read"),
-            _ => NotNeeded("connections are kept and bounded here (see docs/configuration.md)"),
+            _ => NotNeeded("connections are pooled and limited (see docs/configuration.md)"),
         };
     }
     match name.starts_with("bind-") {

@@ -203,7 +203,7 @@ impl PdnsReader<'_> {
                 None => self.note(
                     MoveVerdict::Changed,
                     &setting,
-                    "version-string: version.bind says Nameward and its version",
+                    "version-string: version.bind returns the Nameward version",
                 ),
             }
         }
@@ -238,7 +238,7 @@ impl PdnsReader<'_> {
                 false => self.note(
                     MoveVerdict::Changed,
                     &setting,
-                    &format!("{name}: {} of [{}] keeps its default", key.1, key.0),
+                    &format!("{name}: {} in [{}] keeps its default", key.1, key.0),
                 ),
             }
         }
@@ -248,7 +248,7 @@ impl PdnsReader<'_> {
             self.note(
                 MoveVerdict::Taken,
                 &setting,
-                "xfr-max-received-mbytes is transfer_size_max_mb of [zone_defaults]",
+                "xfr-max-received-mbytes: transfer_size_max_mb in [zone_defaults]",
             );
         }
     }
@@ -266,7 +266,7 @@ impl PdnsReader<'_> {
             self.note(
                 MoveVerdict::Taken,
                 &setting,
-                "allow-axfr-ips is allow_transfer of [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
+                "allow-axfr-ips: allow_transfer in [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
             );
         }
         if let Some(setting) = self.used("query-local-address") {
@@ -278,7 +278,8 @@ impl PdnsReader<'_> {
                 true => MoveVerdict::NotNeeded,
                 false => MoveVerdict::NotPossible,
             };
-            let text = "query-local-address: a server in primaries or also_notify may have a source; AXFR-SOURCE of a zone counts";
+            let text = "query-local-address: set source for servers in primaries or also_notify; AXFR-SOURCE of a zone \
+                        is used";
             self.note(verdict, &setting, text);
         }
     }
@@ -301,8 +302,8 @@ impl PdnsReader<'_> {
                 }
             }
             let text = match is_primary {
-                true => "also-notify is also_notify of [zone_defaults]",
-                false => "also-notify: nobody is notified, since primary is off",
+                true => "also-notify: also_notify in [zone_defaults]",
+                false => "also-notify: no NOTIFY is sent, primary is off",
             };
             if is_primary {
                 self.server.defaults.also_notify = remotes;
@@ -319,7 +320,7 @@ impl PdnsReader<'_> {
                     self.server.defaults.notify_name_servers = Some(false);
                     (
                         MoveVerdict::Taken,
-                        "only-notify is notify_name_servers of [zone_defaults]",
+                        "only-notify: notify_name_servers in [zone_defaults]",
                     )
                 }
                 "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => {
@@ -327,7 +328,7 @@ impl PdnsReader<'_> {
                 }
                 _ => (
                     MoveVerdict::NotPossible,
-                    "only-notify: name servers of a zone are all notified or none (notify_name_servers)",
+                    "only-notify: either all name servers of a zone are notified or none (notify_name_servers)",
                 ),
             };
             self.note(verdict, &setting, text);
@@ -335,7 +336,7 @@ impl PdnsReader<'_> {
         if let Some(setting) = self.used("trusted-notification-proxy") {
             self.server.defaults.allow_notify =
                 Some(self.networks(&setting)).filter(|list| !list.is_empty());
-            let text = "trusted-notification-proxy is allow_notify of [zone_defaults]";
+            let text = "trusted-notification-proxy: allow_notify in [zone_defaults]";
             self.note(MoveVerdict::Taken, &setting, text);
         }
         if let Some(setting) = self.used("allow-notify-from") {
@@ -345,7 +346,7 @@ impl PdnsReader<'_> {
         if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
             let (verdict, text) = match setting.is_on() {
                 true => (MoveVerdict::NotPossible, "set SLAVE-RENOTIFY for each zone"),
-                false => (MoveVerdict::NotNeeded, "it is off"),
+                false => (MoveVerdict::NotNeeded, "off"),
             };
             self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
         }

@@ -248,7 +248,7 @@ impl DatabaseFollower {
         let reason = error.to_string();
         if self.failures.admit(&reason, Instant::now()).is_some() {
             let name = &self.name;
-            tracing::warn!("{name}: the zones cannot be read: {reason}; tried again");
+            tracing::warn!("{name}: cannot read the zones: {reason}; retrying");
         }
     }
 

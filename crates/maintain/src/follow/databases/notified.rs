@@ -106,7 +106,7 @@ impl SerialKeeper {
                     false => self.note_serials(&notified),
                 };
                 if let Err(error) = looked {
-                    tracing::debug!("serials of notified zones not kept: {error}");
+                    tracing::debug!("cannot store the serials of notified zones: {error}");
                 }
             });
         }

@@ -190,7 +190,7 @@ impl DatabaseFollower {
                 })
             }
             error => {
-                tracing::debug!("zone {zone}: read again: {error}");
+                tracing::debug!("zone {zone}: reading it again: {error}");
                 OwnOutcome::Unfit(done)
             }
         }
@@ -201,7 +201,10 @@ impl DatabaseFollower {
         let now = Instant::now();
         let late = self.own.awaited.extract_if(|_, (due, _)| *due <= now);
         for (zone, (_, version)) in late.collect::<Vec<_>>() {
-            tracing::debug!("{}: change of zone {zone} not handed over: read", self.name);
+            tracing::debug!(
+                "{}: zone {zone}: own change did not arrive, reading the zone",
+                self.name
+            );
             self.backend.abandon_commits(zone);
             self.pending.add(Change::Zone(zone, Some(version)));
             let early = self.own.early.extract_if(.., |own| own.zone == zone);

@@ -136,8 +136,8 @@ impl DatabaseFollower {
             }
             Err(error) => {
                 policies.log(format!(
-                    "{name}: cannot read domainmetadata: {error}; zones not known yet can be transferred, notified and \
-                     updated by nobody"
+                    "{name}: cannot read domainmetadata: {error}; zones not loaded yet refuse all transfers, NOTIFY \
+                     and updates"
                 ));
                 let is_new =
                     |row: &&ZoneRow| !policies.is_read || !self.zones.contains_key(&row.id);

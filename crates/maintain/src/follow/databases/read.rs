@@ -165,7 +165,7 @@ impl DatabaseFollower {
         }
         if gone.len() > LINES_MAX {
             let (name, zones) = (&self.name, counted(gone.len(), "zone"));
-            tracing::info!("{name}: removed {zones} in all");
+            tracing::info!("{name}: removed {zones} in total");
         }
         for row in &list.zones {
             self.add_listed(row, &mut steps);
@@ -204,7 +204,9 @@ impl DatabaseFollower {
             Ok(found) => found
                 .iter()
                 .for_each(|content| tracing::warn!("{name}: {content}")),
-            Err(error) => tracing::debug!("{name}: the content is not known: {error}"),
+            Err(error) => {
+                tracing::debug!("{name}: cannot check for unsupported PowerDNS content: {error}")
+            }
         });
     }
 
@@ -331,7 +333,7 @@ impl DatabaseFollower {
     fn log_removed(&self, id: i64) {
         if let Some(zone) = self.zones.get(&id) {
             let zone = zone.name().to_string();
-            tracing::info!("{}: removed zone {}", self.name, zone_text(&zone));
+            tracing::info!("{}: zone {}: removed", self.name, zone_text(&zone));
         }
     }
 
@@ -354,9 +356,9 @@ impl DatabaseFollower {
         if !steps.is_empty() {
             let (name, zones) = (&self.name, counted(steps.len(), "zone"));
             let took = start.elapsed();
-            tracing::debug!(?took, "the list of zones is read");
+            tracing::debug!(?took, "zone list read");
             tracing::warn!(
-                "{name}: {zones} known from before, answered SERVFAIL until the database answers"
+                "{name}: database not responding; {zones} from the saved zone list answered SERVFAIL until it is"
             );
         }
         !steps.is_empty()
@@ -383,7 +385,7 @@ impl DatabaseFollower {
         let is_empty = report.records == 0 && report.bad_count == 0;
         if is_empty && self.policies.is_transferred(apex.as_name()) {
             // It was not transferred yet.
-            tracing::debug!("{}: zone {apex} has no records", self.name);
+            tracing::debug!("{}: zone {apex}: no records", self.name);
             return Ok(());
         }
         let (zone, findings) = builder.finish();
@@ -400,7 +402,7 @@ impl DatabaseFollower {
             .map(ToString::to_string);
         match zone {
             Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
-                tracing::debug!("{}: zone {apex} is older in the replica", self.name);
+                tracing::debug!("{}: zone {apex}: the replica lags behind", self.name);
                 if let Some(known) = self.zones.get_mut(&id) {
                     known.contents = ReadContents::Changed;
                 }
@@ -416,12 +418,12 @@ impl DatabaseFollower {
                     .note_read(apex.as_name().as_wire(), None, is_unsigned);
                 let (name, serial) = (apex.to_string(), zone.serial().0);
                 let name = zone_text(&name);
-                tracing::debug!("{}: loaded zone {name} serial {serial}", self.name);
+                tracing::debug!("{}: zone {name}: loaded serial {serial}", self.name);
                 self.offer(id, zone, steps);
             }
             None => {
-                tracing::error!("{}: zone {apex} cannot be served", self.name);
-                let error = first_error.unwrap_or_else(|| "it has no SOA".into());
+                tracing::error!("{}: zone {apex}: cannot be served", self.name);
+                let error = first_error.unwrap_or_else(|| "no SOA record".into());
                 self.faults
                     .note_read(apex.as_name().as_wire(), Some(error), false);
             }
@@ -434,8 +436,8 @@ impl DatabaseFollower {
         zone.set_signing(zone.stored_signatures());
         if !zone.signing().is_signed() {
             tracing::error!(
-                "{}: zone {} is answered unsigned: it is PRESIGNED, and its rows have no signature of the SOA or no \
-                 chain of NSEC or NSEC3",
+                "{}: zone {}: PRESIGNED, but answered unsigned: its rows have no RRSIG for the SOA or no NSEC or NSEC3 \
+                 chain",
                 self.name,
                 zone.apex_name()
             );

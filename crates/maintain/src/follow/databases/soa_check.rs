@@ -10,6 +10,7 @@ use super::zone_faults::{NamedZones, ZoneFaultLog};
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use nameward_base::sync::Mutex;
+use nameward_base::text::counted;
 use nameward_store::sql::{SqlBackend, write::StandingZones};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,7 +103,10 @@ impl SoaChecker {
             Ok(found) => found,
             // An unresponsive database is reported elsewhere.
             Err(error) => {
-                return tracing::debug!("{}: zones without SOA are not known: {error}", self.name);
+                return tracing::debug!(
+                    "{}: cannot check for zones without SOA record: {error}",
+                    self.name
+                );
             }
         };
         let (table, policies) = (self.commits.table(), self.policies.load());
@@ -125,11 +129,12 @@ impl SoaChecker {
     fn log(&self, zones: &NamedZones) {
         let name = &self.name;
         for zone in &zones.first {
-            tracing::warn!("{name}: zone {zone} has no SOA record: it is answered SERVFAIL");
+            tracing::warn!("{name}: zone {zone}: no SOA record; answered SERVFAIL");
         }
         let more = zones.number - zones.first.len();
         if more > 0 {
-            tracing::warn!("{name}: {more} more zones have no SOA record");
+            let more = counted(more, "more zone");
+            tracing::warn!("{name}: {more} without SOA record");
         }
     }
 }

@@ -77,17 +77,15 @@ impl ZoneListFile {
         self.written = Some(Instant::now());
         let address = self.address.clone();
         let Some(bytes) = encode(&address, zones) else {
-            tracing::warn!("{address}: there are too many zones to remember them on disk");
+            tracing::warn!("{address}: too many zones for the saved zone list");
             return;
         };
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let (start, shown) = (Instant::now(), path.display());
             match file::replace(&path, 0o644, &bytes) {
-                Ok(()) => tracing::debug!(took = ?start.elapsed(), "{shown} written"),
+                Ok(()) => tracing::debug!(took = ?start.elapsed(), "{shown}: written"),
                 Err(error) => {
-                    tracing::warn!(
-                        "{address}: the list of zones cannot be kept in {shown}: {error}"
-                    );
+                    tracing::warn!("{address}: cannot write the zone list to {shown}: {error}");
                 }
             }
         }));
@@ -110,7 +108,7 @@ impl ZoneListFile {
             Err(_) if !path.exists() => Vec::new(),
             Err(reason) => {
                 let (address, path) = (&self.address, path.display());
-                tracing::warn!("{address}: {path} is not used: {reason}");
+                tracing::warn!("{address}: zone list {path} ignored: {reason}");
                 Vec::new()
             }
         }
@@ -146,15 +144,15 @@ enum ZoneListError {
     Unreadable(#[from] io::Error),
     #[error("expected at most {MAX_FILE} octets, found {0}")]
     TooLarge(u64),
-    #[error("it ends too soon")]
+    #[error("truncated")]
     Short,
-    #[error("its checksum is wrong")]
+    #[error("wrong checksum")]
     Checksum,
-    #[error("it is not a list of zones that this version knows")]
+    #[error("unknown format or version")]
     Unknown,
-    #[error("it is of another database")]
+    #[error("it belongs to another database")]
     OtherDatabase,
-    #[error("zone {0} has no proper name")]
+    #[error("zone {0} has an invalid name")]
     BadName(i64),
 }
 
@@ -260,17 +258,17 @@ mod tests {
         many[count_at..count_at + 4].fill(0xff);
         assert_eq!(
             decode(&with_sum(many), ADDRESS).unwrap_err().to_string(),
-            "it ends too soon"
+            "truncated"
         );
         let mut name = body.to_vec();
         *name.last_mut().unwrap() = 1;
         assert_eq!(
             decode(&with_sum(name), ADDRESS).unwrap_err().to_string(),
-            format!("zone {} has no proper name", i64::MAX)
+            format!("zone {} has an invalid name", i64::MAX)
         );
         let mut version = body.to_vec();
         version[15] = b'2';
         let error = decode(&with_sum(version), ADDRESS).unwrap_err().to_string();
-        assert!(error.contains("this version"), "{error}");
+        assert!(error.contains("unknown format"), "{error}");
     }
 }

@@ -49,11 +49,11 @@ pub enum ZoneFileError {
     NoDirectory(Option<u16>),
     /// The zone's name has no file name.
     #[error(
-        "the root zone cannot be a file of a directory: declare it in a [[zone]] table with its file"
+        "the root zone cannot be a file in a zone directory: declare it in a [[zone]] table with its file"
     )]
     Root,
     /// The file exists.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// The zone cannot be served.
     #[error("{}", .0.join("; "))]
@@ -88,10 +88,13 @@ pub enum ZoneFileError {
 fn no_directory(rank: Option<u16>) -> String {
     match rank {
         Some(rank) => {
-            format!("backend {rank} is neither a database nor a file backend with a directory")
+            format!(
+                "backend {rank} cannot store new zones: it is neither a database nor a file backend with a \
+                     directory"
+            )
         }
         None => {
-            "no backend can have new zones: add a [[backend]] of type \"file\" with a `directory`"
+            "no backend can store new zones: add a [[backend]] of type \"file\" with a `directory`"
                 .into()
         }
     }

@@ -72,7 +72,7 @@ impl ZoneTarget for FileTarget {
     fn last_good(&self, name: Name<'_>) -> Option<Zone> {
         let good = last_good(self.commits.store()?, name);
         good.unwrap_or_else(|error| {
-            tracing::error!("zone {name}: the copy of its file cannot be read: {error}");
+            tracing::error!("zone {name}: cannot read the copy of its file: {error}");
             None
         })
     }

@@ -104,13 +104,13 @@ pub(super) fn reconcile_keys(
                     is_published,
                 } = row;
                 changes.push(format!(
-                    "key {number} was changed by others: active {is_active}, published {is_published}"
+                    "key {number} was changed externally: active {is_active}, published {is_published}"
                 ));
                 changed_life(&one.life, row, (plan, now))
             }
             None => {
                 if acquaintance == Acquaintance::Known && row.is_active | row.is_published {
-                    changes.push(format!("key {number} was added by others"));
+                    changes.push(format!("key {number} was added externally"));
                 }
                 new_life(key, usage, acquaintance, (plan, now))
             }
@@ -121,7 +121,7 @@ pub(super) fn reconcile_keys(
     }
     let is_there = |one: &&NotedLife| keys.iter().any(|key| key.number == one.life.id);
     let gone = noted.iter().filter(|one| !is_there(one));
-    changes.extend(gone.map(|one| format!("key {} was removed by others", one.life.id)));
+    changes.extend(gone.map(|one| format!("key {} was removed externally", one.life.id)));
     if !changes.is_empty() {
         note_stand_ins(&mut keys, &effective, (plan, now));
     }

@@ -88,7 +88,7 @@ impl StoredKeys {
         let found = reconcile_keys(&read_rows(&rows)?, &noted, acquaintance, (plan, now));
         let (keys, changes) = found?;
         for change in &changes {
-            tracing::warn!("zone {name}: {change}; the policy goes on from there");
+            tracing::warn!("zone {name}: {change}; the dnssec_policy continues from there");
         }
         Ok(ZoneRound {
             zone,
@@ -243,7 +243,9 @@ impl StoredKeys {
         }
         if let Err(error) = (zone.database.publish)(committed) {
             let name = zone.row.name;
-            tracing::warn!("zone {name}: keys changed, and answers follow later: {error}");
+            tracing::warn!(
+                "zone {name}: keys changed, but this server cannot serve the change yet: {error}"
+            );
         }
     }
 

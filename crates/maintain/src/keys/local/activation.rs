@@ -75,7 +75,9 @@ impl ZoneKeys {
                     ZoneKeysError::Pair(_) => "key file",
                     _ => "state store",
                 };
-                tracing::error!("zone {zone}: answers with DNSSEC fail: {place}: {error}");
+                tracing::error!(
+                    "zone {zone}: cannot sign, queries with DO are answered SERVFAIL: {place}: {error}"
+                );
                 Keys::broken()
             }
         };

@@ -98,7 +98,7 @@ impl ZoneKeys {
                 Ok(file) => taken.push((pair, file)),
                 // The existing keys are enough to sign the zone.
                 Err(error) if !values.is_empty() => {
-                    tracing::warn!("zone {zone}: a key is left out: {error}");
+                    tracing::warn!("zone {zone}: key ignored: {error}");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -155,7 +155,7 @@ impl ZoneKeys {
                 return Err(KeyPairError::Missing { path }.into());
             }
             tracing::info!(
-                "zone {zone}: key {} is forgotten: its private file is gone",
+                "zone {zone}: key {} removed: its .private file no longer exists",
                 kept.number
             );
             look.changes.push(forget(zone, kept.number));
@@ -241,7 +241,10 @@ fn take_pair(
     key.follow_times(now, &mut look.progress.next_at);
     look.progress.is_visible |= key.usage != KeyUse::UNUSED;
     look.uses.1.push((number, key.usage));
-    tracing::info!("zone {zone}: key {number} is {}.private", path.display());
+    tracing::info!(
+        "zone {zone}: key {number} loaded from {}.private",
+        path.display()
+    );
     look.changes.push(StateChange::SetItem {
         kind: KEYS,
         name: item_name(zone, number),
@@ -309,7 +312,7 @@ impl ZoneKey {
         if !is_away(&path) {
             return Err(KeyPairError::System {
                 path: format!("{}.private", path.display()),
-                reason: "there is another key of this key tag".into(),
+                reason: "another key has the same key tag".into(),
             }
             .into());
         }

@@ -52,7 +52,9 @@ pub enum KeyPairError {
         reason: String,
     },
     /// Others may read the private key.
-    #[error("{path}: others may read this private key (mode {mode:04o}): run chmod 600 {path}")]
+    #[error(
+        "{path}: private key is readable by other users (mode {mode:04o}): run chmod 600 {path}"
+    )]
     TooOpen {
         /// The file.
         path: String,
@@ -69,7 +71,7 @@ pub enum KeyPairError {
     },
     /// The other file is missing.
     #[error(
-        "{path} is missing: a key is a .key and a .private file; restore it, or remove the other one"
+        "{path} is missing: a key consists of a .key and a .private file; restore it, or remove the other one"
     )]
     Half {
         /// The missing file.
@@ -77,7 +79,7 @@ pub enum KeyPairError {
     },
     /// The name of the files does not match the key.
     #[error(
-        "{path}: this is a key of {owner} with algorithm {algorithm} and key tag {tag}, its name says another one"
+        "{path}: file name does not match its contents: a key of {owner} with algorithm {algorithm} and key tag {tag}"
     )]
     OtherName {
         /// The pair, by its private file.
@@ -91,7 +93,7 @@ pub enum KeyPairError {
     },
     /// The private file of a key in use is missing.
     #[error(
-        "{path}.private is missing, and the zone is signed with it: restore it, or run `nameward key remove`"
+        "{path}.private is missing, but the zone is signed with it: restore it, or run `nameward key remove`"
     )]
     Missing {
         /// The pair.
@@ -408,11 +410,7 @@ mod tests {
         fs::copy(with_end(&other, ".key"), with_end(&path, ".key")).unwrap();
         assert!(said().contains("different keys"), "{}", said());
         fs::copy(with_end(&other, ".private"), &private).unwrap();
-        assert!(
-            said().contains("this is a key of example.net"),
-            "{}",
-            said()
-        );
+        assert!(said().contains("a key of example.net"), "{}", said());
         fs::remove_file(&private).unwrap();
         assert!(said().contains(".private is missing"), "{}", said());
         fs::create_dir(&private).unwrap();

@@ -221,11 +221,12 @@ impl KeyDriver {
         let now = self.now();
         self.rests_until = (step > 0).then(|| now.plus(REST));
         let rest = match step > 0 {
-            true => "; rollovers rest for an hour, so that a wrong clock does no harm",
+            true => "; rollovers are paused for one hour in case the clock is wrong",
             false => "",
         };
         tracing::warn!(
-            "the system clock was set {}: the keys of all signed zones are checked{rest}; check the time service of this machine",
+            "system clock stepped {}: checking the keys of all signed zones{rest}; check the time synchronization of \
+             this host",
             step_text(step)
         );
         for zone in self.names.clone() {
@@ -340,7 +341,7 @@ impl KeyDriver {
             return;
         }
         if self.said.get(&number) != Some(&error) {
-            tracing::warn!("zone {zone}: keys are not looked after: {error}");
+            tracing::warn!("zone {zone}: key management disabled: {error}");
             self.said.insert(number, error);
         }
     }

@@ -58,8 +58,8 @@ impl KeyKeeper {
         let waiting = awaited.map(|(key, sight)| NextStep {
             at: None,
             words: match sight {
-                DsSight::Seen => format!("key {key}: waits for its DS at the parent"),
-                DsSight::Gone => format!("key {key}: waits until the parent has removed its DS"),
+                DsSight::Seen => format!("key {key}: waiting for the DS at the parent"),
+                DsSight::Gone => format!("key {key}: waiting until the parent removes the DS"),
             },
         });
         Ok(ZoneSigningStatus {
@@ -182,7 +182,7 @@ fn next_step(policy: &RolloverPolicy, lives: &[KeyLife], now: u64) -> Option<Nex
             (true, false) => "ksk",
             _ => "zsk",
         };
-        format!("a new {role} is made")
+        format!("generate a new {role}")
     });
     let words: Vec<String> = made.chain(steps).collect();
     Some(NextStep {

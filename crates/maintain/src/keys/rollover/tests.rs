@@ -433,7 +433,7 @@ fn a_key_is_replaced_by_hand_and_waits_for_the_operator_who_sees_the_ds() {
     let status = life.keeper().status(zone, BEGIN + 10 * DAY).unwrap();
     assert_eq!(
         status.next.unwrap().words,
-        "key 1: waits for its DS at the parent"
+        "key 1: waiting for the DS at the parent"
     );
     let noted = life
         .keeper()
@@ -445,7 +445,7 @@ fn a_key_is_replaced_by_hand_and_waits_for_the_operator_who_sees_the_ds() {
     let status = life.keeper().status(zone, BEGIN + 20 * DAY).unwrap();
     let next = status.next.unwrap();
     assert!(
-        next.at.is_some() && next.words.contains("key 2: signs the zone"),
+        next.at.is_some() && next.words.contains("key 2: activated"),
         "{next:?}"
     );
     // Years without a response from the parent: the old key stays.

@@ -67,7 +67,7 @@ pub(super) fn read_back(
             None => store.zones_at_home(&mut reading),
         };
         if let Err(error) = read {
-            tracing::error!("secondary zones not read from the state store: {error}");
+            tracing::error!("cannot read secondary zones from the state store: {error}");
         }
         reading.finish(store)
     })
@@ -122,7 +122,7 @@ impl ReadZone {
             .journal
             .and_then(|journal| reader.finish(store, journal));
         let version = version.unwrap_or_else(|error| {
-            tracing::error!("zone {name}: {error}; it is transferred anew");
+            tracing::error!("zone {name}: {error}; transferring it again");
             None
         });
         TakenOver {

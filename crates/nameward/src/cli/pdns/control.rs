@@ -50,7 +50,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
                 vec![own(&["zone", "retrieve", "--force", zone])]
             }
             [_, _] => {
-                let instead = "`nameward zone set ZONE --primary ADDRESS` sets another primary";
+                let instead = "use `nameward zone set ZONE --primary ADDRESS` to set the primary";
                 return Err(impossible("retrieve with an address", instead));
             }
             _ => return Err(wrong("pdns_control retrieve ZONE [--force]")),
@@ -83,30 +83,24 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "notify-host" => {
             return Err(impossible(
                 &verb,
-                "put the address into also_notify of the zone",
+                "add the address to also_notify of the zone",
             ));
         }
         "cycle" => {
-            return Err(impossible(
-                &verb,
-                "`systemctl restart nameward` starts the server anew",
-            ));
+            return Err(impossible(&verb, "use `systemctl restart nameward`"));
         }
         "current-config" => {
             let instead =
-                "`nameward status` names the file, `nameward config` prints every setting";
+                "see `nameward status` for the file and `nameward config` for all settings";
             return Err(impossible(&verb, instead));
         }
         "qtypes" | "remotes" | "respsizes" => {
-            return Err(impossible(
-                &verb,
-                "the status page and /metrics have the numbers",
-            ));
+            return Err(impossible(&verb, "see the status page and /metrics"));
         }
-        "token-login" => return Err(impossible(&verb, "keys in hardware are not supported")),
+        "token-login" => return Err(impossible(&verb, "HSM keys are not supported")),
         _ => {
             return Err(OperationError::invalid(format!(
-                "{verb:?} is no command of pdns_control"
+                "unknown pdns_control command {verb:?}"
             )));
         }
     })

@@ -187,7 +187,7 @@ fn clear_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError>
             }));
         }
     }
-    eprintln!("SOA and NS records of the zone are kept: without them it could not be served");
+    eprintln!("SOA and NS records of the zone were kept, it could not be served without them");
     if steps.is_empty() {
         return Ok(String::new());
     }

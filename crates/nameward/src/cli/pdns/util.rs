@@ -47,11 +47,11 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     match steps {
         Some(steps) => Ok(steps),
         None if is_known(verb) => Err(OperationError::invalid(format!(
-            "{verb} does not take {} arguments like these: see pdnsutil(1)",
+            "{verb}: invalid arguments ({}), see pdnsutil(1)",
             list.len()
         ))),
         None => Err(OperationError::invalid(format!(
-            "{verb:?} is no command of pdnsutil"
+            "unknown pdnsutil command {verb:?}"
         ))),
     }
 }
@@ -128,8 +128,8 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("secure-all-zones", []) => vec![PdnsStep::SecureAll(SerialRaise::Kept)],
         ("secure-all-zones", ["increase-serial"]) => vec![PdnsStep::SecureAll(SerialRaise::Raised)],
         ("rectify-all-zones", _) => vec![PdnsStep::Say(
-            "nothing to rectify: auth, ordername and empty non-terminals are kept right with each change that this server \
-             makes, and its answers do not depend on them",
+            "nothing to rectify: this server maintains auth, ordername and empty non-terminals with every change, and \
+             its answers do not depend on them",
         )],
         ("get-meta", [zone, kinds @ ..]) => {
             let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
@@ -465,7 +465,10 @@ mod tests {
                 let mut text = vec![(*noun).to_owned(), (*second).to_owned()];
                 text.extend((0..arguments).map(|_| "x".to_owned()));
                 if let Err(error) = plan(&text) {
-                    assert!(!error.message.contains("is no command"), "{verb}: {error}");
+                    assert!(
+                        !error.message.contains("unknown pdnsutil command"),
+                        "{verb}: {error}"
+                    );
                 }
             }
         }
@@ -473,7 +476,7 @@ mod tests {
             plan_of("explode")
                 .unwrap_err()
                 .message
-                .contains("is no command")
+                .contains("unknown pdnsutil command")
         );
     }
 }

@@ -78,26 +78,17 @@ pub(super) const OLD: &[(&str, &str)] = &[
 pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     (
         "b2b-migrate",
-        "`nameward zone export` and `nameward zone import` move zones",
+        "use `nameward zone export` and `nameward zone import`",
     ),
     ("backend-cmd", "use the database's own tool"),
-    (
-        "backend-lookup",
-        "`nameward record list` lists what is stored",
-    ),
-    (
-        "bench-db",
-        "bench/databases of the project measures databases",
-    ),
+    ("backend-lookup", "use `nameward record list`"),
+    ("bench-db", "use bench/databases from the source tree"),
     (
         "create-bind-db",
-        "keys of file zones are kept in the state store",
+        "keys of file zones are in the state store",
     ),
-    ("hsm", "keys in hardware are not supported"),
+    ("hsm", "HSM keys are not supported"),
     ("ipdecrypt", "addresses are not encrypted"),
     ("ipencrypt", "addresses are not encrypted"),
-    (
-        "test-schema",
-        "`nameward db check DATABASE` checks a schema",
-    ),
+    ("test-schema", "use `nameward db check DATABASE`"),
 ];

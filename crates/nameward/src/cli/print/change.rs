@@ -52,7 +52,7 @@ pub fn deleted(changed: &ZoneChanged, kept_until: Option<u64>) -> String {
     match kept_until {
         None => format!("deleted zone {zone} from {backend}\n"),
         Some(until) => format!(
-            "deleted zone {zone} from {backend}; `nameward zone undelete {zone}` brings it back until {}\n",
+            "deleted zone {zone} from {backend}; restore it with `nameward zone undelete {zone}` until {}\n",
             moment(until)
         ),
     }

@@ -31,7 +31,7 @@ pub fn text(status: &ServerStatus) -> String {
     row("zones", &zones(status));
     let rates = status.queries_per_second;
     let (one, five, ten) = (rates.minute_1, rates.minutes_5, rates.minutes_10);
-    let rates = format!("{one:.1} a second (1 min), {five:.1} (5 min), {ten:.1} (10 min)");
+    let rates = format!("{one:.1} per second (1 min), {five:.1} (5 min), {ten:.1} (10 min)");
     row("queries", &rates);
     let transfers = status.transfers;
     row(
@@ -49,7 +49,7 @@ pub fn text(status: &ServerStatus) -> String {
     if let Some(dnstap) = &status.dnstap {
         let state = match dnstap.is_connected {
             true => "sending to",
-            false => "nobody listens at",
+            false => "not connected to",
         };
         let (socket, sent, dropped) = (&dnstap.socket, dnstap.sent, dnstap.dropped);
         row(
@@ -58,7 +58,7 @@ pub fn text(status: &ServerStatus) -> String {
         );
     }
     match &status.last_reload {
-        None => row("last reload", "none since the start"),
+        None => row("last reload", "none since start"),
         Some(reload) => {
             let end = if reload.is_ok { "ok" } else { "failed" };
             let line = format!("{} {end}: {}", moment(reload.at), reload.text);
@@ -131,7 +131,10 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
         }
         if let Some(unseen) = &backend.unseen_changes {
             let (since, error) = (moment(unseen.since), &unseen.error);
-            let _ = writeln!(text, "         changes not seen since {since}: {error}");
+            let _ = writeln!(
+                text,
+                "         change detection lost since {since}: {error}"
+            );
         }
     }
     if backends.is_empty() {

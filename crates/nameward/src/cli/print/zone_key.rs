@@ -101,9 +101,9 @@ pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
         .filter(|one| one.behind)
     {
         let has = match (one.serial, &one.problem) {
-            (Some(theirs), _) => format!("has serial {theirs}, not {serial}"),
-            (None, Some(problem)) => format!("is not known to have {serial}: {problem}"),
-            (None, None) => format!("is not known to have {serial}"),
+            (Some(theirs), _) => format!("has serial {theirs} instead of {serial}"),
+            (None, Some(problem)) => format!("may not have {serial}: {problem}"),
+            (None, None) => format!("may not have {serial}"),
         };
         reasons.push(format!("secondary {} {has}", one.server));
     }
@@ -111,17 +111,17 @@ pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
         Some(DsTime::Now) => {}
         Some(DsTime::At(at)) => {
             reasons.push(format!(
-                "caches may have unsigned answers until {}",
+                "caches may hold unsigned answers until {}",
                 time_text(at)
             ));
         }
         Some(DsTime::AfterSigning(seconds)) => reasons.push(format!(
-            "caches may have unsigned answers for {seconds} s after the zone was signed"
+            "caches may hold unsigned answers for {seconds} s after the zone was signed"
         )),
-        None => reasons.push("the TTLs of the zone are not known".into()),
+        None => reasons.push("the TTLs of the zone are unknown".into()),
     }
     if secondaries.is_none() {
-        reasons.push("the server is not running, so its secondaries were not asked".into());
+        reasons.push("the server is not running, so the secondaries were not checked".into());
     }
     if reasons.is_empty() {
         let count = secondaries.map_or(0, <[_]>::len);
@@ -130,12 +130,12 @@ pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
             1 => format!(": its secondary has {serial}"),
             count => format!(": all {count} secondaries have {serial}"),
         };
-        return format!("; zone {zone}: the DS may go to the parent now{all}\n");
+        return format!("; zone {zone}: submit the DS to the parent now{all}\n");
     }
-    let mut text = format!("; zone {zone}: the DS must not go to the parent yet:\n");
+    let mut text = format!("; zone {zone}: do not submit the DS to the parent yet:\n");
     for reason in reasons {
         text.push_str(&format!(";   {reason}\n"));
     }
-    text.push_str(&format!("; `nameward zone ds {zone}` says when it may\n"));
+    text.push_str(&format!("; check again with `nameward zone ds {zone}`\n"));
     text
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use nameward_base::text::counted;
 use nameward_control::operations::{ListedSigning, ListedZoneStatus};
 
 use super::zone_key;
@@ -35,16 +36,16 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
     let ago = |time: u64| status.now.saturating_sub(time);
     let ahead = |time: u64| time.saturating_sub(status.now);
     if let Some(time) = status.last_refresh {
-        let _ = write!(line, ", confirmed {} s ago", ago(time));
+        let _ = write!(line, ", refreshed {} s ago", ago(time));
     }
     if let Some(time) = status.last_check {
-        let _ = write!(line, ", asked {} s ago", ago(time));
+        let _ = write!(line, ", queried {} s ago", ago(time));
     }
     match (status.is_checking, status.next_check) {
-        _ if status.is_queued => line.push_str(", waiting for its turn to be transferred"),
-        (true, _) => line.push_str(", check under way"),
+        _ if status.is_queued => line.push_str(", waiting for a transfer slot"),
+        (true, _) => line.push_str(", refresh in progress"),
         (false, Some(time)) => {
-            let _ = write!(line, ", next check in {} s", ahead(time));
+            let _ = write!(line, ", next refresh in {} s", ahead(time));
         }
         (false, None) => {}
     }
@@ -67,7 +68,11 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
     }
     if let Some(error) = &status.last_error {
         let failures = status.failures;
-        let _ = write!(line, ", failed {failures} times: {error}");
+        let _ = write!(
+            line,
+            ", failed {}: {error}",
+            counted(failures as usize, "time")
+        );
     }
 }
 
@@ -75,7 +80,7 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
 fn write_signing(signing: &ListedSigning, line: &mut String) {
     let _ = match (&signing.policy, signing.signed.as_str()) {
         (Some(policy), _) => write!(line, ", signed by policy {policy}"),
-        (None, "insecure soon") => write!(line, ", signed, to be insecure"),
+        (None, "insecure soon") => write!(line, ", signed, becoming insecure"),
         (None, how) => write!(line, ", signed ({how})"),
     };
     if !signing.keys.is_empty() {
@@ -88,7 +93,11 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
         let _ = write!(line, ", next: {}", zone_key::next_words(next));
     }
     if let Some(ends) = signing.signature_expires {
-        let _ = write!(line, ", first signature ends {}", zone_key::time_text(ends));
+        let _ = write!(
+            line,
+            ", first signature expires {}",
+            zone_key::time_text(ends)
+        );
     }
 }
 
@@ -134,11 +143,11 @@ mod tests {
         };
         assert_eq!(
             line(&status),
-            "a.test. secondary current, serial 7, primary 192.0.2.1:53 has 8, confirmed 100 s ago, \
-             asked 10 s ago, next check in 60 s, expires in 4000 s"
+            "a.test. secondary current, serial 7, primary 192.0.2.1:53 has 8, refreshed 100 s ago, queried 10 s ago, \
+             next refresh in 60 s, expires in 4000 s"
         );
-        status.last_error = Some("the primary answers REFUSED".into());
+        status.last_error = Some("the primary answered REFUSED".into());
         status.failures = 2;
-        assert!(line(&status).ends_with(", failed 2 times: the primary answers REFUSED"));
+        assert!(line(&status).ends_with(", failed 2 times: the primary answered REFUSED"));
     }
 }

@@ -57,7 +57,8 @@ impl NameServerResolver {
         let aliases = self.shared.aliases();
         let Some(resolvers) = aliases.and_then(|aliases| aliases.resolvers()) else {
             for host in hosts {
-                let reason = "its address is in no zone here and there is no [recursor]";
+                let reason =
+                    "its address is not in a zone of this server and no [recursor] is configured";
                 self.note_failure(zone, host, reason);
             }
             return;
@@ -87,7 +88,7 @@ impl NameServerResolver {
     fn note_failure(&mut self, zone: NameBuf, host: NameBuf, reason: &str) {
         if self.logged.len() < LOGGED_MAX && self.logged.insert(host) {
             tracing::warn!(
-                "zone {zone}: the name server {host} is not notified: {reason}; also_notify names servers by address"
+                "zone {zone}: cannot send NOTIFY to name server {host}: {reason}; list its address in also_notify"
             );
         }
     }

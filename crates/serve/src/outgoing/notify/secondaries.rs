@@ -54,7 +54,7 @@ impl Notifier {
             asking.join_all().await
         });
         serials.extend(unknown.into_iter().take(SERVERS_MAX).map(|host| {
-            let reason = "its address is in no zone here; also_notify names servers by address";
+            let reason = "its address is not in a zone of this server; list it in also_notify";
             SecondarySerial {
                 server: host.to_string(),
                 serial: Err(UnknownSerial(reason.into())),
@@ -95,10 +95,10 @@ async fn ask(target: RemoteServer, zone: NameBuf) -> SecondarySerial {
     // Without a key: it is an ordinary query that anyone may send.
     let asked = ask_soa((&target, None), zone, QuestionForm::Plain);
     let serial = match timeout(PATIENCE, asked).await {
-        Err(_) => Err(UnknownSerial("no reply".into())),
+        Err(_) => Err(UnknownSerial("no response".into())),
         Ok(Err(error)) => Err(UnknownSerial(error.to_string())),
         Ok(Ok(SoaReply::Serial(serial, _))) => Ok(serial),
-        Ok(Ok(SoaReply::Truncated)) => Err(UnknownSerial("its reply is truncated".into())),
+        Ok(Ok(SoaReply::Truncated)) => Err(UnknownSerial("the response is truncated".into())),
     };
     SecondarySerial { server, serial }
 }

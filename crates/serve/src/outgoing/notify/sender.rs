@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nameward_base::text::counted;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, sign_request};
 use nameward_maintain::Moment;
 use nameward_maintain::notify_out::{
@@ -161,15 +162,13 @@ impl NotifySender {
             if targets.is_empty() {
                 continue;
             }
-            let (count, plural) = (targets.len(), if targets.len() == 1 { "" } else { "s" });
+            let servers = counted(targets.len(), "server");
             match change.serial {
                 _ if !is_now => {}
                 Some(serial) => {
-                    tracing::info!(
-                        "zone {name}: notifying {count} server{plural}, serial {serial}"
-                    );
+                    tracing::info!("zone {name}: sending notifies (serial {serial}) to {servers}");
                 }
-                None => tracing::info!("zone {name}: notifying {count} server{plural}"),
+                None => tracing::info!("zone {name}: sending notifies to {servers}"),
             }
             let at = match is_now {
                 true => now(),
@@ -183,8 +182,9 @@ impl NotifySender {
         let dropped = self.queue.add(change, targets, at);
         if dropped > 0 {
             tracing::error!(
-                "zone {}: {dropped} servers are not notified: too many wait for a NOTIFY",
-                change.zone
+                "zone {}: NOTIFY queue full, {} not notified",
+                change.zone,
+                counted(dropped, "server")
             );
         }
     }
@@ -207,7 +207,7 @@ impl NotifySender {
             .map(|target| target.address.to_string())
             .collect();
         tracing::info!(
-            "zone {}: notifying {}, whose addresses the recursor gave",
+            "zone {}: sending notifies to {} (addresses from the recursor)",
             servers.zone,
             list.join(", ")
         );
@@ -235,7 +235,7 @@ impl NotifySender {
         self.live_servers.finish(&name);
         if let Some(error) = failure {
             tracing::warn!(
-                "zone {name}: its name servers are not notified: {}",
+                "zone {name}: cannot send notifies to its name servers: {}",
                 error.reason
             );
         }
@@ -261,10 +261,7 @@ impl NotifySender {
         let at = match time {
             NotifyTime::Now => {
                 let list: Vec<String> = targets.iter().map(|t| t.address.to_string()).collect();
-                tracing::info!(
-                    "zone {name}: notifying its name servers {}",
-                    list.join(", ")
-                );
+                tracing::info!("zone {name}: sending notifies to {}", list.join(", "));
                 now()
             }
             NotifyTime::NextRound => now().plus(NOTIFY_ROUND),
@@ -283,7 +280,7 @@ impl NotifySender {
             if let Err(error) = self.send(&next).await {
                 // It is retried, as if the datagram were lost.
                 let (zone, peer) = (next.change.zone, next.target.address);
-                tracing::debug!("zone {zone}: NOTIFY to {peer} not sent: {error}");
+                tracing::debug!("zone {zone}: cannot send NOTIFY to {peer}: {error}");
             }
         }
         self.log_unanswered(&unanswered);
@@ -298,7 +295,9 @@ impl NotifySender {
             let policies = self.parts.policies.load();
             let Some(key) = policies.keys().find(name.as_name()) else {
                 let (zone, peer) = (next.change.zone, next.target.address);
-                tracing::error!("zone {zone}: NOTIFY to {peer}: the TSIG key {name} is not known");
+                tracing::error!(
+                    "zone {zone}: cannot send NOTIFY to {peer}: unknown TSIG key {name}"
+                );
                 self.queue.remove(next.number);
                 return Ok(());
             };
@@ -366,7 +365,7 @@ impl NotifySender {
                 .is_some()
         {
             let failure = failure.to_string().replace("the primary", "the server");
-            tracing::warn!("zone {}: NOTIFY to {from}: {failure}", asked.zone);
+            tracing::warn!("zone {}: NOTIFY to {from} failed: {failure}", asked.zone);
         }
         self.queue.remove(number);
     }
@@ -379,7 +378,7 @@ impl NotifySender {
                 .is_some()
             {
                 tracing::warn!(
-                    "zone {zone}: NOTIFY to {target} not answered after {NOTIFY_TRIES} tries"
+                    "zone {zone}: NOTIFY to {target}: no response after {NOTIFY_TRIES} attempts"
                 );
             }
         }

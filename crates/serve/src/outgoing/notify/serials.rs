@@ -78,7 +78,7 @@ impl SentSerials {
 
 fn note_failure(error: Option<StateError>) {
     if let Some(error) = error {
-        tracing::error!("serials of sent NOTIFY messages are not stored: {error}");
+        tracing::error!("cannot store the serials of sent NOTIFY messages: {error}");
     }
 }
 
@@ -92,7 +92,7 @@ impl KeptSerials {
             Ok(items) => items,
             Err(error) => {
                 tracing::error!(
-                    "zones that changed while the server was down are not notified: {error}"
+                    "cannot send NOTIFY for zones that changed while the server was down: {error}"
                 );
                 return None;
             }

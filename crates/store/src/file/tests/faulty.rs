@@ -83,13 +83,14 @@ fn a_serial_that_stays_or_goes_back_while_contents_change_is_reported_at_its_lin
     assert_eq!(
         warnings(&version(7, "new A 192.0.2.2\n")),
         [
-            "one.example.zone:3: warning: the contents changed and the serial 7 did not: secondaries will not follow"
+            "one.example.zone:3: warning: the contents changed but the serial is still 7: secondaries will not \
+             transfer this version"
         ]
     );
     assert_eq!(
         warnings(&version(5, "new A 192.0.2.2\n")),
         [
-            "one.example.zone:3: warning: the serial went back from 7 to 5: secondaries will not follow"
+            "one.example.zone:3: warning: the serial decreased from 7 to 5: secondaries will not transfer this version"
         ]
     );
     assert!(warnings(&version(6, "newer A 192.0.2.2\n")).is_empty());

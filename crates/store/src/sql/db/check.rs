@@ -102,7 +102,7 @@ async fn check_table(
 ) -> Result<(), SqlError> {
     let sql = format!("SELECT 1 FROM {} LIMIT 0", table.name);
     if admin.rows(&sql, &[], &mut |_| {}).await.is_err() {
-        let problem = format!("the table {} is missing", table.name);
+        let problem = format!("table {} is missing", table.name);
         report.schema.push(problem);
         return Ok(());
     }
@@ -110,7 +110,7 @@ async fn check_table(
         // Qualified: SQLite would treat a quoted name that is not a column as text.
         let sql = format!("SELECT {0}.{column} FROM {0} LIMIT 0", table.name);
         if admin.rows(&sql, &[], &mut |_| {}).await.is_err() {
-            let problem = format!("the column {column} of {} is missing", table.name);
+            let problem = format!("column {column} of table {} is missing", table.name);
             report.schema.push(problem);
         }
     }
@@ -158,7 +158,7 @@ async fn check_indexes(
             .any(|columns| columns[0] == wanted.columns[0])
         {
             report.schema.push(format!(
-                "an index of {} that starts with {} is missing",
+                "table {} is missing an index that starts with {}",
                 table.name, wanted.columns[0]
             ));
         }
@@ -268,7 +268,7 @@ async fn check_records(
                 reason,
             };
             let Some(zone) = zones.get_mut(&id) else {
-                return report.note(None, error("domain_id names no zone".into()));
+                return report.note(None, error("no zone has this domain_id".into()));
             };
             if at_work.as_ref().is_none_or(|(current, _)| *current != id) {
                 let mut builder = ZoneBuilder::new(zone.name.as_name());
@@ -334,10 +334,10 @@ fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
         report.note(Some(&zone.name), error);
     };
     if !zone.has_soa {
-        note("it has no SOA record: every question for it fails");
+        note("no SOA record: all queries for the zone are answered SERVFAIL");
     } else if !zone.has_ns {
         // RFC 1034 section 4.2.1 and RFC 2181 section 6.1: the apex has the NS records of the zone.
-        note("it has no NS record at its apex");
+        note("no NS record at the apex");
     }
 }
 
@@ -394,9 +394,9 @@ fn check_record(
 /// A stored name that lookups do not find: they use the form that PowerDNS stores.
 #[derive(Debug, thiserror::Error)]
 enum Unfindable {
-    #[error("the name '{0}' has upper-case letters: it is not found")]
+    #[error("name '{0}' has upper-case letters: look-ups do not find it")]
     UpperCase(String),
-    #[error("the name '{0}' has a final dot: it is not found")]
+    #[error("name '{0}' has a trailing dot: look-ups do not find it")]
     FinalDot(String),
 }
 

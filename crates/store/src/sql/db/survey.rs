@@ -72,17 +72,17 @@ impl ForeignKind {
             ForeignKind::Lua => [
                 "LUA record",
                 "LUA records",
-                "not run: clients get no addresses from them",
+                "not executed: clients get no addresses from them",
             ],
             ForeignKind::Presigned => [
-                "zone signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
-                "zones signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
-                "answered without signatures and proofs: validating resolvers fail them",
+                "presigned zone without NSEC or NSEC3 rows",
+                "presigned zones without NSEC or NSEC3 rows",
+                "answered without signatures and denial of existence: validation fails",
             ],
             ForeignKind::LuaTransfer => [
-                "zone with a Lua script for transfers (LUA-AXFR-SCRIPT)",
-                "zones with a Lua script for transfers (LUA-AXFR-SCRIPT)",
-                "not run: records are stored as the primary sends them",
+                "zone with LUA-AXFR-SCRIPT",
+                "zones with LUA-AXFR-SCRIPT",
+                "not executed: records are stored as received from the primary",
             ],
             ForeignKind::Gss => [
                 "zone with GSS-TSIG principals (GSS-ALLOW-AXFR-PRINCIPAL, GSS-ACCEPTOR-PRINCIPAL)",
@@ -166,11 +166,11 @@ mod tests {
         };
         assert_eq!(
             content(1, &["a.test"]).to_string(),
-            "1 LUA record, not run: clients get no addresses from them: a.test"
+            "1 LUA record, not executed: clients get no addresses from them: a.test"
         );
         assert_eq!(
             content(12, &["a.test", "b.test", "c.test"]).to_string(),
-            "12 LUA records, not run: clients get no addresses from them: a.test, b.test, c.test and 9 more"
+            "12 LUA records, not executed: clients get no addresses from them: a.test, b.test, c.test and 9 more"
         );
     }
 }

@@ -84,7 +84,7 @@ fn check_place(
         }
         if above != apex && has(Type::NS) && !is_glue(rows, name, above) && row.id.is_none() {
             warnings.push(format!(
-                "{} is below the delegation {}, and none of its name servers: it is not served",
+                "{} is below the delegation {} and not glue: it is not served",
                 shown(name),
                 shown(above)
             ));

@@ -60,7 +60,7 @@ pub enum KeyEdit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefusal {
     /// There are keys already.
-    #[error("the zone has keys already")]
+    #[error("the zone already has keys")]
     HasKeys,
     /// There are no keys.
     #[error("the zone has no keys")]
@@ -69,30 +69,28 @@ pub enum KeyRefusal {
     #[error("the zone has no key {0}")]
     NotThere(i64),
     /// The zone already has the key.
-    #[error("the zone has this key already: number {0}")]
+    #[error("the zone already has this key: number {0}")]
     Same(i64),
     /// It is the last one that signs.
     #[error("key {0} is the only one that signs the zone")]
     Last(i64),
     /// Its rows have changed in the meantime.
-    #[error("the keys of the zone were changed by others meanwhile")]
+    #[error("the zone's keys were changed concurrently; try again")]
     ChangedMeanwhile,
     /// Another server manages them.
     #[error(
-        "another server looks after the keys of the zone: it is named by the metadata X-NAMEWARD-KEY-SERVER; if that server \
-         is no more, remove this metadata"
+        "another server manages the zone's keys, see the metadata X-NAMEWARD-KEY-SERVER; if that server no longer \
+         exists, remove this metadata"
     )]
     OtherServer,
     /// There are too many.
-    #[error("the zone has {STORED_KEYS_MAX} keys: remove one first")]
+    #[error("the zone has {STORED_KEYS_MAX} keys, the maximum; remove one first")]
     TooMany,
     /// The zone has stored signatures.
-    #[error("the zone brings its signatures with it (PRESIGNED): they are served as they are")]
+    #[error("the zone is presigned: its signatures are served unchanged")]
     Presigned,
     /// The zone would be served without signatures.
-    #[error(
-        "the zone has keys and no signatures of its own: with PRESIGNED nothing would be signed"
-    )]
+    #[error("the zone has keys but no stored signatures: as PRESIGNED it would be served unsigned")]
     NoSignatures,
 }
 

@@ -37,7 +37,7 @@ impl RaisedSerial {
         };
         let unreadable = || ChangeRefused {
             rcode: Rcode::ServFail,
-            reason: format!("zone {}: its SOA cannot be read", self.apex),
+            reason: format!("zone {}: invalid SOA record", self.apex),
         };
         let serial = soa_serial(&rdata).ok_or_else(unreadable)?;
         let at = rdata.len().checked_sub(20).ok_or_else(unreadable)?;

@@ -130,12 +130,14 @@ pub(super) async fn keep(
     }
     let name = zone.name;
     if let Some(table) = copy.unreadable {
-        let reason = format!("zone {name}: {table} has text that is not UTF-8");
+        let reason = format!("zone {name}: table {table} contains text that is not UTF-8");
         return Err(WriteError::NoCopy(reason));
     }
     if copy.is_over {
         let mib = order.octets_max >> 20;
-        let reason = format!("zone {name} is larger than the {mib} MiB that copies may take");
+        let reason = format!(
+            "zone {name} is larger than the limit of {mib} MiB for copies of deleted zones"
+        );
         return Err(WriteError::NoCopy(reason));
     }
     let copy = ZoneCopy {
@@ -282,7 +284,7 @@ pub(super) async fn restore(
     name: &NameBuf,
     octets: &[u8],
 ) -> Result<Committed, WriteError> {
-    let broken = || WriteError::NoCopy(format!("the copy of zone {name} is damaged"));
+    let broken = || WriteError::NoCopy(format!("the copy of zone {name} is corrupt"));
     let tables = read_copy(octets).ok_or_else(broken)?;
     let mut stored = String::new();
     write_name(name.as_name(), &mut stored);

@@ -9,7 +9,10 @@ fn the_next_step_is_shown_from_the_first_moment_and_a_key_without_a_ds_is_replac
     let zone = zone.as_name();
     life.keeper().look(zone, BEGIN).unwrap();
     let next = life.keeper().status(zone, BEGIN).unwrap().next.unwrap();
-    assert_eq!(next.words, "key 1: the parent is asked for its DS");
+    assert_eq!(
+        next.words,
+        "key 1: DS submission (CDS and CDNSKEY published)"
+    );
     let at = next.at.filter(|at| *at > BEGIN).unwrap();
     let readiness = life.keeper().ds_readiness(zone, BEGIN);
     assert_eq!(readiness, Ok(DsReadiness::At(at)));
