@@ -77,7 +77,7 @@ impl Scratch {
 }
 
 /// Where the search for the addresses of a target ended.
-pub enum TargetPlace<'z> {
+pub enum TargetLocation<'z> {
     /// A zone here has them.
     Here(Rrset<'z>),
     /// A zone here has the name without an address of this type, or the name does not exist.
@@ -95,31 +95,31 @@ pub fn find_target<'z, Z: Zones>(
     zones: &'z Z,
     (target, rtype): (Name<'z>, Type),
     key: &mut NameKey,
-) -> TargetPlace<'z> {
+) -> TargetLocation<'z> {
     let mut name = target;
     for _ in 0..MAX_CHAIN {
         key.set(name);
         let Some(zone) = zones.zone_for(key, rtype) else {
-            return TargetPlace::Outside(name);
+            return TargetLocation::Outside(name);
         };
         if zone.is_elsewhere() {
             return match zone.is_ready() {
-                true => TargetPlace::Pending,
-                false => TargetPlace::Failed,
+                true => TargetLocation::Pending,
+                false => TargetLocation::Failed,
             };
         }
         let found = zone.find(key);
         if found.is_broken() {
-            return TargetPlace::Failed;
+            return TargetLocation::Failed;
         }
         let node = match found {
             Find::Exact(node) | Find::Wildcard { node, .. } => node,
-            Find::Missing { .. } => return TargetPlace::Nowhere,
+            Find::Missing { .. } => return TargetLocation::Nowhere,
             // A resolver knows the names below a delegation, and synthesises the name that a DNAME leads to.
-            Find::Cut { .. } | Find::Dname { .. } => return TargetPlace::Outside(name),
+            Find::Cut { .. } | Find::Dname { .. } => return TargetLocation::Outside(name),
         };
         if let Some(rrset) = node.rrset(rtype) {
-            return TargetPlace::Here(rrset);
+            return TargetLocation::Here(rrset);
         }
         let cname = node.rrset(Type::CNAME).and_then(|cname| {
             let record = cname.records().next()?;
@@ -127,11 +127,11 @@ pub fn find_target<'z, Z: Zones>(
         });
         match cname.or_else(|| alias_of(node).map(|(target, _)| target)) {
             Some(next) => name = next,
-            None => return TargetPlace::Nowhere,
+            None => return TargetLocation::Nowhere,
         }
     }
     // A loop, or a chain too long to follow.
-    TargetPlace::Failed
+    TargetLocation::Failed
 }
 
 /// The addresses of a target, as far as they are known.
@@ -193,11 +193,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 
     fn find_addresses(&mut self, target: Name<'z>) -> TargetAddresses<'z> {
         match find_target(self.zones, (target, self.qtype), &mut self.alias.key) {
-            TargetPlace::Here(rrset) => TargetAddresses::Here(rrset),
-            TargetPlace::Nowhere => TargetAddresses::None,
-            TargetPlace::Outside(name) => self.foreign_addresses(name),
-            TargetPlace::Failed => TargetAddresses::Failed,
-            TargetPlace::Pending => {
+            TargetLocation::Here(rrset) => TargetAddresses::Here(rrset),
+            TargetLocation::Nowhere => TargetAddresses::None,
+            TargetLocation::Outside(name) => self.foreign_addresses(name),
+            TargetLocation::Failed => TargetAddresses::Failed,
+            TargetLocation::Pending => {
                 self.alias.is_pending = true;
                 TargetAddresses::Pending
             }

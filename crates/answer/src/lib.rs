@@ -14,7 +14,7 @@ mod scratch;
 mod secure;
 mod view;
 
-pub use alias::{AliasAddresses, TargetPlace, alias_of, find_target};
+pub use alias::{AliasAddresses, TargetLocation, alias_of, find_target};
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
 use nameward_wire::message::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nameward_control::operations::{
-    ListedItem, OperationError, OperationRequest, OperationResult, TakeItem, ZoneAttributes,
+    ItemSink, ListedItem, OperationError, OperationRequest, OperationResult, ZoneAttributes,
 };
 use nameward_stats::Snapshot;
 use nameward_zone::change::ChangeAuthor;
@@ -19,7 +19,7 @@ pub trait ApiOperator: Send + Sync + 'static {
         &self,
         author: &Arc<ChangeAuthor>,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
 
     /// The counters.
@@ -95,7 +95,7 @@ impl Call<'_> {
     pub fn list(
         &self,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> ApiResult<OperationResult> {
         let result = self.api.operator.run(&self.author, request, items);
         result.map_err(ApiError::from)

@@ -56,14 +56,14 @@ pub use logs::{QueryLogStatus, QueryLogTemplate};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::keys::rollover::KeyKeeper;
-use nameward_maintain::policy::{KeptPolicies, PolicyTable};
+use nameward_maintain::keys::rollover::RolloverManager;
+use nameward_maintain::policy::{PolicyTable, StoredPolicies};
 pub use parent::{DsLookup, FindDs, NoParent};
 pub use provision::{MetadataSpec, ZoneProvision};
 pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
-    NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
+    NamedCounter, OperationResult, RecordChange, ReloadReport, ReplyLine, RunningTransferStatus,
     ZoneChanged,
 };
 pub use rollover::{KeySteps, ListedStep};
@@ -147,7 +147,7 @@ pub type SecondarySerials = Box<dyn Fn(NameBuf) -> Option<Vec<ListedSecondary>> 
 /// Hears of changes of keys by operators.
 pub type KeysChanged = Box<dyn Fn(NameBuf) + Send + Sync>;
 /// Takes the items of a listing; false if nobody takes more.
-pub type TakeItem<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
+pub type ItemSink<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
 
 /// The zones of a server and how to change them.
 pub struct Operations {
@@ -164,9 +164,9 @@ pub struct Operations {
     /// The policies of zones and the keys of TSIG.
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
-    pub kept: Arc<KeptPolicies>,
+    pub kept: Arc<StoredPolicies>,
     /// The keys of zones that are signed here and have none in their home, and the one who looks after them.
-    pub keeper: Arc<KeyKeeper>,
+    pub keeper: Arc<RolloverManager>,
     /// Has the keys of a zone looked at, and its secondaries notified.
     pub keys_changed: KeysChanged,
     /// The zone files and the configuration behind zones that no database has.
@@ -186,7 +186,7 @@ impl Operations {
     pub fn run(
         &self,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.run_for(None, request, items)
     }
@@ -196,7 +196,7 @@ impl Operations {
         &self,
         author: Option<&Arc<ChangeAuthor>>,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         match request {
             OperationRequest::ZoneList => self.list_zones(items),

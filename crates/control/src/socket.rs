@@ -11,7 +11,7 @@
 mod ask;
 mod serve;
 
-pub use ask::{AskError, ask};
+pub use ask::{ControlError, ask};
 pub use serve::{Commands, ControlPeer, REQUEST_MAX};
 
 use std::{

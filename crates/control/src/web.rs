@@ -73,7 +73,7 @@ pub type Mnemonic = fn(u16) -> Option<&'static str>;
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
 
 /// The zones of a server for the page. Both may query a database: they are called on blocking threads.
-pub trait ShownZones: Send + Sync {
+pub trait ListedZonesView: Send + Sync {
     /// Returns the state of a zone, by its name as a client writes it; none if it is not served.
     fn zone(&self, name: &str) -> Option<ZoneFacts>;
 
@@ -87,7 +87,7 @@ pub trait ShownZones: Send + Sync {
 /// A server without zones.
 struct NoZones;
 
-impl ShownZones for NoZones {
+impl ListedZonesView for NoZones {
     fn zone(&self, _: &str) -> Option<ZoneFacts> {
         None
     }
@@ -194,7 +194,7 @@ struct WebState {
     /// Created at start; the forms of the page contain it, so that another site cannot reset a ring.
     token: String,
     status: StatusSource,
-    zones: Box<dyn ShownZones>,
+    zones: Box<dyn ListedZonesView>,
     /// Takes connections for the API, if it shares this port.
     api: Option<ApiHandover>,
     drawings: Semaphore,
@@ -252,7 +252,7 @@ impl Web {
     }
 
     /// Shows the zone list, and a page for each zone.
-    pub fn showing_zones(mut self, zones: impl ShownZones + 'static) -> Self {
+    pub fn showing_zones(mut self, zones: impl ListedZonesView + 'static) -> Self {
         // It is not shared before it serves.
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.zones = Box::new(zones);
@@ -306,7 +306,7 @@ impl Web {
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let client = access::counted_as(peer.ip());
         *waiting.clients.entry(client).or_insert(0) += 1;
-        let place = ConnectionPlace {
+        let place = ConnectionSlotGuard {
             id,
             client,
             shared: Arc::clone(shared),
@@ -331,13 +331,13 @@ struct WaitingConnections {
 }
 
 /// The slot of a connection; released when dropped, however the connection ends.
-struct ConnectionPlace {
+struct ConnectionSlotGuard {
     id: u64,
     client: IpAddr,
     shared: Arc<WebState>,
 }
 
-impl ConnectionPlace {
+impl ConnectionSlotGuard {
     /// Marks the connection as being answered, so that it is not closed as a waiting one. `None`: it was already.
     fn stop_waiting(&self) -> Option<AbortHandle> {
         let mut waiting = self.shared.waiting();
@@ -359,7 +359,7 @@ impl ConnectionPlace {
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ConnectionSlotGuard {
     fn drop(&mut self) {
         self.stop_waiting();
         let mut waiting = self.shared.waiting();

@@ -33,9 +33,9 @@ pub use key::{
 pub use made_types::{MadeTypes, is_signature_or_denial};
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Hash, Nsec3Param, Nsec3ParamError};
 pub use period::{SignatureTimes, SignatureWeek, signature_week};
-pub use policy::{Denial, DenialStyle, DenialTerms, PolicyItemError, Publish, SigningPolicy};
+pub use policy::{Denial, DenialSettings, DenialStyle, PolicyItemError, Publish, SigningPolicy};
 pub use proof::Proof;
-pub use reused::ReusedBytes;
+pub use reused::ReusableBytes;
 pub use set::CanonicalSet;
 pub use signing::{Keys, Making, NoSignature, Rrsigs, Signing};
 pub use soa_edit::SoaEdit;

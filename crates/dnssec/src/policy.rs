@@ -30,7 +30,7 @@ pub enum DenialStyle {
 
 /// The denial settings of a zone, which an operator selects with one keyword.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DenialTerms {
+pub struct DenialSettings {
     /// NSEC or NSEC3.
     pub denial: Denial,
     /// The chain, or records made for each answer.
@@ -39,7 +39,7 @@ pub struct DenialTerms {
     pub is_opt_out: bool,
 }
 
-impl DenialTerms {
+impl DenialSettings {
     /// The keywords, the default first.
     pub const WORDS: [&str; 5] = ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"];
 
@@ -66,14 +66,14 @@ impl DenialTerms {
 
     /// Parses a keyword. NSEC3 has no salt and no additional iterations (RFC 9276).
     pub fn read(word: &str) -> Option<Self> {
-        let nsec3 = |is_opt_out| DenialTerms {
+        let nsec3 = |is_opt_out| DenialSettings {
             denial: Denial::Nsec3(Nsec3::default()),
             is_opt_out,
-            ..DenialTerms::default()
+            ..DenialSettings::default()
         };
-        let nsec = |style| DenialTerms {
+        let nsec = |style| DenialSettings {
             style,
-            ..DenialTerms::default()
+            ..DenialSettings::default()
         };
         match word {
             "nsec" => Some(nsec(DenialStyle::Chain)),
@@ -143,7 +143,7 @@ pub struct SigningPolicy {
 pub enum PolicyItemError {
     /// The item is ignored, in whole or in part, and the zone is served: validators do not depend on it.
     #[error("{0}")]
-    PassedOver(&'static str),
+    SkippedStatement(&'static str),
     /// Signing without the item would be signing in a way that was not requested.
     #[error("{0}")]
     Unusable(#[from] Nsec3ParamError),
@@ -172,7 +172,7 @@ impl SigningPolicy {
 
     /// Applies one metadata item; kinds unrelated to signing are ignored.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
-        use PolicyItemError::PassedOver;
+        use PolicyItemError::SkippedStatement;
         let content = content.trim();
         match kind.to_ascii_uppercase().as_str() {
             "NSEC3PARAM" => {
@@ -185,7 +185,7 @@ impl SigningPolicy {
                 let (cds, is_read) = read_cds(content);
                 self.cds = cds;
                 if !is_read {
-                    return Err(PassedOver(
+                    return Err(SkippedStatement(
                         "invalid PUBLISH-CDS: expected a list of digest types (1, 2, 4)",
                     ));
                 }
@@ -203,14 +203,14 @@ impl SigningPolicy {
             "SOA-EDIT" if content.is_empty() => {}
             "SOA-EDIT" => {
                 self.soa_edit = SoaEdit::None;
-                self.soa_edit = SoaEdit::read(content).ok_or(PassedOver(
+                self.soa_edit = SoaEdit::read(content).ok_or(SkippedStatement(
                     "unknown SOA-EDIT: expected INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH or NONE; \
                      the serial is served unchanged",
                 ))?;
             }
             // Nameward's own: PowerDNS reserves kinds with X- for others.
             "X-NAMEWARD-DENIAL" => {
-                self.style = DenialStyle::read(content).ok_or(PassedOver(
+                self.style = DenialStyle::read(content).ok_or(SkippedStatement(
                     "invalid X-NAMEWARD-DENIAL: expected chain, white-lies or compact",
                 ))?;
                 self.is_style_asked = true;
@@ -277,14 +277,14 @@ mod tests {
 
     #[test]
     fn the_words_of_denial_are_read_as_they_are_written() {
-        for word in DenialTerms::WORDS {
+        for word in DenialSettings::WORDS {
             assert_eq!(
-                DenialTerms::read(word).map(|terms| terms.word()),
+                DenialSettings::read(word).map(|terms| terms.word()),
                 Some(word)
             );
         }
-        assert_eq!(DenialTerms::default().word(), DenialTerms::WORDS[0]);
-        assert_eq!(DenialTerms::read("nsec5"), None);
+        assert_eq!(DenialSettings::default().word(), DenialSettings::WORDS[0]);
+        assert_eq!(DenialSettings::read("nsec5"), None);
         let compact = policy(&[("X-NAMEWARD-DENIAL", "compact")]).unwrap();
         assert_eq!(compact.style, DenialStyle::Compact);
         assert!(policy(&[("X-NAMEWARD-DENIAL", "none")]).is_err());
@@ -308,7 +308,7 @@ mod tests {
         for (kind, content) in [("SOA-EDIT", "INCEPTION-WEEK"), ("PUBLISH-CDS", "2,x,9")] {
             let error = odd.take(kind, content).unwrap_err();
             assert!(
-                matches!(error, PolicyItemError::PassedOver(text) if text.contains("expected"))
+                matches!(error, PolicyItemError::SkippedStatement(text) if text.contains("expected"))
             );
         }
         assert_eq!(

@@ -3,7 +3,7 @@
 use crate::nsec;
 use crate::nsec3::{self, Nsec3, Nsec3Hash};
 use crate::policy::Denial;
-use crate::reused::ReusedBytes;
+use crate::reused::ReusableBytes;
 use crate::signing::Signing;
 use nameward_wire::rdata::BitmapBuilder;
 use nameward_wire::{Name, NameBuf, Type};
@@ -16,7 +16,7 @@ pub struct Proof {
     /// NSEC or NSEC3.
     pub rtype: Type,
     /// The record data.
-    pub rdata: ReusedBytes,
+    pub rdata: ReusableBytes,
 }
 
 impl Signing {
@@ -75,7 +75,7 @@ impl Signing {
         next: NameBuf,
         types: impl Iterator<Item = Type>,
     ) -> Proof {
-        let mut rdata = ReusedBytes::take();
+        let mut rdata = ReusableBytes::take();
         rdata.extend_from_slice(next.as_name().as_wire());
         let mut bitmap = BitmapBuilder::default();
         // RFC 4034 section 4.1.2: the record itself and its signature exist too.
@@ -112,7 +112,7 @@ impl Signing {
         (hash, next): (&Nsec3Hash, &Nsec3Hash),
         types: impl Iterator<Item = Type>,
     ) -> Option<Proof> {
-        let mut rdata = ReusedBytes::take();
+        let mut rdata = ReusableBytes::take();
         params.put_parameters(flags, &mut rdata);
         rdata.push(nsec3::HASH as u8);
         rdata.extend_from_slice(next);

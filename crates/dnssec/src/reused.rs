@@ -15,18 +15,18 @@ thread_local! {
 
 /// A buffer that returns to the pool of the thread that drops it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ReusedBytes(Vec<u8>);
+pub struct ReusableBytes(Vec<u8>);
 
-impl ReusedBytes {
+impl ReusableBytes {
     /// Takes an empty buffer.
     pub fn take() -> Self {
         // A terminating thread has none.
         let free = FREE.try_with(|free| free.borrow_mut().pop());
-        ReusedBytes(free.ok().flatten().unwrap_or_default())
+        ReusableBytes(free.ok().flatten().unwrap_or_default())
     }
 }
 
-impl Deref for ReusedBytes {
+impl Deref for ReusableBytes {
     type Target = Vec<u8>;
 
     fn deref(&self) -> &Vec<u8> {
@@ -34,13 +34,13 @@ impl Deref for ReusedBytes {
     }
 }
 
-impl DerefMut for ReusedBytes {
+impl DerefMut for ReusableBytes {
     fn deref_mut(&mut self) -> &mut Vec<u8> {
         &mut self.0
     }
 }
 
-impl Drop for ReusedBytes {
+impl Drop for ReusableBytes {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.0);
         if !(1..=OCTETS_MAX).contains(&bytes.capacity()) {

@@ -30,7 +30,7 @@ mod key_state;
 mod steps;
 mod versions;
 
-pub use key_state::{DsSight, KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+pub use key_state::{DsSight, KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase};
 use steps::KeyRing;
 
 /// Maximum number of keys a zone has at a time, including retiring ones. A policy that changes faster than the parent
@@ -143,12 +143,12 @@ impl RolloverPolicy {
 }
 
 impl PolicyKey {
-    fn asks_for(&self, key: &KeyLife) -> bool {
+    fn asks_for(&self, key: &KeyState) -> bool {
         key.role == self.role && key.algorithm == self.algorithm
     }
 
     /// Returns the time at which the successor of a key must be generated.
-    fn successor_at(&self, key: &KeyLife, policy: &RolloverPolicy) -> Option<u64> {
+    fn successor_at(&self, key: &KeyState, policy: &RolloverPolicy) -> Option<u64> {
         let lifetime = self.lifetime?;
         // A lifetime shorter than the lead would cause permanent rollovers.
         let lead = policy.lead(self.role).min(lifetime / 2);
@@ -181,7 +181,7 @@ pub struct Rollover {
     /// Keys that must be generated. The caller adds them to the keys and calls again; no step is taken before.
     pub missing: Vec<PolicyKey>,
     /// The current state of the keys.
-    pub keys: Vec<KeyLife>,
+    pub keys: Vec<KeyState>,
     /// The steps that were taken.
     pub steps: Vec<RolloverStep>,
     /// When to call again; `None` if nothing happens until the policy changes or a DS is seen.
@@ -190,7 +190,7 @@ pub struct Rollover {
 
 /// The DS RRset that the zone requests from its parent (RFC 7344, RFC 8078).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ParentWish {
+pub enum ParentRequest {
     /// No request: the parent leaves the DS RRset unchanged.
     Nothing,
     /// The DS of these keys.
@@ -200,7 +200,7 @@ pub enum ParentWish {
 }
 
 /// Takes all steps that are due and safe now. Calling it late, even by a year, delays steps but breaks nothing.
-pub fn advance(policy: &RolloverPolicy, keys: &[KeyLife], now: u64) -> Rollover {
+pub fn advance(policy: &RolloverPolicy, keys: &[KeyState], now: u64) -> Rollover {
     let mut ring = KeyRing::new(policy, keys, now);
     let mut steps = Vec::new();
     ring.settle();
@@ -225,7 +225,7 @@ pub fn advance(policy: &RolloverPolicy, keys: &[KeyLife], now: u64) -> Rollover 
 /// Records that the parent's servers were seen with or without the DS of a key. Returns whether that was awaited. A
 /// contrary observation cancels an earlier one.
 pub fn note_ds(
-    keys: &mut [KeyLife],
+    keys: &mut [KeyState],
     id: u32,
     (sight, now): (DsSight, u64),
     times: &RolloverTimes,
@@ -253,15 +253,15 @@ pub fn note_ds(
 }
 
 /// Returns the DS RRset that the zone requests from its parent.
-pub fn parent_wish(policy: &RolloverPolicy, keys: &[KeyLife]) -> ParentWish {
+pub fn parent_wish(policy: &RolloverPolicy, keys: &[KeyState]) -> ParentRequest {
     let wanted = keys.iter().filter(|key| key.ds.is_shown());
     let wanted: Vec<u32> = wanted.map(|key| key.id).collect();
     let is_leaving = keys
         .iter()
         .any(|key| key.ds.phase == RecordPhase::Unretentive);
     match (wanted.is_empty(), policy.keys.is_empty() && is_leaving) {
-        (false, _) => ParentWish::Keys(wanted),
-        (true, true) => ParentWish::Removal,
-        (true, false) => ParentWish::Nothing,
+        (false, _) => ParentRequest::Keys(wanted),
+        (true, true) => ParentRequest::Removal,
+        (true, false) => ParentRequest::Nothing,
     }
 }

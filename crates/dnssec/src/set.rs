@@ -1,6 +1,6 @@
 //! An RRset as it is signed: canonical form and order (RFC 4034 sections 3.1.8.1 and 6).
 
-use crate::reused::ReusedBytes;
+use crate::reused::ReusableBytes;
 use arrayvec::ArrayVec;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Class, Name, Type};
@@ -17,7 +17,7 @@ pub struct CanonicalSet {
     pub(crate) labels: u8,
     pub(crate) ttl: u32,
     /// Owner, type, class, TTL, length and data of each record, in order.
-    pub(crate) records: ReusedBytes,
+    pub(crate) records: ReusableBytes,
 }
 
 impl PartialEq for CanonicalSet {
@@ -37,7 +37,7 @@ impl CanonicalSet {
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Self {
         let mut records = records;
-        let mut out = ReusedBytes::take();
+        let mut out = ReusableBytes::take();
         let first = records.next();
         match (first, records.next()) {
             // A single record needs no sorting.
@@ -94,7 +94,7 @@ fn push_in_order<'a>(
     (owner, rtype, ttl): (Name<'_>, Type, u32),
     records: impl Iterator<Item = &'a [u8]>,
 ) {
-    let mut data = ReusedBytes::take();
+    let mut data = ReusableBytes::take();
     let (mut few, mut many) = (ArrayVec::<_, FEW>::new(), Vec::new());
     for rdata in records {
         let start = data.len();

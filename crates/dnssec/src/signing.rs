@@ -5,7 +5,7 @@ use crate::key::{KeyUse, SigningKey};
 use crate::made_types::MadeTypes;
 use crate::period::{early_of, validity};
 use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
-use crate::reused::ReusedBytes;
+use crate::reused::ReusableBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
 use arrayvec::ArrayVec;
@@ -368,13 +368,13 @@ impl Signing {
     }
 
     /// Returns the fingerprint of the key, followed by the RRSIG data up to the signature (RFC 4034 section 3.1).
-    fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusedBytes {
+    fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusableBytes {
         let (begins, ends) = match &self.policy.signatures {
             Some(times) => times.bounds(now, times.early(&set.records)),
             None => validity(now, self.early),
         };
         let apex = self.apex.as_name().as_wire();
-        let mut head = ReusedBytes::take();
+        let mut head = ReusableBytes::take();
         head.reserve(key.fingerprint().len() + RRSIG_FIXED + apex.len());
         head.extend_from_slice(key.fingerprint());
         head.extend_from_slice(&set.rtype.0.to_be_bytes());

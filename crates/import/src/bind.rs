@@ -48,9 +48,9 @@ use nameward_wire::{Name, zonefile::Diagnostic};
 use nameward_zone::AccessList;
 
 use crate::Files;
-use lex::TextPlace;
+use lex::TextLocation;
 use notes::ImportNotes;
-use settings::BindTerms;
+use settings::BindSettings;
 
 pub use remotes::Remote;
 
@@ -136,17 +136,17 @@ pub struct BindZone {
     view: usize,
     spot: Spot,
     /// Clients that may query it; `None` for all.
-    allow_query: Result<Option<Arc<AccessList>>, NotTaken>,
+    allow_query: Result<Option<Arc<AccessList>>, UnservableReason>,
     /// Further permissions, for a migration.
-    terms: Option<Box<BindTerms>>,
+    terms: Option<Box<BindSettings>>,
 }
 
 /// A file index and a position in that file.
-type Spot = (usize, TextPlace);
+type Spot = (usize, TextLocation);
 
 /// The reason why a zone cannot be restricted to exactly the clients that may query it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct NotTaken {
+struct UnservableReason {
     spot: Spot,
     reason: String,
 }
@@ -240,7 +240,7 @@ struct View {
     is_internet: bool,
     spot: Spot,
     /// The clients it answers.
-    clients: Result<ViewClients, NotTaken>,
+    clients: Result<ViewClients, UnservableReason>,
 }
 
 /// The clients of a view.

@@ -3,7 +3,7 @@
 //! ```text
 //! pdns.conf, named.conf, nsd.conf, knot.conf
 //!   texts            files and the files they include, bounded
-//!   a reader each    its own syntax; fills one [`MovedServer`]
+//!   a reader each    its own syntax; fills one [`ImportedServer`]
 //!   toml_text        nameward.toml, each setting with the file and line it comes from
 //! ```
 //! Each setting is listed once in the report: converted, changed, not needed or not supported. A zone that would leak
@@ -23,12 +23,12 @@ use std::path::PathBuf;
 
 use nameward_wire::{Name, NameBuf};
 
-pub use report::{ConfigPlace, MoveNote, MoveReport, MoveVerdict};
-pub use toml_text::{SecretPlace, TomlPlan, secret_file_name};
+pub use report::{ConfigLocation, ImportNote, ImportReport, ImportVerdict};
+pub use toml_text::{SecretLocation, TomlPlan, secret_file_name};
 
 /// The value of a Nameward setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MovedValue {
+pub enum ImportedValue {
     /// A string.
     Text(String),
     /// A number.
@@ -41,15 +41,15 @@ pub enum MovedValue {
 
 /// A Nameward setting converted from a setting of the other server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovedSetting {
+pub struct ImportedSetting {
     /// The table that contains it.
     pub table: &'static str,
     /// Its key.
     pub key: &'static str,
     /// Its value.
-    pub value: MovedValue,
+    pub value: ImportedValue,
     /// Location of the other server's setting; `None` for a default of that server.
-    pub place: Option<ConfigPlace>,
+    pub place: Option<ConfigLocation>,
 }
 
 /// A number with the same meaning here: the other server's name, table and key, factor, minimum and maximum.
@@ -57,7 +57,7 @@ type NumberRow = (&'static str, (&'static str, &'static str), u64, u64, u64);
 
 /// A TSIG key. The secret is in base64.
 #[derive(Clone, PartialEq, Eq)]
-pub struct MovedKey {
+pub struct ImportedKey {
     /// The key name with the final dot.
     pub name: String,
     /// The algorithm, such as `hmac-sha256`.
@@ -65,19 +65,19 @@ pub struct MovedKey {
     /// The secret in base64.
     pub secret: String,
     /// Its location.
-    pub place: ConfigPlace,
+    pub place: ConfigLocation,
 }
 
 /// Omits the secret.
-impl std::fmt::Debug for MovedKey {
+impl std::fmt::Debug for ImportedKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MovedKey({}, {})", self.name, self.algorithm)
+        write!(f, "ImportedKey({}, {})", self.name, self.algorithm)
     }
 }
 
 /// Another server: its address with a port if that is not 53, a key, the source address.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MovedRemote {
+pub struct ImportedRemote {
     /// `192.0.2.1` or `[2001:db8::1]:5300`.
     pub address: String,
     /// The name of a TSIG key.
@@ -88,18 +88,18 @@ pub struct MovedRemote {
 
 /// A rule for which key may update which names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MovedUpdateRule {
+pub struct ImportedUpdateRule {
     /// The key that signs the update.
     pub key: String,
     /// Names that may be changed.
-    pub scope: MovedScope,
+    pub scope: ImportedScope,
     /// Types that may be changed; empty for all.
     pub types: Vec<String>,
 }
 
 /// The names that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum MovedScope {
+pub enum ImportedScope {
     /// The whole zone.
     #[default]
     WholeZone,
@@ -113,7 +113,7 @@ pub enum MovedScope {
 
 /// Zone settings; `None` means inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MovedTerms {
+pub struct ImportedSettings {
     /// Clients that may query.
     pub allow_query: Option<Vec<String>>,
     /// Peers that may transfer.
@@ -123,11 +123,11 @@ pub struct MovedTerms {
     /// Peers that may update.
     pub allow_update: Option<Vec<String>>,
     /// Rules for updates.
-    pub update_policy: Vec<MovedUpdateRule>,
+    pub update_policy: Vec<ImportedUpdateRule>,
     /// Servers to transfer from.
-    pub primaries: Vec<MovedRemote>,
+    pub primaries: Vec<ImportedRemote>,
     /// Servers to notify.
-    pub also_notify: Vec<MovedRemote>,
+    pub also_notify: Vec<ImportedRemote>,
     /// Whether the servers in the NS records are notified.
     pub notify_name_servers: Option<bool>,
     /// Whether updates are forwarded to the primary.
@@ -156,7 +156,7 @@ pub struct MovedTerms {
 
 /// The kind of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MovedKind {
+pub enum ImportedKind {
     /// Served from its file.
     Native,
     /// Served from its file; others are notified.
@@ -169,7 +169,7 @@ pub enum MovedKind {
     Consumer,
 }
 
-impl MovedKind {
+impl ImportedKind {
     /// Returns the configuration keyword.
     pub fn word(self) -> &'static str {
         match self {
@@ -188,32 +188,32 @@ impl MovedKind {
 
 /// A zone to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovedZone {
+pub struct ImportedZone {
     /// The zone name with the final dot.
     pub name: String,
     /// The zone kind.
-    pub kind: MovedKind,
+    pub kind: ImportedKind,
     /// The zone file, if the zone is not transferred.
     pub file: Option<PathBuf>,
     /// The zone settings.
-    pub terms: MovedTerms,
+    pub terms: ImportedSettings,
     /// How the other server signs it.
-    pub signing: Option<MovedSigning>,
+    pub signing: Option<ImportedSigning>,
     /// The file with the contents of a catalog generated here.
     pub catalog_file: Option<PathBuf>,
     /// Its location.
-    pub place: ConfigPlace,
+    pub place: ConfigLocation,
 }
 
 /// A zone that the other server signs: the location of its signed version and its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovedSigning {
+pub struct ImportedSigning {
     /// The file with the signed version, which may have a BIND journal.
     pub version: PathBuf,
     /// The unsigned file that the operator edits, if there is one.
     pub source: Option<PathBuf>,
     /// The keys.
-    pub keys: MovedKeyStore,
+    pub keys: ImportedKeyStore,
     /// The policy; without one, keys are used according to their timing metadata.
     pub policy: Option<String>,
     /// The command that makes the other server write the signed version to its file.
@@ -222,7 +222,7 @@ pub struct MovedSigning {
 
 /// The directory with the private keys of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MovedKeyStore {
+pub enum ImportedKeyStore {
     /// `K*.key` and `K*.private` files of BIND.
     Pairs(PathBuf),
     /// `*.pem` files of Knot.
@@ -232,32 +232,32 @@ pub enum MovedKeyStore {
 /// The reason why something cannot be converted, as worded in the report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct MoveRefusal(pub String);
+pub struct ImportRefusal(pub String);
 
-impl From<String> for MoveRefusal {
+impl From<String> for ImportRefusal {
     fn from(reason: String) -> Self {
         Self(reason)
     }
 }
 
-impl From<&str> for MoveRefusal {
+impl From<&str> for ImportRefusal {
     fn from(reason: &str) -> Self {
         Self(reason.into())
     }
 }
 
 /// Settings of a `[[dnssec_policy]]`.
-pub type PolicySettings = Vec<(&'static str, MovedValue)>;
+pub type PolicySettings = Vec<(&'static str, ImportedValue)>;
 
 /// A policy by which zones are signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MovedPolicy {
+pub struct ImportedPolicy {
     /// The policy name.
     pub name: String,
     /// Its settings.
     pub settings: PolicySettings,
     /// Its location.
-    pub place: ConfigPlace,
+    pub place: ConfigLocation,
 }
 
 /// Returns the Nameward name of an algorithm for which keys can be generated; `None` for others.
@@ -274,67 +274,67 @@ pub(crate) fn signing_algorithm(word: &str) -> Option<&'static str> {
 
 /// A database or another source of many zones.
 #[derive(Clone, PartialEq, Eq)]
-pub struct MovedBackend {
+pub struct ImportedBackend {
     /// The backend type in Nameward.
     pub kind: &'static str,
     /// Its settings: keys and values. A database URL contains a password.
-    pub settings: Vec<(&'static str, MovedValue)>,
+    pub settings: Vec<(&'static str, ImportedValue)>,
     /// Its location.
-    pub place: ConfigPlace,
+    pub place: ConfigLocation,
 }
 
 /// The URL may contain a password, which is not printed.
-impl std::fmt::Debug for MovedBackend {
+impl std::fmt::Debug for ImportedBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MovedBackend({})", self.kind)
+        write!(f, "ImportedBackend({})", self.kind)
     }
 }
 
 /// A complete server configuration after migration.
 #[derive(Debug, Default)]
-pub struct MovedServer {
+pub struct ImportedServer {
     /// Settings of the server itself.
-    pub settings: Vec<MovedSetting>,
+    pub settings: Vec<ImportedSetting>,
     /// TSIG keys.
-    pub keys: Vec<MovedKey>,
+    pub keys: Vec<ImportedKey>,
     /// Settings of all zones.
-    pub defaults: MovedTerms,
+    pub defaults: ImportedSettings,
     /// Sources of zones.
-    pub backends: Vec<MovedBackend>,
+    pub backends: Vec<ImportedBackend>,
     /// Policies by which zones are signed.
-    pub policies: Vec<MovedPolicy>,
+    pub policies: Vec<ImportedPolicy>,
     /// Zones that are declared individually.
-    pub zones: Vec<MovedZone>,
+    pub zones: Vec<ImportedZone>,
     /// The outcome for each setting of the other server.
-    pub report: MoveReport,
+    pub report: ImportReport,
     /// Errors in the other server's configuration: if there is one, nothing is migrated.
     pub errors: Vec<nameward_wire::zonefile::Diagnostic>,
 }
 
-impl MovedServer {
+impl ImportedServer {
     /// Sets a setting and reports it as converted.
     pub(crate) fn take(
         &mut self,
-        place: &ConfigPlace,
+        place: &ConfigLocation,
         (table, key): (&'static str, &'static str),
-        value: MovedValue,
+        value: ImportedValue,
         from: &str,
     ) {
         let text = format!("{from}: {key} in [{table}]");
-        self.report.add(MoveVerdict::Taken, place, text);
+        self.report.add(ImportVerdict::Taken, place, text);
         self.set(Some(place), (table, key), value);
     }
 
     /// Sets a setting.
     pub(crate) fn set(
         &mut self,
-        place: Option<&ConfigPlace>,
+        place: Option<&ConfigLocation>,
         (table, key): (&'static str, &'static str),
-        value: MovedValue,
+        value: ImportedValue,
     ) {
         self.settings
             .retain(|known| (known.table, known.key) != (table, key));
-        self.settings.push(MovedSetting {
+        self.settings.push(ImportedSetting {
             table,
             key,
             value,
@@ -343,7 +343,7 @@ impl MovedServer {
     }
 
     /// Adds a zone and reports it.
-    pub(crate) fn take_zone(&mut self, zone: MovedZone) {
+    pub(crate) fn take_zone(&mut self, zone: ImportedZone) {
         let (name, kind) = (&zone.name, zone.kind.word());
         let text = match &zone.file {
             // The file of a signed zone is a new one.
@@ -352,19 +352,19 @@ impl MovedServer {
             }
             _ => format!("zone {name}: {kind}"),
         };
-        self.report.add(MoveVerdict::Taken, &zone.place, text);
+        self.report.add(ImportVerdict::Taken, &zone.place, text);
         self.zones.push(zone);
     }
 
     /// Checks whether anything needs a state directory: transferred zones, updates, catalogs.
     pub fn needs_state(&self) -> bool {
-        let updates = |terms: &MovedTerms| {
+        let updates = |terms: &ImportedSettings| {
             terms.allow_update.as_ref().is_some_and(|l| !l.is_empty())
                 || !terms.update_policy.is_empty()
         };
-        let zone = |zone: &MovedZone| {
+        let zone = |zone: &ImportedZone| {
             zone.kind.is_transferred()
-                || zone.kind == MovedKind::Producer
+                || zone.kind == ImportedKind::Producer
                 || zone.signing.is_some()
                 || updates(&zone.terms)
         };

@@ -3,13 +3,13 @@
 //!
 //! `cargo run --release -p nameward-maintain --example take_over [ZONES] [RECORDS]`
 
-use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind};
-use nameward_maintain::secondary::{Ask, AskPrimary, Secondaries};
+use nameward_maintain::policy::{PolicyFragment, PolicySource, RemoteServer, ZoneKind};
+use nameward_maintain::secondary::{Ask, QueryPrimary, Secondaries};
 use nameward_maintain::transfer::{AskedQuestion, TransferAnswer, TransferReader, TransferStep};
 use nameward_maintain::zone::SecondarySettings;
 use nameward_maintain::{Commits, Moment, TableWriter, VersionSource};
 use nameward_store::state::{
-    JournalBounds, JournalOrigin, StateChange, StateStore, ZoneHome, ZoneTimers,
+    JournalBounds, JournalOrigin, StateChange, StateStore, ZoneStorage, ZoneTimers,
 };
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{RecordList, Serial, TableChange, WireRecord, Zone};
@@ -23,7 +23,7 @@ const BOUNDS: JournalBounds = JournalBounds {
 
 struct Nobody;
 
-impl AskPrimary for Nobody {
+impl QueryPrimary for Nobody {
     fn ask(&mut self, _: Ask) {}
 }
 
@@ -94,14 +94,14 @@ fn take_over(count: usize) {
         });
         store.write(changes.collect()).expect("room on the disk");
     }
-    let part = PolicyPart {
+    let part = PolicyFragment {
         kind: Some(ZoneKind::Secondary),
         primaries: Some(vec![RemoteServer {
             address: "192.0.2.1:53".parse().expect("an address"),
             key: None,
             source: None,
         }]),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let policy = Arc::new(part.finish(PolicySource::Configured));
     let settings = names.iter().map(|name| SecondarySettings {
@@ -190,7 +190,7 @@ fn transfer(records: usize) {
     let source = VersionSource {
         zone,
         rank: 0,
-        home: ZoneHome::Store,
+        home: ZoneStorage::Store,
         origin: JournalOrigin::Transfer,
         confirmed: None,
         author: None,

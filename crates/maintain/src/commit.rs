@@ -29,14 +29,14 @@ pub(crate) use conflicts::ConflictSide;
 pub use conflicts::FileConflicts;
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
-use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
+use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{
     ChangeError, ConditionalChange, Difference, RecordsAt as _, UnsignedRecords, ZoneChange,
 };
 use nameward_zone::{RecordList, Serial, Zone};
 pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
-use pending::{Gate, UnderWay};
+use pending::{Gate, InProgress};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -55,7 +55,7 @@ type ZoneKey = (Box<[u8]>, u16);
 pub struct Commits {
     table: Arc<TableWriter>,
     durable: Option<Arc<dyn Durable>>,
-    zones: Mutex<HashMap<ZoneKey, Arc<Mutex<UnderWay>>>>,
+    zones: Mutex<HashMap<ZoneKey, Arc<Mutex<InProgress>>>>,
     listener: Listener,
     live_listener: OnceLock<LiveListener>,
     background: BackgroundWork,
@@ -198,7 +198,7 @@ impl Commits {
     }
 
     /// Returns the zone under its own lock, so that work on a large one does not delay others.
-    fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<UnderWay>> {
+    fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<InProgress>> {
         let name = zone.as_wire().to_ascii_lowercase();
         let mut zones = self.zones.lock();
         Arc::clone(zones.entry((name.into(), rank)).or_default())
@@ -299,7 +299,11 @@ impl Commits {
     }
 
     /// Returns the version that the next one is based on.
-    fn tip(&self, source: &VersionSource, under_way: &UnderWay) -> Result<Arc<Zone>, CommitError> {
+    fn tip(
+        &self,
+        source: &VersionSource,
+        under_way: &InProgress,
+    ) -> Result<Arc<Zone>, CommitError> {
         let published = || self.table.version(source.zone.as_name(), source.rank);
         let tip = under_way.tip.clone().or_else(published);
         tip.ok_or(CommitError::NoSuchZone)
@@ -329,7 +333,7 @@ impl Commits {
         // A forced transfer may lead back: no journal leads there.
         let is_forced = contents.is_some() && !is_forward && !difference.is_empty();
         let is_whole = tip.is_stand_in() || is_rewrite(difference, zone) || is_forced;
-        if source.home == ZoneHome::Store && is_whole {
+        if source.home == ZoneStorage::Store && is_whole {
             let parts = Arc::new(contents.unwrap_or_else(|| contents_of(zone)));
             return Ok(vec![StateChange::SetContents {
                 zone: name,

@@ -12,7 +12,9 @@
 
 use crate::commit::{CommitError, name_of};
 use nameward_base::time::now_seconds;
-use nameward_store::state::{JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneHome};
+use nameward_store::state::{
+    JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneStorage,
+};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord, Zone};
@@ -57,7 +59,7 @@ impl Rebased {
     /// Returns the journal changes that make it durable if the previous version is no longer known: the journal
     /// restarts.
     pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
-        let (zone, home) = (name_of(&self.file), ZoneHome::File);
+        let (zone, home) = (name_of(&self.file), ZoneStorage::File);
         let restart = StateChange::RestartJournal {
             zone,
             home,

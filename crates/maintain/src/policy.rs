@@ -1,6 +1,6 @@
 //! Zone policies: kind, primaries, NOTIFY targets, and access control for transfers, NOTIFY and updates.
 //!
-//! [`ZonePolicy`] is a zone's policy as the server applies it. It is assembled from fragments ([`PolicyPart`]), each
+//! [`ZonePolicy`] is a zone's policy as the server applies it. It is assembled from fragments ([`PolicyFragment`]), each
 //! with the settings from one source: the zone's own table in the configuration, the database or catalog that has the
 //! zone, and the defaults for all zones. [`PolicyTable`] keeps the fragments of all sources and publishes
 //! [`Policies`], a snapshot that readers load without a lock. Transfers, NOTIFY and updates are denied unless a
@@ -13,8 +13,11 @@ mod table;
 mod update;
 mod zonemd;
 
-pub use fragment::PolicyPart;
-pub use stored::{DeclaredZone, KeptError, KeptKey, KeptPolicies, KeptSecondary, KeptSettings};
+pub use fragment::PolicyFragment;
+pub use stored::{
+    AutoprimarySecondary, DeclaredZone, KeptSettings, StoredKeyRow, StoredPolicies,
+    StoredPolicyError,
+};
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
 pub use zonemd::ZonemdRule;

@@ -13,7 +13,9 @@ use crate::commit::{Commits, ConflictSide, name_of};
 use crate::merge::{Merge, merge_journal};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_base::text::counted;
-use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
+use nameward_store::state::{
+    ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage,
+};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,14 +26,14 @@ use std::time::SystemTime;
 const FEW: usize = 100;
 
 /// Zones with a journal in the state store, by name in lower case.
-type KeptByName = HashMap<Box<[u8]>, KeptZone>;
+type CachedByName = HashMap<Box<[u8]>, JournaledZone>;
 
 /// Compares zones of one kind of storage with their journals.
 pub(crate) struct Reconciler {
     commits: Arc<Commits>,
-    home: ZoneHome,
+    home: ZoneStorage,
     /// The journals as of the start, without those of zones published since.
-    kept: Mutex<KeptByName>,
+    kept: Mutex<CachedByName>,
     /// Zones published for the first time are looked up in the state store: the journals read at the start are
     /// outdated.
     is_started: AtomicBool,
@@ -39,7 +41,7 @@ pub(crate) struct Reconciler {
 
 impl Reconciler {
     /// Reads which zones have a journal.
-    pub(crate) fn new(commits: &Arc<Commits>, home: ZoneHome) -> Self {
+    pub(crate) fn new(commits: &Arc<Commits>, home: ZoneStorage) -> Self {
         let reconciler = Reconciler {
             commits: Arc::clone(commits),
             home,
@@ -50,12 +52,12 @@ impl Reconciler {
         reconciler
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptByName> {
+    fn kept(&self) -> MutexGuard<'_, CachedByName> {
         self.kept.lock()
     }
 
     /// Reads the list of all journals.
-    fn read_all(&self) -> KeptByName {
+    fn read_all(&self) -> CachedByName {
         match self.commits.store().map(|store| store.zones()) {
             Some(Ok(zones)) => {
                 let own = zones.into_iter().filter(|zone| zone.home == self.home);
@@ -63,9 +65,9 @@ impl Reconciler {
             }
             Some(Err(error)) => {
                 tracing::error!("cannot read the journals: {error}");
-                KeptByName::new()
+                CachedByName::new()
             }
-            None => KeptByName::new(),
+            None => CachedByName::new(),
         }
     }
 
@@ -76,7 +78,7 @@ impl Reconciler {
     }
 
     /// Reads the journals of published zones without a version in the table.
-    fn read_new(&self, changes: &[TableChange]) -> KeptByName {
+    fn read_new(&self, changes: &[TableChange]) -> CachedByName {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
             let offered = table.offered_by(zone.apex_name(), zone.rank());
@@ -88,17 +90,17 @@ impl Reconciler {
         });
         let new: Vec<_> = new.map(|zone| name_of(zone)).collect();
         let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
-            return KeptByName::new();
+            return CachedByName::new();
         };
         // Everything submitted before the zone was withdrawn is on disk now.
         if let Err(error) = store.write(Vec::new()) {
             tracing::error!("cannot read the journals: {error}");
-            return KeptByName::new();
+            return CachedByName::new();
         }
         if new.len() > FEW {
             return self.read_all();
         }
-        let mut kept = KeptByName::new();
+        let mut kept = CachedByName::new();
         for name in &new {
             match store.zone(name) {
                 Ok(Some(zone)) if zone.home == self.home => {
@@ -138,7 +140,7 @@ impl Reconciler {
     }
 
     /// Returns the version after applying the journal to a zone, if its storage lacks something.
-    fn reconcile(&self, zone: &Arc<Zone>, kept: &KeptZone) -> Option<Arc<Zone>> {
+    fn reconcile(&self, zone: &Arc<Zone>, kept: &JournaledZone) -> Option<Arc<Zone>> {
         let (name, serial) = (name_of(zone), zone.serial());
         self.commits.forget_conflict(name.as_name());
         let store = self.commits.store()?;
@@ -194,7 +196,7 @@ impl Reconciler {
     fn merge(
         &self,
         zone: &Arc<Zone>,
-        kept: &KeptZone,
+        kept: &JournaledZone,
         missing: &[JournalEntry],
     ) -> Option<Arc<Zone>> {
         let (name, serial, count) = (
@@ -233,7 +235,7 @@ impl Reconciler {
 
 impl Reconciler {
     /// Checks whether a zone has the records that its journal ends with, as far as known.
-    fn is_as_kept(&self, zone: &Zone, kept: &KeptZone) -> bool {
+    fn is_as_kept(&self, zone: &Zone, kept: &JournaledZone) -> bool {
         let is_same = kept.digest.map(|digest| digest == ContentsDigest::of(zone));
         if is_same == Some(true) {
             self.commits.note_digest(zone.apex_name(), zone.rank());
@@ -243,7 +245,7 @@ impl Reconciler {
 
     /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
     /// errors: an unreadable file or database is not a removed one.
-    pub(crate) fn forget_vanished(&self, home: ZoneHome) {
+    pub(crate) fn forget_vanished(&self, home: ZoneStorage) {
         let kept = std::mem::take(&mut *self.kept());
         let table = self.commits.table().load();
         let gone = kept.into_values().map(|zone| zone.name);
@@ -264,6 +266,6 @@ fn key(wire: &[u8]) -> Box<[u8]> {
     wire.to_ascii_lowercase().into()
 }
 
-fn name_wire(zone: &KeptZone) -> Vec<u8> {
+fn name_wire(zone: &JournaledZone) -> Vec<u8> {
     zone.name.as_name().as_wire().to_vec()
 }

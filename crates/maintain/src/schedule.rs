@@ -69,7 +69,7 @@ pub enum ZoneEvent {
     /// Check the keys: a rollover step may be due.
     RollKeys,
     /// Query the parent for the DS.
-    AskParent,
+    QueryParent,
 }
 
 impl ZoneEvent {

@@ -7,8 +7,8 @@
 //! expire     no primary has confirmed the zone for too long: SERVFAIL until one does
 //! ```
 //! There is no clock, no socket and no thread in here. Time is passed as `now`; queries to primaries go out through
-//! [`AskPrimary`] and their answers come back through [`Secondaries::answered`]; a zone is stored in a
-//! [`SecondaryHome`], whose reports end up in a queue that [`Secondaries::run`] drains. So everything runs in a
+//! [`QueryPrimary`] and their answers come back through [`Secondaries::answered`]; a zone is stored in a
+//! [`SecondaryStorage`], whose reports end up in a queue that [`Secondaries::run`] drains. So everything runs in a
 //! simulation. [`driver`] adds a clock and a thread.
 
 mod check;
@@ -39,19 +39,20 @@ use std::time::Duration;
 
 use copy::CopyWriter;
 use expiry::ExpiryTimes;
-use state_storage::StoreHome;
-use zone_state::{HomeReport, LookReason, Secondary};
+use state_storage::StateStorage;
+use zone_state::{PollReason, Secondary, StorageReport};
 
-pub use database_storage::DatabaseHome;
+pub use database_storage::DatabaseStorage;
 pub use query::{
-    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
+    QueryPrimary, TransferWay,
 };
 pub use status::{
     BehindPrimary, SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones,
 };
 pub use storage::{
-    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
-    SecondaryHome, SeenDone,
+    HeldVersion, SecondaryStorage, SeenDone, StorageError, StorageOutcome, StorageState,
+    StorageStates, VersionDone, ZoneInStorage,
 };
 
 /// Maximum number of concurrent serial queries. Each has a socket for the duration of a round trip, or for the eight
@@ -62,7 +63,7 @@ const SPREAD: Duration = Duration::from_secs(300);
 
 /// The new owner of a zone that is no longer a secondary zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZoneHeir {
+pub enum ZoneSuccessor {
     /// None: it is withdrawn.
     Nobody,
     /// A file of the configuration: its version replaces ours.
@@ -74,9 +75,9 @@ type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// All secondary zones.
 pub struct Secondaries<O> {
-    store: Arc<StoreHome>,
+    store: Arc<StateStorage>,
     /// The storage of zones in backends, by backend rank.
-    databases: HashMap<u16, Arc<dyn SecondaryHome>>,
+    databases: HashMap<u16, Arc<dyn SecondaryStorage>>,
     outgoing: O,
     schedule: Schedule,
     /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check
@@ -92,13 +93,13 @@ pub struct Secondaries<O> {
     next_ticket: u64,
     /// Each report ends a request of this thread, so no more wait than requests are under way. Not bounded by itself: the
     /// state writer and the database threads must not wait for the thread that hands them work.
-    reports: (Sender<HomeReport>, Receiver<HomeReport>),
+    reports: (Sender<StorageReport>, Receiver<StorageReport>),
     wake: Wake,
     copies: CopyWriter,
     random: u64,
 }
 
-impl<O: AskPrimary> Secondaries<O> {
+impl<O: QueryPrimary> Secondaries<O> {
     /// Creates a set without zones. `seed` is for spreading checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
         let mut schedule = Schedule::default();
@@ -107,7 +108,7 @@ impl<O: AskPrimary> Secondaries<O> {
             per_lane: CHECKS,
         });
         Secondaries {
-            store: Arc::new(StoreHome::new(commits)),
+            store: Arc::new(StateStorage::new(commits)),
             databases: HashMap::new(),
             outgoing,
             schedule,
@@ -126,7 +127,7 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 
     /// Sets the storage for zones of the backend with this rank.
-    pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryHome>) {
+    pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryStorage>) {
         self.databases.insert(rank, home);
     }
 
@@ -181,7 +182,7 @@ impl<O: AskPrimary> Secondaries<O> {
             _ => None,
         };
         if place(&secondary.settings.policy) != place(&policy) {
-            self.remove(zone, ZoneHeir::Nobody);
+            self.remove(zone, ZoneSuccessor::Nobody);
             return false;
         }
         let before = std::mem::replace(&mut secondary.settings.policy, policy);
@@ -197,7 +198,7 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// Removes a zone, with all its state. False if there is no such zone. If another follower of the same rank has
     /// taken it over (`heir`), that one's version is not withdrawn.
-    pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
+    pub fn remove(&mut self, zone: Name<'_>, heir: ZoneSuccessor) -> bool {
         let key = key(zone);
         if self.listing.remove(&*key).is_some() {
             return true;
@@ -320,18 +321,18 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    fn take_report(&mut self, report: HomeReport, now: Moment) {
+    fn take_report(&mut self, report: StorageReport, now: Moment) {
         match report {
-            HomeReport::Brought(zone, outcome) => self.take_brought(zone, outcome, now),
-            HomeReport::Seen(zone, reason, seen) => self.take_seen(zone, reason, seen, now),
-            HomeReport::Listed(names, listed) => self.take_listed(&names, listed, now),
+            StorageReport::Brought(zone, outcome) => self.take_brought(zone, outcome, now),
+            StorageReport::Seen(zone, reason, seen) => self.take_seen(zone, reason, seen, now),
+            StorageReport::Listed(names, listed) => self.take_listed(&names, listed, now),
         }
     }
 
     /// Returns the callback that a storage calls with its report.
     fn report<T: 'static>(
         &self,
-        make: impl FnOnce(T) -> HomeReport + Send + 'static,
+        make: impl FnOnce(T) -> StorageReport + Send + 'static,
     ) -> Box<dyn FnOnce(T) + Send> {
         let (reports, wake) = (self.reports.0.clone(), Arc::clone(&self.wake));
         Box::new(move |report| {
@@ -364,7 +365,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.plan_expiry(number, None);
         match self.zones.get(&number) {
             // Another server may have confirmed it.
-            Some(zone) if zone.home.is_shared() => self.look(number, LookReason::Expiry),
+            Some(zone) if zone.home.is_shared() => self.look(number, PollReason::Expiry),
             _ => self.expire_now(number, now),
         }
     }

@@ -7,7 +7,7 @@
 
 mod text;
 
-pub use text::{NewRecordPlace, TextFault, put_difference, whole_text};
+pub use text::{NewRecordLocation, TextFault, put_difference, whole_text};
 
 use crate::commit::Commits;
 use crate::contents::contents_of;
@@ -202,7 +202,7 @@ fn with_layout(
 ) -> Result<Vec<u8>, LayoutFault> {
     let difference = served.difference_from(found);
     // A record between others may change the TTL of those after it; at the end it cannot.
-    for place in [NewRecordPlace::BesideOwner, NewRecordPlace::End] {
+    for place in [NewRecordLocation::BesideOwner, NewRecordLocation::End] {
         let new = put_difference(text, options, &difference, place)?;
         if read(&new, options, &options.origin).is_some_and(|zone| is_same(&zone, served)) {
             return Ok(new);

@@ -3,7 +3,7 @@
 use crate::common::{name, open_store};
 use nameward_maintain::catalog::{CatalogHandle, CatalogParts, make_catalog, read_catalog, start};
 use nameward_maintain::policy::{
-    PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
+    PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
 };
 use nameward_maintain::{Commits, Durable, TableWriter, WrittenDone};
 use nameward_store::state::{JournalBounds, StateChange, StateError, StateStore};
@@ -36,9 +36,9 @@ fn server(directory: &Path) -> Server {
 fn server_on(durable: Arc<dyn Durable>) -> Server {
     let commits = Commits::new(Arc::new(TableWriter::default()), Some(durable), |_| ()).unwrap();
     let policies = Arc::<PolicyTable>::default();
-    let template = PolicyPart {
+    let template = PolicyFragment {
         transfer_octets_max: Some(7),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let parts = CatalogParts {
         commits: Arc::clone(&commits),
@@ -64,16 +64,16 @@ impl Drop for Server {
 /// Policies of a producer and of so many members.
 fn producing(members: usize) -> PolicySet {
     let mut set = PolicySet::default();
-    let producer = PolicyPart {
+    let producer = PolicyFragment {
         kind: Some(ZoneKind::Producer),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     set.set_zone(name("catz.example.").as_name(), Arc::new(producer));
-    let member = Arc::new(PolicyPart {
+    let member = Arc::new(PolicyFragment {
         kind: Some(ZoneKind::Primary),
         catalog: Some(name("CATZ.example.")),
         catalog_group: Some("small".into()),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     });
     for number in 0..members {
         let zone = name(&format!("z{number}.example."));
@@ -222,10 +222,10 @@ fn consume(server: &Server) {
         key: Some(name("k.")),
         source: None,
     };
-    let consumer = PolicyPart {
+    let consumer = PolicyFragment {
         kind: Some(ZoneKind::Consumer),
         primaries: Some(vec![primary]),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let mut set = PolicySet::default();
     set.set_zone(name("consumed.example.").as_name(), Arc::new(consumer));

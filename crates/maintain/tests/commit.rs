@@ -4,7 +4,7 @@ use crate::common::{self, BOUNDS, Hosts, build, hosts_of, name, open_store, owne
 use nameward_maintain::{
     CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };
-use nameward_store::state::{JournalOrigin, StateError, StateStore, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateError, StateStore, ZoneStorage};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, ZoneChange};
 use nameward_zone::{Serial, TableChange};
@@ -45,7 +45,7 @@ fn server(store: Option<StateStore>, hosts: &Hosts) -> Server {
 }
 
 impl Server {
-    fn source(&self, home: ZoneHome, origin: JournalOrigin) -> VersionSource {
+    fn source(&self, home: ZoneStorage, origin: JournalOrigin) -> VersionSource {
         VersionSource {
             zone: self.zone,
             rank: RANK,
@@ -89,7 +89,7 @@ fn store(directory: &TempDir) -> StateStore {
 fn changes_of_many_clients_are_published_in_order_and_each_has_its_own_result() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
-    let source = server.source(ZoneHome::File, JournalOrigin::Change);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Change);
     let (sender, results) = mpsc::channel();
     for n in 0..40u8 {
         let sender = sender.clone();
@@ -147,7 +147,7 @@ fn cname(zone: &NameBuf, host: u8) -> ZoneChange {
 #[test]
 fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_not() {
     let server = server(None, &Hosts::new());
-    let source = server.source(ZoneHome::File, JournalOrigin::Change);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Change);
     let refused = server
         .commits
         .change_and_wait(source.clone(), &set_host(&server.zone, 1, Some(1)));
@@ -157,7 +157,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
     );
     assert_eq!(server.served(), (1, Hosts::new()));
     let edited = build(&server.zone, 5, &Hosts::from([(1, 1)]));
-    let source = server.source(ZoneHome::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
     let committed = server
         .commits
         .version_and_wait(source.clone(), edited)
@@ -176,7 +176,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
 fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
-    let source = server.source(ZoneHome::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
     let load = |serial, octet| {
         let zone = build(&server.zone, serial, &Hosts::from([(1, octet)]));
         server
@@ -203,7 +203,7 @@ fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
 fn a_version_that_its_home_has_is_served_even_if_the_journal_has_a_gap() {
     let directory = TempDir::new().unwrap();
     let first = server(Some(store(&directory)), &Hosts::new());
-    let database = first.source(ZoneHome::Database, JournalOrigin::Change);
+    let database = first.source(ZoneStorage::Database, JournalOrigin::Change);
     first
         .commits
         .change_and_wait(database.clone(), &set_host(&first.zone, 1, Some(1)))
@@ -230,7 +230,7 @@ fn a_difference_of_another_version_is_refused() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
     let versions = [7, 8].map(|serial| build(&server.zone, serial, &Hosts::new()));
-    let source = server.source(ZoneHome::Database, JournalOrigin::Change);
+    let source = server.source(ZoneStorage::Database, JournalOrigin::Change);
     let stale = server
         .commits
         .difference_and_wait(source.clone(), versions[1].difference_from(&versions[0]));
@@ -247,7 +247,7 @@ fn a_difference_of_another_version_is_refused() {
 fn a_zone_that_was_withdrawn_does_not_come_back() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
-    let source = server.source(ZoneHome::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
     let name = server.zone.as_name().as_wire().into();
     server
         .commits
@@ -264,7 +264,7 @@ fn a_zone_that_was_withdrawn_does_not_come_back() {
 fn a_zone_of_the_store_survives_with_all_its_changes() {
     let directory = TempDir::new().unwrap();
     let first = server(Some(store(&directory)), &Hosts::new());
-    let source = first.source(ZoneHome::Store, JournalOrigin::Change);
+    let source = first.source(ZoneStorage::Store, JournalOrigin::Change);
     // Without contents there is nothing that a journal could be read on top of.
     let early = first
         .commits
@@ -303,7 +303,7 @@ fn a_zone_of_the_store_survives_with_all_its_changes() {
 fn a_large_zone_with_many_changes_is_packed_while_more_come() {
     let hosts: Hosts = (0..200).map(|host| (host, 1)).collect();
     let server = server(None, &hosts);
-    let source = server.source(ZoneHome::Database, JournalOrigin::Change);
+    let source = server.source(ZoneStorage::Database, JournalOrigin::Change);
     let large = common::build_large(&server.zone, 2, 6000);
     server
         .commits
@@ -347,7 +347,7 @@ fn a_large_zone_with_many_changes_is_packed_while_more_come() {
 fn a_long_journal_of_a_zone_of_the_store_has_its_contents_written_and_is_shortened() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::from([(1, 1)]));
-    let source = server.source(ZoneHome::Store, JournalOrigin::Transfer);
+    let source = server.source(ZoneStorage::Store, JournalOrigin::Transfer);
     let first = build(&server.zone, 2, &Hosts::from([(1, 2)]));
     server
         .commits
@@ -380,7 +380,7 @@ fn without_a_store_listeners_get_a_new_version_all_the_same() {
         let mut version = build(&server.zone, serial, &Hosts::from([(1, 2)]));
         version.set_rank(RANK);
         let offer = TableChange::Offer(Arc::new(version));
-        server.commits.load(vec![offer], ZoneHome::File);
+        server.commits.load(vec![offer], ZoneStorage::File);
     }
     let notified: Vec<u32> = server
         .notified

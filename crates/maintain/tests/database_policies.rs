@@ -1,7 +1,7 @@
 //! Policies of zones in a database: in force before the zones are, following changes, closed where they cannot be read.
 
 use nameward_maintain::follow::databases::{
-    self, DatabaseSource, Databases, FollowTerms, ServedFrom,
+    self, DatabaseSource, Databases, FollowSettings, ServedFrom,
 };
 use nameward_maintain::policy::{
     NameServerNotify, PolicySource, PolicyTable, ZoneKind, ZonePolicy,
@@ -49,7 +49,7 @@ fn follow(sql: &str) -> Followed {
         lookup_source: 0,
         backend,
     };
-    let terms = FollowTerms {
+    let terms = FollowSettings {
         refresh_interval: PATIENCE,
         state_directory: None,
         give_back: || (),

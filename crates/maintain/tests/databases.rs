@@ -2,7 +2,7 @@
 
 use crate::common::{name, owner, soa};
 use nameward_maintain::follow::databases::{
-    self, DatabaseSource, Databases, FollowTerms, ServedFrom,
+    self, DatabaseSource, Databases, FollowSettings, ServedFrom,
 };
 use nameward_maintain::{Commits, TableWriter};
 use nameward_store::sql::write::NewZone;
@@ -64,7 +64,7 @@ fn follow(commits: &Arc<Commits>, backend: &SqlBackend, give_back: fn()) -> Data
         lookup_source: 0,
         backend: backend.clone(),
     };
-    let terms = FollowTerms {
+    let terms = FollowSettings {
         refresh_interval: PATIENCE,
         state_directory: None,
         give_back,
@@ -137,7 +137,7 @@ fn followers_have_ended_when_their_databases_are_closed() {
             lookup_source: 0,
             backend,
         };
-        let terms = FollowTerms {
+        let terms = FollowSettings {
             refresh_interval: PATIENCE,
             state_directory: None,
             give_back: || (),

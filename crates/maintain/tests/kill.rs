@@ -6,7 +6,7 @@
 
 use crate::common::{self, BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
 use nameward_maintain::{Commits, TableWriter, VersionSource, read_contents};
-use nameward_store::state::{JournalOrigin, StateChange, StateStore, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, StateStore, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 const RANK: u16 = 1;
-const ZONES: [(&str, ZoneHome); 3] = [
-    ("store.test.", ZoneHome::Store),
-    ("file.test.", ZoneHome::File),
-    ("database.test.", ZoneHome::Database),
+const ZONES: [(&str, ZoneStorage); 3] = [
+    ("store.test.", ZoneStorage::Store),
+    ("file.test.", ZoneStorage::File),
+    ("database.test.", ZoneStorage::Database),
 ];
 
 /// The change that leads to a serial, and the contents that a zone has with it.
@@ -45,8 +45,8 @@ fn contents(serial: u32) -> Hosts {
 
 /// The version of a zone that is kept: from the store, or for other homes from what the journal makes of the last version
 /// that its home has.
-fn kept(store: &StateStore, zone: &NameBuf, home: ZoneHome) -> Option<Zone> {
-    if home == ZoneHome::Store {
+fn kept(store: &StateStore, zone: &NameBuf, home: ZoneStorage) -> Option<Zone> {
+    if home == ZoneStorage::Store {
         return read_contents(store, zone).unwrap();
     }
     let tip = store
@@ -56,7 +56,7 @@ fn kept(store: &StateStore, zone: &NameBuf, home: ZoneHome) -> Option<Zone> {
         .find(|kept| kept.name == *zone)?;
     // The home of these tests has the version that the journal begins at.
     let missing = match home {
-        ZoneHome::File => store.journal_after_base(zone).unwrap(),
+        ZoneStorage::File => store.journal_after_base(zone).unwrap(),
         _ => Vec::new(),
     };
     let from = missing.first().map_or(tip.serial, |entry| entry.from);
@@ -93,7 +93,12 @@ fn child() {
     }
 }
 
-fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, version: Option<Zone>) {
+fn change_for_ever(
+    commits: &Arc<Commits>,
+    zone: NameBuf,
+    home: ZoneStorage,
+    version: Option<Zone>,
+) {
     let source = VersionSource {
         zone,
         rank: RANK,
@@ -104,7 +109,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
     };
     let is_new = version.is_none();
     let mut first = match (home, version) {
-        (ZoneHome::Store, None) => Zone::not_ready(zone.as_name()),
+        (ZoneStorage::Store, None) => Zone::not_ready(zone.as_name()),
         (_, None) => build(&zone, 1, &contents(1)),
         (_, Some(version)) => version,
     };
@@ -113,7 +118,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
     commits
         .table()
         .publish(&[TableChange::Offer(Arc::new(first))]);
-    if is_new && home == ZoneHome::Store {
+    if is_new && home == ZoneStorage::Store {
         commits
             .version_and_wait(source.clone(), build(&zone, 1, &contents(1)))
             .unwrap();
@@ -139,7 +144,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
             let mut out = std::io::stdout().lock();
             writeln!(out, "ack {zone} {acknowledged}").unwrap();
         }
-        if home == ZoneHome::Store && round % 40 == 39 {
+        if home == ZoneStorage::Store && round % 40 == 39 {
             // As the schedule does when the journal is long.
             while let Some(receiver) = waiting.pop_front() {
                 receiver.recv().unwrap().unwrap();
@@ -157,7 +162,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
                 }])
                 .unwrap();
         }
-        if home == ZoneHome::File && round % 50 == 49 {
+        if home == ZoneStorage::File && round % 50 == 49 {
             // The file is written: it has all up to this serial.
             let serial = Serial(serial - 4);
             commits

@@ -6,9 +6,9 @@
 //! `SEED=n cargo nextest run -p nameward-maintain --test maintain simulation::`.
 
 use crate::common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
-use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
+use nameward_maintain::policy::{PolicyFragment, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::secondary::{
-    Ask, AskPrimary, AskStep, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries,
+    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestStep, QueryPrimary, Secondaries,
     SecondaryStatus,
 };
 use nameward_maintain::transfer::WholeZone;
@@ -17,7 +17,7 @@ use nameward_maintain::{
     CommitError, Commits, Durable, Moment, TableWriter, VersionSource, WrittenDone, contents_of,
     read_contents,
 };
-use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ struct Net {
     asked: Vec<Ask>,
 }
 
-impl AskPrimary for Net {
+impl QueryPrimary for Net {
     fn ask(&mut self, ask: Ask) {
         self.asked.push(ask);
     }
@@ -129,10 +129,10 @@ fn policy() -> Arc<ZonePolicy> {
         key: None,
         source: None,
     };
-    let part = PolicyPart {
+    let part = PolicyFragment {
         kind: Some(ZoneKind::Secondary),
         primaries: Some(vec![primary(1), primary(2)]),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     Arc::new(part.finish(PolicySource::Configured))
 }
@@ -146,7 +146,7 @@ fn source(zone: NameBuf) -> VersionSource {
     VersionSource {
         zone,
         rank: LOCAL_RANK,
-        home: ZoneHome::Store,
+        home: ZoneStorage::Store,
         origin: JournalOrigin::Change,
         confirmed: None,
         author: None,
@@ -365,7 +365,7 @@ impl World {
             .unwrap();
         let here = ask.have.and_then(|have| primary.version(have));
         let last = primary.versions.len() - 1;
-        if ask.step == AskStep::Serial {
+        if ask.step == PrimaryRequestStep::Serial {
             let serial = match self.random.below(10) {
                 // It is behind.
                 0 => primary.versions[0].0,

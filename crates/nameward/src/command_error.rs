@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use nameward_control::{
     operations::{ErrorKind, OperationError},
-    socket::AskError,
+    socket::ControlError,
 };
 use nameward_store::{
     sql::{DatabaseAddress, SqlError},
@@ -21,7 +21,7 @@ pub enum CommandError {
     Config(#[from] ConfigError),
     /// The server did not execute it.
     #[error("{0}")]
-    Ask(#[from] AskError),
+    Ask(#[from] ControlError),
     /// The command itself failed.
     #[error("{0}")]
     Operation(#[from] OperationError),

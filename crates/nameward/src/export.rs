@@ -25,9 +25,9 @@ use std::{
 };
 
 use nameward_dnssec::KeyFile;
-use nameward_maintain::policy::{PolicyPart, RemoteServer};
+use nameward_maintain::policy::{PolicyFragment, RemoteServer};
 use nameward_wire::NameBuf;
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use serde_json::json;
 
 use crate::{
@@ -62,7 +62,7 @@ struct ExportedZone {
     keys: Vec<ExportedKey>,
     /// The denial of existence method of a signed zone.
     denial: String,
-    terms: PolicyPart,
+    terms: PolicyFragment,
     allow_query: Option<AccessList>,
 }
 
@@ -261,6 +261,6 @@ fn bare(name: &str) -> &str {
 /// Checks whether a list matches every client.
 fn is_any(list: &AccessList) -> bool {
     let entries = list.entries();
-    let is_any = |entry: &AccessEntry| !entry.is_negated && entry.term == AccessTerm::Any;
+    let is_any = |entry: &AccessEntry| !entry.is_negated && entry.term == AccessWord::Any;
     list.is_any() || entries.first().is_some_and(is_any)
 }

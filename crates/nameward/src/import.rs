@@ -15,7 +15,9 @@ use std::{
 use nameward_import::{
     Files, OnDisk,
     bind::migrate as bind,
-    migrate::{MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns},
+    migrate::{
+        ImportReport, ImportVerdict, ImportedServer, SecretLocation, TomlPlan, knot, nsd, pdns,
+    },
 };
 use serde_json::json;
 
@@ -27,7 +29,7 @@ use crate::{
     privileges::UserAndGroup,
 };
 use output::{FILE_NAME, ImportOutput, KEYS};
-use signed_zones::SignedPlaces;
+use signed_zones::SignedLocations;
 
 /// The directory for DNSSEC keys, in the state directory: the server replaces them.
 const DNSSEC_KEYS: &str = "dnssec-keys";
@@ -64,7 +66,7 @@ pub struct ImportOrder {
 /// Reads, reports and writes. The exit code is not 0 while something would leak or break.
 pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandError> {
     let mut printer = Printer::new(form);
-    let read: fn(&Path, &mut dyn Files) -> MovedServer = match order.server {
+    let read: fn(&Path, &mut dyn Files) -> ImportedServer = match order.server {
         OtherServer::PowerDns => pdns::read,
         OtherServer::Bind => bind::read,
         OtherServer::Nsd => nsd::read,
@@ -79,7 +81,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     databases::survey_all(&mut moved);
     let base = absolute(&order.out);
     let dnssec_keys = absolute(&order.state_directory).join(DNSSEC_KEYS);
-    let places = SignedPlaces {
+    let places = SignedLocations {
         out: &base,
         keys: &dnssec_keys,
     };
@@ -95,11 +97,11 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         secrets,
     };
     // The output must be a valid configuration. Secrets are not in files yet.
-    let inline = moved.to_toml(&plan(SecretPlace::Inline));
+    let inline = moved.to_toml(&plan(SecretLocation::Inline));
     let refused = Config::parse(&inline, &base).err();
-    let text = moved.to_toml(&plan(SecretPlace::Directory(KEYS.into())));
+    let text = moved.to_toml(&plan(SecretLocation::Directory(KEYS.into())));
     report(&moved.report, &mut printer).map_err(CommandError::Output)?;
-    let is_good = refused.is_none() && moved.report.count(MoveVerdict::Breaks) == 0;
+    let is_good = refused.is_none() && moved.report.count(ImportVerdict::Breaks) == 0;
     if order.is_dry_run {
         print_file(&text, form, &mut printer).map_err(CommandError::Output)?;
     } else {
@@ -133,7 +135,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
 }
 
 /// Reports zone files, which stay where they are, that the server's user cannot read.
-fn note_unreadable(moved: &mut MovedServer, user: UserAndGroup) {
+fn note_unreadable(moved: &mut ImportedServer, user: UserAndGroup) {
     for zone in moved.zones.iter().filter(|zone| zone.signing.is_none()) {
         let Some(file) = zone.file.as_deref() else {
             continue;
@@ -144,7 +146,7 @@ fn note_unreadable(moved: &mut MovedServer, user: UserAndGroup) {
                 zone.name,
                 file.display()
             );
-            moved.report.add(MoveVerdict::Breaks, &zone.place, text);
+            moved.report.add(ImportVerdict::Breaks, &zone.place, text);
         }
     }
 }
@@ -160,7 +162,7 @@ fn print_file(text: &str, form: OutputForm, printer: &mut Printer) -> io::Result
 }
 
 /// Prints each line, then the summary.
-fn report(report: &MoveReport, printer: &mut Printer) -> io::Result<()> {
+fn report(report: &ImportReport, printer: &mut Printer) -> io::Result<()> {
     for note in report.notes() {
         let object = json!({
             "file": *note.place.file, "line": note.place.line, "verdict": note.verdict.words(),
@@ -168,7 +170,7 @@ fn report(report: &MoveReport, printer: &mut Printer) -> io::Result<()> {
         });
         printer.object(&object, note)?;
     }
-    let counts = MoveVerdict::ALL.map(|verdict| (verdict.words(), report.count(verdict)));
+    let counts = ImportVerdict::ALL.map(|verdict| (verdict.words(), report.count(verdict)));
     let text: Vec<String> = counts
         .iter()
         .map(|(words, count)| format!("{count} {words}"))

@@ -24,14 +24,14 @@ use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
     keys::local::ZoneKeys,
-    keys::rollover::KeyKeeper,
-    policy::{KeptPolicies, PolicySource, PolicyTable},
+    keys::rollover::RolloverManager,
+    policy::{PolicySource, PolicyTable, StoredPolicies},
     update::is_kept_frozen,
 };
 use nameward_serve::outgoing::forget_notified;
 use nameward_store::sql::{SqlBackend, write::Committed};
 use nameward_store::state::{
-    CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome,
+    CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneStorage,
 };
 use nameward_zone::change::ChangeAuthor;
 use tokio::runtime::{Handle, Runtime};
@@ -107,7 +107,10 @@ fn work(
     let commits = commits.map_err(CommandError::Threads)?;
     let policy_table = Arc::new(PolicyTable::default());
     policy_table.set(PolicySource::Configured, policies::set(config));
-    let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
+    let kept = Arc::new(StoredPolicies::new(
+        store.clone(),
+        Arc::clone(&policy_table),
+    ));
     policies::apply_kept(&kept, config);
     let kinds = Arc::clone(&policy_table);
     let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
@@ -116,7 +119,7 @@ fn work(
         .map_err(|error| OperationError::backend(format!("DNSSEC keys: {error}")))?;
     let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
     let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
-    let keeper = KeyKeeper::new(keys, table, kinds, ranks);
+    let keeper = RolloverManager::new(keys, table, kinds, ranks);
     keeper.set_policies(dnssec_policy::policies(config));
     let files = StoredFiles {
         sources: zone_sources(config),
@@ -218,7 +221,7 @@ fn append(store: &StateStore, committed: &Committed) {
     };
     let _ = store.write(vec![StateChange::Append {
         zone: committed.apex,
-        home: ZoneHome::Database,
+        home: ZoneStorage::Database,
         origin: JournalOrigin::Change,
         difference: Arc::new(difference.clone()),
         time: now_seconds(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use nameward_maintain::policy::{
-    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, PolicySource, ZoneKind,
+    Autoprimary, Policies, PolicyFragment, PolicySet, PolicySource, StoredPolicies, ZoneKind,
 };
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
@@ -23,8 +23,8 @@ pub fn template<'c>(config: &'c Config, name: &str) -> Option<&'c TemplateSettin
 }
 
 /// Returns the settings of a template.
-pub fn of_template(template: &TemplateSettings) -> PolicyPart {
-    PolicyPart {
+pub fn of_template(template: &TemplateSettings) -> PolicyFragment {
+    PolicyFragment {
         kind: template.kind.0,
         transfer_octets_max: octets(template.transfer_size_max_mb.get()),
         ..template.shared_terms()
@@ -32,8 +32,8 @@ pub fn of_template(template: &TemplateSettings) -> PolicyPart {
 }
 
 /// Returns the settings of a zone: its own and those of its template.
-pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
-    let own = PolicyPart {
+pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyFragment {
+    let own = PolicyFragment {
         kind: zone.kind.0,
         transfer_octets_max: octets(zone.transfer_size_max_mb.get()),
         catalog_properties: (!zone.catalog_label.is_empty()).then(|| CatalogProperties {
@@ -59,18 +59,18 @@ pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
 pub fn set(config: &Config) -> PolicySet {
     let defaults = &config.zone_defaults;
     let mut set = PolicySet {
-        default: PolicyPart {
+        default: PolicyFragment {
             transfer_octets_max: octets(defaults.transfer_size_max_mb.get()),
             ..defaults.shared_terms()
         },
         ..PolicySet::default()
     };
     // Zones with equal tables share their settings: of a hundred thousand, most do.
-    let mut parts: HashSet<Arc<PolicyPart>> = HashSet::new();
+    let mut parts: HashSet<Arc<PolicyFragment>> = HashSet::new();
     for zone in &config.zones {
         let part = of_zone(config, zone);
         // A table that only sets access lists has no effect on the policy.
-        if part == PolicyPart::default() {
+        if part == PolicyFragment::default() {
             continue;
         }
         let part = match parts.get(&part) {
@@ -150,14 +150,14 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
 }
 
 /// Returns the settings of all templates by name.
-pub fn templates(config: &Config) -> HashMap<String, PolicyPart> {
+pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     let templates = config.templates.iter();
     let named = templates.map(|template| (template.name.clone(), of_template(template)));
     named.collect()
 }
 
 /// Applies what the state store keeps, with the settings of templates.
-pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
+pub fn apply_kept(kept: &StoredPolicies, config: &Config) {
     if let Err(error) = kept.apply(templates(config)) {
         tracing::error!("{error}; its keys and zones are not available");
     }

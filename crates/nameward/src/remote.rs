@@ -13,7 +13,7 @@ use nameward_control::{
         ConfigFile, ControlRequest, ErrorKind, ListedItem, OperationError, OperationRequest,
         OperationResult, RequestReach,
     },
-    socket::{self, AskError, SocketError},
+    socket::{self, ControlError, SocketError},
 };
 use nameward_store::state::{StateError, StoreUser};
 
@@ -33,13 +33,13 @@ const FILE_NAME: &str = "control.sock";
 
 /// Location of the control socket unless configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DefaultPlace {
+pub struct DefaultLocation {
     directory: PathBuf,
     /// The directory is created by the server if it is missing, and must belong to it.
     ours: bool,
 }
 
-impl DefaultPlace {
+impl DefaultLocation {
     /// Returns the service's runtime directory, or `/run/nameward` for root, or the user's runtime directory, or a
     /// directory of this user among the temporary files.
     pub fn of_this_process() -> Self {
@@ -126,14 +126,14 @@ fn patience(user: StoreUser) -> Duration {
 
 /// Checks whether an error means that no server of the configuration runs. A server that does not answer, or denies
 /// access, does not count.
-fn is_absent(error: &AskError) -> bool {
+fn is_absent(error: &ControlError) -> bool {
     match error {
-        AskError::NotRunning(_, error) => matches!(
+        ControlError::NotRunning(_, error) => matches!(
             error.kind(),
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
         ),
-        AskError::Failed(error) => error.kind == ErrorKind::NotRunning,
-        AskError::Broken(_) | AskError::Cut | AskError::StillStopping => false,
+        ControlError::Failed(error) => error.kind == ErrorKind::NotRunning,
+        ControlError::Broken(_) | ControlError::Cut | ControlError::StillStopping => false,
     }
 }
 
@@ -154,7 +154,7 @@ fn ask_server(
         // An invalid default file is ignored: the server may run with another one.
         path = location::control_socket(&file).ok().flatten();
     }
-    let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
+    let path = path.unwrap_or_else(|| DefaultLocation::of_this_process().path());
     let request = ControlRequest {
         config,
         message: overrides.message.clone(),

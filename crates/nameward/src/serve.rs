@@ -40,8 +40,8 @@ use nameward_maintain::{
         unknown,
     },
     keys::local::ZoneKeys,
-    keys::rollover::{KeyKeeper, driver::KeyDriverHandle},
-    policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
+    keys::rollover::{RolloverManager, driver::KeyDriverHandle},
+    policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
     signature_watch::{self, SignatureSums, SignatureWatch},
 };
 use nameward_serve::outgoing::Notifier;
@@ -143,7 +143,10 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     });
     rollover::follow_policies(&policy_table, &key_driver);
     policy_table.set(PolicySource::Configured, policies::set(&config));
-    let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
+    let kept = Arc::new(StoredPolicies::new(
+        store.clone(),
+        Arc::clone(&policy_table),
+    ));
     policies::apply_kept(&kept, &config);
     // Before the first zone, so that a zone that must be signed is never served unsigned.
     let zone_keys = Arc::new(ZoneKeys::new(
@@ -153,7 +156,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         Arc::clone(&policy_table),
     ));
     zone_keys.apply(now_seconds())?;
-    let keeper = Arc::new(KeyKeeper::new(
+    let keeper = Arc::new(RolloverManager::new(
         Arc::clone(&zone_keys),
         Arc::clone(&table),
         Arc::clone(&policy_table),

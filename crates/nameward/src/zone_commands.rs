@@ -7,7 +7,7 @@ use std::{collections::HashSet, path::Path, sync::Arc, time::SystemTime};
 
 use nameward_control::operations::{
     BatchDeletion, BatchRecords, BatchRequest, BatchStep, ListedDifference, ListedItem,
-    OperationError, OperationRequest, OperationResult, RecordFate, ZoneBatch, ZoneTemplate,
+    OperationError, OperationRequest, OperationResult, RecordChange, ZoneBatch, ZoneTemplate,
     zone_name,
 };
 use nameward_dnssec::MadeTypes;
@@ -144,7 +144,7 @@ pub fn json_of(record: &WireRecord<'_>) -> serde_json::Value {
 
 /// Lists the records of a difference.
 pub fn listed(zone: &NameBuf, difference: &Difference) -> Vec<ListedDifference> {
-    let of = |change: RecordFate, list: &RecordList| -> Vec<ListedDifference> {
+    let of = |change: RecordChange, list: &RecordList| -> Vec<ListedDifference> {
         let records = list.iter().map(|record| ListedDifference {
             zone: zone.to_string(),
             change,
@@ -155,8 +155,8 @@ pub fn listed(zone: &NameBuf, difference: &Difference) -> Vec<ListedDifference> 
         });
         records.collect()
     };
-    let mut all = of(RecordFate::Removed, &difference.removed);
-    all.extend(of(RecordFate::Added, &difference.added));
+    let mut all = of(RecordChange::Removed, &difference.removed);
+    all.extend(of(RecordChange::Added, &difference.added));
     all
 }
 
@@ -285,8 +285,8 @@ pub fn way_back(
     };
     for record in &mut records {
         record.change = match record.change {
-            RecordFate::Added => RecordFate::Removed,
-            RecordFate::Removed => RecordFate::Added,
+            RecordChange::Added => RecordChange::Removed,
+            RecordChange::Removed => RecordChange::Added,
         };
     }
     Ok((records, newest))
@@ -301,8 +301,8 @@ pub fn difference_of(records: &[ListedDifference]) -> Difference {
             continue;
         };
         let list = match record.change {
-            RecordFate::Removed => &mut difference.removed,
-            RecordFate::Added => &mut difference.added,
+            RecordChange::Removed => &mut difference.removed,
+            RecordChange::Added => &mut difference.added,
         };
         list.push(WireRecord {
             owner: owner.as_name(),

@@ -10,7 +10,7 @@ use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneTable,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl LiveSource for Parts {
     fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async move {
             let zone = build(&format!("{HEAD}{} 60 A 192.0.2.80\n", wanted.name));
-            Ok(ZonePart {
+            Ok(ZoneFragment {
                 zone: Arc::new(zone),
                 statements: 1,
                 is_shared: false,

@@ -23,10 +23,10 @@ use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::live::{WaitingQuestion, answer_all};
+use crate::live::{WaitingQuery, answer_all};
 use crate::pipeline::ServingState;
 use crate::recursor::{
-    HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients, WaitingLimits,
+    ForwarderFull, Joined, Resolvers, UpstreamMessage, WaitingClients, WaitingLimits,
 };
 pub(crate) use answer::{UnresolvedTarget, read_addresses};
 
@@ -74,8 +74,8 @@ pub(crate) enum TargetFound {
 pub struct AliasResolver {
     shared: Weak<ServingState>,
     resolvers: ArcSwapOption<Resolvers>,
-    targets: Cache<UpstreamQuestion, Arc<ResolvedTarget>>,
-    waiting: WaitingClients<WaitingQuestion>,
+    targets: Cache<UpstreamMessage, Arc<ResolvedTarget>>,
+    waiting: WaitingClients<WaitingQuery>,
     /// Slots for callers that wait by themselves.
     patient: Semaphore,
     log_throttle: Mutex<LogThrottle>,
@@ -117,7 +117,7 @@ impl AliasResolver {
     }
 
     /// Looks up a target in the cache; starts to refresh it if it is about to expire.
-    pub(crate) fn find(self: &Arc<Self>, question: &UpstreamQuestion, now: Instant) -> TargetFound {
+    pub(crate) fn find(self: &Arc<Self>, question: &UpstreamMessage, now: Instant) -> TargetFound {
         if self.resolvers.load().is_none() {
             let target = question.name();
             self.log(format!(
@@ -144,20 +144,20 @@ impl AliasResolver {
     /// Lets a query wait for its target; returns it if too many wait.
     pub(crate) fn wait(
         self: &Arc<Self>,
-        target: UpstreamQuestion,
-        question: WaitingQuestion,
-    ) -> Result<(), WaitingQuestion> {
+        target: UpstreamMessage,
+        question: WaitingQuery,
+    ) -> Result<(), WaitingQuery> {
         let client = question.request.client();
         let mut question = Some(question);
         match self.waiting.join(&target, client, || question.take()) {
             Ok(Joined::Begun) => self.resolve(target),
-            Ok(Joined::UnderWay) => {}
-            Err(HandOffFull) => return question.map_or(Ok(()), Err),
+            Ok(Joined::InProgress) => {}
+            Err(ForwarderFull) => return question.map_or(Ok(()), Err),
         }
         Ok(())
     }
 
-    fn resolve(self: &Arc<Self>, question: UpstreamQuestion) {
+    fn resolve(self: &Arc<Self>, question: UpstreamMessage) {
         let resolver = Arc::clone(self);
         let pending = PendingTarget { resolver, question };
         self.runtime.spawn(pending.settle());
@@ -166,7 +166,7 @@ impl AliasResolver {
     /// Resolves a target for a caller that can wait; `None` if it cannot be resolved.
     pub(crate) async fn resolve_now(
         self: &Arc<Self>,
-        question: &UpstreamQuestion,
+        question: &UpstreamMessage,
     ) -> Option<Arc<AliasAddresses>> {
         match self.find(question, Instant::now()) {
             TargetFound::Known(addresses) => return Some(addresses),
@@ -181,7 +181,7 @@ impl AliasResolver {
     /// Queries the resolvers; `None` if there are none.
     async fn ask(
         &self,
-        question: &UpstreamQuestion,
+        question: &UpstreamMessage,
     ) -> Option<Result<AliasAddresses, UnresolvedTarget>> {
         let resolvers = self.resolvers.load_full()?;
         let reply = resolvers.ask(question.clone()).await;
@@ -192,7 +192,7 @@ impl AliasResolver {
     /// Stores the result of a resolution in the cache.
     fn keep(
         &self,
-        question: &UpstreamQuestion,
+        question: &UpstreamMessage,
         result: Result<AliasAddresses, UnresolvedTarget>,
     ) -> Arc<ResolvedTarget> {
         let now = Instant::now();
@@ -218,7 +218,7 @@ impl AliasResolver {
     }
 
     /// Creates the entry of a target that could not be resolved: with the previous addresses, or none.
-    fn after_failure(&self, question: &UpstreamQuestion, now: Instant) -> ResolvedTarget {
+    fn after_failure(&self, question: &UpstreamMessage, now: Instant) -> ResolvedTarget {
         let before = self.targets.get(question);
         let retry_at = now + RETRY_AFTER;
         let stale = before.filter(|before| now < before.stale_until);
@@ -260,7 +260,7 @@ impl AliasResolver {
 /// A target being resolved: the queries that wait for it are answered whatever the outcome.
 struct PendingTarget {
     resolver: Arc<AliasResolver>,
-    question: UpstreamQuestion,
+    question: UpstreamMessage,
 }
 
 impl PendingTarget {

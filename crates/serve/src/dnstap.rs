@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Settings for dnstap.
 #[derive(Debug, Clone)]
-pub struct DnstapTerms {
+pub struct DnstapOptions {
     /// The collector's socket.
     pub socket: PathBuf,
     /// This server's identity.
@@ -71,7 +71,7 @@ pub struct Dnstap {
 }
 
 struct DnstapShared {
-    terms: DnstapTerms,
+    terms: DnstapOptions,
     queue: SyncSender<Vec<u8>>,
     /// Queued octets.
     waiting: AtomicUsize,
@@ -88,7 +88,7 @@ impl Dnstap {
     pub fn start(
         tap: &Arc<ExchangeTap>,
         stats: &Arc<Stats>,
-        terms: DnstapTerms,
+        terms: DnstapOptions,
     ) -> io::Result<Self> {
         let (queue, messages) = mpsc::sync_channel(WAITING_MAX);
         let shared = Arc::new(DnstapShared {

@@ -41,11 +41,11 @@ pub(crate) use lookups::{Admission, Lookup};
 use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
-pub(crate) use question::WaitingQuestion;
+pub(crate) use question::WaitingQuery;
 pub use run::{Running, start};
 pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
-pub(crate) use view::{FetchedPart, LiveView, Parts, Used};
+pub(crate) use view::{FetchedFragment, LiveView, Parts, Used};
 
 /// Settings for the caches and for overload.
 #[derive(Clone, Debug)]

@@ -29,9 +29,10 @@ use std::time::{Duration, Instant};
 
 use nameward_dnssec::tsig::TsigKey;
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
-use nameward_maintain::secondary::driver::LifeHandle;
+use nameward_maintain::secondary::driver::SecondaryHandle;
 use nameward_maintain::secondary::{
-    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
+    QueryPrimary, TransferWay,
 };
 use nameward_maintain::transfer::{
     AskedQuestion, MemoryShare, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
@@ -41,7 +42,7 @@ use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
 pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
-use failure::AskFailure;
+use failure::QueryFailure;
 pub use notify::{
     DatabaseRanks, Notifier, NotifierParts, SecondarySerial, UnknownSerial, forget_notified,
 };
@@ -137,8 +138,8 @@ impl PrimaryClient {
     }
 
     /// Returns the client that the refresh of secondary zones uses.
-    pub fn asker(&self, life: LifeHandle) -> PrimaryAsker {
-        PrimaryAsker {
+    pub fn asker(&self, life: SecondaryHandle) -> PrimaryQuerier {
+        PrimaryQuerier {
             outgoing: self.clone(),
             life,
         }
@@ -146,12 +147,12 @@ impl PrimaryClient {
 }
 
 /// Queries primaries and passes their answers to the refresh of secondary zones.
-pub struct PrimaryAsker {
+pub struct PrimaryQuerier {
     outgoing: PrimaryClient,
-    life: LifeHandle,
+    life: SecondaryHandle,
 }
 
-impl AskPrimary for PrimaryAsker {
+impl QueryPrimary for PrimaryQuerier {
     fn ask(&mut self, ask: Ask) {
         let shared = Arc::clone(&self.outgoing.shared);
         let mut answer = PrimaryAnswerGuard {
@@ -168,8 +169,8 @@ impl AskPrimary for PrimaryAsker {
 
 /// Guarantees an answer even if the task ends early: the zone would wait for it forever.
 struct PrimaryAnswerGuard {
-    life: LifeHandle,
-    ticket: Option<AskTicket>,
+    life: SecondaryHandle,
+    ticket: Option<PrimaryRequestId>,
 }
 
 impl PrimaryAnswerGuard {
@@ -188,18 +189,18 @@ impl Drop for PrimaryAnswerGuard {
 
 impl OutgoingShared {
     /// Queries a primary for its serial, or transfers a newer version.
-    async fn ask_primary(&self, ask: &Ask) -> Result<PrimaryReply, AskFailure> {
+    async fn ask_primary(&self, ask: &Ask) -> Result<PrimaryReply, QueryFailure> {
         let began = Instant::now();
         let address = ask.primary.address;
         if let Some(ago) = self.silent.silent_since(address) {
-            return Err(AskFailure::Silent(ago));
+            return Err(QueryFailure::Silent(ago));
         }
         let mut result = self.ask_in_form(ask, QuestionForm::WithExpire).await;
         // RFC 6891 section 7: a server without EDNS answers FORMERR or NOTIMP, and is queried again without.
-        if let Err(AskFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
+        if let Err(QueryFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
             result = self.ask_in_form(ask, QuestionForm::Plain).await;
         }
-        if result.as_ref().is_err_and(AskFailure::is_silence) {
+        if result.as_ref().is_err_and(QueryFailure::is_silence) {
             self.silent.note_silence(address);
         }
         let mut reply = result?;
@@ -207,11 +208,17 @@ impl OutgoingShared {
         Ok(reply)
     }
 
-    async fn ask_in_form(&self, ask: &Ask, form: QuestionForm) -> Result<PrimaryReply, AskFailure> {
+    async fn ask_in_form(
+        &self,
+        ask: &Ask,
+        form: QuestionForm,
+    ) -> Result<PrimaryReply, QueryFailure> {
         let key = self.key_of(&ask.primary)?;
         match ask.step {
-            AskStep::Serial => self.check(ask, form, key.as_ref()).await,
-            AskStep::Transfer(way) => self.transfer_in_time((ask, way, form), key.as_ref()).await,
+            PrimaryRequestStep::Serial => self.check(ask, form, key.as_ref()).await,
+            PrimaryRequestStep::Transfer(way) => {
+                self.transfer_in_time((ask, way, form), key.as_ref()).await
+            }
         }
     }
 
@@ -221,10 +228,10 @@ impl OutgoingShared {
         ask: &Ask,
         form: QuestionForm,
         key: Option<&Arc<TsigKey>>,
-    ) -> Result<PrimaryReply, AskFailure> {
+    ) -> Result<PrimaryReply, QueryFailure> {
         let reply = match soa::ask_soa((&ask.primary, key), ask.zone, form).await {
             // Knot answers queries for catalog zones over TCP only.
-            Err(AskFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
+            Err(QueryFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
             reply => reply?,
         };
         let (serial, expire) = match reply {
@@ -247,13 +254,13 @@ impl OutgoingShared {
         &self,
         (ask, way, form): (&Ask, TransferWay, QuestionForm),
         key: Option<&Arc<TsigKey>>,
-    ) -> Result<PrimaryReply, AskFailure> {
+    ) -> Result<PrimaryReply, QueryFailure> {
         let progress = self.transfers.begin(ask.zone, ask.primary.address);
         let mut memory = Box::new(self.memory.share(ask.primary.address.ip()));
         let transfer = self.transfer((ask, way, form), key, (&progress, &mut memory));
         let result = match tokio::time::timeout(self.settings.total_timeout, transfer).await {
             Ok(result) => result,
-            Err(_) => Err(AskFailure::Timeout("the transfer timed out")),
+            Err(_) => Err(QueryFailure::Timeout("the transfer timed out")),
         };
         self.transfers.count(&result);
         let answer = match result? {
@@ -281,11 +288,11 @@ impl OutgoingShared {
         (ask, way, form): (&Ask, TransferWay, QuestionForm),
         key: Option<&Arc<TsigKey>>,
         (progress, memory): (&TransferProgress, &mut MemoryShare),
-    ) -> Result<TransferAnswer, AskFailure> {
+    ) -> Result<TransferAnswer, QueryFailure> {
         if way == TransferWay::Incremental && ask.have.is_some() {
             let asked = (ask, Type::IXFR, form);
             match stream::transfer(asked, key, &self.settings, (progress, memory)).await {
-                Err(AskFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
+                Err(QueryFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
                     tracing::debug!(
                         "zone {}: IXFR failed: {failure}; retrying with AXFR",
                         ask.zone
@@ -299,14 +306,14 @@ impl OutgoingShared {
     }
 
     /// Finds the TSIG key of a server.
-    fn key_of(&self, server: &RemoteServer) -> Result<Option<Arc<TsigKey>>, AskFailure> {
+    fn key_of(&self, server: &RemoteServer) -> Result<Option<Arc<TsigKey>>, QueryFailure> {
         let Some(name) = &server.key else {
             return Ok(None);
         };
         let policies = self.policies.load();
         match policies.keys().find(name.as_name()) {
             Some(key) => Ok(Some(Arc::clone(key))),
-            None => Err(AskFailure::NoKey(name.to_string())),
+            None => Err(QueryFailure::NoKey(name.to_string())),
         }
     }
 }

@@ -19,7 +19,7 @@ mod signed;
 mod tcp;
 mod udp;
 
-pub use late::{LateReply, WayBack};
+pub use late::{LateReply, ReplyPath};
 pub use tcp::TcpPipeline;
 pub use udp::UdpPipeline;
 
@@ -29,7 +29,7 @@ pub(crate) use record::record_signatures;
 
 use crate::alias::AliasResolver;
 use crate::live::{LiveSettings, LiveZones};
-use crate::recursor::HandOff;
+use crate::recursor::RecursorForwarder;
 use crate::request::{NoZoneRequests, ZoneRequests};
 use crate::signing::SigningQueue;
 use crate::tap::ExchangeTap;
@@ -60,7 +60,7 @@ pub struct ServingState {
     /// Queries that wait for signatures.
     pub(crate) signing: Arc<SigningQueue>,
     /// Forwards queries outside our zones to the recursor.
-    hand_off: ArcSwapOption<HandOff>,
+    hand_off: ArcSwapOption<RecursorForwarder>,
     /// Resolves the targets of ALIAS records.
     aliases: OnceLock<Arc<AliasResolver>>,
     /// Decides NOTIFY, UPDATE and transfers.
@@ -99,7 +99,7 @@ impl ServingState {
 
     /// Sets the forwarder for queries outside our zones; without one they are refused. Queries already forwarded stay
     /// with the previous one.
-    pub fn set_hand_off(&self, hand_off: Option<Arc<HandOff>>) {
+    pub fn set_hand_off(&self, hand_off: Option<Arc<RecursorForwarder>>) {
         self.hand_off.store(hand_off);
     }
 
@@ -139,7 +139,7 @@ impl ServingState {
 pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
-    hand_off: Cache<SharedHandOff, Option<Arc<HandOff>>>,
+    hand_off: Cache<SharedForwarder, Option<Arc<RecursorForwarder>>>,
 }
 
 /// The zone table in a form that a cache can watch.
@@ -165,10 +165,10 @@ impl std::ops::Deref for SharedEngine {
 }
 
 /// The hand-off in a form that a cache can watch.
-struct SharedHandOff(Arc<ServingState>);
+struct SharedForwarder(Arc<ServingState>);
 
-impl std::ops::Deref for SharedHandOff {
-    type Target = ArcSwapOption<HandOff>;
+impl std::ops::Deref for SharedForwarder {
+    type Target = ArcSwapOption<RecursorForwarder>;
 
     fn deref(&self) -> &Self::Target {
         &self.0.hand_off
@@ -180,7 +180,7 @@ impl Snapshots {
         Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),
-            hand_off: Cache::new(SharedHandOff(Arc::clone(shared))),
+            hand_off: Cache::new(SharedForwarder(Arc::clone(shared))),
         }
     }
 

@@ -14,7 +14,7 @@ mod relay;
 mod resolvers;
 mod waiting;
 
-pub use question::{UpstreamQuestion, UpstreamReply};
+pub use question::{UpstreamMessage, UpstreamReply};
 pub(crate) use relay::offer_recursion;
 pub use resolvers::{ResolverSettings, Resolvers, Unanswered};
 
@@ -27,13 +27,13 @@ use nameward_wire::message::Query;
 use nameward_zone::AccessList;
 use tokio::runtime::Handle;
 
-use crate::pipeline::{LateReply, WayBack};
+use crate::pipeline::{LateReply, ReplyPath};
 use crate::request::{Request, extended_error};
-use relay::RelayTerms;
+use relay::RelaySettings;
 pub(crate) use waiting::{Joined, WaitingClients, WaitingLimits};
 
 /// Settings for forwarding.
-pub struct HandOffSettings {
+pub struct ForwarderSettings {
     /// Clients whose queries are forwarded.
     pub allow_from: AccessList,
     /// Maximum number of different queries in flight.
@@ -43,7 +43,7 @@ pub struct HandOffSettings {
 }
 
 /// Forwards queries to resolvers.
-pub struct HandOff {
+pub struct RecursorForwarder {
     resolvers: Arc<Resolvers>,
     allow_from: AccessList,
     waiting: WaitingClients,
@@ -52,12 +52,16 @@ pub struct HandOff {
 
 /// The limit on waiting queries is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HandOffFull;
+pub(crate) struct ForwarderFull;
 
-impl HandOff {
+impl RecursorForwarder {
     /// Creates a forwarder to these resolvers; queries wait on `runtime`.
-    pub fn new(resolvers: Arc<Resolvers>, settings: HandOffSettings, runtime: Handle) -> Arc<Self> {
-        Arc::new(HandOff {
+    pub fn new(
+        resolvers: Arc<Resolvers>,
+        settings: ForwarderSettings,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        Arc::new(RecursorForwarder {
             resolvers,
             allow_from: settings.allow_from,
             waiting: WaitingClients::new(WaitingLimits {
@@ -77,12 +81,12 @@ impl HandOff {
     pub(crate) fn hand_over(
         self: &Arc<Self>,
         request: &Request<'_>,
-        way_back: &mut WayBack<'_>,
-    ) -> Result<(), HandOffFull> {
+        way_back: &mut ReplyPath<'_>,
+    ) -> Result<(), ForwarderFull> {
         let question = question_of(request.query);
         let client = request.peer.ip();
         match self.waiting.join(&question, client, || way_back.take())? {
-            Joined::UnderWay => {}
+            Joined::InProgress => {}
             Joined::Begun => {
                 let hand_off = Arc::clone(self);
                 let pending = PendingRelay {
@@ -96,17 +100,17 @@ impl HandOff {
     }
 }
 
-fn question_of(query: &Query<'_>) -> UpstreamQuestion {
+fn question_of(query: &Query<'_>) -> UpstreamMessage {
     let dnssec_ok = query.edns.is_some_and(|edns| edns.dnssec_ok);
     let checking_disabled = query.packet()[3] & 0x10 != 0;
-    UpstreamQuestion::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
+    UpstreamMessage::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
 }
 
 /// A query in flight: the clients that wait for it are answered whatever the outcome.
 struct PendingRelay {
-    hand_off: Arc<HandOff>,
+    hand_off: Arc<RecursorForwarder>,
     /// The query, until its waiting clients are taken out: from then on an equal query is a new one.
-    question: Option<UpstreamQuestion>,
+    question: Option<UpstreamMessage>,
 }
 
 impl PendingRelay {
@@ -144,7 +148,7 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
     let engine = client.engine();
     let reply = {
         let query = client.query();
-        let terms = RelayTerms {
+        let terms = RelaySettings {
             limit: engine.limit(&query, client.medium()),
             payload: engine.udp_payload,
         };

@@ -19,7 +19,7 @@ use nameward_wire::{Name, Rcode};
 use nameward_zone::Zone;
 use tokio::sync::Notify;
 
-use crate::pipeline::WayBack;
+use crate::pipeline::ReplyPath;
 
 /// Identifies a view: which of several sets of zones a client sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -76,7 +76,7 @@ pub enum Verdict {
     Code(Rcode, Option<u16>),
     /// No reply.
     Drop,
-    /// The handler has taken the way back ([`WayBack::take`]) and replies later.
+    /// The handler has taken the way back ([`ReplyPath::take`]) and replies later.
     Later,
     /// A multi-message response, produced as the client reads it. Streams only; a datagram gets REFUSED instead.
     Stream(Box<dyn MessageStream>),
@@ -121,12 +121,12 @@ pub enum NextMessage {
 /// The defaults implement a server that supports none of these requests.
 pub trait ZoneRequests: Send + Sync + 'static {
     /// Decides a NOTIFY (RFC 1996): the zone in the question section has changed at its primary.
-    fn notify(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(&self, _: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
     }
 
     /// Decides an UPDATE (RFC 2136) of the zone in the zone section.
-    fn update(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn update(&self, _: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
     }
 
@@ -137,7 +137,7 @@ pub trait ZoneRequests: Send + Sync + 'static {
     }
 
     /// Decides a transfer request (AXFR of RFC 5936, IXFR of RFC 1995) for the zone in the question section.
-    fn transfer(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn transfer(&self, _: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
     }
 }

@@ -12,7 +12,7 @@ use nameward_stats::{Gauge, Stats};
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Name, NameBuf, NameError, Type};
 
-use crate::recursor::{ResolverSettings, Resolvers, Unanswered, UpstreamQuestion, UpstreamReply};
+use crate::recursor::{ResolverSettings, Resolvers, Unanswered, UpstreamMessage, UpstreamReply};
 
 /// The file with the system's resolvers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -154,7 +154,7 @@ impl SecurityPoller {
             Some(resolvers) => Arc::clone(resolvers),
             None => Arc::new(system_resolvers().await),
         };
-        let question = UpstreamQuestion::new(self.name.as_name(), Type::TXT);
+        let question = UpstreamMessage::new(self.name.as_name(), Type::TXT);
         let answer = resolvers.ask(question).await;
         let answer = answer.map_err(PollFailure::Unanswered);
         match answer.and_then(|reply| read_status(&reply)) {

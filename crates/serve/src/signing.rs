@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::Making;
 
-use crate::live::{Answerer, WaitingQuestion};
+use crate::live::{Answerer, WaitingQuery};
 use crate::pipeline::ServingState;
 use crate::sys;
 use pace::Pace;
-pub(crate) use queue::{SigningPlace, SigningQueue};
+pub(crate) use queue::{SigningLocation, SigningQueue};
 
 /// Starts the signing threads. They end when the queue is closed.
 pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Result<()> {
@@ -109,7 +109,7 @@ fn work(shared: &Arc<ServingState>, share: f64) {
 fn answer_all(
     shared: &Arc<ServingState>,
     answerer: &mut Answerer,
-    jobs: &mut Vec<WaitingQuestion>,
+    jobs: &mut Vec<WaitingQuery>,
     patience: Duration,
 ) {
     for job in jobs.drain(..) {

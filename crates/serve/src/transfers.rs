@@ -46,7 +46,7 @@ use nameward_zone::{Serial, Zone};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::pipeline::{ServingState, WayBack};
+use crate::pipeline::{ReplyPath, ServingState};
 use crate::request::{Request, Verdict, extended_error};
 use access::{TransferAccess, access_of};
 use copies::OutgoingCopies;
@@ -220,7 +220,7 @@ impl OutgoingTransfers {
     pub(crate) fn decide(
         self: &Arc<Self>,
         request: &Request<'_>,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         match self.admit(request, way_back.shared()) {
@@ -287,7 +287,7 @@ impl OutgoingTransfers {
         self: &Arc<Self>,
         request: &Request<'_>,
         source: TransferSource,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let shared = Arc::clone(way_back.shared());
@@ -328,7 +328,7 @@ impl OutgoingTransfers {
         self: &Arc<Self>,
         TransferSource { zone, wanted, .. }: TransferSource,
         request: TransferRequest,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let permit = Arc::clone(&self.datagrams).try_acquire_owned();

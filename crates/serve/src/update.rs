@@ -20,7 +20,7 @@ use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, Zone};
 
-use crate::pipeline::{LateReply, WayBack};
+use crate::pipeline::{LateReply, ReplyPath};
 use crate::request::{Request, Verdict, ZoneRequests, extended_error};
 use forward::UpdateForwarder;
 use tokio::runtime::Handle;
@@ -81,7 +81,7 @@ impl UpdateRequests {
         }
     }
 
-    fn decide(&self, request: &Request<'_>, way_back: &mut WayBack<'_>) -> Verdict {
+    fn decide(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>) -> Verdict {
         let query = request.query;
         let sender = UpdateSender {
             zone: query.qname.into(),
@@ -131,7 +131,7 @@ impl UpdateRequests {
     fn forward(
         &self,
         request: &Request<'_>,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         policy: &ZonePolicy,
         sender: UpdateSender,
     ) -> Verdict {
@@ -162,7 +162,7 @@ impl UpdateRequests {
     fn submit(
         &self,
         request: &Request<'_>,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         (zone, policy): (&Zone, &Arc<ZonePolicy>),
         sender: UpdateSender,
     ) -> Verdict {
@@ -191,7 +191,7 @@ impl UpdateRequests {
 }
 
 impl ZoneRequests for UpdateRequests {
-    fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn update(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         self.decide(request, way_back)
     }
 }

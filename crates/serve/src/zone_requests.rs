@@ -11,7 +11,7 @@ use nameward_wire::{Class, Rcode, Type};
 use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, Zone};
 
-use crate::pipeline::WayBack;
+use crate::pipeline::ReplyPath;
 use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
 use crate::transfers::{ExpiryOf, KeyNote, LoggedRefusals, OutgoingTransfers};
 
@@ -68,7 +68,7 @@ impl ZoneRequestHandler {
 }
 
 impl ZoneRequests for ZoneRequestHandler {
-    fn notify(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         let query = request.query;
         // RFC 1996 section 3.7: only a change of the SOA can be notified.
         if query.qtype != Type::SOA {
@@ -121,7 +121,12 @@ impl ZoneRequests for ZoneRequestHandler {
         self.transfers.expires_in(zone)
     }
 
-    fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, out: &mut [u8]) -> Verdict {
+    fn update(
+        &self,
+        request: &Request<'_>,
+        way_back: &mut ReplyPath<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
         match self.updates.get() {
             Some(updates) => updates.update(request, way_back, out),
             None => NoZoneRequests.update(request, way_back, out),
@@ -131,7 +136,7 @@ impl ZoneRequests for ZoneRequestHandler {
     fn transfer(
         &self,
         request: &Request<'_>,
-        way_back: &mut WayBack<'_>,
+        way_back: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         self.transfers.decide(request, way_back, out)

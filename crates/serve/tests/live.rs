@@ -14,7 +14,7 @@ use nameward_testkit::wait_until;
 use nameward_wire::NameBuf;
 use nameward_zone::{
     BatchRound, Live, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture, LookupRequest,
-    Zone, ZonePart, ZoneTable,
+    Zone, ZoneFragment, ZoneTable,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -124,7 +124,7 @@ impl LiveSource for Memory {
                 return fail(BackendFailure::BadData, "table records, id 7");
             }
             assert_ne!(wanted.name, name("bug.example."), "a bug on purpose");
-            Ok(ZonePart {
+            Ok(ZoneFragment {
                 zone: Arc::new(zone(&apex, &text)),
                 statements: 1,
                 is_shared: false,

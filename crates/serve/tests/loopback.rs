@@ -15,7 +15,7 @@ use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFuture, ZonePart,
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneFuture,
     ZoneTable,
 };
 use socket2::{Domain, Socket, Type as SockType};
@@ -180,7 +180,7 @@ struct Memory(String, String);
 impl LiveSource for Memory {
     fn lookup<'a>(&'a self, _: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async {
-            Ok(ZonePart {
+            Ok(ZoneFragment {
                 zone: Arc::new(zone(&self.0, &self.1)),
                 statements: 1,
                 is_shared: false,

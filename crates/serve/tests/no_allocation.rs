@@ -10,7 +10,7 @@ use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneTable,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -228,7 +228,7 @@ impl LiveSource for Memory {
         Box::pin(async {
             let mut zone = zone("example.", ZONE);
             zone.set_signing(self.signing.clone());
-            Ok(ZonePart {
+            Ok(ZoneFragment {
                 zone: Arc::new(zone),
                 statements: 1,
                 is_shared: false,

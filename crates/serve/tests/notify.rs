@@ -8,12 +8,12 @@ use crate::loopback::{Loopback, plain_question, rcode, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
-    PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind,
+    PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind,
 };
 use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 const NOERROR: u8 = 0;
 const FORMERR: u8 = 1;
@@ -57,10 +57,10 @@ impl NotifySink for Sink {
 }
 
 /// A secondary zone of a primary at this address.
-fn secondary(address: &str, key: Option<&str>, allowed: &[AccessTerm]) -> Arc<PolicyPart> {
+fn secondary(address: &str, key: Option<&str>, allowed: &[AccessWord]) -> Arc<PolicyFragment> {
     let address: SocketAddr = address.parse().unwrap();
     let entries: Vec<AccessEntry> = allowed.iter().cloned().map(AccessEntry::positive).collect();
-    Arc::new(PolicyPart {
+    Arc::new(PolicyFragment {
         kind: Some(ZoneKind::Secondary),
         primaries: Some(vec![RemoteServer {
             address,
@@ -68,7 +68,7 @@ fn secondary(address: &str, key: Option<&str>, allowed: &[AccessTerm]) -> Arc<Po
             source: None,
         }]),
         allow_notify: Some(AccessList::new(&entries)),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     })
 }
 
@@ -77,7 +77,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
     let policies = Arc::new(PolicyTable::default());
     let mut set = PolicySet::default();
     let key: NameBuf = "key.example.".parse().unwrap();
-    let of_loopback = AccessTerm::Network("127.0.0.0".parse().unwrap(), 8);
+    let of_loopback = AccessWord::Network("127.0.0.0".parse().unwrap(), 8);
     for (name, part) in [
         // Any port of the primary's address may notify.
         ("plain.", secondary("127.0.0.1:53", None, &[])),
@@ -89,9 +89,9 @@ fn server(sink: Arc<Sink>) -> Loopback {
         ("allowed.", secondary("192.0.2.1:53", None, &[of_loopback])),
         (
             "bykey.",
-            secondary("192.0.2.1:53", None, &[AccessTerm::Key(key)]),
+            secondary("192.0.2.1:53", None, &[AccessWord::Key(key)]),
         ),
-        ("primary.", Arc::new(PolicyPart::default())),
+        ("primary.", Arc::new(PolicyFragment::default())),
     ] {
         let name: NameBuf = name.parse().unwrap();
         set.set_zone(name.as_name(), part);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::loopback::{self, Loopback, rcode, receive_datagram, send};
 use nameward_answer::Engine;
-use nameward_serve::pipeline::{LateReply, ServingState, WayBack};
+use nameward_serve::pipeline::{LateReply, ReplyPath, ServingState};
 use nameward_serve::request::{MessageStream, NextMessage, Request, Verdict, ZoneRequests};
 use nameward_stats::{Protocol, RingCapacities, Stats};
 use nameward_wire::message::{MessageWriter, ReplyFlags};
@@ -24,14 +24,14 @@ struct Handler {
 }
 
 impl ZoneRequests for Handler {
-    fn notify(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         let name = NameBuf::from(request.query.qname).to_string();
         let noted = (request.peer, request.local, name);
         self.notified.lock().unwrap().push(noted);
         Verdict::Code(Rcode::NoError, None)
     }
 
-    fn update(&self, _: &Request<'_>, way_back: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn update(&self, _: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         match way_back.take() {
             Some(reply) => {
                 self.updates.lock().unwrap().push(reply);
@@ -41,7 +41,7 @@ impl ZoneRequests for Handler {
         }
     }
 
-    fn transfer(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn transfer(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         assert_eq!(request.query.qtype, Type::AXFR);
         Verdict::Stream(Box::new(Three {
             question: request.query.packet()[..request.query.question_end].to_vec(),

@@ -12,14 +12,14 @@ use crate::loopback::{
 };
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};
+use nameward_maintain::policy::{PolicyFragment, PolicySet, PolicySource, PolicyTable};
 use nameward_serve::live::LiveSettings;
 use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
 use nameward_serve::zone_requests::ZoneRequestHandler;
-use nameward_store::state::{JournalBounds, JournalOrigin, StateChange, StateStore, ZoneHome};
+use nameward_store::state::{JournalBounds, JournalOrigin, StateChange, StateStore, ZoneStorage};
 use nameward_wire::message::{Message, MessageSection, RecordView};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm, Zone};
+use nameward_zone::{AccessEntry, AccessList, AccessWord, Zone};
 
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const REFUSED_CODE: u8 = 5;
@@ -65,16 +65,16 @@ impl Primary {
         let key: NameBuf = "key.example.".parse().unwrap();
         let mut set = PolicySet::default();
         for (name, term) in [
-            ("open.", AccessTerm::Any),
-            ("there.", AccessTerm::Any),
-            ("rsa.", AccessTerm::Any),
-            ("small.", AccessTerm::Any),
-            ("keyed.", AccessTerm::Key(key)),
+            ("open.", AccessWord::Any),
+            ("there.", AccessWord::Any),
+            ("rsa.", AccessWord::Any),
+            ("small.", AccessWord::Any),
+            ("keyed.", AccessWord::Key(key)),
         ] {
             let name: NameBuf = name.parse().unwrap();
-            let part = PolicyPart {
+            let part = PolicyFragment {
                 allow_transfer: Some(AccessList::new(&[AccessEntry::positive(term)])),
-                ..PolicyPart::default()
+                ..PolicyFragment::default()
             };
             set.set_zone(name.as_name(), Arc::new(part));
         }
@@ -110,7 +110,7 @@ impl Primary {
     fn commit(&self, older: &Zone, newer: Zone) -> Arc<Zone> {
         let change = StateChange::Append {
             zone: newer.apex_name().into(),
-            home: ZoneHome::File,
+            home: ZoneStorage::File,
             origin: JournalOrigin::Change,
             difference: Arc::new(newer.difference_from(older)),
             time: 1,

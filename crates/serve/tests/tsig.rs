@@ -10,7 +10,7 @@ use crate::loopback::{
 use nameward_dnssec::tsig::{
     TsigAlgorithm, TsigFailure, TsigKey, TsigKeys, TsigRecord, sign_request,
 };
-use nameward_serve::pipeline::{LateReply, WayBack};
+use nameward_serve::pipeline::{LateReply, ReplyPath};
 use nameward_serve::request::{MessageStream, NextMessage, Request, Verdict, ZoneRequests};
 use nameward_wire::message::{Message, MessageSection, MessageWriter, OwnerForm, ReplyFlags};
 use nameward_wire::{Class, NameBuf, Rcode, Type};
@@ -240,19 +240,19 @@ impl Handler {
 }
 
 impl ZoneRequests for Handler {
-    fn notify(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         self.note(request);
         Verdict::Code(Rcode::NoError, None)
     }
 
-    fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn update(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         self.note(request);
         let late = way_back.take().expect("a way back");
         self.updates.lock().unwrap().push(late);
         Verdict::Later
     }
 
-    fn transfer(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+    fn transfer(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         self.note(request);
         let question = request.query.packet()[..request.query.question_end].to_vec();
         Verdict::Stream(Box::new(Three { question, left: 3 }))

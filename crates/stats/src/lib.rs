@@ -40,7 +40,7 @@ pub use counter::{Counter, Gauge, IpVersion, Latency, Outcome, Protocol, Traffic
 pub use log_throttle::LogThrottle;
 pub use message_notes::{MessageLevel, MessageNote};
 pub use proc::HostReadings;
-pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
+pub use rank::{RankedEntry, RankedPosition, RankedRing, Ranking};
 pub use rates::{
     CHART_STEP, CHARTED_RCODES, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart,
 };

@@ -44,7 +44,7 @@ pub struct RankedRing {
 
 /// A position in a [`RankedRing`], initially before its first row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RankedPlace(usize);
+pub struct RankedPosition(usize);
 
 impl RankedRing {
     /// Ranks the entries of these batches, given oldest first, and keeps the `limit` most frequent. `requests` are web
@@ -97,7 +97,7 @@ impl RankedRing {
     /// Writes the entry at a position as text, advances the position and returns the entry's count; `None` at the end.
     pub fn next(
         &self,
-        place: &mut RankedPlace,
+        place: &mut RankedPosition,
         mnemonic: Mnemonic<'_>,
         out: &mut String,
     ) -> Option<u64> {
@@ -111,7 +111,7 @@ impl RankedRing {
 
     /// Converts all rows to text.
     pub(crate) fn into_ranking(self, mnemonic: Mnemonic<'_>) -> Ranking {
-        let (mut rows, mut place, mut listed) = (Vec::new(), RankedPlace::default(), 0);
+        let (mut rows, mut place, mut listed) = (Vec::new(), RankedPosition::default(), 0);
         loop {
             let mut entry = String::new();
             let Some(count) = self.next(&mut place, mnemonic, &mut entry) else {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::messages::{self, SharedMessages};
-use crate::rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
+use crate::rank::{RankedEntry, RankedPosition, RankedRing, Ranking};
 use crate::ring_part::Chunk;
 use crate::text::{Mnemonic, write_entry};
 
@@ -273,7 +273,7 @@ impl RingView {
         mnemonic: Mnemonic<'_>,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Ranking {
-        let (ranked, mut place) = (self.ranked(usize::MAX), RankedPlace::default());
+        let (ranked, mut place) = (self.ranked(usize::MAX), RankedPosition::default());
         let (mut rows, mut entry, mut listed) = (Vec::new(), String::new(), 0);
         while rows.len() < limit
             && let Some(count) = ranked.next(&mut place, mnemonic, &mut entry)

@@ -6,7 +6,7 @@
 //!
 //! There are two ways to use a zone:
 //! - resident: [`SqlBackend::load_zone`] streams all rows into a `ZoneBuilder`;
-//! - live: [`SqlBackend::lookup`] fetches a `ZonePart` that answers every query for one name exactly as the whole zone
+//! - live: [`SqlBackend::lookup`] fetches a `ZoneFragment` that answers every query for one name exactly as the whole zone
 //!   would.
 //!
 //! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] reports a [`Change`].
@@ -50,7 +50,7 @@ pub use catalog_options::{CatalogProperties, CatalogRole};
 use connection::ConnectTarget;
 pub use dialect::SqlEngine;
 use dialect::Statement;
-use empty_nonterminals::AboveSets;
+use empty_nonterminals::AncestorSets;
 pub use error::{RowError, SqlError};
 pub use fragment::row_error;
 use health::Condition;
@@ -63,10 +63,10 @@ use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
-pub use peer_settings::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems, term_kind};
+pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
-use shared_fragments::SharedParts;
+use shared_fragments::SharedFragments;
 use sqlite::Sqlite;
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -260,9 +260,9 @@ struct BackendParts {
     /// Where changes are written.
     primary: ConnectTarget,
     reads: Driver,
-    above: AboveSets,
+    above: AncestorSets,
     apexes: Apexes,
-    parts: SharedParts,
+    parts: SharedFragments,
     /// Seed of the zone fingerprints.
     seed: RandomState,
     writer: write::Writer,
@@ -296,7 +296,7 @@ impl SqlBackend {
             }
             ConnectTarget::Mysql(target) => Driver::Mysql(Mysql::new(target, connections, timeout)),
         };
-        let above = AboveSets::new(MAX_AGE);
+        let above = AncestorSets::new(MAX_AGE);
         let keys = ZoneCache::new(options.security.keys);
         let metadata = ZoneCache::new(options.security.metadata);
         Ok(SqlBackend {
@@ -306,7 +306,7 @@ impl SqlBackend {
                 reads,
                 above,
                 apexes: Apexes::default(),
-                parts: SharedParts::default(),
+                parts: SharedFragments::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 own_commits: write::OwnCommits::default(),

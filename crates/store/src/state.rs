@@ -42,10 +42,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+pub use change::{JournalOrigin, StateChange, Written, ZoneStorage, ZoneTimers};
 pub use condition::StoreFault;
 use condition::{StoreCondition, StoreFile};
-pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedZone, KeptCopy};
+pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedCopy, DeletedZone};
 pub use digest::ContentsDigest;
 pub use error::{LostHow, StateError};
 pub use file_copy::{FileCopy, ListedFileCopy};
@@ -53,9 +53,9 @@ pub use journal::{JournalBounds, JournalEntry};
 use key_register::KeyRegister;
 pub use key_register::{KEY_ELSEWHERE, ZONE_KEY_ITEM};
 pub use lock::StoreUser;
-pub use read::{JournalVersion, KeptZone, KeptZones, StoredItem};
+pub use read::{JournalVersion, JournaledZone, JournaledZones, StoredItem};
 pub use rebase::RebasedVersion;
-pub use stored_zones::TakeStoredZones;
+pub use stored_zones::StoredZoneSink;
 pub use upkeep::{CompactReport, StateCheckReport};
 use writer::{StateWriter, WriterParts};
 

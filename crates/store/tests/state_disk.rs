@@ -1,7 +1,7 @@
 //! The state store on a disk that is full or read-only: a small tmpfs in a mount namespace of its own.
 
 use nameward_store::state::{
-    JournalBounds, JournalOrigin, StateChange, StateError, StateStore, ZoneHome,
+    JournalBounds, JournalOrigin, StateChange, StateError, StateStore, ZoneStorage,
 };
 use nameward_testkit::run_on_small_disk;
 use nameward_wire::{NameBuf, Type};
@@ -45,7 +45,7 @@ fn list(serial: u32, filler: usize) -> RecordList {
 fn append(from: u32, filler: usize) -> StateChange {
     StateChange::Append {
         zone: "example.".parse().unwrap(),
-        home: ZoneHome::Database,
+        home: ZoneStorage::Database,
         origin: JournalOrigin::Change,
         difference: Arc::new(Difference {
             removed: list(from, 0),

@@ -27,7 +27,7 @@ use crate::rtype::{Class, Type};
 
 pub use diagnostic::{Diagnostic, MAX_ERRORS, Severity};
 use parser::Parser;
-pub use place::{RecordPlace, RecordPlaces, SourcePlace};
+pub use place::{RecordLocation, RecordLocations, SourceLocation};
 
 /// One record on its way into a zone, from a zone file, a transfer or a database.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Record<'a> {
     /// Record data in uncompressed wire form.
     pub rdata: &'a [u8],
     /// The line on which the entry starts, or the row it was read from.
-    pub from: RecordPlace,
+    pub from: RecordLocation,
 }
 
 impl<'a> Record<'a> {
@@ -59,13 +59,13 @@ impl<'a> Record<'a> {
             class: Class::IN,
             ttl,
             rdata,
-            from: RecordPlace::NONE,
+            from: RecordLocation::NONE,
         }
     }
 
     /// Returns the record with a source location.
     #[inline]
-    pub fn at(self, from: RecordPlace) -> Self {
+    pub fn at(self, from: RecordLocation) -> Self {
         Record { from, ..self }
     }
 }

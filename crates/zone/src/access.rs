@@ -43,12 +43,12 @@ pub struct AccessEntry {
     /// Clients that match are excluded from the list.
     pub is_negated: bool,
     /// Determines which clients match.
-    pub term: AccessTerm,
+    pub term: AccessWord,
 }
 
 /// The match condition of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccessTerm {
+pub enum AccessWord {
     /// Matches every client.
     Any,
     /// Addresses that share this many leading bits with the given one.
@@ -68,11 +68,11 @@ impl AccessList {
         let mut keys = BTreeSet::new();
         for entry in entries {
             match &entry.term {
-                AccessTerm::Key(key) | AccessTerm::NetworkWithKey(_, _, key) => {
+                AccessWord::Key(key) | AccessWord::NetworkWithKey(_, _, key) => {
                     keys.insert(lower_case(key.as_name()));
                 }
-                AccessTerm::List(list) => keys.extend(list.named_keys().map(Into::into)),
-                AccessTerm::Any | AccessTerm::Network(..) => {}
+                AccessWord::List(list) => keys.extend(list.named_keys().map(Into::into)),
+                AccessWord::Any | AccessWord::Network(..) => {}
             }
         }
         let plain = AddressSet::of(entries, None);
@@ -87,7 +87,7 @@ impl AccessList {
 
     /// Returns the list that contains every client.
     pub fn any() -> Self {
-        Self::new(&[AccessEntry::positive(AccessTerm::Any)])
+        Self::new(&[AccessEntry::positive(AccessWord::Any)])
     }
 
     /// Checks whether an unsigned request from an address is allowed.
@@ -128,19 +128,19 @@ impl AccessList {
         let not = |list: &Self| {
             let negated = AccessEntry {
                 is_negated: true,
-                term: AccessTerm::List(list.clone()),
+                term: AccessWord::List(list.clone()),
             };
-            Self::new(&[negated, AccessEntry::positive(AccessTerm::Any)])
+            Self::new(&[negated, AccessEntry::positive(AccessWord::Any)])
         };
         // The complement of the union of both complements.
         let (not_this, not_other) = (not(self), not(other));
-        let lacking = [not_this, not_other].map(AccessTerm::List);
+        let lacking = [not_this, not_other].map(AccessWord::List);
         not(&Self::new(&lacking.map(AccessEntry::positive)))
     }
 
     /// Returns the clients that are in at least one of the lists.
     pub fn union(&self, other: &Self) -> Self {
-        let both = [self.clone(), other.clone()].map(AccessTerm::List);
+        let both = [self.clone(), other.clone()].map(AccessWord::List);
         Self::new(&both.map(AccessEntry::positive))
     }
 
@@ -156,7 +156,7 @@ impl AccessList {
 
 impl AccessEntry {
     /// Creates an entry that adds its clients to the list.
-    pub fn positive(term: AccessTerm) -> Self {
+    pub fn positive(term: AccessWord) -> Self {
         AccessEntry {
             is_negated: false,
             term,
@@ -172,18 +172,18 @@ impl AddressSet {
         for AccessEntry { is_negated, term } in entries.iter().rev() {
             let is_out = *is_negated;
             match term {
-                AccessTerm::Key(name) | AccessTerm::NetworkWithKey(_, _, name)
+                AccessWord::Key(name) | AccessWord::NetworkWithKey(_, _, name)
                     if key.is_none_or(|key| Name::from_valid_wire(key) != name.as_name()) => {}
-                AccessTerm::Any | AccessTerm::Key(_) => {
+                AccessWord::Any | AccessWord::Key(_) => {
                     v4.put((0, u32::MAX.into()), is_out);
                     v6.put((0, u128::MAX), is_out);
                 }
-                AccessTerm::Network(address, bits)
-                | AccessTerm::NetworkWithKey(address, bits, _) => match range(*address, *bits) {
+                AccessWord::Network(address, bits)
+                | AccessWord::NetworkWithKey(address, bits, _) => match range(*address, *bits) {
                     (true, range) => v4.put(range, is_out),
                     (false, range) => v6.put(range, is_out),
                 },
-                AccessTerm::List(list) => {
+                AccessWord::List(list) => {
                     let set = list.with_key(key);
                     set.v4.iter().for_each(|range| v4.put(*range, is_out));
                     set.v6.iter().for_each(|range| v6.put(*range, is_out));

@@ -13,7 +13,7 @@ use crate::key::NameKey;
 use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
 use crate::zone::{Find, Zone};
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ impl ZoneBuilder {
         let bits = match rtype {
             Some(rtype) if is_apex && matches!(rtype, Type::SOA | Type::NS) => {
                 return self.findings.error(
-                    RecordPlace::NONE,
+                    RecordLocation::NONE,
                     format_args!("{name} {rtype}: invalid record data"),
                 );
             }

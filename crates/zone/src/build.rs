@@ -19,7 +19,7 @@ use crate::layout;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, first_slot, put_slot, tag};
 use crate::prefetch::prefetch;
-use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces, Sink, SinkRefusal};
+use nameward_wire::zonefile::{Record, RecordLocation, RecordLocations, Sink, SinkRefusal};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -56,14 +56,14 @@ pub struct ZoneBuilder {
     pub(crate) findings: Findings,
     /// Source locations of records that name hosts and are in a different file than the first record of their owner,
     /// keyed by their offset in the arena.
-    pub(crate) elsewhere: HashMap<usize, RecordPlace>,
+    pub(crate) elsewhere: HashMap<usize, RecordLocation>,
     /// Source locations of the records.
-    pub(crate) places: RecordPlaces,
+    pub(crate) places: RecordLocations,
     pub(crate) last_cut: LastCut,
     /// Delegations whose name servers are resolved.
     pub(crate) connected: Vec<u32>,
     /// Source location of the SOA, once it is packed.
-    soa_from: RecordPlace,
+    soa_from: RecordLocation,
     pub(crate) limits: ZoneLimits,
     pub(crate) records: u64,
     /// Octets of text read so far and in total, if known.
@@ -80,7 +80,7 @@ pub struct ZoneBuilder {
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedNode {
     pub(crate) place: u32,
-    pub(crate) from: RecordPlace,
+    pub(crate) from: RecordLocation,
 }
 
 /// Zone file records go straight into the builder.
@@ -173,13 +173,13 @@ impl ZoneBuilder {
         }
         let made = self.insert_chain(&key, labels, 1).and_then(|place| {
             if labels > apex_labels + 1 || name.is_wildcard() {
-                let from = RecordPlace::NONE;
+                let from = RecordLocation::NONE;
                 try_push(&mut self.deep, PlacedNode { place, from })?;
             }
             Ok(())
         });
         if let Err(full) = made {
-            self.refuse(full, RecordPlace::NONE);
+            self.refuse(full, RecordLocation::NONE);
         }
         self.max_labels = self.max_labels.max(labels);
     }
@@ -227,7 +227,11 @@ impl ZoneBuilder {
         self.current = draft;
     }
 
-    fn pack_or_put_aside(&mut self, draft: &mut Draft, from: RecordPlace) -> Result<(), ZoneFull> {
+    fn pack_or_put_aside(
+        &mut self,
+        draft: &mut Draft,
+        from: RecordLocation,
+    ) -> Result<(), ZoneFull> {
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
         // Must precede the search for a free slot, so that the slot found remains valid.
@@ -324,7 +328,7 @@ impl ZoneBuilder {
         &mut self,
         draft: &Draft,
         place: u32,
-        first: RecordPlace,
+        first: RecordLocation,
     ) -> Result<(), ZoneFull> {
         let base = place as usize * ALIGN;
         let mut at = base + Node::at(&self.arena[base..]).rrsets_at();
@@ -347,7 +351,7 @@ impl ZoneBuilder {
     fn place(&mut self, place: usize) -> u32 {
         u32::try_from(place).unwrap_or_else(|_| {
             self.findings.error(
-                RecordPlace::NONE,
+                RecordLocation::NONE,
                 format_args!("the zone is larger than 16 GiB"),
             );
             0
@@ -417,7 +421,7 @@ impl ZoneBuilder {
     }
 
     /// Returns the source location of the SOA at the apex.
-    pub fn soa_place(&self) -> RecordPlace {
+    pub fn soa_place(&self) -> RecordLocation {
         let mut current = self.current.entries.iter();
         match current.find(|entry| entry.rtype == Type::SOA) {
             Some(soa) if self.is_apex(&self.current_key) => soa.from,

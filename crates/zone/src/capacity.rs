@@ -7,7 +7,7 @@ use crate::build::ZoneBuilder;
 use crate::draft::{Draft, DraftEntry};
 use crate::packed::{put_slot, slots_for};
 use nameward_wire::Type;
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 
 /// A table sized from an estimate gets this fraction (1/32) of the names as headroom.
 const ROOM_SHARE: usize = 32;
@@ -81,7 +81,7 @@ impl ZoneBuilder {
 
     /// Rejects the zone: it is full, and a record on this line would exceed the limit.
     #[cold]
-    pub(crate) fn refuse(&mut self, full: ZoneFull, from: RecordPlace) {
+    pub(crate) fn refuse(&mut self, full: ZoneFull, from: RecordLocation) {
         self.is_full = true;
         self.findings.error(from, format_args!("{full}"));
     }
@@ -133,7 +133,7 @@ impl Draft {
         rtype: Type,
         ttl: u32,
         rdata: &[u8],
-        from: RecordPlace,
+        from: RecordLocation,
     ) -> Result<(), ZoneFull> {
         self.reserve(rdata.len())?;
         self.push(rtype, ttl, rdata, from);

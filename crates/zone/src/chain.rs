@@ -17,7 +17,7 @@ mod members;
 use crate::order::sort_key;
 use block::MemberList;
 pub use listed::{ChainLister, ListedChain, ListedTypes, NameRecord, SigningWithList};
-use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, ReusedBytes, Signing};
+use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, ReusableBytes, Signing};
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub struct Nsec3Link {
 
 impl DenialChain {
     fn empty(kind: ChainKind, apex: Name<'_>) -> Self {
-        let mut key = ReusedBytes::take();
+        let mut key = ReusableBytes::take();
         sort_key(apex, &mut key);
         let mut apex = NameBuf::from(apex);
         apex.make_lowercase();
@@ -112,7 +112,7 @@ impl DenialChain {
 
     /// Finds the NSEC record that matches or covers a name in the zone: the last one at or before it.
     pub fn nsec_at_or_before(&self, name: Name<'_>) -> Option<NsecLink> {
-        let mut key = ReusedBytes::take();
+        let mut key = ReusableBytes::take();
         sort_key(name, &mut key);
         let key = key.get(self.apex_key_len..)?;
         let place = self.members.last_where(|member| member <= key, key)?;
@@ -169,7 +169,7 @@ impl DenialChain {
         (0..self.blocks()).flat_map(|block| self.nsec3_links_in(block, 0..usize::MAX))
     }
 
-    fn nsec_link(&self, place: block::MemberPlace) -> Option<NsecLink> {
+    fn nsec_link(&self, place: block::MemberLocation) -> Option<NsecLink> {
         let next = self.members.after(place)?;
         Some(NsecLink {
             name: name_of_key(self.members.member(place)?, self.apex.as_name())?,
@@ -177,7 +177,7 @@ impl DenialChain {
         })
     }
 
-    fn nsec3_link(&self, place: block::MemberPlace) -> Option<Nsec3Link> {
+    fn nsec3_link(&self, place: block::MemberLocation) -> Option<Nsec3Link> {
         let (hash, name) = self.members.member(place)?.split_first_chunk()?;
         let (next, _) = self.members.after(place)?.split_first_chunk()?;
         Some(Nsec3Link {

@@ -4,7 +4,7 @@ use crate::build::empty;
 use crate::capacity::ZoneFull;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
 
@@ -59,7 +59,7 @@ pub(crate) struct DraftEntry {
     pub(crate) ttl: u32,
     start: u32,
     len: u16,
-    pub(crate) from: RecordPlace,
+    pub(crate) from: RecordLocation,
 }
 
 /// Records of one name, in any order.
@@ -82,7 +82,7 @@ impl Draft {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], from: RecordPlace) {
+    pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], from: RecordLocation) {
         let entry = DraftEntry {
             rtype,
             ttl,

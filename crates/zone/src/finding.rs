@@ -3,7 +3,7 @@
 use crate::draft::{DraftEntry, Flaw};
 use core::fmt;
 use nameward_wire::Name;
-use nameward_wire::zonefile::{RecordPlace, Severity};
+use nameward_wire::zonefile::{RecordLocation, Severity};
 
 /// Maximum number of messages kept per severity; further ones are only counted.
 pub(crate) const KEPT: usize = 20;
@@ -14,7 +14,7 @@ pub struct Finding {
     /// Error or warning.
     pub severity: Severity,
     /// Location of the record; none if the finding is about the whole zone.
-    pub place: RecordPlace,
+    pub place: RecordLocation,
     /// Describes what was found and what was expected.
     pub message: String,
     /// The number of unlisted findings that this entry summarises; 0 for an ordinary finding.
@@ -35,13 +35,13 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn error(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
+    pub(crate) fn error(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
         self.is_fatal = true;
         self.error_of_name(place, message);
     }
 
     /// Adds an error that breaks a single name, not the zone.
-    pub(crate) fn error_of_name(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
+    pub(crate) fn error_of_name(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
         if self.errors.len() >= KEPT {
             self.more_errors += 1;
             return;
@@ -65,7 +65,7 @@ impl Findings {
         self.is_silent
     }
 
-    pub(crate) fn warning(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
+    pub(crate) fn warning(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
         if self.is_silent {
             return;
         }
@@ -136,7 +136,7 @@ impl Findings {
             if count > 0 {
                 list.push(Finding {
                     severity,
-                    place: RecordPlace::NONE,
+                    place: RecordLocation::NONE,
                     message: format!("{count} more {what}"),
                     unlisted: count,
                 });

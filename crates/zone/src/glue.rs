@@ -11,7 +11,7 @@ use crate::connect::ends_like;
 use crate::draft::Draft;
 use crate::node::{Node, RRSET_HEADER, flags};
 use crate::packed::ALIGN;
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(crate) struct LastCut {
     /// 0 means none.
     place: u32,
     hash: u64,
-    from: RecordPlace,
+    from: RecordLocation,
     hosts: [Host; HOSTS],
     count: usize,
     /// In-zone hosts that are not packed yet.
@@ -51,7 +51,7 @@ impl LastCut {
 impl ZoneBuilder {
     /// Remembers a delegation that was just packed, whose name has this hash. Returns false if it does not qualify for
     /// the fast path: its servers must then be resolved later.
-    pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, from: RecordPlace) -> bool {
+    pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, from: RecordLocation) -> bool {
         let is_child = self.current_key.labels() == self.apex_key().labels() + 1;
         if self.is_tolerant || !self.places.are_plain() || !is_child {
             return false;

@@ -37,7 +37,7 @@ mod walk;
 mod zone;
 mod zone_digest;
 
-pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
+pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessWord};
 pub use build::{PackedApex, ZoneBuilder};
 pub use capacity::ZoneLimits;
 pub use chain::{
@@ -58,9 +58,9 @@ pub use signed_version::{ServedDigest, is_digest_of};
 pub use signing_state::{DenialIndex, SigningState};
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
-    LookupFuture, LookupRequest, ZoneFuture, ZonePart,
+    LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
 pub use table::{PageStart, RankSums, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable};
-pub use walk::{WalkPlace, ZoneWalk};
+pub use walk::{WalkPosition, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};
 pub use zone_digest::{DigestCheck, DigestFault};

@@ -53,7 +53,7 @@ pub struct Contest {
 pub const NO_SOURCE: u16 = u16::MAX;
 
 /// Zones that stand by, keyed by name in lower case. There are few, so a change copies the whole map.
-pub(crate) type StandingBy = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
+pub(crate) type StandbyZones = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
 
 impl ZoneTable {
     /// Adds a zone, or replaces the zone with this name from the same source. A placeholder that is not ready does not

@@ -1,6 +1,6 @@
 //! The interface between looked-up zones and the backends that hold their contents.
 //!
-//! A backend answers a [`LookupRequest`] with a [`ZonePart`]: an ordinary zone with the few names that any query for
+//! A backend answers a [`LookupRequest`] with a [`ZoneFragment`]: an ordinary zone with the few names that any query for
 //! one name may need. Pending requests are combined into a [`LookupBatch`], which queries the backend once for all of
 //! them.
 
@@ -24,7 +24,7 @@ pub struct LookupRequest {
 
 /// The fragment of a zone that answers every query for one name.
 #[derive(Clone)]
-pub struct ZonePart {
+pub struct ZoneFragment {
     /// An ordinary zone with the few names that matter.
     pub zone: Arc<Zone>,
     /// The number of backend queries it took.
@@ -73,7 +73,7 @@ pub struct CacheSizes {
 /// The outcome of one lookup in a batch.
 pub enum LookupEnd {
     /// The lookup is complete, or has failed.
-    Done(Result<ZonePart, LookupError>),
+    Done(Result<ZoneFragment, LookupError>),
     /// The lookup would delay the others: the caller runs it separately with [`LiveSource::lookup`].
     Alone,
 }
@@ -95,7 +95,7 @@ pub trait LookupBatch: Send {
 
 /// A lookup in progress.
 pub type LookupFuture<'a> =
-    Pin<Box<dyn Future<Output = Result<ZonePart, LookupError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<ZoneFragment, LookupError>> + Send + 'a>>;
 
 /// A full zone read in progress.
 pub type ZoneFuture<'a> = Pin<Box<dyn Future<Output = Result<Zone, LookupError>> + Send + 'a>>;

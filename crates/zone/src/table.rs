@@ -8,7 +8,7 @@ mod sums;
 
 use crate::access::{AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
-use crate::offer::StandingBy;
+use crate::offer::StandbyZones;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
@@ -45,7 +45,7 @@ pub struct ZoneTable {
     /// Bit `n`: `depths[n]` is not 0.
     depth_mask: u128,
     len: usize,
-    pub(crate) standing_by: StandingBy,
+    pub(crate) standing_by: StandbyZones,
     access: Arc<AccessIndex>,
 }
 
@@ -65,7 +65,7 @@ impl Default for ZoneTable {
             depths: Box::new([0; 128]),
             depth_mask: 0,
             len: 0,
-            standing_by: StandingBy::default(),
+            standing_by: StandbyZones::default(),
             access: Arc::default(),
         }
     }

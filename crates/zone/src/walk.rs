@@ -23,7 +23,7 @@ pub struct ZoneWalk {
 
 /// The position of a node in a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WalkPlace {
+pub struct WalkPosition {
     /// Offset of a packed node, or index of a changed one.
     at: usize,
     /// How many of the replaced locations have been passed.
@@ -56,8 +56,8 @@ impl ZoneWalk {
     }
 
     /// Returns the position of the first node; `None` if there is none.
-    pub fn first(&self) -> Option<WalkPlace> {
-        self.settle(WalkPlace {
+    pub fn first(&self) -> Option<WalkPosition> {
+        self.settle(WalkPosition {
             at: ALIGN,
             passed: 0,
             is_changed: false,
@@ -66,7 +66,7 @@ impl ZoneWalk {
 
     /// Returns the node at a position of this walk.
     #[inline]
-    pub fn node(&self, place: WalkPlace) -> Node<'_> {
+    pub fn node(&self, place: WalkPosition) -> Node<'_> {
         match place.is_changed {
             false => Node::at(&self.packed().arena[place.at..]),
             true => Node::at(&self.changed[place.at]),
@@ -75,12 +75,12 @@ impl ZoneWalk {
 
     /// Returns the position of the next node.
     #[inline]
-    pub fn next(&self, place: WalkPlace) -> Option<WalkPlace> {
+    pub fn next(&self, place: WalkPosition) -> Option<WalkPosition> {
         let at = match place.is_changed {
             false => place.at + octets_at(&self.packed().arena[place.at..]),
             true => place.at + 1,
         };
-        self.settle(WalkPlace { at, ..place })
+        self.settle(WalkPosition { at, ..place })
     }
 
     fn packed(&self) -> &Packed {
@@ -88,11 +88,11 @@ impl ZoneWalk {
     }
 
     /// Advances to a node that has records and is not replaced.
-    fn settle(&self, mut place: WalkPlace) -> Option<WalkPlace> {
+    fn settle(&self, mut place: WalkPosition) -> Option<WalkPosition> {
         let arena = &self.packed().arena;
         while !place.is_changed {
             let Some(bytes) = arena.get(place.at..).filter(|bytes| !bytes.is_empty()) else {
-                place = WalkPlace {
+                place = WalkPosition {
                     at: 0,
                     is_changed: true,
                     ..place

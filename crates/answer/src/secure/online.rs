@@ -9,7 +9,7 @@ use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
 use nameward_dnssec::{
-    CanonicalSet, Denial, NoSignature, Proof, ReusedBytes, Rrsigs, Signing, SoaEdit,
+    CanonicalSet, Denial, NoSignature, Proof, ReusableBytes, Rrsigs, Signing, SoaEdit,
 };
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -142,7 +142,7 @@ impl<'n> Encoder<'n, '_> {
             .soa_edit()
             .serial(u32::from_be_bytes(*serial), self.now);
         let serial = serial.to_be_bytes();
-        let mut shown = ReusedBytes::take();
+        let mut shown = ReusableBytes::take();
         for part in [primary, mailbox, &serial, rest] {
             shown.extend_from_slice(part);
         }

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::change::{ChangeMode, OperatorChange};
 use super::database_keys::of_attributes;
 use super::metadata_check::{check_kind, check_values};
-use super::place::ZonePlace;
+use super::place::ZoneLocation;
 use super::provision::MetadataSpec;
 use super::record::{owner, read_content, read_type};
 use super::signing_settings::{check_denial_item, is_signing_kind, iterations_advice};
 use super::{
-    Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
-    TakeItem, zone::stored_primaries, zone_name,
+    Database, ErrorKind, ItemSink, ListedItem, ListedKind, OperationError, OperationResult,
+    Operations, zone::stored_primaries, zone_name,
 };
 use nameward_maintain::keys::database::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
@@ -116,8 +116,8 @@ impl Operations {
     /// Finds the database that has a zone; other backends store only records.
     pub(super) fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
         match self.place(&zone_name(zone)?)? {
-            ZonePlace::Database(database, row) => Ok((database, row)),
-            ZonePlace::Memory(zone) => Err(OperationError::refused(format!(
+            ZoneLocation::Database(database, row) => Ok((database, row)),
+            ZoneLocation::Memory(zone) => Err(OperationError::refused(format!(
                 "zone {} is not in a database: change its settings in its [[zone]] table or [[template]], or with \
                  `nameward zone set`",
                 zone.name()
@@ -130,7 +130,7 @@ impl Operations {
         &self,
         zone: &str,
         kind: Option<&str>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let (database, row) = self.stored(zone)?;
         let listing = self
@@ -231,10 +231,10 @@ impl Operations {
     /// Recomputes the columns that PowerDNS derives from the names of a zone; file zones have none.
     pub fn rectify_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
         match self.place(&zone_name(zone)?)? {
-            ZonePlace::Database(database, row) => {
+            ZoneLocation::Database(database, row) => {
                 self.write_attributes(database, &row, &[AttributeChange::Rectify])
             }
-            ZonePlace::Memory(zone) => {
+            ZoneLocation::Memory(zone) => {
                 let zone = zone.name().to_string();
                 Ok(OperationResult::NoChange { zone })
             }
@@ -405,7 +405,7 @@ impl Operations {
             ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
         };
         let zone = row.name.to_string();
-        let place = ZonePlace::Database(database, row);
+        let place = ZoneLocation::Database(database, row);
         let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
         Ok(match outcome.is_changed {
             true => OperationResult::ZoneChanged(outcome.changed),

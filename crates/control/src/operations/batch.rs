@@ -11,7 +11,7 @@ use nameward_zone::change::{ChangeAuthor, Edit};
 use super::change::{ChangeMode, ChangeOutcome, OperatorChange, listed_difference};
 use super::record::{read_deletion, read_rrset};
 use super::{
-    ListedChange, ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name,
+    ItemSink, ListedChange, ListedItem, OperationError, OperationResult, Operations, zone_name,
 };
 
 /// Changes of zones, each all or nothing.
@@ -89,7 +89,7 @@ impl Operations {
         &self,
         request: &BatchRequest,
         author: Option<&Arc<ChangeAuthor>>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let changes = request.zones.iter().map(|batch| {
             let change = self.read_batch(batch)?;
@@ -176,7 +176,7 @@ fn report(
     outcome: &ChangeOutcome,
     (change, differences): (&OperatorChange, bool),
     is_trial: bool,
-    items: TakeItem<'_>,
+    items: ItemSink<'_>,
 ) {
     let difference = outcome.difference.as_ref().filter(|_| differences);
     let records = difference.map(|difference| listed_difference(&change.apex, difference));

@@ -9,7 +9,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
 
-use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
+use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
 
 /// A catalog that is produced or consumed here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,7 +106,7 @@ impl AutoprimaryTemplate {
 
 impl Operations {
     /// Lists the catalogs that are produced or consumed here, by name.
-    pub fn list_catalogs(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_catalogs(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let (policies, table) = (self.policies.load(), self.commits.table().load());
         let mut catalogs: Vec<ListedCatalog> = Vec::new();
         for (zone, policy) in policies.zones() {
@@ -142,7 +142,7 @@ impl Operations {
     pub fn list_members(
         &self,
         catalog: &str,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(catalog)?;
         let table = self.commits.table().load();
@@ -189,7 +189,7 @@ impl Operations {
     /// Lists the autoprimaries in the configuration and in databases.
     pub fn list_autoprimaries(
         &self,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let policies = self.policies.load();
         let configured = policies.autoprimaries().iter();

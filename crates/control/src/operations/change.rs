@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use nameward_maintain::{CommitError, VersionSource};
 use nameward_store::sql::write::{AttributeChange, Committed, StoredRecord, WriteError};
-use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
@@ -16,10 +16,10 @@ use nameward_zone::change::{
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
-use super::place::{MemoryZone, ZonePlace};
+use super::place::{MemoryZone, ZoneLocation};
 use super::provision::set_serial;
 use super::{
-    Database, ErrorKind, ListedDifference, OperationError, Operations, RecordFate, ZoneChanged,
+    Database, ErrorKind, ListedDifference, OperationError, Operations, RecordChange, ZoneChanged,
     advice,
 };
 
@@ -217,13 +217,13 @@ impl Operations {
     /// Makes a change, or tries it.
     pub(super) fn make_change(
         &self,
-        place: &ZonePlace<'_>,
+        place: &ZoneLocation<'_>,
         change: &OperatorChange,
         mode: ChangeMode,
     ) -> Result<ChangeOutcome, OperationError> {
         let mut outcome = match place {
-            ZonePlace::Database(database, _) => self.change_rows(database, change, mode),
-            ZonePlace::Memory(zone) => self.change_in_memory(zone, change, mode),
+            ZoneLocation::Database(database, _) => self.change_rows(database, change, mode),
+            ZoneLocation::Memory(zone) => self.change_in_memory(zone, change, mode),
         }?;
         if outcome.is_changed {
             let warnings = &mut outcome.changed.warnings;
@@ -241,17 +241,17 @@ impl Operations {
     }
 
     /// Checks whether a zone has NS records at a name that name a server.
-    fn delegates_to(&self, place: &ZonePlace<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
+    fn delegates_to(&self, place: &ZoneLocation<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
         let mut is_named = false;
         match place {
-            ZonePlace::Memory(zone) => {
+            ZoneLocation::Memory(zone) => {
                 zone.version
                     .each_record(cut.as_name(), &mut |rtype, _, rdata| {
                         let is_it = |target| target == server.as_name();
                         is_named |= rtype == Type::NS && Name::from_wire(rdata).is_ok_and(is_it);
                     });
             }
-            ZonePlace::Database(database, row) => {
+            ZoneLocation::Database(database, row) => {
                 let mut take = |record: StoredRecord| {
                     let target = record.content.parse::<NameBuf>();
                     is_named |=
@@ -339,7 +339,7 @@ impl Operations {
         let source = VersionSource {
             zone: change.apex,
             rank: zone.version.rank(),
-            home: ZoneHome::File,
+            home: ZoneStorage::File,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: None,
@@ -418,7 +418,7 @@ pub(super) fn listed_difference(
     difference: &Difference,
 ) -> impl Iterator<Item = ListedDifference> {
     let zone = zone.to_string();
-    let of = move |zone: String, fate: RecordFate, list: RecordList| {
+    let of = move |zone: String, fate: RecordChange, list: RecordList| {
         let records: Vec<ListedDifference> = list
             .iter()
             .map(|record| listed(zone.clone(), fate, record))
@@ -427,13 +427,13 @@ pub(super) fn listed_difference(
     };
     of(
         zone.clone(),
-        RecordFate::Removed,
+        RecordChange::Removed,
         difference.removed.clone(),
     )
-    .chain(of(zone, RecordFate::Added, difference.added.clone()))
+    .chain(of(zone, RecordChange::Added, difference.added.clone()))
 }
 
-fn listed(zone: String, change: RecordFate, record: WireRecord<'_>) -> ListedDifference {
+fn listed(zone: String, change: RecordChange, record: WireRecord<'_>) -> ListedDifference {
     let mut content = String::new();
     // The data of a zone is valid.
     let _ = write_text(record.rtype, record.rdata, &mut content);

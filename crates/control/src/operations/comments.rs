@@ -5,7 +5,7 @@ use nameward_store::sql::write::{AttributeChange, NewComment};
 use serde::{Deserialize, Serialize};
 
 use super::record::{owner, read_type};
-use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem};
+use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
 
 /// A comment of an RRset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl Operations {
     pub fn list_comments(
         &self,
         zone: &str,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let (database, row) = self.stored(zone)?;
         let listing = self

@@ -1,7 +1,7 @@
 //! Operations on the keys of database zones: rows of `cryptokeys`, read and written as PowerDNS does, and the
 //! metadata for denial of existence.
 
-use nameward_dnssec::{Denial, DenialTerms, KeyError, Nsec3, SigningKey};
+use nameward_dnssec::{Denial, DenialSettings, KeyError, Nsec3, SigningKey};
 use nameward_maintain::keys::database::{number_of, read_row, read_rows};
 use nameward_maintain::keys::local::{ZoneKey, ZoneKeysError};
 use nameward_store::sql::ZoneRow;
@@ -10,7 +10,7 @@ use nameward_store::sql::write::{
 };
 use nameward_wire::NameBuf;
 
-use super::signing_settings::{AskedTerms, check_denial, signed_already};
+use super::signing_settings::{RequestedSigning, check_denial, signed_already};
 use super::zone_keys::{listed, no_keys, of_keys};
 use super::{Database, ErrorKind, KeyChange, ListedZoneKey, OperationError, Operations};
 
@@ -104,7 +104,7 @@ impl Operations {
     pub(super) fn secure_in_database(
         &self,
         zone: &DatabaseZone<'_>,
-        terms: &AskedTerms,
+        terms: &RequestedSigning,
         key: &ZoneKey,
     ) -> Result<ListedZoneKey, OperationError> {
         let mut changes = terms.metadata();
@@ -127,9 +127,9 @@ impl Operations {
         let items = self.runtime.block_on(database.backend.stored_metadata(row));
         let items = items.map_err(|error| database.error(&error))?;
         if items.iter().any(|item| item.kind == "NSEC3PARAM") {
-            let nsec3 = DenialTerms {
+            let nsec3 = DenialSettings {
                 denial: Denial::Nsec3(Nsec3::default()),
-                ..DenialTerms::default()
+                ..DenialSettings::default()
             };
             check_denial(&row.name, &nsec3, std::slice::from_ref(key))?;
         }

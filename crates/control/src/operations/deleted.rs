@@ -9,14 +9,14 @@ use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::UNCONFIGURED_RANK;
 use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
 use nameward_store::state::{
-    CopyBounds, DeletedZone, KeptCopy, StateChange, StateError, StateStore,
+    CopyBounds, DeletedCopy, DeletedZone, StateChange, StateError, StateStore,
 };
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::zone_list::shown_backend;
 use super::{
-    Database, ListedItem, OperationError, OperationResult, Operations, TakeItem, local_copy,
+    Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, local_copy,
     zone_name,
 };
 
@@ -42,7 +42,7 @@ pub struct ListedDeletedZone {
 }
 
 /// Stores the copy of a zone within the transaction that deletes it.
-struct CopyKeeping<'k> {
+struct CopyRecorder<'k> {
     store: &'k StateStore,
     bounds: CopyBounds,
     backend: u32,
@@ -50,7 +50,7 @@ struct CopyKeeping<'k> {
     kept: Mutex<Option<i64>>,
 }
 
-impl CopyKeeping<'_> {
+impl CopyRecorder<'_> {
     fn keep(&self, copy: ZoneCopy) -> Result<(), StateError> {
         let mut changes: Vec<StateChange> = self.removal().into_iter().collect();
         changes.push(StateChange::KeepCopy {
@@ -98,7 +98,7 @@ impl Operations {
         }
         let (database, row) = self.locate(&name)?;
         let keeping = match (no_copy, self.commits.store()) {
-            (false, Some(store)) if self.copies.now().octets_max() > 0 => Some(CopyKeeping {
+            (false, Some(store)) if self.copies.now().octets_max() > 0 => Some(CopyRecorder {
                 store,
                 bounds: self.copies.now(),
                 backend: database.number(),
@@ -170,12 +170,12 @@ impl Operations {
     }
 
     /// Lists the deleted zones that can be restored, the latest first.
-    pub fn list_deleted(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_deleted(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let (store, since) = self.copy_store()?;
         let copies = store.deleted_zones(since).map_err(of_store)?;
         let count = copies.len() as u64;
         let _ = copies.into_iter().all(|copy| {
-            let KeptCopy { zone, octets, .. } = copy;
+            let DeletedCopy { zone, octets, .. } = copy;
             items(ListedItem::DeletedZone(ListedDeletedZone {
                 name: zone.name.to_string(),
                 kind: zone.kind,

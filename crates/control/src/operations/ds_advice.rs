@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::zone_keys::of_keys;
 use super::{
-    ListedItem, ListedRecord, OperationError, OperationResult, Operations, TakeItem, zone_name,
+    ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations, zone_name,
 };
 
 /// A secondary and its serial.
@@ -73,7 +73,7 @@ impl Operations {
     pub(super) fn list_ds(
         &self,
         zone: &str,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         let all = self.keys_of(&name)?;

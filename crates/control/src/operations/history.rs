@@ -8,7 +8,7 @@ use nameward_zone::change::Difference;
 use serde::{Deserialize, Serialize};
 
 use super::change::listed_difference;
-use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
+use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
 
 /// A version of a zone, and its predecessor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Operations {
     pub fn list_history(
         &self,
         zone: &str,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let (name, store) = self.kept_journal(zone)?;
         let versions = store.history(&name);
@@ -72,7 +72,7 @@ impl Operations {
         &self,
         zone: &str,
         (from, to): (u32, Option<u32>),
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let (name, entries) = self.journal_of(zone)?;
         let newest = entries.last().map(|entry| entry.to.0);

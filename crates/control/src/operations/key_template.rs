@@ -4,7 +4,7 @@ use nameward_base::time::now_seconds;
 
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
-use nameward_maintain::keys::local::{PrivateKeyHome, ZoneKey};
+use nameward_maintain::keys::local::{PrivateKeyLocation, ZoneKey};
 
 use super::{KeyTemplate, OperationError, SecretText};
 
@@ -67,7 +67,7 @@ impl KeyTemplate {
             created: now_seconds(),
             life: None,
             private,
-            home: PrivateKeyHome::Store,
+            home: PrivateKeyLocation::Store,
         })
     }
 }

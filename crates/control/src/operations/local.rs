@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{
-    KeptError, KeptSettings, PolicySource, RemoteServer, UNCONFIGURED_RANK,
+    KeptSettings, PolicySource, RemoteServer, StoredPolicyError, UNCONFIGURED_RANK,
 };
 use nameward_wire::NameBuf;
 use nameward_wire::rdata::write_text;
@@ -45,7 +45,7 @@ impl Operations {
             )));
         }
         let settings = match self.kept.zone(name.as_name()) {
-            Err(KeptError::NoStore) => None,
+            Err(StoredPolicyError::NoStore) => None,
             settings => settings.map_err(of_kept)?,
         };
         if let Some(file) = self.files.find(name)? {
@@ -268,7 +268,7 @@ impl Operations {
     ) -> Result<(), OperationError> {
         let set = self.kept.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
-            KeptError::NoStore => no_store(name),
+            StoredPolicyError::NoStore => no_store(name),
             error => of_kept(error),
         })
     }
@@ -405,10 +405,10 @@ fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
     text.into_bytes()
 }
 
-pub(super) fn of_kept(error: KeptError) -> OperationError {
+pub(super) fn of_kept(error: StoredPolicyError) -> OperationError {
     match error {
-        KeptError::NoStore => OperationError::refused(error.to_string()),
-        KeptError::Store(_) => OperationError::backend(error.to_string()),
+        StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
+        StoredPolicyError::Store(_) => OperationError::backend(error.to_string()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{KeptSettings, UNCONFIGURED_RANK};
 use nameward_maintain::read_contents;
-use nameward_store::state::{StateChange, ZoneHome};
+use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::Zone;
 
@@ -75,7 +75,7 @@ impl Operations {
         let store = move |version: &Zone| {
             let restart = StateChange::RestartJournal {
                 zone,
-                home: ZoneHome::Store,
+                home: ZoneStorage::Store,
                 serial: version.serial(),
             };
             let mut changes = vec![restart];

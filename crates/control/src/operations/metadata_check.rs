@@ -3,7 +3,7 @@
 
 use nameward_dnssec::SigningPolicy;
 use nameward_maintain::policy::database::read_policy;
-use nameward_store::sql::{TermItem, ZoneRow, term_kind};
+use nameward_store::sql::{SettingItem, ZoneRow, term_kind};
 
 use super::OperationError;
 
@@ -92,7 +92,7 @@ fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
     let taken = SigningPolicy::default().take(kind, value);
     taken.map_err(|error| OperationError::invalid(format!("{kind}: {error} ({value:?})")))?;
     if let Some(kind) = term_kind(kind) {
-        let item = TermItem {
+        let item = SettingItem {
             kind,
             content: value.into(),
         };

@@ -10,7 +10,7 @@ use nameward_zone::{SigningState, Zone, ZoneKind};
 use super::{Database, ErrorKind, OperationError, Operations};
 
 /// The location of a zone's contents.
-pub(super) enum ZonePlace<'o> {
+pub(super) enum ZoneLocation<'o> {
     /// Rows of a database.
     Database(&'o Database, Box<ZoneRow>),
     /// A version in memory: from a file, from a primary, or made here.
@@ -32,19 +32,19 @@ impl MemoryZone {
     }
 }
 
-impl ZonePlace<'_> {
+impl ZoneLocation<'_> {
     /// Returns the name of the zone.
     pub(super) fn name(&self) -> NameBuf {
         match self {
-            ZonePlace::Database(_, row) => row.name,
-            ZonePlace::Memory(zone) => zone.name(),
+            ZoneLocation::Database(_, row) => row.name,
+            ZoneLocation::Memory(zone) => zone.name(),
         }
     }
 }
 
 impl Operations {
     /// Finds the location of a zone's contents.
-    pub(super) fn place(&self, name: &NameBuf) -> Result<ZonePlace<'_>, OperationError> {
+    pub(super) fn place(&self, name: &NameBuf) -> Result<ZoneLocation<'_>, OperationError> {
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let served = self.commits.table().load();
         match served.exact(name.as_name()) {
@@ -54,14 +54,14 @@ impl Operations {
                         "zone {name} has no data to serve"
                     )));
                 }
-                Ok(ZonePlace::Memory(MemoryZone {
+                Ok(ZoneLocation::Memory(MemoryZone {
                     signed_by: zone.signed_by(),
                     version: zone.unsigned(),
                 }))
             }
             _ => {
                 let (database, row) = self.locate(name)?;
-                Ok(ZonePlace::Database(database, Box::new(row)))
+                Ok(ZoneLocation::Database(database, Box::new(row)))
             }
         }
     }

@@ -11,10 +11,10 @@ use nameward_zone::{Node, Zone};
 
 use super::batch::BatchRecords;
 use super::change::{ChangeMode, OperatorChange};
-use super::place::ZonePlace;
+use super::place::ZoneLocation;
 use super::{
-    ListedItem, ListedRecord, OperationError, OperationResult, Operations, RecordTemplate,
-    TakeItem, check_ascii, zone_name,
+    ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
+    RecordTemplate, check_ascii, zone_name,
 };
 
 const SPF: Type = Type(99);
@@ -26,14 +26,14 @@ impl Operations {
         zone: &str,
         name: Option<&str>,
         rtype: Option<&str>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let place = self.place(&zone_name(zone)?)?;
         let owner = name.map(|text| owner(text, &place.name())).transpose()?;
         let wanted = rtype.map(read_type).transpose()?;
         let (database, row) = match &place {
-            ZonePlace::Database(database, row) => (database, row),
-            ZonePlace::Memory(zone) => {
+            ZoneLocation::Database(database, row) => (database, row),
+            ZoneLocation::Memory(zone) => {
                 return Ok(list_in_memory(&zone.version, owner, wanted, items));
             }
         };
@@ -103,7 +103,7 @@ fn list_in_memory(
     zone: &Zone,
     owner: Option<NameBuf>,
     wanted: Option<Type>,
-    items: TakeItem<'_>,
+    items: ItemSink<'_>,
 ) -> OperationResult {
     let mut count = 0;
     let mut take = |node: Node<'_>, is_it: &dyn Fn(Type) -> bool| {

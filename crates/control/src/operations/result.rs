@@ -111,7 +111,7 @@ pub struct ListedDifference {
     /// The zone.
     pub zone: String,
     /// Whether it is removed or added.
-    pub change: RecordFate,
+    pub change: RecordChange,
     /// The owner with its final dot.
     pub name: String,
     /// The TTL.
@@ -126,7 +126,7 @@ pub struct ListedDifference {
 /// Whether a record is removed or added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RecordFate {
+pub enum RecordChange {
     /// It is in the version before only.
     Removed,
     /// It is in the version after only.

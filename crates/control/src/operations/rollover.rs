@@ -4,7 +4,7 @@ use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::{DsSight, KeyRole};
 use nameward_maintain::keys::database::StoredKeysError;
 use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
-use nameward_maintain::keys::rollover::{KeyLookError, NO_POLICY, NextStep, step_words};
+use nameward_maintain::keys::rollover::{NO_POLICY, NextStep, RolloverError, step_words};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +142,7 @@ impl Operations {
             // effect.
             true => match self.keeper.status(zone, now_seconds()) {
                 Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
-                Err(KeyLookError::Stored(StoredKeysError::OtherServer)) => {
+                Err(RolloverError::Stored(StoredKeysError::OtherServer)) => {
                     self.keeper.policy_name(zone)
                 }
                 Err(_) => None,
@@ -159,19 +159,19 @@ impl Operations {
 }
 
 /// Converts a key processing error to an operation error.
-fn of_look(name: &NameBuf) -> impl Fn(KeyLookError) -> OperationError {
+fn of_look(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
     let name = *name;
     move |error| match error {
-        KeyLookError::Keys(ZoneKeysError::NoPolicy) | KeyLookError::NoPolicy => {
+        RolloverError::Keys(ZoneKeysError::NoPolicy) | RolloverError::NoPolicy => {
             OperationError::refused(format!(
                 "zone {name} has no dnssec_policy: manage its keys with `nameward key add`, `activate` and `remove`"
             ))
         }
-        KeyLookError::Keys(error) => of_keys(&name)(error),
-        KeyLookError::NotLoaded => {
+        RolloverError::Keys(error) => of_keys(&name)(error),
+        RolloverError::NotLoaded => {
             OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
         }
-        KeyLookError::Stored(StoredKeysError::Database(text)) => {
+        RolloverError::Stored(StoredKeysError::Database(text)) => {
             OperationError::backend(format!("zone {name}: {text}"))
         }
         other => OperationError::refused(format!("zone {name}: {other}")),

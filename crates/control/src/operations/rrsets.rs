@@ -15,7 +15,7 @@ use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
-use super::place::ZonePlace;
+use super::place::ZoneLocation;
 use super::record::{owner, read_content, read_type};
 use super::{ListedItem, OperationError, OperationResult, Operations, zone_name};
 
@@ -121,12 +121,12 @@ impl Operations {
             edits.extend(deletions);
         }
         let rule = match &place {
-            ZonePlace::Database(database, row) => {
+            ZoneLocation::Database(database, row) => {
                 let items = self.runtime.block_on(database.backend.stored_metadata(row));
                 let items = items.map_err(|error| database.error(&error))?;
                 serial_rule(&items)
             }
-            ZonePlace::Memory(_) => {
+            ZoneLocation::Memory(_) => {
                 attributes.retain(|change| !is_empty_comment_list(change));
                 refuse_stored_only(&apex, &edits, &attributes)?;
                 SerialRule::default()

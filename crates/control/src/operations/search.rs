@@ -5,7 +5,7 @@ use nameward_wire::rdata::write_text;
 use serde::{Deserialize, Serialize};
 
 use super::record::listed;
-use super::{ListedItem, ListedRecord, OperationError, OperationResult, Operations, TakeItem};
+use super::{ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations};
 
 /// Maximum number of results.
 const FOUND_MAX: u64 = 100_000;
@@ -26,7 +26,7 @@ impl Operations {
         &self,
         pattern: &str,
         limit: u64,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let limit = limit.clamp(1, FOUND_MAX);
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();

@@ -6,8 +6,8 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::signing_settings::AskedTerms;
-use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem};
+use super::signing_settings::RequestedSigning;
+use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
 
 /// A zone among those to be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,12 +31,12 @@ impl Operations {
     /// failure does not affect other zones; it stops early if the client disconnects.
     pub(super) fn secure_all(
         &self,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let zones = self.unsigned_zones()?;
         let (of, mut secured) = (zones.len() as u64, 0);
         for (number, zone) in (1..).zip(&zones) {
-            let result = self.secure_zone(&zone.to_string(), None, &AskedTerms::default());
+            let result = self.secure_zone(&zone.to_string(), None, &RequestedSigning::default());
             let (tag, problem) = match result {
                 Ok(OperationResult::ZoneSecured { key, .. }) => (Some(key.tag), None),
                 Ok(_) => (None, None),

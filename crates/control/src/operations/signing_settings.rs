@@ -5,8 +5,8 @@
 //! Cached answers stay correct and valid until their TTL expires, so that no resolver finds the zone bogus.
 
 use nameward_base::time::now_seconds;
-use nameward_dnssec::{Denial, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
-use nameward_maintain::keys::local::{SigningTerms, ZoneKey};
+use nameward_dnssec::{Denial, DenialSettings, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
+use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
 use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_wire::NameBuf;
 
@@ -21,17 +21,17 @@ const RSASHA1: u8 = 5;
 
 /// The requested signing settings; missing ones stay, or get the default.
 #[derive(Debug, Default)]
-pub(super) struct AskedTerms {
-    denial: Option<DenialTerms>,
+pub(super) struct RequestedSigning {
+    denial: Option<DenialSettings>,
     soa_edit: Option<SoaEdit>,
 }
 
-impl AskedTerms {
+impl RequestedSigning {
     pub(super) fn read(
         denial: Option<&str>,
         soa_edit: Option<&str>,
     ) -> Result<Self, OperationError> {
-        Ok(AskedTerms {
+        Ok(RequestedSigning {
             denial: denial.map(read_denial).transpose()?,
             soa_edit: soa_edit.map(read_soa_edit).transpose()?,
         })
@@ -42,8 +42,8 @@ impl AskedTerms {
     }
 
     /// Returns settings with the requested ones replaced.
-    pub(super) fn over(&self, terms: SigningTerms) -> SigningTerms {
-        SigningTerms {
+    pub(super) fn over(&self, terms: SigningSettings) -> SigningSettings {
+        SigningSettings {
             denial: self.denial.clone().unwrap_or(terms.denial),
             soa_edit: self.soa_edit.unwrap_or(terms.soa_edit),
             managed: terms.managed,
@@ -96,9 +96,9 @@ impl Operations {
         check_item(kind, content)?;
         match kind {
             "NSEC3PARAM" => {
-                let nsec3 = DenialTerms {
+                let nsec3 = DenialSettings {
                     denial: Denial::Nsec3(Nsec3::default()),
-                    ..DenialTerms::default()
+                    ..DenialSettings::default()
                 };
                 check_denial(&home.1.name, &nsec3, &self.database_keys(home)?)
             }
@@ -111,7 +111,7 @@ impl Operations {
         &self,
         name: &NameBuf,
         home: Option<&DatabaseZone<'_>>,
-        terms: &AskedTerms,
+        terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
         let is_changed = match home {
             Some(home) => {
@@ -124,7 +124,7 @@ impl Operations {
                 let before = keys.terms(name.as_name()).map_err(of_keys(name))?;
                 let after = terms.over(before.clone());
                 if before != after {
-                    let change = |kept: &mut SigningTerms| *kept = terms.over(kept.clone());
+                    let change = |kept: &mut SigningSettings| *kept = terms.over(kept.clone());
                     let set = keys.change_terms(name.as_name(), now_seconds(), change);
                     set.map_err(of_keys(name))?;
                     (self.keys_changed)(*name);
@@ -201,9 +201,9 @@ pub(super) fn check_denial_item(
     if item.kind != "NSEC3PARAM" || item.content.is_empty() {
         return Ok(());
     }
-    let nsec3 = DenialTerms {
+    let nsec3 = DenialSettings {
         denial: Denial::Nsec3(Nsec3::default()),
-        ..DenialTerms::default()
+        ..DenialSettings::default()
     };
     check_denial(name, &nsec3, keys)
 }
@@ -211,7 +211,7 @@ pub(super) fn check_denial_item(
 /// Refuses a denial method that the keys or the name of a zone do not allow.
 pub(super) fn check_denial(
     name: &NameBuf,
-    denial: &DenialTerms,
+    denial: &DenialSettings,
     keys: &[ZoneKey],
 ) -> Result<(), OperationError> {
     if denial.denial == Denial::Nsec {
@@ -239,9 +239,9 @@ pub(super) fn signed_already(name: &NameBuf) -> OperationError {
     ))
 }
 
-fn read_denial(word: &str) -> Result<DenialTerms, OperationError> {
-    DenialTerms::read(word).ok_or_else(|| {
-        let words = DenialTerms::WORDS.join(", ");
+fn read_denial(word: &str) -> Result<DenialSettings, OperationError> {
+    DenialSettings::read(word).ok_or_else(|| {
+        let words = DenialSettings::WORDS.join(", ");
         OperationError::invalid(format!("expected denial {words}, found {word:?}"))
     })
 }

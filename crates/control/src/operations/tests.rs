@@ -17,7 +17,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         commits: Commits::new(Arc::default(), None, |_| {}).unwrap(),
         is_frozen: Box::new(|_| false),
         policies: Arc::clone(&policies),
-        kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
+        kept: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
         keeper: keeper(&policies),
         keys_changed: Box::new(|_| {}),
         secondary_serials: Box::new(|_| None),
@@ -71,11 +71,11 @@ impl ZoneFiles for NoFiles {
     }
 }
 
-fn keeper(policies: &Arc<PolicyTable>) -> Arc<KeyKeeper> {
+fn keeper(policies: &Arc<PolicyTable>) -> Arc<RolloverManager> {
     let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
     let keys = ZoneKeys::new(None, Arc::default(), signatures, Arc::clone(policies));
     let table = Arc::default();
-    let keeper = KeyKeeper::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
+    let keeper = RolloverManager::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
     Arc::new(keeper)
 }
 

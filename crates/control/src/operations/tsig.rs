@@ -8,7 +8,7 @@ use std::fmt;
 
 use data_encoding::BASE64;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_maintain::policy::{KeptError, KeptKey, KeptPolicies, PolicySource};
+use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicies, StoredPolicyError};
 use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
 use nameward_store::sql::{SqlError, StoredTsigKey};
 use nameward_wire::{Name, NameBuf};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{
-    Database, ErrorKind, ListedItem, OperationError, OperationResult, Operations, TakeItem,
+    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
 };
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
@@ -110,7 +110,7 @@ impl Operations {
         secret: Vec<u8>,
         storage: KeyStorage,
     ) -> Result<OperationResult, OperationError> {
-        let key = KeptKey {
+        let key = StoredKeyRow {
             name: key_name(name)?,
             algorithm,
             secret,
@@ -155,7 +155,7 @@ impl Operations {
     /// Writes a key into a backend, or into the first writable location.
     fn write_key(
         &self,
-        key: &KeptKey,
+        key: &StoredKeyRow,
         backend: Option<u32>,
         replace: bool,
     ) -> Result<PolicySource, OperationError> {
@@ -192,7 +192,7 @@ impl Operations {
     fn write_database_key(
         &self,
         database: &Database,
-        key: &KeptKey,
+        key: &StoredKeyRow,
         replace: bool,
     ) -> Result<PolicySource, KeyWriteError> {
         let row = StoredTsigKey {
@@ -234,7 +234,7 @@ impl Operations {
     pub fn list_keys(
         &self,
         has_secrets: bool,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let secrets = match has_secrets {
             true => self.secrets()?,
@@ -273,7 +273,7 @@ impl Operations {
                 }
             }
             // Databases may still have keys.
-            Err(KeptError::NoStore) if !self.databases.is_empty() => {}
+            Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
             Err(error) => return Err(of_kept(error)),
         }
         for database in &self.databases {
@@ -314,7 +314,7 @@ impl Operations {
         match self.kept()?.remove_key(name.as_name()) {
             Ok(true) => removed.push(place_of(PolicySource::Kept)),
             Ok(false) => {}
-            Err(KeptError::NoStore) if !self.databases.is_empty() => {}
+            Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
             Err(error) => return Err(of_kept(error)),
         }
         if removed.is_empty() {
@@ -334,7 +334,7 @@ impl Operations {
         })
     }
 
-    fn kept(&self) -> Result<&KeptPolicies, OperationError> {
+    fn kept(&self) -> Result<&StoredPolicies, OperationError> {
         Ok(&self.kept)
     }
 
@@ -401,9 +401,9 @@ fn key_name(text: &str) -> Result<NameBuf, OperationError> {
     }
 }
 
-fn of_kept(error: KeptError) -> OperationError {
+fn of_kept(error: StoredPolicyError) -> OperationError {
     match error {
-        KeptError::NoStore => OperationError::refused(error.to_string()),
-        KeptError::Store(_) => OperationError::new(ErrorKind::Backend, error.to_string()),
+        StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
+        StoredPolicyError::Store(_) => OperationError::new(ErrorKind::Backend, error.to_string()),
     }
 }

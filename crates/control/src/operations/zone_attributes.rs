@@ -11,10 +11,10 @@ use nameward_wire::NameBuf;
 use nameward_zone::{SigningState, Zone};
 use serde::{Deserialize, Serialize};
 
-use super::place::ZonePlace;
+use super::place::ZoneLocation;
 use super::zone_list::served_serial;
 use super::{
-    Database, ListedItem, ListedKind, OperationError, OperationResult, Operations, TakeItem,
+    Database, ItemSink, ListedItem, ListedKind, OperationError, OperationResult, Operations,
     zone_name,
 };
 
@@ -59,7 +59,7 @@ impl Operations {
     pub fn list_attributes(
         &self,
         zone: Option<&str>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let zones = match zone {
             Some(zone) => vec![self.attributes_of(&zone_name(zone)?)?],
@@ -80,7 +80,7 @@ impl Operations {
         {
             return Ok(self.resident_attributes(zone));
         }
-        let ZonePlace::Database(database, row) = self.place(name)? else {
+        let ZoneLocation::Database(database, row) = self.place(name)? else {
             return Err(OperationError::not_found(format!("zone {name} not found")));
         };
         let overview = database

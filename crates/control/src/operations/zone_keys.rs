@@ -6,7 +6,7 @@ use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
-use nameward_maintain::keys::local::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
+use nameward_maintain::keys::local::{SigningSettings, ZoneKey, ZoneKeysError, signing_keys};
 use nameward_maintain::keys::rollover::KeyStatus;
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::database_keys::DatabaseZone;
 use super::key_template::use_of;
-use super::signing_settings::{AskedTerms, check_denial, signed_already};
+use super::signing_settings::{RequestedSigning, check_denial, signed_already};
 use super::{
-    ErrorKind, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
-    OperationResult, Operations, SecretText, TakeItem, zone_name,
+    ErrorKind, ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
+    OperationResult, Operations, SecretText, zone_name,
 };
 
 /// A key of a zone.
@@ -70,7 +70,7 @@ impl Operations {
     pub(super) fn run_on_keys(
         &self,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         match request {
             OperationRequest::ZoneSecure {
@@ -79,7 +79,7 @@ impl Operations {
                 denial,
                 soa_edit,
             } => {
-                let terms = AskedTerms::read(denial.as_deref(), soa_edit.as_deref())?;
+                let terms = RequestedSigning::read(denial.as_deref(), soa_edit.as_deref())?;
                 let secured = self.secure_zone(zone, algorithm.as_deref(), &terms)?;
                 Ok(self.with_advice(secured))
             }
@@ -108,7 +108,7 @@ impl Operations {
         &self,
         zone: &str,
         algorithm: Option<&str>,
-        terms: &AskedTerms,
+        terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
         let (name, home) = self.signable(zone)?;
         if self.has_keys(&name, home.as_ref())? {
@@ -130,9 +130,9 @@ impl Operations {
                 let keys = self.keeper.keys();
                 let zone = name.as_name();
                 // Before the key, with which signing starts.
-                let set = |kept: &mut SigningTerms| {
+                let set = |kept: &mut SigningSettings| {
                     let serial = kept.serial;
-                    *kept = terms.over(SigningTerms::default());
+                    *kept = terms.over(SigningSettings::default());
                     kept.serial = serial;
                 };
                 keys.change_terms(zone, now_seconds(), set)
@@ -186,7 +186,7 @@ impl Operations {
     fn list_zone_keys(
         &self,
         zone: Option<&str>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let zones = match zone {
             Some(zone) => vec![zone_name(zone)?],

@@ -13,8 +13,8 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
 use super::{
-    Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
-    TakeItem,
+    Database, ItemSink, ListedItem, ListedKind, ListedZone, OperationError, OperationResult,
+    Operations,
 };
 
 /// The serial of a zone in memory that clients get; none for a zone without data here.
@@ -32,7 +32,7 @@ pub fn served_serial(zone: &Zone) -> Option<u32> {
 impl Operations {
     /// Lists all zones, in the order of their names. If databases fail, the zones that this server serves are listed, and the
     /// error names the databases.
-    pub fn list_zones(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_zones(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let mut zones = self.served_zones();
         let mut errors = Vec::new();
         for database in &self.databases {

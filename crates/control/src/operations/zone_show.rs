@@ -9,7 +9,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::place::{MemoryZone, ZonePlace};
+use super::place::{MemoryZone, ZoneLocation};
 use super::zone_list::{backend_number, listed_kind, served_serial, state_word};
 use super::{
     Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
@@ -72,8 +72,8 @@ impl Operations {
             return Ok(OperationResult::Zone(details));
         }
         let shown = match self.place(&name) {
-            Ok(ZonePlace::Database(database, row)) => self.show_stored(database, &row),
-            Ok(ZonePlace::Memory(zone)) => Ok(self.show_memory(&zone)),
+            Ok(ZoneLocation::Database(database, row)) => self.show_stored(database, &row),
+            Ok(ZoneLocation::Memory(zone)) => Ok(self.show_memory(&zone)),
             Err(error) => Err(error),
         };
         match shown {

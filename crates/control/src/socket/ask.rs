@@ -21,7 +21,7 @@ const LINE_MAX: u64 = 16 << 20;
 
 /// Why a request got no result.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum ControlError {
     /// Nobody answers there.
     #[error("cannot connect to the control socket {}: {}", .0.display(), plain(.1))]
     NotRunning(PathBuf, #[source] io::Error),
@@ -39,13 +39,15 @@ pub enum AskError {
     Failed(OperationError),
 }
 
-impl AskError {
+impl ControlError {
     /// The kind of the error, as the server would name it.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            AskError::NotRunning(..) => ErrorKind::NotRunning,
-            AskError::Failed(error) => error.kind,
-            AskError::Broken(_) | AskError::Cut | AskError::StillStopping => ErrorKind::Internal,
+            ControlError::NotRunning(..) => ErrorKind::NotRunning,
+            ControlError::Failed(error) => error.kind,
+            ControlError::Broken(_) | ControlError::Cut | ControlError::StillStopping => {
+                ErrorKind::Internal
+            }
         }
     }
 }
@@ -56,15 +58,15 @@ pub fn ask(
     path: &Path,
     request: &ControlRequest,
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, AskError> {
+) -> Result<OperationResult, ControlError> {
     let mut stream = BlockingStream::connect(path)
-        .map_err(|error| AskError::NotRunning(path.to_path_buf(), error))?;
-    send(&mut stream, request).map_err(AskError::Broken)?;
+        .map_err(|error| ControlError::NotRunning(path.to_path_buf(), error))?;
+    send(&mut stream, request).map_err(ControlError::Broken)?;
     let mut reader = BufReader::new(stream);
     loop {
         match read_line(&mut reader)? {
             ReplyLine::Item(item) => each(item),
-            ReplyLine::Failed(error) => return Err(AskError::Failed(error)),
+            ReplyLine::Failed(error) => return Err(ControlError::Failed(error)),
             ReplyLine::Done(OperationResult::Stopping) => {
                 return await_end(reader.into_inner()).map(|()| OperationResult::Stopping);
             }
@@ -81,26 +83,26 @@ fn send(stream: &mut BlockingStream, request: &ControlRequest) -> io::Result<()>
     stream.write_all(&line)
 }
 
-fn read_line(reader: &mut BufReader<BlockingStream>) -> Result<ReplyLine, AskError> {
+fn read_line(reader: &mut BufReader<BlockingStream>) -> Result<ReplyLine, ControlError> {
     let mut line = Vec::new();
     reader
         .by_ref()
         .take(LINE_MAX)
         .read_until(b'\n', &mut line)
-        .map_err(AskError::Broken)?;
+        .map_err(ControlError::Broken)?;
     if !line.ends_with(b"\n") {
-        return Err(AskError::Cut);
+        return Err(ControlError::Cut);
     }
-    serde_json::from_slice(&line).map_err(|error| AskError::Broken(error.into()))
+    serde_json::from_slice(&line).map_err(|error| ControlError::Broken(error.into()))
 }
 
 /// Waits until the server has ended: its end closes the connection.
-fn await_end(mut stream: BlockingStream) -> Result<(), AskError> {
+fn await_end(mut stream: BlockingStream) -> Result<(), ControlError> {
     stream
         .set_read_timeout(Some(STOP_PATIENCE))
-        .map_err(AskError::Broken)?;
+        .map_err(ControlError::Broken)?;
     match stream.read(&mut [0]) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(AskError::StillStopping),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ControlError::StillStopping),
         _ => Ok(()),
     }
 }

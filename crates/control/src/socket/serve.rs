@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{CLIENT_PATIENCE, ControlSocket};
 use crate::operations::{
-    ControlRequest, ErrorKind, OperationError, OperationResult, ReplyLine, TakeItem, Urgency,
+    ControlRequest, ErrorKind, ItemSink, OperationError, OperationResult, ReplyLine, Urgency,
 };
 
 /// Octets of the longest request line: a batch of some hundred thousand records. Only the owner of the server is heard.
@@ -55,7 +55,7 @@ pub trait Commands: Send + Sync + 'static {
         &self,
         request: &ControlRequest,
         peer: ControlPeer,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
 }
 

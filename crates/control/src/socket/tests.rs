@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use super::serve::{CONNECTIONS_MAX, RUNNING_MAX, WAITING_MAX};
 use super::*;
 use crate::operations::{
-    ControlRequest, ErrorKind, ListedItem, ListedKind, ListedZone, OperationError,
-    OperationRequest, OperationResult, TakeItem,
+    ControlRequest, ErrorKind, ItemSink, ListedItem, ListedKind, ListedZone, OperationError,
+    OperationRequest, OperationResult,
 };
 
 /// Does as the name of a zone says: `wait` waits until it is let go.
@@ -68,7 +68,7 @@ impl Commands for Obedient {
         &self,
         request: &ControlRequest,
         _: ControlPeer,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let done = |zone: &str| OperationResult::NoChange { zone: zone.into() };
         match &request.request {
@@ -129,12 +129,12 @@ fn of(request: OperationRequest) -> ControlRequest {
     }
 }
 
-fn show(path: &Path, zone: &str) -> Result<OperationResult, AskError> {
+fn show(path: &Path, zone: &str) -> Result<OperationResult, ControlError> {
     let request = of(OperationRequest::ZoneShow { zone: zone.into() });
     ask(path, &request, &mut |_| {})
 }
 
-fn list(path: &Path, number: usize) -> (Vec<ListedItem>, Result<OperationResult, AskError>) {
+fn list(path: &Path, number: usize) -> (Vec<ListedItem>, Result<OperationResult, ControlError>) {
     let request = of(OperationRequest::RecordList {
         zone: number.to_string(),
         name: None,
@@ -215,7 +215,7 @@ fn a_reply_without_its_last_line_is_an_error() {
     });
     let (items, result) = list(&path, 2);
     assert_eq!(items.len(), 1);
-    assert!(matches!(result, Err(AskError::Cut)), "{result:?}");
+    assert!(matches!(result, Err(ControlError::Cut)), "{result:?}");
     cutting.join().unwrap();
 }
 
@@ -263,7 +263,7 @@ fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
         commands.let_go();
         let done = waiting.into_iter().map(|one| one.join().unwrap());
         let results: Vec<_> = done.collect();
-        let is_served = |result: &&Result<OperationResult, AskError>| result.is_ok();
+        let is_served = |result: &&Result<OperationResult, ControlError>| result.is_ok();
         assert!(results.iter().filter(is_served).count() >= RUNNING_MAX);
         assert!(show(path, "hello").is_ok());
     });

@@ -17,7 +17,7 @@ use super::request::HttpRequest;
 use super::response::{Response, media};
 use super::ring_texts::NoText;
 use super::routes::{self, Route, SecretKind, ShownSecret};
-use super::{ConnectionPlace, WebState};
+use super::{ConnectionSlotGuard, WebState};
 
 /// Both ends of a connection.
 pub(super) struct ConnectionEnds {
@@ -31,7 +31,7 @@ pub(super) struct ConnectionEnds {
 
 /// Returns the reply to a request, and the rendering permit, to be kept until the reply has its room.
 pub(super) async fn respond<'a>(
-    place: &'a ConnectionPlace,
+    place: &'a ConnectionSlotGuard,
     request: HttpRequest,
     client: &ConnectionEnds,
 ) -> (Response, Option<SemaphorePermit<'a>>) {
@@ -76,7 +76,11 @@ pub(super) async fn respond<'a>(
 
 /// Returns the text of a ring. However many clients wait for it, it takes one ranking more than the one in progress,
 /// so a full queue refuses none of them.
-async fn respond_with_text(place: &ConnectionPlace, ring: Ring, task: &AbortHandle) -> Response {
+async fn respond_with_text(
+    place: &ConnectionSlotGuard,
+    ring: Ring,
+    task: &AbortHandle,
+) -> Response {
     let shared = &place.shared;
     let in_line = shared.in_line.try_acquire();
     if in_line.is_err() {

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::outgoing_replies::{NoRoom, PIECE_BYTES, RoomClient};
 use super::request::{HttpRequest, MalformedRequest, Method, find_head_end, is_hopeless, parse};
 use super::response::{Body, Parts, Response};
-use super::ring_text::{RingText, RingTextPlace};
-use super::{ConnectionPlace, WebState, access, answer, handover};
+use super::ring_text::{RingText, RingTextPosition};
+use super::{ConnectionSlotGuard, WebState, access, answer, handover};
 
 /// Time and octets for which input is still read after the reply.
 const LINGER: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ struct OutgoingResponse {
 }
 
 /// Serves one request.
-pub(super) async fn converse(place: ConnectionPlace, mut stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, peer: SocketAddr) {
     let shared = Arc::clone(&place.shared);
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
@@ -150,7 +150,7 @@ async fn read_away(stream: &mut TcpStream) {
 
 /// Returns the reply with its room, after logging the request with the reply size.
 async fn prepare(
-    place: &ConnectionPlace,
+    place: &ConnectionSlotGuard,
     request: Result<HttpRequest, MalformedRequest>,
     client: &answer::ConnectionEnds,
 ) -> OutgoingResponse {
@@ -191,7 +191,7 @@ async fn prepare(
 /// Waits for room. The rendering permit is held until then, so only as many replies as are being rendered lack room.
 /// A text already has its room.
 async fn make_room(
-    place: &ConnectionPlace,
+    place: &ConnectionSlotGuard,
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
@@ -223,7 +223,7 @@ async fn send(
             }
         }
         Body::Ring(text) => {
-            let mut place = RingTextPlace::default();
+            let mut place = RingTextPosition::default();
             while !place.is_at_end {
                 place = write_text(shared, stream, (&text, place), client?).await?;
             }
@@ -255,9 +255,9 @@ async fn write(
 async fn write_text(
     shared: &WebState,
     stream: &TcpStream,
-    (text, place): (&Arc<RingText>, RingTextPlace),
+    (text, place): (&Arc<RingText>, RingTextPosition),
     client: &RoomClient,
-) -> Option<RingTextPlace> {
+) -> Option<RingTextPosition> {
     let mut patience = shared.settings.limits.reply_timeout;
     let mut sent = 0;
     loop {

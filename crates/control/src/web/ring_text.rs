@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use nameward_stats::{RankedPlace, RankedRing, RingView};
+use nameward_stats::{RankedPosition, RankedRing, RingView};
 
 use super::Mnemonic;
 use super::outgoing_replies::{PIECE_BYTES, Room};
@@ -25,8 +25,8 @@ pub struct RingText {
 
 /// A position between two lines of the text, initially before its first line.
 #[derive(Clone, Copy, Default)]
-pub struct RingTextPlace {
-    row: RankedPlace,
+pub struct RingTextPosition {
+    row: RankedPosition,
     /// True after the last line.
     pub is_at_end: bool,
 }
@@ -39,7 +39,7 @@ impl RankedText {
             mnemonic,
             length: 0,
         };
-        let (mut piece, mut place) = (String::new(), RingTextPlace::default());
+        let (mut piece, mut place) = (String::new(), RingTextPosition::default());
         while !place.is_at_end {
             piece.clear();
             place = text.draw(place, &mut piece);
@@ -55,7 +55,7 @@ impl RankedText {
 
     /// Renders lines `count, percentage, entry` from a position on, the total last, and returns the position after
     /// them.
-    fn draw(&self, mut place: RingTextPlace, piece: &mut String) -> RingTextPlace {
+    fn draw(&self, mut place: RingTextPosition, piece: &mut String) -> RingTextPosition {
         let (total, mut entry) = (self.ranked.total(), String::new());
         while piece.len() < PIECE_BYTES && !place.is_at_end {
             entry.clear();
@@ -84,7 +84,7 @@ impl RingText {
     }
 
     /// Returns the lines from a position on, about [`PIECE_BYTES`] of them, and the position after them.
-    pub fn piece(&self, place: RingTextPlace) -> (Vec<u8>, RingTextPlace) {
+    pub fn piece(&self, place: RingTextPosition) -> (Vec<u8>, RingTextPosition) {
         let mut piece = String::with_capacity(PIECE_BYTES + 4096);
         let behind = self.ranked.draw(place, &mut piece);
         (piece.into_bytes(), behind)

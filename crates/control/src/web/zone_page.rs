@@ -10,7 +10,7 @@ use nameward_stats::{Ring, Snapshot};
 use super::health::PageFrame;
 use super::page::percentage;
 use super::zone_list::state_class;
-use super::{Mnemonic, ShownZones};
+use super::{ListedZonesView, Mnemonic};
 use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
 /// Names listed per ring.
@@ -94,7 +94,7 @@ pub struct ZoneDrawing<'a> {
     pub snapshot: &'a Snapshot,
     pub mnemonic: Mnemonic,
     /// Knows which zone answers a name.
-    pub zones: &'a dyn ShownZones,
+    pub zones: &'a dyn ListedZonesView,
 }
 
 /// Renders the page of a zone.

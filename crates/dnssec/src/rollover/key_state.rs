@@ -39,7 +39,7 @@ pub enum RecordPhase {
 
 /// The state of one record of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecordLife {
+pub struct KeyRecordState {
     /// How far it has propagated.
     pub phase: RecordPhase,
     /// When it was last published or withdrawn.
@@ -48,10 +48,10 @@ pub struct RecordLife {
     pub settles_at: Option<u64>,
 }
 
-impl RecordLife {
+impl KeyRecordState {
     /// Returns the state of a record that all caches have.
     pub fn omnipresent(since: u64) -> Self {
-        RecordLife {
+        KeyRecordState {
             phase: RecordPhase::Omnipresent,
             since,
             settles_at: None,
@@ -101,7 +101,7 @@ pub enum DsSight {
 
 /// A key and how far its records have propagated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyLife {
+pub struct KeyState {
     /// Identifies the key within its zone.
     pub id: u32,
     /// The records it signs.
@@ -115,53 +115,53 @@ pub struct KeyLife {
     /// An operator requested its successor.
     pub is_rolled_by_hand: bool,
     /// Its DNSKEY, and its signature over the DNSKEY RRset if it makes one.
-    pub dnskey: RecordLife,
+    pub dnskey: KeyRecordState,
     /// Its signatures over the other RRsets.
-    pub zone_rrsig: RecordLife,
+    pub zone_rrsig: KeyRecordState,
     /// Its DS.
-    pub ds: RecordLife,
+    pub ds: KeyRecordState,
 }
 
-impl KeyLife {
+impl KeyState {
     /// Returns a key that has not been published yet.
     pub fn new(id: u32, (role, algorithm): (KeyRole, u8), now: u64) -> Self {
-        KeyLife {
+        KeyState {
             id,
             role,
             algorithm,
             goal: KeyGoal::Present,
             created_at: now,
             is_rolled_by_hand: false,
-            dnskey: RecordLife::default(),
-            zone_rrsig: RecordLife::default(),
-            ds: RecordLife::default(),
+            dnskey: KeyRecordState::default(),
+            zone_rrsig: KeyRecordState::default(),
+            ds: KeyRecordState::default(),
         }
     }
 
     /// Returns a key that has been in use for a long time, with a DS at the parent if its role requires one.
     pub fn in_use(id: u32, (role, algorithm): (KeyRole, u8), since: u64) -> Self {
         let shown = |is_had: bool| match is_had {
-            true => RecordLife::omnipresent(since),
-            false => RecordLife::default(),
+            true => KeyRecordState::omnipresent(since),
+            false => KeyRecordState::default(),
         };
-        KeyLife {
+        KeyState {
             dnskey: shown(true),
             zone_rrsig: shown(role.signs_zone()),
             ds: shown(role.signs_keys()),
-            ..KeyLife::new(id, (role, algorithm), since)
+            ..KeyState::new(id, (role, algorithm), since)
         }
     }
 
-    pub(super) fn records(&self) -> [&RecordLife; 3] {
+    pub(super) fn records(&self) -> [&KeyRecordState; 3] {
         [&self.dnskey, &self.zone_rrsig, &self.ds]
     }
 
-    pub(super) fn records_mut(&mut self) -> [&mut RecordLife; 3] {
+    pub(super) fn records_mut(&mut self) -> [&mut KeyRecordState; 3] {
         [&mut self.dnskey, &mut self.zone_rrsig, &mut self.ds]
     }
 
     /// Returns the records that put the key to use, in either order.
-    fn use_records(&self) -> [&RecordLife; 2] {
+    fn use_records(&self) -> [&KeyRecordState; 2] {
         match self.role.signs_keys() {
             true => [&self.dnskey, &self.ds],
             false => [&self.dnskey, &self.zone_rrsig],
@@ -214,13 +214,13 @@ mod tests {
 
     #[test]
     fn steps_taken_by_a_clock_that_was_ahead_count_from_now() {
-        let mut key = KeyLife::new(1, (KeyRole::Combined, 13), 900);
-        key.dnskey = RecordLife {
+        let mut key = KeyState::new(1, (KeyRole::Combined, 13), 900);
+        key.dnskey = KeyRecordState {
             phase: RecordPhase::Rumoured,
             since: 63_000_000,
             settles_at: Some(63_007_200),
         };
-        key.zone_rrsig = RecordLife::omnipresent(500);
+        key.zone_rrsig = KeyRecordState::omnipresent(500);
         key.end_future(1000);
         assert_eq!((key.created_at, key.zone_rrsig.since), (900, 500));
         assert_eq!(

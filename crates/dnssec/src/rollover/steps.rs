@@ -1,13 +1,13 @@
 //! Candidate steps, tried in order; each is taken if it is safe.
 
-use super::key_state::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+use super::key_state::{KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase};
 use super::versions::every_combination_validates;
 use super::{KskRollover, MAX_KEYS, PolicyKey, RolloverPolicy, RolloverStep};
 
 /// The keys of a zone while steps are taken.
 pub(super) struct KeyRing<'p> {
     policy: &'p RolloverPolicy,
-    pub(super) keys: Vec<KeyLife>,
+    pub(super) keys: Vec<KeyState>,
     now: u64,
 }
 
@@ -23,7 +23,7 @@ enum KeyRecord {
 type Move = Vec<(usize, KeyRecord, bool)>;
 
 impl KeyRecord {
-    fn of(self, key: &KeyLife) -> &RecordLife {
+    fn of(self, key: &KeyState) -> &KeyRecordState {
         match self {
             KeyRecord::Dnskey => &key.dnskey,
             KeyRecord::ZoneRrsig => &key.zone_rrsig,
@@ -31,7 +31,7 @@ impl KeyRecord {
         }
     }
 
-    fn of_mut(self, key: &mut KeyLife) -> &mut RecordLife {
+    fn of_mut(self, key: &mut KeyState) -> &mut KeyRecordState {
         match self {
             KeyRecord::Dnskey => &mut key.dnskey,
             KeyRecord::ZoneRrsig => &mut key.zone_rrsig,
@@ -52,7 +52,7 @@ impl KeyRecord {
 }
 
 impl<'p> KeyRing<'p> {
-    pub(super) fn new(policy: &'p RolloverPolicy, keys: &[KeyLife], now: u64) -> Self {
+    pub(super) fn new(policy: &'p RolloverPolicy, keys: &[KeyState], now: u64) -> Self {
         let mut keys = keys.to_vec();
         keys.iter_mut().for_each(|key| key.end_future(now));
         KeyRing { policy, keys, now }
@@ -60,20 +60,20 @@ impl<'p> KeyRing<'p> {
 
     /// Ends the transitions whose time has come.
     pub(super) fn settle(&mut self) {
-        for record in self.keys.iter_mut().flat_map(KeyLife::records_mut) {
+        for record in self.keys.iter_mut().flat_map(KeyState::records_mut) {
             record.settle(self.now);
         }
     }
 
     /// Returns the key that currently fulfils a policy key: the last one generated.
-    fn current(&self, wanted: &PolicyKey) -> Option<&KeyLife> {
+    fn current(&self, wanted: &PolicyKey) -> Option<&KeyState> {
         let mut newest_first = self.keys.iter().rev();
         newest_first.find(|key| key.goal == KeyGoal::Present && wanted.asks_for(key))
     }
 
     /// Checks whether the key is already being rolled over. A DS that the parent does not pick up must not make keys
     /// pile up.
-    fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
+    fn is_rolling(&self, wanted: &PolicyKey, current: &KeyState) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
         // A key that an operator wants replaced need not be fully propagated: its DS may never be requested. With
         // double-DS, the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
@@ -137,7 +137,7 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    fn make(&self, wanted: &Move, keys: &mut [KeyLife]) {
+    fn make(&self, wanted: &Move, keys: &mut [KeyState]) {
         let times = &self.policy.times;
         for &(place, record, is_shown) in wanted {
             let delay = match record {
@@ -150,7 +150,7 @@ impl<'p> KeyRing<'p> {
             // meantime.
             let others = keys.iter().filter_map(|key| record.of(key).settles_at);
             let latest = others.max().unwrap_or_default();
-            *record.of_mut(&mut keys[place]) = RecordLife {
+            *record.of_mut(&mut keys[place]) = KeyRecordState {
                 phase: match is_shown {
                     true => RecordPhase::Rumoured,
                     false => RecordPhase::Unretentive,
@@ -173,7 +173,7 @@ impl<'p> KeyRing<'p> {
         moves
     }
 
-    fn introduce(&self, (place, key): (usize, &KeyLife), moves: &mut Vec<Move>) {
+    fn introduce(&self, (place, key): (usize, &KeyState), moves: &mut Vec<Move>) {
         let is_known = key.dnskey.phase == RecordPhase::Omnipresent;
         let comes_by_ds = self.comes_by_ds(key);
         if comes_by_ds && key.ds.phase == RecordPhase::Omnipresent {
@@ -200,7 +200,7 @@ impl<'p> KeyRing<'p> {
 
     /// Checks whether the DS of a key is at the parent before its DNSKEY is in the zone. Double-DS does so for a
     /// key-signing key whose algorithm already has another key everywhere, which validators use in the meantime.
-    fn comes_by_ds(&self, key: &KeyLife) -> bool {
+    fn comes_by_ds(&self, key: &KeyState) -> bool {
         self.policy.ksk_rollover == KskRollover::DoubleDs
             && (key.role, key.goal) == (KeyRole::KeySigning, KeyGoal::Present)
             && key.dnskey.phase == RecordPhase::Hidden
@@ -211,7 +211,7 @@ impl<'p> KeyRing<'p> {
     }
 
     /// Returns the retiring key-signing keys of a key's algorithm.
-    fn predecessors(&self, key: &KeyLife) -> impl Iterator<Item = (usize, &KeyLife)> {
+    fn predecessors(&self, key: &KeyState) -> impl Iterator<Item = (usize, &KeyState)> {
         let (role, algorithm) = (KeyRole::KeySigning, key.algorithm);
         self.keys.iter().enumerate().filter(move |(_, other)| {
             other.goal == KeyGoal::Gone && (other.role, other.algorithm) == (role, algorithm)
@@ -242,7 +242,7 @@ impl<'p> KeyRing<'p> {
             .collect()
     }
 
-    fn retire(&self, (place, key): (usize, &KeyLife), moves: &mut Vec<Move>) {
+    fn retire(&self, (place, key): (usize, &KeyState), moves: &mut Vec<Move>) {
         if key.ds.is_shown() && self.may_lose_ds(place) {
             moves.push(vec![(place, KeyRecord::Ds, false)]);
         }
@@ -305,7 +305,7 @@ impl<'p> KeyRing<'p> {
     /// Returns the next time at which something happens without outside action.
     pub(super) fn next_at(&self) -> Option<u64> {
         let times = &self.policy.times;
-        let records = self.keys.iter().flat_map(KeyLife::records);
+        let records = self.keys.iter().flat_map(KeyState::records);
         let settled = records.filter_map(|record| record.settles_at);
         let successors = self.policy.keys.iter().filter_map(|wanted| {
             let current = self.current(wanted)?;

@@ -4,7 +4,7 @@
 //! at any moment of the last TTL and propagation delay, independent of the other RRsets.
 
 use nameward_dnssec::rollover::{
-    DsSight, KeyLife, KeyRole, ParentWish, RolloverPolicy, RolloverStep, advance, note_ds,
+    DsSight, KeyRole, KeyState, ParentRequest, RolloverPolicy, RolloverStep, advance, note_ds,
     parent_wish,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ impl Dice {
 
 pub struct World {
     pub policy: RolloverPolicy,
-    pub keys: Vec<KeyLife>,
+    pub keys: Vec<KeyState>,
     pub now: u64,
     pub log: Vec<(u64, RolloverStep)>,
     pub next_at: Option<u64>,
@@ -113,7 +113,7 @@ impl World {
                 let id = self.made.len() as u32 + 1;
                 let kind = (wanted.role, wanted.algorithm);
                 self.made.insert(id, kind);
-                self.keys.push(KeyLife::new(id, kind, self.now));
+                self.keys.push(KeyState::new(id, kind, self.now));
             }
             if next.missing.is_empty() {
                 break;
@@ -123,7 +123,7 @@ impl World {
     }
 
     fn publish(&mut self) {
-        let shown = |is_shown: fn(&KeyLife) -> bool, keys: &[KeyLife]| -> Ids {
+        let shown = |is_shown: fn(&KeyState) -> bool, keys: &[KeyState]| -> Ids {
             let keys = keys.iter().filter(|key| is_shown(key));
             keys.map(|key| key.id).collect()
         };
@@ -132,9 +132,9 @@ impl World {
         let mut is_new = self.dnskey.publish(self.now, dnskey);
         is_new |= self.rrsig.publish(self.now, rrsig);
         let wish = match parent_wish(&self.policy, &self.keys) {
-            ParentWish::Nothing => None,
-            ParentWish::Keys(ids) => Some(ids.into_iter().collect()),
-            ParentWish::Removal => Some(Ids::new()),
+            ParentRequest::Nothing => None,
+            ParentRequest::Keys(ids) => Some(ids.into_iter().collect()),
+            ParentRequest::Removal => Some(Ids::new()),
         };
         if self.wishes.last().is_none_or(|(_, last)| *last != wish) {
             self.wishes.push((self.now, wish));

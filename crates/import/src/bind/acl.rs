@@ -8,10 +8,10 @@
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
-    lex::{ConfMistake, TextPlace, quoted},
+    lex::{ConfMistake, TextLocation, quoted},
     syntax::{ConfItem, ConfStatement, Word},
 };
 
@@ -28,13 +28,13 @@ pub(super) struct MatchList {
     /// The file that contains it, for messages.
     pub file: usize,
     /// Start of the statement.
-    pub place: TextPlace,
+    pub place: TextLocation,
     entries: Vec<MatchEntry>,
 }
 
 #[derive(Debug, Clone)]
 struct MatchEntry {
-    place: TextPlace,
+    place: TextLocation,
     is_negated: bool,
     element: Element,
 }
@@ -79,7 +79,7 @@ pub(super) fn read_named(
 
 /// Reads the entries of a list that has words before its braces.
 pub(super) fn read_block(
-    place: TextPlace,
+    place: TextLocation,
     block: &[ConfStatement<'_>],
     file: usize,
 ) -> Result<MatchList, ConfMistake> {
@@ -87,7 +87,7 @@ pub(super) fn read_block(
 }
 
 fn match_list(
-    place: TextPlace,
+    place: TextLocation,
     block: &[ConfStatement<'_>],
     file: usize,
 ) -> Result<MatchList, ConfMistake> {
@@ -221,7 +221,7 @@ pub(super) struct Resolved {
     /// All clients are included, except those excluded by a negated entry.
     pub is_for_all: bool,
     /// Location of a key, which matches no client here.
-    pub key: Option<(usize, TextPlace)>,
+    pub key: Option<(usize, TextLocation)>,
 }
 
 /// Resolves the names in lists.
@@ -264,9 +264,9 @@ impl<'n> AclResolver<'n> {
         self
     }
 
-    fn key_term(&self, name: &str) -> Option<AccessTerm> {
+    fn key_term(&self, name: &str) -> Option<AccessWord> {
         let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).ok()?;
-        (self.keys == KeyMatching::Signed).then_some(AccessTerm::Key(name))
+        (self.keys == KeyMatching::Signed).then_some(AccessWord::Key(name))
     }
 
     /// Returns the addresses in a list.
@@ -303,11 +303,11 @@ impl<'n> AclResolver<'n> {
                     let wrong = ConfMistake::new(entry.place, message);
                     return Err(Unusable::Undecided(list.file, wrong));
                 }
-                Element::Network(address, bits) => AccessTerm::Network(*address, *bits),
-                Element::Named(name) if name == "any" => AccessTerm::Any,
+                Element::Network(address, bits) => AccessWord::Network(*address, *bits),
+                Element::Named(name) if name == "any" => AccessWord::Any,
                 Element::Named(name) if name == "none" => {
                     is_negated = !is_negated;
-                    AccessTerm::Any
+                    AccessWord::Any
                 }
                 Element::Named(name) if name == "localhost" => self.local(false),
                 Element::Named(name) if name == "localnets" => self.local(true),
@@ -315,16 +315,16 @@ impl<'n> AclResolver<'n> {
                     let inner = self.named(name, (list.file, entry.place), depth)?;
                     is_for_all |= inner.is_for_all && !is_negated;
                     key = key.or(inner.key);
-                    AccessTerm::List(AccessList::clone(&inner.list))
+                    AccessWord::List(AccessList::clone(&inner.list))
                 }
                 Element::List(inner) => {
                     let inner = self.resolve_within(inner, depth - 1)?;
                     is_for_all |= inner.is_for_all && !is_negated;
                     key = key.or(inner.key);
-                    AccessTerm::List(AccessList::clone(&inner.list))
+                    AccessWord::List(AccessList::clone(&inner.list))
                 }
             };
-            let is_all = matches!(term, AccessTerm::Any | AccessTerm::Network(_, 0));
+            let is_all = matches!(term, AccessWord::Any | AccessWord::Network(_, 0));
             is_for_all |= is_all && !is_negated;
             entries.push(AccessEntry { is_negated, term });
         }
@@ -338,7 +338,7 @@ impl<'n> AclResolver<'n> {
     fn named(
         &mut self,
         name: &str,
-        (file, place): (usize, TextPlace),
+        (file, place): (usize, TextLocation),
         depth: usize,
     ) -> Result<Resolved, Unusable> {
         let wrong = |what: String| Err(Unusable::Wrong(file, ConfMistake::new(place, what)));
@@ -361,12 +361,12 @@ impl<'n> AclResolver<'n> {
     }
 
     /// Returns the addresses of this host, or its networks.
-    fn local(&self, is_networks: bool) -> AccessTerm {
+    fn local(&self, is_networks: bool) -> AccessWord {
         let entries = self.interfaces.iter().map(|(address, bits)| {
             let whole = if address.is_ipv4() { 32 } else { 128 };
             let bits = if is_networks { *bits } else { whole };
-            AccessEntry::positive(AccessTerm::Network(*address, bits))
+            AccessEntry::positive(AccessWord::Network(*address, bits))
         });
-        AccessTerm::List(AccessList::new(&entries.collect::<Vec<_>>()))
+        AccessWord::List(AccessList::new(&entries.collect::<Vec<_>>()))
     }
 }

@@ -4,7 +4,7 @@ use super::{
     Spot,
     syntax::{ConfItem, ConfStatement, Word},
 };
-use crate::migrate::{MoveRefusal, MovedValue, PolicySettings, signing_algorithm};
+use crate::migrate::{ImportRefusal, ImportedValue, PolicySettings, signing_algorithm};
 
 /// Seconds per day.
 const DAY: u64 = 86_400;
@@ -14,7 +14,7 @@ pub(super) struct PolicyStatement {
     pub spot: Spot,
     pub name: String,
     /// The converted settings, or why zones cannot be signed this way.
-    pub settings: Result<PolicySettings, MoveRefusal>,
+    pub settings: Result<PolicySettings, ImportRefusal>,
     /// Differences from BIND.
     pub changes: Vec<String>,
 }
@@ -23,8 +23,8 @@ pub(super) struct PolicyStatement {
 /// set.
 pub(super) fn built_in() -> PolicySettings {
     vec![
-        ("signature_refresh", MovedValue::Number(5 * DAY)),
-        ("propagation_delay", MovedValue::Number(300)),
+        ("signature_refresh", ImportedValue::Number(5 * DAY)),
+        ("propagation_delay", ImportedValue::Number(300)),
     ]
 }
 
@@ -63,7 +63,7 @@ struct PolicyReader {
 }
 
 impl PolicyReader {
-    fn set(&mut self, key: &'static str, value: MovedValue) {
+    fn set(&mut self, key: &'static str, value: ImportedValue) {
         self.settings.retain(|(known, _)| *known != key);
         self.settings.push((key, value));
     }
@@ -91,7 +91,7 @@ impl PolicyReader {
             .first()
             .and_then(|text| seconds(text))
         {
-            Some(seconds) => self.set(key, MovedValue::Number(seconds)),
+            Some(seconds) => self.set(key, ImportedValue::Number(seconds)),
             None => self.changes.push(format!("{word}: the default is used")),
         }
     }
@@ -113,7 +113,7 @@ impl PolicyReader {
                 words.get(at + 1)
             };
             let lifetime = after("lifetime").and_then(|text| seconds(text));
-            let lifetime = MovedValue::Number(lifetime.unwrap_or(0));
+            let lifetime = ImportedValue::Number(lifetime.unwrap_or(0));
             match role.as_deref() {
                 Some("csk") => {
                     has_combined = true;
@@ -134,7 +134,9 @@ impl PolicyReader {
             let at = words.iter().position(|word| word == name);
             let bits = at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
             match bits {
-                Some(bits @ (2048 | 3072 | 4096)) => self.set("rsa_bits", MovedValue::Number(bits)),
+                Some(bits @ (2048 | 3072 | 4096)) => {
+                    self.set("rsa_bits", ImportedValue::Number(bits))
+                }
                 Some(bits) => self
                     .changes
                     .push(format!("new RSA keys have 2048 bits instead of {bits}")),
@@ -142,10 +144,10 @@ impl PolicyReader {
             }
         }
         let scheme = if has_combined { "csk" } else { "ksk+zsk" };
-        self.set("keys", MovedValue::Text(scheme.into()));
+        self.set("keys", ImportedValue::Text(scheme.into()));
         match algorithms[..] {
             [] => {}
-            [name] => self.set("algorithm", MovedValue::Text(name.into())),
+            [name] => self.set("algorithm", ImportedValue::Text(name.into())),
             _ => self.refusal = Some("keys of more than one algorithm".into()),
         }
     }
@@ -161,7 +163,7 @@ impl PolicyReader {
         };
         let is_opt_out = matches!(after("optout"), Some("yes" | "true" | "1"));
         let denial = if is_opt_out { "nsec3-opt-out" } else { "nsec3" };
-        self.set("denial", MovedValue::Text(denial.into()));
+        self.set("denial", ImportedValue::Text(denial.into()));
         // BIND 9.18: five iterations and a salt of eight octets by default.
         if after("iterations") != Some("0") || after("salt-length") != Some("0") {
             let text = "NSEC3 without salt and extra iterations (RFC 9276)";

@@ -5,7 +5,7 @@ use super::{
     keywords::is_on,
     lex::ConfMistake,
     remotes::{self, RemoteList},
-    settings::{self, TermStatements},
+    settings::{self, SettingStatements},
     syntax::{ConfStatement, Word},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Inherited {
     /// Whether each statement of [`SIGNING`] enables signing.
     pub signing: [Option<bool>; 3],
     /// Further permissions, for a migration.
-    pub terms: Option<Box<TermStatements>>,
+    pub terms: Option<Box<SettingStatements>>,
 }
 
 impl Inherited {

@@ -7,27 +7,27 @@ use std::borrow::Cow;
 
 /// A location in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TextPlace {
+pub(super) struct TextLocation {
     /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
 }
 
-impl TextPlace {
+impl TextLocation {
     /// The start of a file.
-    pub(super) const START: TextPlace = TextPlace { line: 1, column: 1 };
+    pub(super) const START: TextLocation = TextLocation { line: 1, column: 1 };
 }
 
 /// An error in a configuration, with its location.
 #[derive(Debug)]
 pub(super) struct ConfMistake {
-    pub place: TextPlace,
+    pub place: TextLocation,
     pub message: String,
 }
 
 impl ConfMistake {
-    pub(super) fn new(place: TextPlace, message: impl Into<String>) -> Self {
+    pub(super) fn new(place: TextLocation, message: impl Into<String>) -> Self {
         Self {
             place,
             message: message.into(),
@@ -90,8 +90,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn place(&self) -> TextPlace {
-        TextPlace {
+    fn place(&self) -> TextLocation {
+        TextLocation {
             line: self.line,
             column: u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX),
         }
@@ -106,7 +106,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Returns the next token and its start.
-    pub(super) fn next(&mut self) -> Result<(TextPlace, ConfToken<'t>), ConfMistake> {
+    pub(super) fn next(&mut self) -> Result<(TextLocation, ConfToken<'t>), ConfMistake> {
         self.skip_blanks()?;
         let place = self.place();
         let Some(&byte) = self.text.get(self.at) else {

@@ -9,24 +9,24 @@ use std::{
     sync::Arc,
 };
 
-use nameward_zone::{AccessList, AccessTerm};
+use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    BindZone, NamedConf, NotTaken, Remote, Spot, ZoneType, acl, read::NamedConfReader,
-    server_statements::ServerStatements, settings::BindTerms, support::judged,
+    BindZone, NamedConf, Remote, Spot, UnservableReason, ZoneType, acl, read::NamedConfReader,
+    server_statements::ServerStatements, settings::BindSettings, support::judged,
 };
 use crate::{
     Files,
     migrate::{
-        ConfigPlace, MoveVerdict, MovedKey, MovedKind, MovedRemote, MovedServer, MovedTerms,
-        MovedValue, MovedZone, full_name, peers,
+        ConfigLocation, ImportVerdict, ImportedKey, ImportedKind, ImportedRemote, ImportedServer,
+        ImportedSettings, ImportedValue, ImportedZone, full_name, peers,
     },
 };
 
 /// Reads a named.conf and all files it includes.
-pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
-    let mut mover = BindMover::new(&mut conf);
+    let mut mover = BindImporter::new(&mut conf);
     if !mover.server.errors.is_empty() {
         return mover.server;
     }
@@ -39,9 +39,9 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
 }
 
 /// Reads only the zones, as the bind backend of PowerDNS uses them: names, types, files, primaries.
-pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
+pub fn read_files(path: &Path, files: &mut dyn Files) -> ImportedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
-    let mut mover = BindMover::new(&mut conf);
+    let mut mover = BindImporter::new(&mut conf);
     if mover.server.errors.is_empty() {
         for zone in &conf.zones {
             if let Some(kind) = mover.kind(zone) {
@@ -53,34 +53,34 @@ pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
     mover.server
 }
 
-struct BindMover {
-    server: MovedServer,
+struct BindImporter {
+    server: ImportedServer,
     files: Vec<Arc<str>>,
     /// Statements about the server.
     statements: ServerStatements,
 }
 
-impl BindMover {
+impl BindImporter {
     fn new(conf: &mut NamedConf) -> Self {
         let name = |path: &std::path::PathBuf| Arc::from(&*path.to_string_lossy());
         Self {
             files: conf.files.iter().map(name).collect(),
             statements: conf.moved.take().map(|moved| *moved).unwrap_or_default(),
-            server: MovedServer {
+            server: ImportedServer {
                 errors: std::mem::take(&mut conf.diagnostics),
-                ..MovedServer::default()
+                ..ImportedServer::default()
             },
         }
     }
 
-    fn place(&self, (file, place): Spot) -> ConfigPlace {
-        ConfigPlace {
+    fn place(&self, (file, place): Spot) -> ConfigLocation {
+        ConfigLocation {
             file: self.files.get(file).cloned().unwrap_or_else(|| "".into()),
             line: place.line,
         }
     }
 
-    fn note(&mut self, verdict: MoveVerdict, spot: Spot, text: impl Into<String>) {
+    fn note(&mut self, verdict: ImportVerdict, spot: Spot, text: impl Into<String>) {
         let place = self.place(spot);
         self.server.report.add(verdict, &place, text);
     }
@@ -100,7 +100,7 @@ impl BindMover {
         for key in &statements.keys {
             let Some(name) = full_name(&key.name) else {
                 self.note(
-                    MoveVerdict::Breaks,
+                    ImportVerdict::Breaks,
                     key.spot,
                     format!("invalid key name {:?}", key.name),
                 );
@@ -108,8 +108,8 @@ impl BindMover {
             };
             // A hash length may follow, which truncates the MAC.
             let algorithm = key.algorithm.to_ascii_lowercase();
-            self.note(MoveVerdict::Taken, key.spot, format!("key {name}"));
-            self.server.keys.push(MovedKey {
+            self.note(ImportVerdict::Taken, key.spot, format!("key {name}"));
+            self.server.keys.push(ImportedKey {
                 name,
                 algorithm: match algorithm.as_str() {
                     "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
@@ -133,11 +133,11 @@ impl BindMover {
 
     fn word(&mut self, spot: Spot, word: &str, value: &str) {
         let place = self.place(spot);
-        let text = MovedValue::Text(match value {
+        let text = ImportedValue::Text(match value {
             "none" => String::new(),
             value => value.to_string(),
         });
-        let number = value.parse().map(MovedValue::Number);
+        let number = value.parse().map(ImportedValue::Number);
         match (word, number) {
             ("version", _) => self.server.take(&place, ("server", "version"), text, word),
             ("server-id", _) if value != "hostname" => {
@@ -153,24 +153,24 @@ impl BindMover {
             }
             ("recursion", _) if value == "no" => {
                 self.note(
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     spot,
                     "recursion: off, as on this server",
                 );
             }
             ("recursion", _) => {
                 let text = "recursion: forwarded to a resolver: see [recursor]";
-                self.note(MoveVerdict::NotPossible, spot, text);
+                self.note(ImportVerdict::NotPossible, spot, text);
             }
             ("port" | "minimal-any", _) => {
                 self.note(
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     spot,
                     format!("{word}: part of listen, or the default"),
                 );
             }
             _ => self.note(
-                MoveVerdict::NotPossible,
+                ImportVerdict::NotPossible,
                 spot,
                 format!("{word}: set nsid in [server]"),
             ),
@@ -206,7 +206,7 @@ impl BindMover {
                     }
                     None => {
                         let text = "listen-on: list each address; TLS and HTTPS are not supported";
-                        self.note(MoveVerdict::Breaks, statement.spot, text);
+                        self.note(ImportVerdict::Breaks, statement.spot, text);
                     }
                 }
             }
@@ -220,7 +220,7 @@ impl BindMover {
             // An empty list would mean the default: all addresses.
             list = peers::LOOPBACK.map(String::from).into();
         }
-        let value = MovedValue::Texts(list);
+        let value = ImportedValue::Texts(list);
         self.server
             .take(&place, ("server", "listen"), value, "listen-on");
     }
@@ -228,15 +228,15 @@ impl BindMover {
     fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
         let taken = conf.take();
         if let Some(list) = &taken.blackhole {
-            let value = MovedValue::Texts(spelled(list));
+            let value = ImportedValue::Texts(spelled(list));
             self.server.set(None, ("server", "blackhole"), value);
         }
         for zone in &taken.zones {
             self.zone(zone, statements);
         }
         for catalog in &statements.catalogs {
-            let is_taken = |zone: &MovedZone| {
-                zone.kind == MovedKind::Consumer
+            let is_taken = |zone: &ImportedZone| {
+                zone.kind == ImportedKind::Consumer
                     && Some(&zone.name) == full_name(&catalog.zone).as_ref()
             };
             if !self.server.zones.iter().any(is_taken) {
@@ -244,11 +244,11 @@ impl BindMover {
                     "catalog-zones: members of {} omitted: only transferred catalogs are supported",
                     catalog.zone
                 );
-                self.note(MoveVerdict::Breaks, catalog.spot, text);
+                self.note(ImportVerdict::Breaks, catalog.spot, text);
             }
         }
         for note in taken.notes {
-            let place = ConfigPlace {
+            let place = ConfigLocation {
                 file: Arc::clone(&note.file),
                 line: note.line,
             };
@@ -257,30 +257,30 @@ impl BindMover {
         }
     }
 
-    fn kind(&self, zone: &BindZone) -> Option<MovedKind> {
+    fn kind(&self, zone: &BindZone) -> Option<ImportedKind> {
         match zone.kind {
             _ if !zone.is_internet || zone.is_from_database => None,
-            Some(ZoneType::Primary) => Some(MovedKind::Primary),
-            Some(ZoneType::Secondary) => Some(MovedKind::Secondary),
+            Some(ZoneType::Primary) => Some(ImportedKind::Primary),
+            Some(ZoneType::Secondary) => Some(ImportedKind::Secondary),
             _ => None,
         }
     }
 
     /// Returns the zone with its name, file and servers.
-    fn moved_zone(&mut self, zone: &BindZone, kind: MovedKind) -> MovedZone {
+    fn moved_zone(&mut self, zone: &BindZone, kind: ImportedKind) -> ImportedZone {
         let place = self.place(zone.spot);
-        let is_primary = kind == MovedKind::Primary;
-        MovedZone {
+        let is_primary = kind == ImportedKind::Primary;
+        ImportedZone {
             name: zone.name().to_string(),
             kind,
             file: zone.file.clone().filter(|_| is_primary),
-            terms: MovedTerms {
+            terms: ImportedSettings {
                 primaries: match is_primary {
                     true => Vec::new(),
                     false => zone.primaries.iter().map(moved_remote).collect(),
                 },
                 also_notify: zone.also_notify.iter().map(moved_remote).collect(),
-                ..MovedTerms::default()
+                ..ImportedSettings::default()
             },
             signing: None,
             catalog_file: None,
@@ -296,8 +296,8 @@ impl BindMover {
         let is_catalog =
             |name: &str| full_name(name).is_some_and(|name| name == zone.name().to_string());
         let catalog = catalogs.iter().find(|found| is_catalog(&found.zone));
-        if catalog.is_some() && kind == MovedKind::Secondary {
-            kind = MovedKind::Consumer;
+        if catalog.is_some() && kind == ImportedKind::Secondary {
+            kind = ImportedKind::Consumer;
         }
         let mut moved = self.moved_zone(zone, kind);
         let name = moved.name.clone();
@@ -313,27 +313,27 @@ impl BindMover {
             };
             if let Some(reason) = reason {
                 let text = format!("zone {name} omitted: {reason}");
-                return self.note(MoveVerdict::Breaks, zone.spot, text);
+                return self.note(ImportVerdict::Breaks, zone.spot, text);
             }
         }
-        if let Some(catalog) = catalog.filter(|_| kind == MovedKind::Consumer)
+        if let Some(catalog) = catalog.filter(|_| kind == ImportedKind::Consumer)
             && !self.has_members_of(catalog, zone)
         {
             return;
         }
-        if zone.is_signed_copy() && kind == MovedKind::Primary {
+        if zone.is_signed_copy() && kind == ImportedKind::Primary {
             match self.signing(zone, statements) {
                 Ok(signing) => moved.signing = Some(signing),
                 Err(reason) => {
                     let text = format!("zone {name} omitted: {reason}");
-                    return self.note(MoveVerdict::Breaks, zone.spot, text);
+                    return self.note(ImportVerdict::Breaks, zone.spot, text);
                 }
             }
         } else if zone.is_dynamic {
             let text = format!(
                 "zone {name}: BIND's journal is not read: run `rndc sync` before the import"
             );
-            self.note(MoveVerdict::Changed, zone.spot, text);
+            self.note(ImportVerdict::Changed, zone.spot, text);
         }
         moved.terms.allow_query = zone.allow_query().map(|list| spelled(list));
         if let Some(terms) = zone.terms.as_deref() {
@@ -342,17 +342,19 @@ impl BindMover {
         self.server.take_zone(moved);
     }
 
-    fn terms(&mut self, zone: &mut MovedZone, terms: &BindTerms, spot: Spot) {
+    fn terms(&mut self, zone: &mut ImportedZone, terms: &BindSettings, spot: Spot) {
         let name = zone.name.clone();
-        let mut list = |found: &Option<Result<AccessList, NotTaken>>, what: &str| match found {
-            None => None,
-            Some(Ok(list)) => Some(spelled(list)),
-            Some(Err(refusal)) => {
-                let text = format!("zone {name}: {what} matches no clients: {}", refusal.reason);
-                self.note(MoveVerdict::Breaks, refusal.spot, text);
-                Some(Vec::new())
-            }
-        };
+        let mut list =
+            |found: &Option<Result<AccessList, UnservableReason>>, what: &str| match found {
+                None => None,
+                Some(Ok(list)) => Some(spelled(list)),
+                Some(Err(refusal)) => {
+                    let text =
+                        format!("zone {name}: {what} matches no clients: {}", refusal.reason);
+                    self.note(ImportVerdict::Breaks, refusal.spot, text);
+                    Some(Vec::new())
+                }
+            };
         zone.terms.request_ixfr = terms.request_ixfr.filter(|is| !is);
         zone.terms.allow_transfer = list(&terms.allow_transfer, "allow-transfer");
         zone.terms.allow_notify = list(&terms.allow_notify, "allow-notify");
@@ -367,19 +369,19 @@ impl BindMover {
             Some(Ok(rules)) => {
                 if rules.iter().any(|rule| rule.types.is_empty()) {
                     let text = "update-policy: a rule without types allows all types, including NS and SOA at the apex";
-                    self.note(MoveVerdict::Changed, spot, text);
+                    self.note(ImportVerdict::Changed, spot, text);
                 }
                 zone.terms.update_policy.clone_from(rules);
             }
             Some(Err(refusal)) => {
                 let text = format!("zone {name}: all updates are refused: {}", refusal.reason);
-                self.note(MoveVerdict::Breaks, refusal.spot, text);
+                self.note(ImportVerdict::Breaks, refusal.spot, text);
             }
         }
         if terms.allow_transfer.is_none() {
             let text = "a zone without allow-transfer: BIND before 9.20 allows transfers to any host, this server to \
                         none: set allow_transfer where a secondary needs it";
-            self.note(MoveVerdict::Changed, spot, text);
+            self.note(ImportVerdict::Changed, spot, text);
         }
         zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {
             (Some("no"), _) => {
@@ -387,19 +389,19 @@ impl BindMover {
                 Some(false)
             }
             (Some("explicit"), _) => Some(false),
-            (Some("primary-only" | "master-only"), MovedKind::Secondary) => {
+            (Some("primary-only" | "master-only"), ImportedKind::Secondary) => {
                 zone.terms.also_notify.clear();
                 Some(false)
             }
             // Secondaries in BIND send NOTIFY, too.
-            (_, MovedKind::Secondary | MovedKind::Consumer) => Some(true),
+            (_, ImportedKind::Secondary | ImportedKind::Consumer) => Some(true),
             _ => None,
         };
     }
 }
 
-fn moved_remote(remote: &Remote) -> MovedRemote {
-    MovedRemote {
+fn moved_remote(remote: &Remote) -> ImportedRemote {
+    ImportedRemote {
         address: peers::written(remote.address.ip(), remote.address.port()),
         key: remote.key.as_deref().and_then(full_name),
         source: None,
@@ -415,12 +417,12 @@ fn spelled(list: &AccessList) -> Vec<String> {
             _ => format!("{address}/{bits}"),
         };
         match entry.term {
-            AccessTerm::Network(address, bits) => format!("{sign}{}", network(address, bits)),
-            AccessTerm::Key(key) => format!("{sign}key:{key}"),
-            AccessTerm::NetworkWithKey(address, bits, key) => {
+            AccessWord::Network(address, bits) => format!("{sign}{}", network(address, bits)),
+            AccessWord::Key(key) => format!("{sign}key:{key}"),
+            AccessWord::NetworkWithKey(address, bits, key) => {
                 format!("{sign}{} key:{key}", network(address, bits))
             }
-            AccessTerm::Any | AccessTerm::List(_) => format!("{sign}any"),
+            AccessWord::Any | AccessWord::List(_) => format!("{sign}any"),
         }
     });
     entries.collect()

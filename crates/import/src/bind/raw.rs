@@ -16,7 +16,7 @@ use std::{
 use nameward_wire::{
     Class, Name, NameError, Type,
     rdata::{self, RdataError},
-    zonefile::{Diagnostic, Record, RecordPlace, Report, Severity, Sink, SinkRefusal},
+    zonefile::{Diagnostic, Record, RecordLocation, Report, Severity, Sink, SinkRefusal},
 };
 
 /// The first octets of such a file.
@@ -160,7 +160,7 @@ impl<R: Read> RawReader<R> {
                 class,
                 ttl,
                 rdata: data,
-                from: RecordPlace::NONE,
+                from: RecordLocation::NONE,
             });
             match taken {
                 Ok(()) => self.records += 1,

@@ -19,7 +19,7 @@ use super::{
     acl::{self, MatchList},
     inherited::Inherited,
     keywords::{LISTS, TOP, allows_somebody, is_on, name_and_class},
-    lex::{ConfMistake, TextPlace, quoted},
+    lex::{ConfMistake, TextLocation, quoted},
     remotes::{self, NamedLists, RemoteList},
     server_statements::ServerStatements,
     settings,
@@ -59,7 +59,7 @@ pub(super) struct RawZone {
 }
 
 /// A statement that is not imported, by keyword and kind of block.
-struct PassedOver {
+struct SkippedStatement {
     text: String,
     spot: Spot,
     count: usize,
@@ -85,7 +85,7 @@ pub(super) struct NamedConfReader<'f> {
     /// For each view.
     pub(super) matches: Vec<ViewMatch>,
     pub(super) zones: Vec<RawZone>,
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<SkippedStatement>,
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Statements about the server, if everything is migrated and not only its zones served.
     pub(super) moved: Option<Box<ServerStatements>>,
@@ -124,7 +124,7 @@ impl<'f> NamedConfReader<'f> {
             acls: HashMap::new(),
             blackhole: None,
             // The zones outside all views.
-            views: vec![View::new(None, true, (0, TextPlace::START))],
+            views: vec![View::new(None, true, (0, TextLocation::START))],
             defaults: vec![Inherited::default()],
             matches: vec![ViewMatch::default()],
             zones: Vec::new(),
@@ -153,7 +153,7 @@ impl<'f> NamedConfReader<'f> {
         self.diagnostics.len() >= WRONGS_MAX
     }
 
-    pub(super) fn report(&mut self, file: usize, place: Option<TextPlace>, message: String) {
+    pub(super) fn report(&mut self, file: usize, place: Option<TextLocation>, message: String) {
         if self.is_full() {
             return;
         }
@@ -185,14 +185,15 @@ impl<'f> NamedConfReader<'f> {
         } else if self.passed_over.len() < PASSED_OVER_MAX {
             let spot = (self.file_now(), keyword.place);
             let count = 1;
-            self.passed_over.push(PassedOver { text, spot, count });
+            self.passed_over
+                .push(SkippedStatement { text, spot, count });
         }
     }
 
     /// Returns a warning for each statement that is not imported.
     pub(super) fn take_notes(&mut self) -> Vec<(Spot, String)> {
         let passed_over = std::mem::take(&mut self.passed_over).into_iter();
-        let line = |PassedOver { text, spot, count }| match count {
+        let line = |SkippedStatement { text, spot, count }| match count {
             _ if text.starts_with("allow-new-zones") => {
                 let elsewhere = "zones added with rndc addzone are stored elsewhere";
                 (spot, format!("{text} ignored: {elsewhere}"))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    lex::{ConfMistake, TextPlace, quoted},
+    lex::{ConfMistake, TextLocation, quoted},
     syntax::{ConfItem, ConfStatement, Word},
 };
 
@@ -39,7 +39,7 @@ enum RemoteTarget {
 /// One entry of a list as written.
 #[derive(Debug, Clone)]
 struct RemoteEntry {
-    place: TextPlace,
+    place: TextLocation,
     target: RemoteTarget,
     port: Option<u16>,
     key: Option<Box<str>>,

@@ -9,7 +9,7 @@ use std::{
 use nameward_zone::AccessList;
 
 use super::{
-    BindZone, NamedConf, NotTaken, Spot, ViewClients, ZoneType,
+    BindZone, NamedConf, Spot, UnservableReason, ViewClients, ZoneType,
     acl::{AclResolver, MatchList, Resolved, Unusable},
     inherited::{INLINE_SIGNING, Inherited, SIGNING},
     read::{NamedConfReader, RawZone, ViewMatch},
@@ -105,7 +105,7 @@ impl NamedConfReader<'_> {
         match allow_query {
             Ok(list) => raw.zone.allow_query = Ok(list),
             Err(Unusable::Undecided(file, wrong)) => {
-                raw.zone.allow_query = Err(NotTaken {
+                raw.zone.allow_query = Err(UnservableReason {
                     spot: (file, wrong.place),
                     reason: wrong.message,
                 });
@@ -132,10 +132,10 @@ impl NamedConfReader<'_> {
         &mut self,
         matches: &ViewMatch,
         lists: &mut Lists<'_>,
-    ) -> Option<Result<ViewClients, NotTaken>> {
+    ) -> Option<Result<ViewClients, UnservableReason>> {
         if let Some(spot) = matches.recursive_only {
             let reason = "match-recursive-only".into();
-            return Some(Err(NotTaken { spot, reason }));
+            return Some(Err(UnservableReason { spot, reason }));
         }
         if let Some(list) = &matches.destinations {
             match lists.resolve(list) {
@@ -143,7 +143,7 @@ impl NamedConfReader<'_> {
                 Ok(_) => {
                     let reason = "match-destinations is not \"any\"".into();
                     let spot = (list.file, list.place);
-                    return Some(Err(NotTaken { spot, reason }));
+                    return Some(Err(UnservableReason { spot, reason }));
                 }
                 Err(unusable) => return self.refuse(unusable).map(Err),
             }
@@ -173,9 +173,9 @@ impl NamedConfReader<'_> {
     }
 
     /// Returns why a view with an unusable list is not imported; an error is reported.
-    fn refuse(&mut self, unusable: Unusable) -> Option<NotTaken> {
+    fn refuse(&mut self, unusable: Unusable) -> Option<UnservableReason> {
         match unusable {
-            Unusable::Undecided(file, wrong) => Some(NotTaken {
+            Unusable::Undecided(file, wrong) => Some(UnservableReason {
                 spot: (file, wrong.place),
                 reason: wrong.message,
             }),

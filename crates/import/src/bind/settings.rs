@@ -3,14 +3,14 @@
 use nameward_zone::AccessList;
 
 use super::{
-    NotTaken, Spot,
+    Spot, UnservableReason,
     acl::{self, AclResolver, MatchList, Unusable},
     inherited::Inherited,
     keywords::is_on,
-    lex::TextPlace,
+    lex::TextLocation,
     syntax::{ConfItem, ConfStatement, Word},
 };
-use crate::migrate::{MovedScope, MovedUpdateRule};
+use crate::migrate::{ImportedScope, ImportedUpdateRule};
 
 /// The statements read here.
 const TERMS: [&str; 10] = [
@@ -32,16 +32,16 @@ pub(super) fn is_term(keyword: &str) -> bool {
 }
 
 /// A list as written, or why it cannot be read.
-type WrittenList = Result<MatchList, NotTaken>;
+type WrittenList = Result<MatchList, UnservableReason>;
 
 /// The statements of one level.
 #[derive(Default)]
-pub(super) struct TermStatements {
+pub(super) struct SettingStatements {
     allow_transfer: Option<WrittenList>,
     allow_notify: Option<WrittenList>,
     allow_update: Option<WrittenList>,
     forwarding: Option<WrittenList>,
-    update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
+    update_policy: Option<Result<Vec<ImportedUpdateRule>, UnservableReason>>,
     notify: Option<String>,
     dnssec_policy: Option<String>,
     key_directory: Option<String>,
@@ -50,12 +50,12 @@ pub(super) struct TermStatements {
 
 /// The settings of a zone: `None` if no level sets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct BindTerms {
-    pub allow_transfer: Option<Result<AccessList, NotTaken>>,
-    pub allow_notify: Option<Result<AccessList, NotTaken>>,
-    pub allow_update: Option<Result<AccessList, NotTaken>>,
-    pub forwarding: Option<Result<AccessList, NotTaken>>,
-    pub update_policy: Option<Result<Vec<MovedUpdateRule>, NotTaken>>,
+pub(super) struct BindSettings {
+    pub allow_transfer: Option<Result<AccessList, UnservableReason>>,
+    pub allow_notify: Option<Result<AccessList, UnservableReason>>,
+    pub allow_update: Option<Result<AccessList, UnservableReason>>,
+    pub forwarding: Option<Result<AccessList, UnservableReason>>,
+    pub update_policy: Option<Result<Vec<ImportedUpdateRule>, UnservableReason>>,
     /// The keyword after `notify`.
     pub notify: Option<String>,
     /// The name of the policy by which BIND signs it.
@@ -67,14 +67,14 @@ pub(super) struct BindTerms {
 
 /// Reads a statement, if it is one of these.
 pub(super) fn see(
-    to: &mut Option<Box<TermStatements>>,
+    to: &mut Option<Box<SettingStatements>>,
     keyword: &Word<'_>,
     statement: &ConfStatement<'_>,
     file: usize,
 ) {
     let word = keyword.string().to_ascii_lowercase();
     let list = || {
-        acl::read(statement, file).map_err(|wrong| NotTaken {
+        acl::read(statement, file).map_err(|wrong| UnservableReason {
             spot: (file, wrong.place),
             reason: format!("{word}: {}", wrong.message),
         })
@@ -105,21 +105,21 @@ pub(super) fn see(
 }
 
 /// Resolves the settings of a zone; for each, the first level that sets it wins.
-pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> BindTerms {
+pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> BindSettings {
     let levels = || levels.iter().filter_map(|level| level.terms.as_deref());
-    let mut list = |pick: fn(&TermStatements) -> Option<&WrittenList>| {
+    let mut list = |pick: fn(&SettingStatements) -> Option<&WrittenList>| {
         let written = levels().find_map(pick)?;
         Some(match written {
             Ok(list) => resolve(list, lists),
             Err(refusal) => Err(refusal.clone()),
         })
     };
-    let mut terms = BindTerms {
+    let mut terms = BindSettings {
         allow_transfer: list(|terms| terms.allow_transfer.as_ref()),
         allow_notify: list(|terms| terms.allow_notify.as_ref()),
         allow_update: list(|terms| terms.allow_update.as_ref()),
         forwarding: list(|terms| terms.forwarding.as_ref()),
-        ..BindTerms::default()
+        ..BindSettings::default()
     };
     terms.update_policy = levels().find_map(|terms| terms.update_policy.clone());
     terms.notify = levels().find_map(|terms| terms.notify.clone());
@@ -129,13 +129,15 @@ pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> Bi
     terms
 }
 
-fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, NotTaken> {
+fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, UnservableReason> {
     match lists.resolve(list) {
         Ok(resolved) => Ok(AccessList::clone(&resolved.list)),
-        Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => Err(NotTaken {
-            spot: (file, wrong.place),
-            reason: wrong.message,
-        }),
+        Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
+            Err(UnservableReason {
+                spot: (file, wrong.place),
+                reason: wrong.message,
+            })
+        }
     }
 }
 
@@ -143,10 +145,10 @@ fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, 
 fn update_policy(
     statement: &ConfStatement<'_>,
     file: usize,
-) -> Result<Vec<MovedUpdateRule>, NotTaken> {
-    let refuse = |place: TextPlace, reason: String| {
+) -> Result<Vec<ImportedUpdateRule>, UnservableReason> {
+    let refuse = |place: TextLocation, reason: String| {
         let spot: Spot = (file, place);
-        Err(NotTaken { spot, reason })
+        Err(UnservableReason { spot, reason })
     };
     let Ok((_, block)) = statement.words_and_block() else {
         let reason = "update-policy local: BIND's session key is not available".into();
@@ -174,7 +176,7 @@ fn update_policy(
 }
 
 /// Returns the rule if it has an equivalent here; `None` for others.
-fn rule(words: &[String]) -> Option<MovedUpdateRule> {
+fn rule(words: &[String]) -> Option<ImportedUpdateRule> {
     let [verb, key, kind, rest @ ..] = words else {
         return None;
     };
@@ -186,14 +188,14 @@ fn rule(words: &[String]) -> Option<MovedUpdateRule> {
             .and_then(|name| crate::migrate::full_name(name))
     };
     let (scope, types) = match (kind.to_ascii_lowercase().as_str(), rest) {
-        ("zonesub", types) => (MovedScope::WholeZone, types),
-        ("subdomain", [_, types @ ..]) => (MovedScope::Subtree(name(rest)?), types),
-        ("name", [_, types @ ..]) => (MovedScope::OneName(name(rest)?), types),
-        ("self", [_, types @ ..]) => (MovedScope::KeyItself, types),
+        ("zonesub", types) => (ImportedScope::WholeZone, types),
+        ("subdomain", [_, types @ ..]) => (ImportedScope::Subtree(name(rest)?), types),
+        ("name", [_, types @ ..]) => (ImportedScope::OneName(name(rest)?), types),
+        ("self", [_, types @ ..]) => (ImportedScope::KeyItself, types),
         _ => return None,
     };
     let is_any = types.iter().any(|word| word.eq_ignore_ascii_case("any"));
-    Some(MovedUpdateRule {
+    Some(ImportedUpdateRule {
         key: crate::migrate::full_name(key)?,
         scope,
         types: match is_any {

@@ -1,124 +1,128 @@
 //! BIND statements that a migration does not convert: the outcome of each, and why.
 
-use crate::migrate::MoveVerdict;
+use crate::migrate::ImportVerdict;
 
 /// Statements that are not converted, with their outcome.
-const PASSED_OVER: &[(&str, MoveVerdict, &str)] = &[
+const PASSED_OVER: &[(&str, ImportVerdict, &str)] = &[
     (
         "allow-new-zones",
-        MoveVerdict::Breaks,
+        ImportVerdict::Breaks,
         "zones added with rndc addzone are stored elsewhere: add them to the configuration first",
     ),
     (
         "allow-query-cache",
-        MoveVerdict::NotNeeded,
+        ImportVerdict::NotNeeded,
         "no resolver cache",
     ),
     (
         "allow-query-cache-on",
-        MoveVerdict::NotNeeded,
+        ImportVerdict::NotNeeded,
         "no resolver cache",
     ),
     (
         "allow-recursion",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "recursion is forwarded to a resolver: see [recursor]",
     ),
     (
         "check-names",
-        MoveVerdict::NotNeeded,
+        ImportVerdict::NotNeeded,
         "names are not restricted",
     ),
     (
         "controls",
-        MoveVerdict::NotNeeded,
+        ImportVerdict::NotNeeded,
         "replaced by the control socket",
     ),
     (
         "dlz",
-        MoveVerdict::Breaks,
+        ImportVerdict::Breaks,
         "zones from other programs (DLZ, DynDB) are not supported",
     ),
     (
         "dyndb",
-        MoveVerdict::Breaks,
+        ImportVerdict::Breaks,
         "zones from other programs (DLZ, DynDB) are not supported",
     ),
     (
         "forward",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "recursion is forwarded to a resolver: see [recursor]",
     ),
     (
         "forwarders",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "recursion is forwarded to a resolver: see [recursor]",
     ),
     (
         "http",
-        MoveVerdict::Breaks,
+        ImportVerdict::Breaks,
         "DNS over HTTPS is not supported",
     ),
     (
         "logging",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "the log goes to standard error (journald); set log_level in [server]",
     ),
-    ("plugin", MoveVerdict::Breaks, "plugins are not supported"),
+    ("plugin", ImportVerdict::Breaks, "plugins are not supported"),
     (
         "rate-limit",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "response rate limiting is not supported",
     ),
     (
         "response-policy",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "response policy zones are not supported",
     ),
     (
         "server",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "set the key of a server in primaries and also_notify",
     ),
     (
         "statistics-channels",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "statistics are on the web page: see [web]",
     ),
     (
         "sortlist",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "addresses are not sorted by client",
     ),
     (
         "tls",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "DNS over TLS is not supported; servers that use it are omitted",
     ),
     (
         "transfer-source",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "set source for each server in primaries",
     ),
     (
         "transfer-source-v6",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "set source for each server in primaries",
     ),
     (
         "notify-source",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "set source for each server in also_notify",
     ),
     (
         "notify-source-v6",
-        MoveVerdict::NotPossible,
+        ImportVerdict::NotPossible,
         "set source for each server in also_notify",
     ),
-    ("max-journal-size", MoveVerdict::NotNeeded, "see [journal]"),
+    (
+        "max-journal-size",
+        ImportVerdict::NotNeeded,
+        "see [journal]",
+    ),
     (
         "ixfr-from-differences",
-        MoveVerdict::NotNeeded,
+        ImportVerdict::NotNeeded,
         "differences are always computed",
     ),
 ];
@@ -203,7 +207,7 @@ const NOT_NEEDED: &[&str] = &[
 ];
 
 /// Returns the verdict on a statement or zone that `take` left out, based on its message.
-pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
+pub(super) fn judged(message: &str) -> (ImportVerdict, String) {
     let is_about_zones = ["zone ", "zones ", "view "];
     if is_about_zones
         .iter()
@@ -211,16 +215,16 @@ pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
     {
         let verdict = match message {
             _ if message.ends_with("type hint") || message.contains("class is not IN") => {
-                MoveVerdict::NotNeeded
+                ImportVerdict::NotNeeded
             }
-            _ if message.contains(": type ") => MoveVerdict::NotPossible,
-            _ => MoveVerdict::Breaks,
+            _ if message.contains(": type ") => ImportVerdict::NotPossible,
+            _ => ImportVerdict::Breaks,
         };
         return (verdict, message.to_string());
     }
     if message.starts_with("a key in a client list") {
         return (
-            MoveVerdict::Breaks,
+            ImportVerdict::Breaks,
             "query access cannot depend on a key: such clients are refused".into(),
         );
     }
@@ -231,11 +235,11 @@ pub(super) fn judged(message: &str) -> (MoveVerdict, String) {
     }
     match NOT_NEEDED.contains(&keyword) {
         true => (
-            MoveVerdict::NotNeeded,
+            ImportVerdict::NotNeeded,
             format!("{subject}: no effect on this server"),
         ),
         false => (
-            MoveVerdict::NotPossible,
+            ImportVerdict::NotPossible,
             format!("{subject}: no equivalent"),
         ),
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::lex::{ConfMistake, ConfToken, Lexer, TextPlace, quoted};
+use super::lex::{ConfMistake, ConfToken, Lexer, TextLocation, quoted};
 
 /// Maximum nesting depth of blocks. Real configurations have five.
 const DEPTH_MAX: usize = 32;
@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 32;
 /// A word.
 #[derive(Debug)]
 pub(super) struct Word<'t> {
-    pub place: TextPlace,
+    pub place: TextLocation,
     pub text: Cow<'t, [u8]>,
 }
 
@@ -33,11 +33,11 @@ impl Word<'_> {
 #[derive(Debug)]
 pub(super) enum ConfItem<'t> {
     Word(Word<'t>),
-    Block(TextPlace, Vec<ConfStatement<'t>>),
+    Block(TextLocation, Vec<ConfStatement<'t>>),
 }
 
 impl ConfItem<'_> {
-    fn place(&self) -> TextPlace {
+    fn place(&self) -> TextLocation {
         match self {
             ConfItem::Word(word) => word.place,
             ConfItem::Block(place, _) => *place,
@@ -57,7 +57,7 @@ impl ConfItem<'_> {
 pub(super) struct ConfStatement<'t> {
     items: Vec<ConfItem<'t>>,
     /// Location of the semicolon.
-    end: TextPlace,
+    end: TextLocation,
 }
 
 impl<'t> ConfStatement<'t> {
@@ -73,7 +73,7 @@ impl<'t> ConfStatement<'t> {
         }
     }
 
-    pub(super) fn place(&self) -> TextPlace {
+    pub(super) fn place(&self) -> TextLocation {
         self.items.first().map_or(self.end, ConfItem::place)
     }
 
@@ -126,7 +126,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<ConfStatement<'_>>, ConfMistake> 
 /// Reads statements up to the end of the block that started at `open`, or of the file.
 fn statements<'t>(
     lexer: &mut Lexer<'t>,
-    open: Option<(TextPlace, usize)>,
+    open: Option<(TextLocation, usize)>,
 ) -> Result<Vec<ConfStatement<'t>>, ConfMistake> {
     let depth = open.map_or(0, |(_, depth)| depth);
     let mut all = Vec::new();

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::{MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns};
+use super::{ImportedServer, SecretLocation, TomlPlan, knot, nsd, pdns};
 use crate::{Files, bind, echo_files::EchoFiles};
 
-type ConfigReader = fn(&Path, &mut dyn Files) -> MovedServer;
+type ConfigReader = fn(&Path, &mut dyn Files) -> ImportedServer;
 
 /// Runs a reader: no panic, a bounded number of errors with a location, and output lines that are settings or comments.
 fn run(data: &[u8], read: ConfigReader) {
@@ -20,7 +20,7 @@ fn run(data: &[u8], read: ConfigReader) {
     let text = server.to_toml(&TomlPlan {
         from: "conf".into(),
         state_directory: "state".into(),
-        secrets: SecretPlace::Directory("keys".into()),
+        secrets: SecretLocation::Directory("keys".into()),
     });
     for line in text.lines() {
         let is_known = line.is_empty() || line.starts_with(['#', '[']) || line.contains(" = ");

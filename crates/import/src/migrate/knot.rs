@@ -18,7 +18,7 @@ mod zones;
 
 use std::{path::Path, sync::Arc};
 
-use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
+use super::{ConfigLocation, ImportVerdict, ImportedServer, texts::ConfigTexts};
 use crate::Files;
 
 /// Maximum number of entries in one configuration.
@@ -29,7 +29,7 @@ const ENTRIES_MAX: usize = 4_000_000;
 struct KnotEntry {
     key: String,
     values: Vec<String>,
-    place: ConfigPlace,
+    place: ConfigLocation,
 }
 
 impl KnotEntry {
@@ -50,7 +50,7 @@ impl KnotEntry {
 #[derive(Debug, Clone)]
 struct KnotItem {
     section: String,
-    place: ConfigPlace,
+    place: ConfigLocation,
     entries: Vec<KnotEntry>,
 }
 
@@ -68,21 +68,21 @@ impl KnotItem {
 /// Reads one configuration.
 struct KnotReader<'f> {
     texts: ConfigTexts<'f>,
-    server: MovedServer,
+    server: ImportedServer,
     items: Vec<KnotItem>,
     count: usize,
     has_automatic_acl: bool,
 }
 
 /// Reads a knot.conf and all files it includes.
-pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
-    let first = ConfigPlace {
+pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
+    let first = ConfigLocation {
         file: Arc::from(&*path.to_string_lossy()),
         line: 1,
     };
     let mut reader = KnotReader {
         texts: ConfigTexts::new(files),
-        server: MovedServer::default(),
+        server: ImportedServer::default(),
         items: Vec::new(),
         count: 0,
         has_automatic_acl: true,
@@ -108,25 +108,29 @@ impl KnotReader<'_> {
                 | "keystore" => {}
                 "mod-dnstap" => self.dnstap(item),
                 "control" | "database" | "xdp" => {
-                    self.section(item, MoveVerdict::NotNeeded, "no effect on this server");
+                    self.section(item, ImportVerdict::NotNeeded, "no effect on this server");
                 }
-                "statistics" => self.section(item, MoveVerdict::NotNeeded, "use /metrics"),
+                "statistics" => self.section(item, ImportVerdict::NotNeeded, "use /metrics"),
                 name if name.starts_with("mod-") => {
-                    self.section(item, MoveVerdict::NotPossible, "modules are not supported");
+                    self.section(
+                        item,
+                        ImportVerdict::NotPossible,
+                        "modules are not supported",
+                    );
                 }
-                _ => self.section(item, MoveVerdict::NotPossible, "no equivalent"),
+                _ => self.section(item, ImportVerdict::NotPossible, "no equivalent"),
             }
         }
         self.default_listeners();
         self.zones(&items);
     }
 
-    fn section(&mut self, item: &KnotItem, verdict: MoveVerdict, reason: &str) {
+    fn section(&mut self, item: &KnotItem, verdict: ImportVerdict, reason: &str) {
         let text = format!("{}: {reason}", item.section);
         self.server.report.add(verdict, &item.place, text);
     }
 
-    fn note(&mut self, verdict: MoveVerdict, section: &str, entry: &KnotEntry, reason: &str) {
+    fn note(&mut self, verdict: ImportVerdict, section: &str, entry: &KnotEntry, reason: &str) {
         let text = format!("{} of {section}: {reason}", entry.key);
         self.server.report.add(verdict, &entry.place, text);
     }

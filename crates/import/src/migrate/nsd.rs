@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{ConfigPlace, MovedServer, texts::ConfigTexts};
+use super::{ConfigLocation, ImportedServer, texts::ConfigTexts};
 use crate::Files;
 
 /// Maximum number of attributes in one configuration.
@@ -40,7 +40,7 @@ const CLAUSES: &[&str] = &[
 struct NsdAttribute {
     name: String,
     values: Vec<String>,
-    place: ConfigPlace,
+    place: ConfigLocation,
 }
 
 impl NsdAttribute {
@@ -57,7 +57,7 @@ impl NsdAttribute {
 #[derive(Debug, Clone)]
 struct NsdClause {
     word: &'static str,
-    place: ConfigPlace,
+    place: ConfigLocation,
     attributes: Vec<NsdAttribute>,
 }
 
@@ -70,7 +70,7 @@ impl NsdClause {
 /// Reads one configuration.
 struct NsdReader<'f> {
     texts: ConfigTexts<'f>,
-    server: MovedServer,
+    server: ImportedServer,
     clauses: Vec<NsdClause>,
     count: usize,
     /// Attributes of zones, counting those of patterns once per zone.
@@ -84,14 +84,14 @@ struct NsdReader<'f> {
 }
 
 /// Reads an nsd.conf and all files it includes.
-pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
-    let first = ConfigPlace {
+pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
+    let first = ConfigLocation {
         file: Arc::from(&*path.to_string_lossy()),
         line: 1,
     };
     let mut reader = NsdReader {
         texts: ConfigTexts::new(files),
-        server: MovedServer::default(),
+        server: ImportedServer::default(),
         clauses: Vec::new(),
         count: 0,
         zone_attributes: 0,
@@ -109,12 +109,12 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
 }
 
 impl NsdReader<'_> {
-    fn file(&mut self, path: &Path, from: &ConfigPlace) {
+    fn file(&mut self, path: &Path, from: &ConfigLocation) {
         let Some((file, text)) = self.texts.open(path, from) else {
             return;
         };
         for (line, number) in text.lines().zip(1..) {
-            let place = ConfigPlace {
+            let place = ConfigLocation {
                 file: Arc::clone(&file),
                 line: number,
             };
@@ -126,7 +126,7 @@ impl NsdReader<'_> {
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: &ConfigPlace) {
+    fn line(&mut self, line: &str, place: &ConfigLocation) {
         let mut words = words(line);
         // `zone: name: example.org` may be on one line.
         while let Some(word) = words.first().and_then(|word| word.strip_suffix(':')) {

@@ -21,9 +21,9 @@ use std::{
     sync::Arc,
 };
 
-use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
+use super::{ConfigLocation, ImportVerdict, ImportedServer, texts::ConfigTexts};
 use crate::Files;
-use table::{SettingFate, fate_of};
+use table::{SettingOutcome, fate_of};
 
 /// Maximum number of settings in one configuration.
 const SETTINGS_MAX: usize = 10_000;
@@ -32,7 +32,7 @@ const SETTINGS_MAX: usize = 10_000;
 #[derive(Debug, Clone)]
 struct PdnsSetting {
     value: String,
-    place: ConfigPlace,
+    place: ConfigLocation,
     /// The setting has been handled.
     is_used: bool,
 }
@@ -55,15 +55,15 @@ struct PdnsReader<'f> {
     texts: ConfigTexts<'f>,
     settings: BTreeMap<String, PdnsSetting>,
     /// Report lines about settings that appear several times.
-    repeated: Vec<(MoveVerdict, ConfigPlace, String)>,
-    server: MovedServer,
+    repeated: Vec<(ImportVerdict, ConfigLocation, String)>,
+    server: ImportedServer,
     /// The file named first: the location of defaults.
-    first: ConfigPlace,
+    first: ConfigLocation,
 }
 
 /// Reads a pdns.conf and all files it includes.
-pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
-    let first = ConfigPlace {
+pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
+    let first = ConfigLocation {
         file: Arc::from(&*path.to_string_lossy()),
         line: 1,
     };
@@ -71,7 +71,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
         texts: ConfigTexts::new(files),
         settings: BTreeMap::new(),
         repeated: Vec::new(),
-        server: MovedServer::default(),
+        server: ImportedServer::default(),
         first,
     };
     reader.file(path);
@@ -107,7 +107,7 @@ impl PdnsReader<'_> {
                 continue;
             }
             whole.push_str(line);
-            let place = ConfigPlace {
+            let place = ConfigLocation {
                 file: Arc::clone(&file),
                 line: begin,
             };
@@ -116,7 +116,7 @@ impl PdnsReader<'_> {
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: ConfigPlace) {
+    fn line(&mut self, line: &str, place: ConfigLocation) {
         let line = without_comment(line).trim();
         if line.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl PdnsReader<'_> {
         if is_added && let Some(known) = self.settings.get(&name) {
             let text = format!("{name}: added to the value at {}", known.place);
             self.repeated
-                .push((MoveVerdict::Taken, place.clone(), text));
+                .push((ImportVerdict::Taken, place.clone(), text));
         }
         match self.settings.get_mut(&name).filter(|_| is_added) {
             Some(known) if known.value.is_empty() => known.value = value,
@@ -149,7 +149,7 @@ impl PdnsReader<'_> {
                 if let Some(known) = self.settings.get(&name) {
                     let text = format!("{name}: overridden at {place}");
                     let place = known.place.clone();
-                    self.repeated.push((MoveVerdict::NotNeeded, place, text));
+                    self.repeated.push((ImportVerdict::NotNeeded, place, text));
                 }
                 let setting = PdnsSetting {
                     value,
@@ -190,12 +190,12 @@ impl PdnsReader<'_> {
                 continue;
             }
             let (verdict, reason) = match fate_of(name) {
-                SettingFate::NotNeeded(reason) => (MoveVerdict::NotNeeded, reason),
-                _ if !setting.is_on() => (MoveVerdict::NotNeeded, "off"),
-                SettingFate::Changed(reason) => (MoveVerdict::Changed, reason),
-                SettingFate::NotPossible(reason) => (MoveVerdict::NotPossible, reason),
-                SettingFate::Breaks(reason) => (MoveVerdict::Breaks, reason),
-                SettingFate::Unknown => (MoveVerdict::NotPossible, "unknown setting"),
+                SettingOutcome::NotNeeded(reason) => (ImportVerdict::NotNeeded, reason),
+                _ if !setting.is_on() => (ImportVerdict::NotNeeded, "off"),
+                SettingOutcome::Changed(reason) => (ImportVerdict::Changed, reason),
+                SettingOutcome::NotPossible(reason) => (ImportVerdict::NotPossible, reason),
+                SettingOutcome::Breaks(reason) => (ImportVerdict::Breaks, reason),
+                SettingOutcome::Unknown => (ImportVerdict::NotPossible, "unknown setting"),
             };
             let text = format!("{name}: {reason}");
             self.server.report.add(verdict, &setting.place, text);

@@ -8,14 +8,14 @@ use std::{
 
 /// A line in a file of the other server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConfigPlace {
+pub struct ConfigLocation {
     /// The file name.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
 }
 
-impl fmt::Display for ConfigPlace {
+impl fmt::Display for ConfigLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -23,7 +23,7 @@ impl fmt::Display for ConfigPlace {
 
 /// The outcome for a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum MoveVerdict {
+pub enum ImportVerdict {
     /// It has the same meaning here.
     Taken,
     /// It is converted with a different meaning, which the note describes.
@@ -36,7 +36,7 @@ pub enum MoveVerdict {
     Breaks,
 }
 
-impl MoveVerdict {
+impl ImportVerdict {
     /// Every verdict, in the order of the summary line.
     pub const ALL: [Self; 5] = [
         Self::Taken,
@@ -60,18 +60,18 @@ impl MoveVerdict {
 
 /// A line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MoveNote {
+pub struct ImportNote {
     /// First location of the setting.
-    pub place: ConfigPlace,
+    pub place: ConfigLocation,
     /// The outcome.
-    pub verdict: MoveVerdict,
+    pub verdict: ImportVerdict,
     /// The setting and its outcome.
     pub text: String,
     /// How often it occurs.
     pub count: usize,
 }
 
-impl fmt::Display for MoveNote {
+impl fmt::Display for ImportNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (place, words, text) = (&self.place, self.verdict.words(), &self.text);
         write!(f, "{place}: {words}: {text}")?;
@@ -85,22 +85,22 @@ impl fmt::Display for MoveNote {
 
 /// All lines: equal ones once, with the location of the first.
 #[derive(Debug, Default)]
-pub struct MoveReport {
-    notes: Vec<MoveNote>,
-    known: HashMap<(MoveVerdict, String), usize>,
+pub struct ImportReport {
+    notes: Vec<ImportNote>,
+    known: HashMap<(ImportVerdict, String), usize>,
     /// Every location for which a line was added, including those of equal lines.
-    places: HashSet<ConfigPlace>,
+    places: HashSet<ConfigLocation>,
 }
 
-impl MoveReport {
+impl ImportReport {
     /// Adds a line.
-    pub fn add(&mut self, verdict: MoveVerdict, place: &ConfigPlace, text: impl Into<String>) {
+    pub fn add(&mut self, verdict: ImportVerdict, place: &ConfigLocation, text: impl Into<String>) {
         let text = text.into();
         self.places.insert(place.clone());
         let next = self.notes.len();
         match *self.known.entry((verdict, text.clone())).or_insert(next) {
             at if at < next => self.notes[at].count += 1,
-            _ => self.notes.push(MoveNote {
+            _ => self.notes.push(ImportNote {
                 place: place.clone(),
                 verdict,
                 text,
@@ -110,9 +110,9 @@ impl MoveReport {
     }
 
     /// Adds a line for a setting that was used, unless there is one for its location.
-    pub(crate) fn add_used(&mut self, place: &ConfigPlace, text: impl Into<String>) {
+    pub(crate) fn add_used(&mut self, place: &ConfigLocation, text: impl Into<String>) {
         if !self.places.contains(place) {
-            self.add(MoveVerdict::Taken, place, text);
+            self.add(ImportVerdict::Taken, place, text);
         }
     }
 
@@ -122,13 +122,13 @@ impl MoveReport {
         let mut notes = self.notes.iter();
         notes.any(|note| {
             let rest = note.text.strip_prefix(statement);
-            note.verdict != MoveVerdict::Taken && rest.is_some_and(|rest| rest.starts_with(':'))
+            note.verdict != ImportVerdict::Taken && rest.is_some_and(|rest| rest.starts_with(':'))
         })
     }
 
     /// Returns the lines in file order.
-    pub fn notes(&self) -> Vec<&MoveNote> {
-        let mut notes: Vec<&MoveNote> = self.notes.iter().collect();
+    pub fn notes(&self) -> Vec<&ImportNote> {
+        let mut notes: Vec<&ImportNote> = self.notes.iter().collect();
         let mut files: Vec<&str> = Vec::new();
         for note in &self.notes {
             if !files.contains(&&*note.place.file) {
@@ -141,7 +141,7 @@ impl MoveReport {
     }
 
     /// Returns the number of lines with a verdict.
-    pub fn count(&self, verdict: MoveVerdict) -> usize {
+    pub fn count(&self, verdict: ImportVerdict) -> usize {
         let notes = self.notes.iter();
         notes.filter(|note| note.verdict == verdict).count()
     }

@@ -8,7 +8,7 @@ use std::{
 
 use nameward_wire::zonefile::{Diagnostic, MAX_ERRORS, Severity};
 
-use super::ConfigPlace;
+use super::ConfigLocation;
 use crate::files::{Files, has_wildcards, reason_of};
 
 /// Maximum nesting depth of included files.
@@ -43,7 +43,7 @@ impl<'f> ConfigTexts<'f> {
     }
 
     /// Records an error.
-    pub(super) fn error(&mut self, place: &ConfigPlace, message: impl Into<String>) {
+    pub(super) fn error(&mut self, place: &ConfigLocation, message: impl Into<String>) {
         if !self.is_full() {
             self.errors.push(Diagnostic {
                 severity: Severity::Error,
@@ -56,7 +56,11 @@ impl<'f> ConfigTexts<'f> {
     }
 
     /// Opens a file; the caller closes it after reading. A file that cannot be read is an error at `from`.
-    pub(super) fn open(&mut self, path: &Path, from: &ConfigPlace) -> Option<(Arc<str>, String)> {
+    pub(super) fn open(
+        &mut self,
+        path: &Path,
+        from: &ConfigLocation,
+    ) -> Option<(Arc<str>, String)> {
         match self.text(path) {
             Ok(text) => {
                 self.open.push(path.to_path_buf());
@@ -93,7 +97,7 @@ impl<'f> ConfigTexts<'f> {
     }
 
     /// Returns the files that an include refers to; a pattern without a match is not an error.
-    pub(super) fn included(&mut self, path: &Path, from: &ConfigPlace) -> Vec<PathBuf> {
+    pub(super) fn included(&mut self, path: &Path, from: &ConfigLocation) -> Vec<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         if !has_wildcards(path.as_os_str().as_bytes()) {
             return vec![path.to_path_buf()];

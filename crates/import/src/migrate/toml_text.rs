@@ -6,8 +6,9 @@ use std::{
 };
 
 use super::{
-    ConfigPlace, MoveVerdict, MovedBackend, MovedKey, MovedPolicy, MovedRemote, MovedScope,
-    MovedServer, MovedTerms, MovedUpdateRule, MovedValue, MovedZone,
+    ConfigLocation, ImportVerdict, ImportedBackend, ImportedKey, ImportedPolicy, ImportedRemote,
+    ImportedScope, ImportedServer, ImportedSettings, ImportedUpdateRule, ImportedValue,
+    ImportedZone,
 };
 
 /// Tables of settings that may be written, in order.
@@ -31,12 +32,12 @@ pub struct TomlPlan {
     /// The state directory, if one is needed.
     pub state_directory: PathBuf,
     /// Where the key secrets are stored.
-    pub secrets: SecretPlace,
+    pub secrets: SecretLocation,
 }
 
 /// Where the key secrets are stored.
 #[derive(Debug, Clone)]
-pub enum SecretPlace {
+pub enum SecretLocation {
     /// In files in a directory, relative to the configuration.
     Directory(PathBuf),
     /// In the text itself, which must then be kept confidential.
@@ -58,7 +59,7 @@ pub fn secret_file_name(key: &str) -> String {
     safe
 }
 
-impl MovedServer {
+impl ImportedServer {
     /// Returns the text of nameward.toml.
     pub fn to_toml(&self, plan: &TomlPlan) -> String {
         let mut out = String::new();
@@ -102,7 +103,8 @@ impl MovedServer {
 
     /// Writes everything that is lost as comments at the end, for later editors of the file.
     fn not_possible(&self, out: &mut String) {
-        let is_lost = |verdict| matches!(verdict, MoveVerdict::NotPossible | MoveVerdict::Breaks);
+        let is_lost =
+            |verdict| matches!(verdict, ImportVerdict::NotPossible | ImportVerdict::Breaks);
         let notes = self.report.notes().into_iter();
         let mut notes = notes.filter(|note| is_lost(note.verdict)).peekable();
         if notes.peek().is_some() {
@@ -119,7 +121,7 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn setting(out: &mut String, key: &str, value: &str, place: Option<&ConfigPlace>) {
+fn setting(out: &mut String, key: &str, value: &str, place: Option<&ConfigLocation>) {
     match place {
         Some(place) => line(
             out,
@@ -129,21 +131,21 @@ fn setting(out: &mut String, key: &str, value: &str, place: Option<&ConfigPlace>
     }
 }
 
-fn key(out: &mut String, key: &MovedKey, plan: &TomlPlan) {
+fn key(out: &mut String, key: &ImportedKey, plan: &TomlPlan) {
     let place = one_line(&key.place.to_string());
     line(out, &format!("\n[[key]]  # {place}"));
     setting(out, "name", &quoted(&key.name), None);
     setting(out, "algorithm", &quoted(&key.algorithm), None);
     match &plan.secrets {
-        SecretPlace::Directory(directory) => {
+        SecretLocation::Directory(directory) => {
             let file = directory.join(secret_file_name(&key.name));
             setting(out, "secret_file", &path(&file), None);
         }
-        SecretPlace::Inline => setting(out, "secret", &quoted(&key.secret), None),
+        SecretLocation::Inline => setting(out, "secret", &quoted(&key.secret), None),
     }
 }
 
-fn backend(out: &mut String, backend: &MovedBackend) {
+fn backend(out: &mut String, backend: &ImportedBackend) {
     line(
         out,
         &format!("\n[[backend]]  # {}", one_line(&backend.place.to_string())),
@@ -154,7 +156,7 @@ fn backend(out: &mut String, backend: &MovedBackend) {
     }
 }
 
-fn policy(out: &mut String, policy: &MovedPolicy) {
+fn policy(out: &mut String, policy: &ImportedPolicy) {
     let place = one_line(&policy.place.to_string());
     line(out, &format!("\n[[dnssec_policy]]  # {place}"));
     setting(out, "name", &quoted(&policy.name), None);
@@ -163,7 +165,7 @@ fn policy(out: &mut String, policy: &MovedPolicy) {
     }
 }
 
-fn zone(out: &mut String, zone: &MovedZone) {
+fn zone(out: &mut String, zone: &ImportedZone) {
     line(
         out,
         &format!("\n[[zone]]  # {}", one_line(&zone.place.to_string())),
@@ -176,7 +178,7 @@ fn zone(out: &mut String, zone: &MovedZone) {
     terms(out, &zone.terms);
 }
 
-fn terms(out: &mut String, terms: &MovedTerms) {
+fn terms(out: &mut String, terms: &ImportedSettings) {
     let mut row = |key: &str, value: Option<String>| {
         if let Some(value) = value {
             setting(out, key, &value, None);
@@ -184,7 +186,7 @@ fn terms(out: &mut String, terms: &MovedTerms) {
     };
     let texts = |list: &Option<Vec<String>>| list.as_ref().map(|list| texts(list));
     let remotes =
-        |list: &[MovedRemote]| (!list.is_empty()).then(|| joined(list.iter().map(remote)));
+        |list: &[ImportedRemote]| (!list.is_empty()).then(|| joined(list.iter().map(remote)));
     row("primaries", remotes(&terms.primaries));
     row("also_notify", remotes(&terms.also_notify));
     row(
@@ -219,7 +221,7 @@ fn terms(out: &mut String, terms: &MovedTerms) {
     row("key_directory", terms.key_directory.as_deref().map(path));
 }
 
-fn remote(remote: &MovedRemote) -> String {
+fn remote(remote: &ImportedRemote) -> String {
     let mut text = format!("{{ address = {}", quoted(&remote.address));
     for (key, value) in [("key", &remote.key), ("source", &remote.source)] {
         if let Some(value) = value {
@@ -230,13 +232,13 @@ fn remote(remote: &MovedRemote) -> String {
     text
 }
 
-fn rule(rule: &MovedUpdateRule) -> String {
+fn rule(rule: &ImportedUpdateRule) -> String {
     let mut text = format!("{{ key = {}", quoted(&rule.key));
     let _ = match &rule.scope {
-        MovedScope::WholeZone => Ok(()),
-        MovedScope::Subtree(name) => write!(text, ", subtree = {}", quoted(name)),
-        MovedScope::OneName(name) => write!(text, ", name = {}", quoted(name)),
-        MovedScope::KeyItself => write!(text, ", self = true"),
+        ImportedScope::WholeZone => Ok(()),
+        ImportedScope::Subtree(name) => write!(text, ", subtree = {}", quoted(name)),
+        ImportedScope::OneName(name) => write!(text, ", name = {}", quoted(name)),
+        ImportedScope::KeyItself => write!(text, ", self = true"),
     };
     if !rule.types.is_empty() {
         let _ = write!(text, ", types = {}", texts(&rule.types));
@@ -245,12 +247,12 @@ fn rule(rule: &MovedUpdateRule) -> String {
     text
 }
 
-fn value(value: &MovedValue) -> String {
+fn value(value: &ImportedValue) -> String {
     match value {
-        MovedValue::Text(text) => quoted(text),
-        MovedValue::Number(number) => number.to_string(),
-        MovedValue::Switch(is_on) => is_on.to_string(),
-        MovedValue::Texts(list) => texts(list),
+        ImportedValue::Text(text) => quoted(text),
+        ImportedValue::Number(number) => number.to_string(),
+        ImportedValue::Switch(is_on) => is_on.to_string(),
+        ImportedValue::Texts(list) => texts(list),
     }
 }
 

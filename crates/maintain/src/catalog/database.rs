@@ -3,7 +3,7 @@
 use crate::follow::databases::FollowedDatabase;
 use crate::policy::{RemoteServer, address_text};
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::sql::write::{CatalogMembers, MembersWritten, StandingZones, WriteError};
+use nameward_store::sql::write::{CatalogMembers, MembersWritten, WriteError, ZoneProgressList};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::SerialRule;
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 const LINES_MAX: usize = 100;
 
 /// Storage for the catalogs of a backend.
-pub trait CatalogHome: Send + Sync {
+pub trait CatalogStorage: Send + Sync {
     /// Queues an update of the members of followed catalogs.
     fn set_members(&self, catalogs: Vec<CatalogMembers>);
 
@@ -66,14 +66,17 @@ impl StoredCatalogs {
     }
 }
 
-impl CatalogHome for StoredCatalogs {
+impl CatalogStorage for StoredCatalogs {
     fn set_members(&self, catalogs: Vec<CatalogMembers>) {
         self.pending.put(|pending| pending.members = Some(catalogs));
     }
 
     fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
         let names = [*catalog];
-        let asked = self.database.backend.standing(StandingZones::Named(&names));
+        let asked = self
+            .database
+            .backend
+            .standing(ZoneProgressList::Named(&names));
         let found = self.runtime.block_on(asked).ok()?;
         found.first()?.serial()
     }

@@ -5,12 +5,12 @@
 //! secondary zones does the rest. Contents of catalogs are durable like those of any transferred zone, so nothing
 //! else is stored.
 
-use super::database::{CatalogHome, name_of, primaries_text};
+use super::database::{CatalogStorage, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::read_catalog;
 use crate::commit::Commits;
 use crate::policy::{
-    Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
+    Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
 use nameward_base::text::counted;
@@ -39,11 +39,11 @@ pub struct CatalogParts {
     /// The policies, which determine the catalogs and their members.
     pub policies: Arc<PolicyTable>,
     /// The settings of templates by name, for groups.
-    pub templates: HashMap<String, PolicyPart>,
+    pub templates: HashMap<String, PolicyFragment>,
 }
 
 /// The storage of catalogs in backends, by backend rank.
-type CatalogHomes = HashMap<u16, Arc<dyn CatalogHome>>;
+type CatalogStorages = HashMap<u16, Arc<dyn CatalogStorage>>;
 
 /// The handle of the thread; clones share it.
 #[derive(Clone, Default)]
@@ -54,8 +54,8 @@ pub struct CatalogHandle {
 /// Requests to the thread: at most one commit for each catalog produced here, and the last state of the rest.
 #[derive(Default)]
 struct CatalogInbox {
-    templates: Option<HashMap<String, PolicyPart>>,
-    homes: Option<CatalogHomes>,
+    templates: Option<HashMap<String, PolicyFragment>>,
+    homes: Option<CatalogStorages>,
     has_policies: bool,
     /// Produced catalogs whose commit has ended, and whether it succeeded.
     committed: Vec<(Box<[u8]>, bool)>,
@@ -68,12 +68,12 @@ impl CatalogHandle {
     }
 
     /// Replaces the settings of templates.
-    pub fn set_templates(&self, templates: HashMap<String, PolicyPart>) {
+    pub fn set_templates(&self, templates: HashMap<String, PolicyFragment>) {
         self.mailbox.put(|inbox| inbox.templates = Some(templates));
     }
 
     /// Sets the storage of catalogs in backends, by backend rank. Until then such catalogs wait.
-    pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogHome>>) {
+    pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogStorage>>) {
         self.mailbox.put(|inbox| {
             inbox.homes = Some(homes);
             inbox.has_policies = true;
@@ -114,7 +114,7 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         ownership: Ownership::default(),
         resetting: HashSet::new(),
         ignored: HashSet::new(),
-        homes: CatalogHomes::new(),
+        homes: CatalogStorages::new(),
     };
     worker::start("catalogs", move || follower.run()).map(drop)
 }
@@ -151,7 +151,7 @@ pub(super) struct CatalogFollower {
     resetting: HashSet<Box<[u8]>>,
     /// Ignored members that have been logged.
     ignored: HashSet<IgnoredMember>,
-    homes: CatalogHomes,
+    homes: CatalogStorages,
 }
 
 impl CatalogFollower {
@@ -327,7 +327,7 @@ impl CatalogFollower {
         }
         self.log_ignored(change.ignored);
         let mut set = PolicySet::default();
-        let mut parts: HashMap<(&[u8], Option<&str>), Arc<PolicyPart>> = HashMap::new();
+        let mut parts: HashMap<(&[u8], Option<&str>), Arc<PolicyFragment>> = HashMap::new();
         let mut rows = self.stored_catalogs(&policies);
         for (zone, owner) in &self.ownership.owners {
             if self.resetting.contains(zone) {
@@ -370,7 +370,7 @@ impl CatalogFollower {
         &self,
         policies: &Policies,
         catalog: &[u8],
-    ) -> Option<(u16, &Arc<dyn CatalogHome>)> {
+    ) -> Option<(u16, &Arc<dyn CatalogStorage>)> {
         match policies.of(Name::from_valid_wire(catalog)).declared_by {
             PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
             _ => None,
@@ -414,15 +414,15 @@ impl CatalogFollower {
     }
 
     /// Returns the settings of members of a catalog: those of a template, and the catalog's primaries.
-    fn terms(&self, policies: &Policies, catalog: &[u8], template: Option<&str>) -> PolicyPart {
+    fn terms(&self, policies: &Policies, catalog: &[u8], template: Option<&str>) -> PolicyFragment {
         let own = policies.of(Name::from_valid_wire(catalog));
-        let base = PolicyPart {
+        let base = PolicyFragment {
             primaries: Some(own.primaries.clone()),
             allow_notify: Some(own.allow_notify.clone()),
-            ..PolicyPart::default()
+            ..PolicyFragment::default()
         };
         let template = template.and_then(|name| self.parts.templates.get(name));
-        PolicyPart {
+        PolicyFragment {
             kind: Some(ZoneKind::Secondary),
             ..template.map_or_else(|| base.clone(), |template| template.or(&base))
         }

@@ -7,7 +7,7 @@ use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds_32;
-use nameward_store::state::{JournalOrigin, StateChange, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::borrow::Cow;
@@ -78,7 +78,7 @@ impl CatalogFollower {
         let source = VersionSource {
             zone: name.into(),
             rank: CONFIGURED_RANK,
-            home: ZoneHome::Store,
+            home: ZoneStorage::Store,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: None,

@@ -2,10 +2,10 @@
 
 use super::Commits;
 use super::outcome::VersionSource;
-use super::pending::UnderWay;
+use super::pending::InProgress;
 use crate::background::BackgroundTask;
 use crate::contents::contents_of;
-use nameward_store::state::{ContentsDigest, StateChange, ZoneHome};
+use nameward_store::state::{ContentsDigest, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ impl Commits {
     pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
         let place = self.zone(zone, rank);
         let mut under_way = place.lock();
-        let last = |under_way: &UnderWay| {
+        let last = |under_way: &InProgress| {
             under_way
                 .tip
                 .clone()
@@ -52,14 +52,15 @@ impl Commits {
     pub(super) fn want_digest(
         &self,
         source: &VersionSource,
-        under_way: &mut UnderWay,
+        under_way: &mut InProgress,
         changes: &[StateChange],
     ) {
         let is_new = |change: &StateChange| matches!(change, StateChange::RestartJournal { .. });
         let is_kept =
             |change: &StateChange| is_new(change) || matches!(change, StateChange::Append { .. });
         under_way.has_digest &= !changes.iter().any(is_new);
-        if source.home != ZoneHome::Store && !under_way.has_digest && changes.iter().any(is_kept) {
+        if source.home != ZoneStorage::Store && !under_way.has_digest && changes.iter().any(is_kept)
+        {
             let (zone, rank) = (source.zone, source.rank);
             under_way.has_digest = self.background.request(zone, rank, BackgroundTask::Digest);
         }
@@ -97,11 +98,11 @@ impl Commits {
             return;
         }
         under_way.is_writing = match source.home {
-            ZoneHome::Store => {
+            ZoneStorage::Store => {
                 let task = BackgroundTask::WriteContents;
                 self.background.request(source.zone, source.rank, task)
             }
-            ZoneHome::File => {
+            ZoneStorage::File => {
                 let zone = source.zone;
                 tracing::warn!(
                     "zone {zone}: journal exceeds its size limit: its changes are not in the zone file; run `nameward \
@@ -110,7 +111,7 @@ impl Commits {
                 true
             }
             // A database has every change.
-            ZoneHome::Database => false,
+            ZoneStorage::Database => false,
         };
     }
 

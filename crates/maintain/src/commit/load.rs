@@ -3,7 +3,7 @@
 use super::conflicts::{ConflictSide, FileConflicts};
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
 use super::{Commits, name_of};
-use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{Contest, TableChange, Zone};
@@ -13,7 +13,7 @@ impl Commits {
     /// Applies changes that a source of zones has found. A zone that replaces an older version is committed, so that
     /// their difference is journalled; without a state store the difference is not needed. Returns the zones that
     /// another source has too.
-    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneHome) -> Vec<Contest> {
+    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneStorage) -> Vec<Contest> {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
             TableChange::Offer(zone) if !zone.is_stand_in() => table
@@ -114,7 +114,7 @@ impl Commits {
     }
 
     /// Deletes the state of zones that their source has withdrawn, if no other source has them.
-    fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneHome) {
+    fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneStorage) {
         let table = self.table.load();
         let withdrawn = changes.iter().filter_map(|change| match change {
             TableChange::Withdraw(name, _) => Name::from_wire(name).ok(),
@@ -126,7 +126,7 @@ impl Commits {
 
     /// Deletes the state of zones that their storage no longer has. Acknowledged changes that are not in the storage
     /// are never deleted.
-    pub(crate) fn forget_vanished(&self, zones: impl Iterator<Item = NameBuf>, home: ZoneHome) {
+    pub(crate) fn forget_vanished(&self, zones: impl Iterator<Item = NameBuf>, home: ZoneStorage) {
         let remove = |zone| StateChange::RemoveVanished { zone, home };
         let changes: Vec<_> = zones.map(remove).collect();
         let (false, Some(durable)) = (changes.is_empty(), &self.durable) else {

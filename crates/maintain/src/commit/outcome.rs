@@ -2,7 +2,7 @@
 
 use crate::schedule::Moment;
 use nameward_store::state::{
-    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
+    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneStorage,
 };
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeAuthor, ChangeError, ChangeRefused, Difference};
@@ -17,7 +17,7 @@ pub struct VersionSource {
     /// The rank of the source that publishes it.
     pub rank: u16,
     /// Where its contents are stored.
-    pub home: ZoneHome,
+    pub home: ZoneStorage,
     /// The origin of the change.
     pub origin: JournalOrigin,
     /// When a primary sent the new version, if one did: its timers are stored with it.
@@ -29,7 +29,7 @@ pub struct VersionSource {
 impl VersionSource {
     /// Checks whether the new version is durable before it arrives here: its storage has it.
     pub(super) fn is_home_first(&self) -> bool {
-        self.home == ZoneHome::Database || self.origin == JournalOrigin::Home
+        self.home == ZoneStorage::Database || self.origin == JournalOrigin::Home
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{NewVersion, VersionSource};
 use nameward_base::sync::{Condvar, Mutex};
-use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_zone::Zone;
 use nameward_zone::change::Difference;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const CHANGED_WHILE_PACKING: usize = 100_000;
 
 /// A zone with changes in progress.
 #[derive(Default)]
-pub(super) struct UnderWay {
+pub(super) struct InProgress {
     /// The last version passed to the journal, while any is not durable yet.
     pub(super) tip: Option<Arc<Zone>>,
     pub(super) count: usize,
@@ -30,10 +30,10 @@ pub(super) struct UnderWay {
     pub(super) is_writing: bool,
 }
 
-impl UnderWay {
+impl InProgress {
     /// Records what the zone's file has after a new version was made.
     pub(super) fn note_home(&mut self, source: &VersionSource, tip: &Arc<Zone>, made: &NewVersion) {
-        if source.home != ZoneHome::File || made.zone.is_none() {
+        if source.home != ZoneStorage::File || made.zone.is_none() {
             return;
         }
         match (&made.rebased, source.origin) {

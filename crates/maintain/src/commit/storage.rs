@@ -2,7 +2,7 @@
 
 use super::{Commits, Done, NewVersion, VersionSource, name_of};
 use crate::merge::{Merge, Rebased, merge};
-use nameward_store::state::{StateChange, ZoneHome};
+use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Zone};
@@ -32,7 +32,7 @@ impl Commits {
         contents: Option<Vec<RecordList>>,
         done: Done,
     ) {
-        let is_file = source.home == ZoneHome::File;
+        let is_file = source.home == ZoneStorage::File;
         let make = |tip: &Arc<Zone>, home: Option<&Arc<Zone>>| {
             if let Some(home) = home.filter(|_| is_file) {
                 match merge(&zone, home, tip, SystemTime::now())? {

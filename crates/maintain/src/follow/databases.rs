@@ -73,7 +73,7 @@ pub struct DatabaseSource {
 }
 
 /// The settings for following all databases.
-pub struct FollowTerms<'t> {
+pub struct FollowSettings<'t> {
     /// Interval at which the zone list is read without a change notice.
     pub refresh_interval: Duration,
     /// The directory for zone lists, for the next start.
@@ -295,7 +295,7 @@ async fn await_followed(followed: Followed) -> Result<(), PublishError> {
 pub fn start(
     commits: &Arc<Commits>,
     sources: Vec<DatabaseSource>,
-    terms: &FollowTerms<'_>,
+    terms: &FollowSettings<'_>,
 ) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
     let mut all = Databases::default();
     let mut asked = Vec::new();

@@ -8,7 +8,7 @@ use crate::commit::{Commits, name_of};
 use crate::contents::{ContentsReader, each_part};
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::state::{
-    ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneHome,
+    ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneStorage,
 };
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
@@ -356,7 +356,7 @@ pub(in crate::follow) fn last_good(
     // If `zone sync` wrote the file since, it has the journal up to that point.
     let kept = store
         .zone(&zone)?
-        .filter(|kept| kept.home == ZoneHome::File);
+        .filter(|kept| kept.home == ZoneStorage::File);
     let Some(kept) = kept else {
         return Ok(Some(copy));
     };

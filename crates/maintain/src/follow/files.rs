@@ -22,7 +22,7 @@ use nameward_store::file::{
     FileBackend, FileSource, LoadEvent, LoadSummary, Look, MissingOutlook, MissingZones, Standing,
     Watcher, Withdrawal,
 };
-use nameward_store::state::ZoneHome;
+use nameward_store::state::ZoneStorage;
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl FileFollower {
     }
 
     fn over(commits: Arc<Commits>, backend: FileBackend, give_back: fn()) -> Self {
-        let reconciler = Reconciler::new(&commits, ZoneHome::File);
+        let reconciler = Reconciler::new(&commits, ZoneStorage::File);
         FileFollower {
             backend,
             target: FileTarget {
@@ -162,7 +162,7 @@ impl FileFollower {
         }
         self.logged = log.logged;
         if summary.troubles == 0 {
-            self.target.reconciler.forget_vanished(ZoneHome::File);
+            self.target.reconciler.forget_vanished(ZoneStorage::File);
         }
         self.target.reconciler.end_start();
         LoadOutcome {

@@ -13,10 +13,10 @@ mod step;
 use crate::follow::databases::PublishError;
 use crate::keys::local::encoding::{life_value, read_life_value};
 use crate::keys::local::{
-    NUMBER, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeysError, item_name, wire,
+    NUMBER, PrivateKeyLocation, SigningSettings, ZoneKey, ZoneKeysError, item_name, wire,
 };
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyLife, KeyRole, RolloverTimes};
+use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyRole, KeyState, RolloverTimes};
 use nameward_dnssec::{KeyError, KeyUse, PrivateKey, SigningKey};
 use nameward_store::sql::write::{Committed, KeyRefusal, StoredKey, WriteError};
 use nameward_store::sql::{SqlBackend, ZoneRow};
@@ -73,10 +73,10 @@ pub enum StoredKeysError {
 
 /// The recorded rollover state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct NotedLife {
+struct NotedKeyState {
     /// Identifies its DNSKEY: row numbers may be reused.
     fingerprint: [u8; 32],
-    life: KeyLife,
+    life: KeyState,
 }
 
 /// A zone of a database.
@@ -195,9 +195,11 @@ impl StoredKeys {
     }
 
     /// Reads how a zone is signed; `managed` is empty if no policy manages it.
-    pub fn terms(&self, zone: Name<'_>) -> Result<SigningTerms, ZoneKeysError> {
+    pub fn terms(&self, zone: Name<'_>) -> Result<SigningSettings, ZoneKeysError> {
         let value = self.store()?.item(ZONES, &wire(zone))?;
-        Ok(value.map_or_else(SigningTerms::default, |value| SigningTerms::read(&value)))
+        Ok(value.map_or_else(SigningSettings::default, |value| {
+            SigningSettings::read(&value)
+        }))
     }
 
     /// Reads the keys of a zone from its database, with their recorded states.
@@ -214,7 +216,7 @@ impl StoredKeys {
         for key in keys {
             let fingerprint = *key.key()?.fingerprint();
             let is_it =
-                |one: &&NotedLife| (one.life.id, one.fingerprint) == (key.number, fingerprint);
+                |one: &&NotedKeyState| (one.life.id, one.fingerprint) == (key.number, fingerprint);
             if let Some(one) = noted.iter().find(is_it) {
                 key.role = one.life.role;
                 key.created = one.life.created_at;
@@ -262,7 +264,7 @@ impl StoredKeys {
         &self,
         zone: Name<'_>,
         number: Option<u32>,
-        mut change: impl FnMut(&mut KeyLife),
+        mut change: impl FnMut(&mut KeyState),
     ) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let noted = self.noted(zone)?;
@@ -287,14 +289,14 @@ impl StoredKeys {
         Ok(())
     }
 
-    fn noted(&self, zone: Name<'_>) -> Result<Vec<NotedLife>, ZoneKeysError> {
+    fn noted(&self, zone: Name<'_>) -> Result<Vec<NotedKeyState>, ZoneKeysError> {
         let items = self.store()?.items_behind(LIVES, &wire(zone), NUMBER)?;
         let read = items.iter().filter_map(|(name, value)| {
             let (_, number) = name.split_last_chunk::<NUMBER>()?;
             let number = u32::from_be_bytes(*number);
             let read = read_life_value(number, value);
             Some(match read {
-                Some((life, fingerprint)) => Ok(NotedLife { fingerprint, life }),
+                Some((life, fingerprint)) => Ok(NotedKeyState { fingerprint, life }),
                 None => Err(ZoneKeysError::Form(number)),
             })
         });
@@ -338,7 +340,7 @@ pub enum KeysOrDatabase {
     Database(#[from] StoredKeysError),
 }
 
-fn note(zone: Name<'_>, one: &NotedLife) -> StateChange {
+fn note(zone: Name<'_>, one: &NotedKeyState) -> StateChange {
     StateChange::SetItem {
         kind: LIVES,
         name: item_name(zone, one.life.id),
@@ -374,7 +376,7 @@ pub fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
         created: 0,
         life: None,
         private: PrivateKey::from_text(row.content.as_bytes())?,
-        home: PrivateKeyHome::Store,
+        home: PrivateKeyLocation::Store,
     })
 }
 

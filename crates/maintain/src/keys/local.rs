@@ -18,7 +18,7 @@ mod serial;
 pub use check::{KeyFileFault, key_file_faults};
 pub use copy::KeysCopy;
 pub use directory::KeyFileProgress;
-pub use files::{KeyPairError, PrivateKeyHome};
+pub use files::{KeyPairError, PrivateKeyLocation};
 pub(crate) use rollover::made_key;
 pub use rollover::{KeyPlan, KeyProgress};
 pub use serial::SerialOffsetRaise;
@@ -27,9 +27,9 @@ use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use files::{KeyDirectories, remove_pair, write_pair};
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
+use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};
 use nameward_dnssec::{
-    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
+    DenialSettings, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
     SoaEdit,
 };
 use nameward_store::state::{StateChange, StateError, StateStore};
@@ -52,20 +52,20 @@ pub(crate) const NUMBER: usize = 4;
 
 /// How a zone without keys in its storage is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SigningTerms {
+pub struct SigningSettings {
     /// The denial of existence method.
-    pub denial: DenialTerms,
+    pub denial: DenialSettings,
     /// The served serial.
     pub soa_edit: SoaEdit,
     /// The settings of a zone that a policy manages.
-    pub managed: Option<ManagedTerms>,
+    pub managed: Option<ManagedSettings>,
     /// How far the serial is ahead of that of the contents.
     pub serial: SerialOffsetRaise,
 }
 
 /// How a zone is signed that is managed by a policy, or was until the policy was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManagedTerms {
+pub struct ManagedSettings {
     /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
@@ -77,12 +77,12 @@ pub struct ManagedTerms {
     /// The delays that apply if the policy no longer exists.
     pub times: RolloverTimes,
     /// How the parent is queried.
-    pub parent: ParentTerms,
+    pub parent: ParentSettings,
 }
 
 /// How the parent of a zone is queried for the DS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ParentTerms {
+pub struct ParentSettings {
     /// Its servers; the resolvers of this server if empty.
     pub servers: Vec<SocketAddr>,
     /// Seconds between two checks, while a DS change is pending.
@@ -103,11 +103,11 @@ pub struct ZoneKey {
     /// When it was created, in seconds since 1970.
     pub created: u64,
     /// The rollover state of its records, if a policy manages it.
-    pub life: Option<KeyLife>,
+    pub life: Option<KeyState>,
     /// The private part.
     pub private: PrivateKey,
     /// Where the private part is stored.
-    pub home: PrivateKeyHome,
+    pub home: PrivateKeyLocation,
 }
 
 /// Why keys cannot be read or changed.
@@ -250,9 +250,11 @@ impl ZoneKeys {
     }
 
     /// Reads how a zone is signed.
-    pub fn terms(&self, zone: Name<'_>) -> Result<SigningTerms, ZoneKeysError> {
+    pub fn terms(&self, zone: Name<'_>) -> Result<SigningSettings, ZoneKeysError> {
         let value = self.store()?.item(ZONES, &wire(zone))?;
-        Ok(value.map_or_else(SigningTerms::default, |value| SigningTerms::read(&value)))
+        Ok(value.map_or_else(SigningSettings::default, |value| {
+            SigningSettings::read(&value)
+        }))
     }
 
     /// Lists the zones that have keys here.
@@ -272,7 +274,7 @@ impl ZoneKeys {
         &self,
         zone: Name<'_>,
         now: u64,
-        change: impl FnOnce(&mut SigningTerms),
+        change: impl FnOnce(&mut SigningSettings),
     ) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let mut terms = self.terms(zone)?;
@@ -321,7 +323,7 @@ impl ZoneKeys {
         let found = keys.iter_mut().find(|key| key.number == number);
         let key = found.ok_or(ZoneKeysError::NotThere(number))?;
         change(key.role, &mut key.usage);
-        if let PrivateKeyHome::Files { times, .. } = &mut key.home {
+        if let PrivateKeyLocation::Files { times, .. } = &mut key.home {
             times.set_usage(key.flags, key.usage, now);
             key.usage = times.usage(key.flags, now);
             self.write_files(zone, key)?;
@@ -362,9 +364,9 @@ impl ZoneKeys {
         }
         let numbers = values.iter().map(|(number, _)| *number);
         let changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
-        let terms = SigningTerms {
+        let terms = SigningSettings {
             serial: self.terms(zone)?.serial,
-            ..SigningTerms::default()
+            ..SigningSettings::default()
         };
         self.write_change(zone, changes, (terms, SeenUses::new()), now)?;
         Ok(values.len())
@@ -373,7 +375,7 @@ impl ZoneKeys {
     /// Writes the files of a key that is stored in files.
     fn write_files(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
         match (&key.home, key.file(zone)) {
-            (PrivateKeyHome::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
+            (PrivateKeyLocation::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
             _ => Ok(()),
         }
     }

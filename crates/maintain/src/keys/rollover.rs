@@ -15,13 +15,13 @@ mod parent;
 mod status;
 mod storage;
 
-pub use parent::{AskParent, ParentAnswer, ParentQuestion};
+pub use parent::{ParentAnswer, ParentQuery, QueryParent};
 pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
-use storage::KeyHome;
+use storage::KeyLocation;
 
 use crate::keys::database::{KeysOrDatabase, StoredKeys, StoredKeysError};
 use crate::keys::local::{
-    KeyFileProgress, KeyPlan, KeyProgress, ParentTerms, ZoneKey, ZoneKeys, ZoneKeysError,
+    KeyFileProgress, KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError,
 };
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
@@ -29,7 +29,7 @@ use arc_swap::ArcSwap;
 use nameward_dnssec::rollover::{
     DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
 };
-use nameward_dnssec::{DenialTerms, SignatureTimes};
+use nameward_dnssec::{DenialSettings, SignatureTimes};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Zone, ZoneWalk};
 use std::collections::{HashMap, HashSet};
@@ -50,7 +50,7 @@ pub struct DnssecPolicy {
     /// Size of RSA keys in bits.
     pub rsa_bits: usize,
     /// The denial of existence method.
-    pub denial: DenialTerms,
+    pub denial: DenialSettings,
     /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
@@ -60,14 +60,14 @@ pub struct DnssecPolicy {
     /// The delays; longer TTLs of the zone are used instead.
     pub times: RolloverTimes,
     /// How the parent is queried.
-    pub parent: ParentTerms,
+    pub parent: ParentSettings,
 }
 
 /// All policies by name.
 pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
 
 /// Manages the keys of zones with policies.
-pub struct KeyKeeper {
+pub struct RolloverManager {
     keys: Arc<ZoneKeys>,
     /// Keys in databases.
     stored: StoredKeys,
@@ -80,7 +80,7 @@ pub struct KeyKeeper {
 
 /// Why nothing is done for a zone that has a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyLookError {
+pub enum RolloverError {
     /// There is no such policy.
     #[error("no [[dnssec_policy]] {0:?} is configured")]
     NoSuchPolicy(String),
@@ -103,29 +103,29 @@ pub enum KeyLookError {
     Keys(#[from] ZoneKeysError),
 }
 
-impl From<KeysOrDatabase> for KeyLookError {
+impl From<KeysOrDatabase> for RolloverError {
     fn from(error: KeysOrDatabase) -> Self {
         match error {
-            KeysOrDatabase::Keys(error) => KeyLookError::Keys(error),
-            KeysOrDatabase::Database(error) => KeyLookError::Stored(error),
+            KeysOrDatabase::Keys(error) => RolloverError::Keys(error),
+            KeysOrDatabase::Database(error) => RolloverError::Stored(error),
         }
     }
 }
 
-impl From<StoredKeysError> for KeyLookError {
+impl From<StoredKeysError> for RolloverError {
     fn from(error: StoredKeysError) -> Self {
-        KeyLookError::Stored(error)
+        RolloverError::Stored(error)
     }
 }
 
 /// A zone with its current policy.
-struct LookedAfter<'k> {
-    home: KeyHome<'k>,
+struct ManagedZone<'k> {
+    home: KeyLocation<'k>,
     plan: KeyPlan,
     policy: Option<Arc<DnssecPolicy>>,
 }
 
-impl KeyKeeper {
+impl RolloverManager {
     /// Manages the zones of a table, by the policies that the policy table names for them.
     pub fn new(
         keys: Arc<ZoneKeys>,
@@ -133,7 +133,7 @@ impl KeyKeeper {
         zones: Arc<PolicyTable>,
         databases: Vec<u16>,
     ) -> Self {
-        KeyKeeper {
+        RolloverManager {
             stored: StoredKeys::new(keys.state_store().cloned()),
             keys,
             table,
@@ -205,9 +205,9 @@ impl KeyKeeper {
     }
 
     /// Takes the steps that are due for a zone.
-    pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, KeyLookError> {
+    pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, RolloverError> {
         let after = match self.looked_after(zone) {
-            Err(KeyLookError::NoPolicy) => None,
+            Err(RolloverError::NoPolicy) => None,
             after => Some(after?),
         };
         // Keys of a database are stored there, whatever directory others have.
@@ -219,8 +219,8 @@ impl KeyKeeper {
             return self.look_without_policy(zone, files, now);
         };
         let mut progress = match &after.home {
-            KeyHome::Store => self.keys.advance(zone, &after.plan, now)?,
-            KeyHome::Database(home) => self.stored.advance(home, &after.plan, now)?,
+            KeyLocation::Store => self.keys.advance(zone, &after.plan, now)?,
+            KeyLocation::Database(home) => self.stored.advance(home, &after.plan, now)?,
         };
         progress.is_visible |= files.is_visible;
         for step in &progress.steps {
@@ -235,7 +235,7 @@ impl KeyKeeper {
         if is_ended {
             tracing::info!("zone {zone}: no longer signed");
         }
-        if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store) {
+        if !progress.keys.is_empty() && matches!(after.home, KeyLocation::Store) {
             // The serial changes when signatures are renewed, so that secondaries fetch them.
             let renewal = after.plan.signatures.next_period_at(now);
             progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
@@ -249,13 +249,13 @@ impl KeyKeeper {
         zone: Name<'_>,
         files: KeyFileProgress,
         now: u64,
-    ) -> Result<KeyProgress, KeyLookError> {
+    ) -> Result<KeyProgress, RolloverError> {
         let renewal = match self.is_in_database(zone) {
             true => None,
             false => self.keys.renew(zone, now)?,
         };
         if !files.has_files && renewal.is_none() {
-            return Err(KeyLookError::NoPolicy);
+            return Err(RolloverError::NoPolicy);
         }
         let renewed_at = renewal.map(|(_, at)| at);
         Ok(KeyProgress {
@@ -272,7 +272,7 @@ impl KeyKeeper {
         (zone, key): (Name<'_>, Option<u32>),
         sight: DsSight,
         now: u64,
-    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+    ) -> Result<(Vec<u32>, KeyProgress), RolloverError> {
         let noted = match self.is_in_database(zone) {
             true => self.stored.note_ds((zone, key), sight, now)?,
             false => self.keys.note_ds((zone, key), sight, now)?,
@@ -293,14 +293,14 @@ impl KeyKeeper {
         zone: Name<'_>,
         role: Option<KeyRole>,
         now: u64,
-    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+    ) -> Result<(Vec<u32>, KeyProgress), RolloverError> {
         let after = self.looked_after(zone)?;
         if after.policy.is_none() {
-            return Err(KeyLookError::NoPolicy);
+            return Err(RolloverError::NoPolicy);
         }
         let rolled = match &after.home {
-            KeyHome::Store => self.keys.roll(zone, role)?,
-            KeyHome::Database(_) => self.stored.roll(zone, role)?,
+            KeyLocation::Store => self.keys.roll(zone, role)?,
+            KeyLocation::Database(_) => self.stored.roll(zone, role)?,
         };
         Ok((rolled, self.look(zone, now)?))
     }
@@ -343,12 +343,12 @@ fn stored_end(rrsig: &[u8]) -> Option<u64> {
 }
 
 /// Delays that follow the TTLs of a zone.
-trait TakeTtls {
+trait TtlSink {
     /// Raises the TTLs to the actual ones of the zone.
     fn take_ttls(&mut self, version: &Arc<Zone>);
 }
 
-impl TakeTtls for RolloverTimes {
+impl TtlSink for RolloverTimes {
     fn take_ttls(&mut self, version: &Arc<Zone>) {
         let walk = ZoneWalk::new(Arc::clone(version));
         let mut place = walk.first();

@@ -4,7 +4,7 @@ use super::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
 use nameward_wire::message::{BulkWriter, MessageFull};
 use nameward_zone::node::flags;
-use nameward_zone::{Node, WalkPlace, Zone, ZoneWalk};
+use nameward_zone::{Node, WalkPosition, Zone, ZoneWalk};
 use std::sync::Arc;
 
 /// Flags of names with records that could not be read.
@@ -24,7 +24,7 @@ pub struct AxfrMessages {
 enum AxfrStage {
     FirstSoa,
     /// At a node, after some of its records.
-    Node(WalkPlace, NodeProgress),
+    Node(WalkPosition, NodeProgress),
     LastSoa,
     Done,
 }
@@ -124,7 +124,7 @@ impl AxfrMessages {
         }
     }
 
-    fn stage_at(&self, place: Option<WalkPlace>) -> AxfrStage {
+    fn stage_at(&self, place: Option<WalkPosition>) -> AxfrStage {
         match place {
             Some(place) => AxfrStage::Node(place, NodeProgress::default()),
             None => AxfrStage::LastSoa,

@@ -16,7 +16,7 @@ pub struct IxfrMessages {
     soa: RecordList,
     differences: Vec<Difference>,
     is_first: bool,
-    place: IxfrPlace,
+    place: IxfrPosition,
     records: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct IxfrMessages {
 /// Step 0 is the newest SOA, four steps are one difference, and the step after the last difference is the newest SOA
 /// again.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct IxfrPlace {
+struct IxfrPosition {
     step: usize,
     octets: usize,
 }
@@ -70,7 +70,7 @@ impl IxfrMessages {
             soa,
             differences,
             is_first: true,
-            place: IxfrPlace::default(),
+            place: IxfrPosition::default(),
             records: 0,
         }
     }
@@ -114,7 +114,7 @@ impl IxfrMessages {
         while let Some(step) = self.step(place.step) {
             match write_step(&self.zone, &step, place.octets, &mut writer) {
                 Ok(()) => {
-                    place = IxfrPlace {
+                    place = IxfrPosition {
                         step: place.step + 1,
                         octets: 0,
                     }

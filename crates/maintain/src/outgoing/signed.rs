@@ -16,7 +16,7 @@ pub use messages::{SignedMessages, SignedReady};
 use nameward_dnssec::{CanonicalSet, Making, Signing, SoaEdit, ZonemdHash, have_distinct_tags};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::node::flags;
-use nameward_zone::{DenialChain, Serial, WalkPlace, WireRecord, Zone, ZoneBuilder, ZoneWalk};
+use nameward_zone::{DenialChain, Serial, WalkPosition, WireRecord, Zone, ZoneBuilder, ZoneWalk};
 use std::sync::{Arc, OnceLock};
 
 /// Names, or links of the chain, per piece. Small, so that a slow signer still has something to send every few
@@ -57,7 +57,7 @@ pub enum CopyDigest {
 #[derive(Clone, Copy)]
 enum CopyPiece {
     /// Names from this one on.
-    Names(WalkPlace),
+    Names(WalkPosition),
     /// Links of a chain block, from this one on.
     Links { block: usize, start: usize },
 }

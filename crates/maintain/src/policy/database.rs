@@ -4,14 +4,14 @@
 //! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
-use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
+use super::{PolicyFragment, RemoteServer, UpdateSerial, ZoneKind};
 use crate::keys::database::POLICY_METADATA;
 use data_encoding::{BASE32HEX_NOPAD, BASE64};
 use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_store::sql::{CatalogProperties, CatalogRole, StoredTsigKey, TermItem, ZoneRow};
+use nameward_store::sql::{CatalogProperties, CatalogRole, SettingItem, StoredTsigKey, ZoneRow};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ const PORT: u16 = 53;
 #[derive(Debug, Default)]
 pub struct StoredPolicy {
     /// The fragment; `None` if the zone has no settings of its own.
-    pub part: Option<PolicyPart>,
+    pub part: Option<PolicyFragment>,
     /// Descriptions of invalid items.
     pub problems: Vec<String>,
 }
 
 /// Reads the policy of a zone from its row and its metadata. An invalid item grants no access.
-pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
+pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
     let mut problems = Vec::new();
     let kind = row.kind;
     let key = first(items, "AXFR-MASTER-TSIG")
@@ -68,7 +68,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
             UpdateSerial::Default
         }
     };
-    let part = PolicyPart {
+    let part = PolicyFragment {
         kind: Some(kind),
         primaries: Some(primaries),
         also_notify: Some(if sends_notify {
@@ -92,7 +92,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
             .as_deref()
             .and_then(|text| name(text, "catalog", &mut problems)),
         catalog_properties: row.catalog.is_some().then(|| properties(row)),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let is_plain = kind == ZoneKind::Native && items.is_empty() && row.catalog.is_none();
     StoredPolicy {
@@ -156,21 +156,21 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
     (keys.into_values().collect(), problems)
 }
 
-fn all<'i>(items: &'i [TermItem], kind: &'static str) -> impl Iterator<Item = &'i str> {
+fn all<'i>(items: &'i [SettingItem], kind: &'static str) -> impl Iterator<Item = &'i str> {
     let items = items.iter().filter(move |item| item.kind == kind);
     items.map(|item| &*item.content)
 }
 
-fn first<'i>(items: &'i [TermItem], kind: &'static str) -> Option<&'i str> {
+fn first<'i>(items: &'i [SettingItem], kind: &'static str) -> Option<&'i str> {
     all(items, kind).find(|content| !content.trim().is_empty())
 }
 
 /// Checks whether there is an item that does not mean "no".
-fn is_on(items: &[TermItem], kind: &'static str) -> bool {
+fn is_on(items: &[SettingItem], kind: &'static str) -> bool {
     all(items, kind).any(|content| !["0", "no", "false"].contains(&content.trim()))
 }
 
-fn is_auto_ns(items: &[TermItem]) -> bool {
+fn is_auto_ns(items: &[SettingItem]) -> bool {
     let mut words = all(items, "ALLOW-AXFR-FROM").flat_map(words);
     words.any(|word| word.eq_ignore_ascii_case("AUTO-NS"))
 }
@@ -222,7 +222,7 @@ fn servers(
 }
 
 fn networks(
-    items: &[TermItem],
+    items: &[SettingItem],
     kind: &'static str,
     problems: &mut Vec<String>,
 ) -> Vec<AccessEntry> {
@@ -239,7 +239,7 @@ fn networks(
     entries
 }
 
-fn network(word: &str) -> Option<AccessTerm> {
+fn network(word: &str) -> Option<AccessWord> {
     let (address, bits) = match word.split_once('/') {
         Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
         None => (word, None),
@@ -247,18 +247,18 @@ fn network(word: &str) -> Option<AccessTerm> {
     let address: IpAddr = address.parse().ok()?;
     let width = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits.unwrap_or(width);
-    (bits <= width).then_some(AccessTerm::Network(address, bits))
+    (bits <= width).then_some(AccessWord::Network(address, bits))
 }
 
-fn keys(items: &[TermItem], kind: &'static str, problems: &mut Vec<String>) -> Vec<AccessEntry> {
+fn keys(items: &[SettingItem], kind: &'static str, problems: &mut Vec<String>) -> Vec<AccessEntry> {
     let words = all(items, kind).flat_map(words);
     let names = words.filter_map(|word| name(word, kind, problems));
     names
-        .map(|key| AccessEntry::positive(AccessTerm::Key(key)))
+        .map(|key| AccessEntry::positive(AccessWord::Key(key)))
         .collect()
 }
 
-fn transfer_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<AccessList> {
+fn transfer_list(items: &[SettingItem], problems: &mut Vec<String>) -> Option<AccessList> {
     let mut entries = networks(items, "ALLOW-AXFR-FROM", problems);
     entries.extend(keys(items, "TSIG-ALLOW-AXFR", problems));
     (!entries.is_empty()).then(|| AccessList::new(&entries))
@@ -266,14 +266,14 @@ fn transfer_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<Acces
 
 /// Returns the update access list: networks, combined with a key if keys are named. Keys alone are only valid from
 /// this machine, as in PowerDNS by default.
-fn update_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<AccessList> {
+fn update_list(items: &[SettingItem], problems: &mut Vec<String>) -> Option<AccessList> {
     let (has_networks, has_keys) = (
         all(items, "ALLOW-DNSUPDATE-FROM").next().is_some(),
         all(items, "TSIG-ALLOW-DNSUPDATE").next().is_some(),
     );
     let loopback = [
-        AccessTerm::Network(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
-        AccessTerm::Network(Ipv6Addr::LOCALHOST.into(), 128),
+        AccessWord::Network(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+        AccessWord::Network(Ipv6Addr::LOCALHOST.into(), 128),
     ];
     let networks = match has_networks {
         true => networks(items, "ALLOW-DNSUPDATE-FROM", problems),

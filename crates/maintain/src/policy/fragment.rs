@@ -6,12 +6,12 @@ use super::{
 };
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::path::PathBuf;
 
 /// The settings of a zone from one source; those that are `None` are left to the next source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct PolicyPart {
+pub struct PolicyFragment {
     /// [`ZonePolicy::kind`].
     pub kind: Option<ZoneKind>,
     /// [`ZonePolicy::primaries`].
@@ -66,11 +66,11 @@ pub struct PolicyPart {
     pub zonemd: Option<ZonemdRule>,
 }
 
-impl PolicyPart {
+impl PolicyFragment {
     /// Returns the fragment for a zone whose policy cannot be read: nothing is allowed, and nothing is done
     /// automatically.
     pub fn closed(kind: ZoneKind) -> Self {
-        PolicyPart {
+        PolicyFragment {
             kind: Some(kind),
             primaries: Some(Vec::new()),
             also_notify: Some(Vec::new()),
@@ -81,16 +81,16 @@ impl PolicyPart {
             allow_update: Some(AccessList::default()),
             update_rules: Some(Vec::new()),
             forward_updates: Some(false),
-            ..PolicyPart::default()
+            ..PolicyFragment::default()
         }
     }
 
     /// Returns this fragment with missing settings filled in from another.
-    pub fn or(&self, other: &PolicyPart) -> PolicyPart {
+    pub fn or(&self, other: &PolicyFragment) -> PolicyFragment {
         fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
             one.as_ref().or(other.as_ref()).cloned()
         }
-        PolicyPart {
+        PolicyFragment {
             kind: self.kind.or(other.kind),
             primaries: first(&self.primaries, &other.primaries),
             also_notify: first(&self.also_notify, &other.also_notify),
@@ -197,6 +197,6 @@ impl PolicyPart {
 /// Returns an access list with the keys that rules name.
 fn of_keys(rules: &[UpdateRule]) -> AccessList {
     let keys = rules.iter().filter_map(|rule| rule.key);
-    let entries = keys.map(|key| AccessEntry::positive(AccessTerm::Key(key)));
+    let entries = keys.map(|key| AccessEntry::positive(AccessWord::Key(key)));
     AccessList::new(&entries.collect::<Vec<_>>())
 }

@@ -10,7 +10,7 @@ pub use declared::{DeclaredZone, KeptSettings};
 use declared::ZONES;
 use nameward_base::sync::{Mutex, MutexGuard};
 
-use super::{PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
+use super::{PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
@@ -30,7 +30,7 @@ const KEYED_FORM: u8 = 2;
 
 /// A key kept in the state store.
 #[derive(Clone, PartialEq, Eq)]
-pub struct KeptKey {
+pub struct StoredKeyRow {
     /// Its name in lower case.
     pub name: NameBuf,
     /// Its algorithm.
@@ -39,16 +39,16 @@ pub struct KeptKey {
     pub secret: Vec<u8>,
 }
 
-impl fmt::Debug for KeptKey {
+impl fmt::Debug for StoredKeyRow {
     /// Shows everything except the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeptKey({} {})", self.name, self.algorithm)
+        write!(f, "StoredKeyRow({} {})", self.name, self.algorithm)
     }
 }
 
 /// A secondary created by an autoprimary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptSecondary {
+pub struct AutoprimarySecondary {
     /// The zone.
     pub zone: NameBuf,
     /// The address of the autoprimary, which is its primary.
@@ -61,7 +61,7 @@ pub struct KeptSecondary {
 
 /// Why stored data cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeptError {
+pub enum StoredPolicyError {
     /// There is no state store.
     #[error("no state directory; set server.state_directory")]
     NoStore,
@@ -71,11 +71,11 @@ pub enum KeptError {
 }
 
 /// The settings of templates, by name.
-type Templates = HashMap<String, PolicyPart>;
+type Templates = HashMap<String, PolicyFragment>;
 
-impl KeptSecondary {
+impl AutoprimarySecondary {
     /// Returns its policy. A template takes precedence over the address that the NOTIFY came from.
-    fn part(&self, templates: &Templates) -> PolicyPart {
+    fn part(&self, templates: &Templates) -> PolicyFragment {
         let own = KeptSettings::from(self).part(&Templates::new());
         match templates.get(&self.template) {
             Some(template) => template.or(&own),
@@ -84,8 +84,8 @@ impl KeptSecondary {
     }
 }
 
-impl From<&KeptSecondary> for KeptSettings {
-    fn from(secondary: &KeptSecondary) -> Self {
+impl From<&AutoprimarySecondary> for KeptSettings {
+    fn from(secondary: &AutoprimarySecondary) -> Self {
         KeptSettings {
             kind: ZoneKind::Secondary,
             primaries: vec![RemoteServer {
@@ -100,17 +100,17 @@ impl From<&KeptSecondary> for KeptSettings {
 }
 
 /// The policies kept in the state store.
-pub struct KeptPolicies {
+pub struct StoredPolicies {
     store: Option<StateStore>,
     table: Arc<PolicyTable>,
     /// Replaced by each reload. Locked during every change.
     templates: Mutex<Templates>,
 }
 
-impl KeptPolicies {
+impl StoredPolicies {
     /// Takes the store, if there is one, and the table that its policies are published in.
     pub fn new(store: Option<StateStore>, table: Arc<PolicyTable>) -> Self {
-        KeptPolicies {
+        StoredPolicies {
             store,
             table,
             templates: Mutex::default(),
@@ -118,7 +118,10 @@ impl KeptPolicies {
     }
 
     /// Publishes the stored policies, with the templates of a configuration.
-    pub fn apply(&self, templates: HashMap<String, PolicyPart>) -> Result<(), KeptError> {
+    pub fn apply(
+        &self,
+        templates: HashMap<String, PolicyFragment>,
+    ) -> Result<(), StoredPolicyError> {
         let mut own = self.lock();
         *own = templates;
         self.publish(&own)
@@ -130,7 +133,7 @@ impl KeptPolicies {
     }
 
     /// Reads the settings of a zone that is declared here, by a command or an autoprimary.
-    pub fn zone(&self, zone: Name<'_>) -> Result<Option<KeptSettings>, KeptError> {
+    pub fn zone(&self, zone: Name<'_>) -> Result<Option<KeptSettings>, StoredPolicyError> {
         let (store, name) = (self.store()?, wire(zone));
         if let Some(value) = store.item(ZONES, &name)? {
             return Ok(KeptSettings::from_value(&value));
@@ -141,17 +144,21 @@ impl KeptPolicies {
     }
 
     /// Declares a zone, or changes the settings of one that is declared here.
-    pub fn set_zone(&self, zone: Name<'_>, settings: &KeptSettings) -> Result<(), KeptError> {
+    pub fn set_zone(
+        &self,
+        zone: Name<'_>,
+        settings: &KeptSettings,
+    ) -> Result<(), StoredPolicyError> {
         self.set_zone_with(zone, settings, Vec::new())
     }
 
-    /// As [`KeptPolicies::set_zone`], with further changes of the state store in the same transaction.
+    /// As [`StoredPolicies::set_zone`], with further changes of the state store in the same transaction.
     pub fn set_zone_with(
         &self,
         zone: Name<'_>,
         settings: &KeptSettings,
         mut changes: Vec<StateChange>,
-    ) -> Result<(), KeptError> {
+    ) -> Result<(), StoredPolicyError> {
         let templates = self.lock();
         let name = wire(zone);
         // The declaration replaces the one made by an autoprimary.
@@ -173,7 +180,7 @@ impl KeptPolicies {
     }
 
     /// Deletes a zone declaration; false if there was none.
-    pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, KeptError> {
+    pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, StoredPolicyError> {
         let is_there = self.zone(zone)?.is_some();
         let _changing = self.lock();
         let name = wire(zone);
@@ -188,13 +195,13 @@ impl KeptPolicies {
     }
 
     /// Reads the keys, sorted by name.
-    pub fn keys(&self) -> Result<Vec<KeptKey>, KeptError> {
+    pub fn keys(&self) -> Result<Vec<StoredKeyRow>, StoredPolicyError> {
         let items = self.store()?.items(KEYS)?;
         Ok(items.iter().filter_map(read_key).collect())
     }
 
     /// Stores a key; returns the one of this name that it replaces.
-    pub fn set_key(&self, key: &KeptKey) -> Result<Option<KeptKey>, KeptError> {
+    pub fn set_key(&self, key: &StoredKeyRow) -> Result<Option<StoredKeyRow>, StoredPolicyError> {
         let templates = self.lock();
         let store = self.store()?;
         let name = wire(key.name.as_name());
@@ -212,18 +219,18 @@ impl KeptPolicies {
     }
 
     /// Deletes a key; false if there was none.
-    pub fn remove_key(&self, key: Name<'_>) -> Result<bool, KeptError> {
+    pub fn remove_key(&self, key: Name<'_>) -> Result<bool, StoredPolicyError> {
         self.remove(KEYS, key)
     }
 
     /// Reads the secondaries created by autoprimaries.
-    pub fn secondaries(&self) -> Result<Vec<KeptSecondary>, KeptError> {
+    pub fn secondaries(&self) -> Result<Vec<AutoprimarySecondary>, StoredPolicyError> {
         let items = self.store()?.items(SECONDARIES)?;
         Ok(items.iter().filter_map(read_secondary).collect())
     }
 
     /// Stores a secondary.
-    pub fn set_secondary(&self, secondary: &KeptSecondary) -> Result<(), KeptError> {
+    pub fn set_secondary(&self, secondary: &AutoprimarySecondary) -> Result<(), StoredPolicyError> {
         let templates = self.lock();
         let address = secondary.primary.to_string();
         let key = secondary.key.map(|key| wire(key.as_name()));
@@ -247,11 +254,11 @@ impl KeptPolicies {
     }
 
     /// Deletes a secondary; false if there was none.
-    pub fn remove_secondary(&self, zone: Name<'_>) -> Result<bool, KeptError> {
+    pub fn remove_secondary(&self, zone: Name<'_>) -> Result<bool, StoredPolicyError> {
         self.remove(SECONDARIES, zone)
     }
 
-    fn remove(&self, kind: &'static str, name: Name<'_>) -> Result<bool, KeptError> {
+    fn remove(&self, kind: &'static str, name: Name<'_>) -> Result<bool, StoredPolicyError> {
         let templates = self.lock();
         let store = self.store()?;
         let name = wire(name);
@@ -261,7 +268,7 @@ impl KeptPolicies {
         Ok(is_there)
     }
 
-    fn publish(&self, templates: &Templates) -> Result<(), KeptError> {
+    fn publish(&self, templates: &Templates) -> Result<(), StoredPolicyError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
@@ -276,7 +283,7 @@ impl KeptPolicies {
             }
         }
         // Zones with the same primary, key and template share their settings.
-        let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Arc<PolicyPart>> =
+        let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Arc<PolicyFragment>> =
             HashMap::new();
         for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
             let template = secondary.template.clone();
@@ -285,7 +292,7 @@ impl KeptPolicies {
             let part = made.entry(like).or_insert_with(make);
             set.set_zone(secondary.zone.as_name(), Arc::clone(part));
         }
-        let mut made: HashMap<KeptSettings, Arc<PolicyPart>> = HashMap::new();
+        let mut made: HashMap<KeptSettings, Arc<PolicyFragment>> = HashMap::new();
         for item in &store.items(ZONES)? {
             let Some(DeclaredZone { zone, settings }) = DeclaredZone::read(item) else {
                 let name = Name::from_wire(&item.0).map(|name| name.to_string());
@@ -307,8 +314,8 @@ impl KeptPolicies {
         Ok(())
     }
 
-    fn store(&self) -> Result<&StateStore, KeptError> {
-        self.store.as_ref().ok_or(KeptError::NoStore)
+    fn store(&self) -> Result<&StateStore, StoredPolicyError> {
+        self.store.as_ref().ok_or(StoredPolicyError::NoStore)
     }
 
     fn lock(&self) -> MutexGuard<'_, Templates> {
@@ -326,20 +333,20 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(*length))
 }
 
-fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptKey> {
+fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<StoredKeyRow> {
     let [FORM, parts @ ..] = &value[..] else {
         return None;
     };
     let (word, secret) = split(parts)?;
     let word = std::str::from_utf8(word).ok()?;
-    Some(KeptKey {
+    Some(StoredKeyRow {
         name: Name::from_wire(name).ok()?.into(),
         algorithm: TsigAlgorithm::from_word(word)?,
         secret: secret.into(),
     })
 }
 
-fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptSecondary> {
+fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<AutoprimarySecondary> {
     let (form, parts) = value.split_first()?;
     let (address, rest) = split(parts)?;
     let (key, template) = match *form {
@@ -350,7 +357,7 @@ fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptSecondary> {
         }
         _ => return None,
     };
-    Some(KeptSecondary {
+    Some(AutoprimarySecondary {
         key,
         zone: Name::from_wire(zone).ok()?.into(),
         primary: std::str::from_utf8(address).ok()?.parse().ok()?,
@@ -371,8 +378,8 @@ mod tests {
         }
     }
 
-    fn key(name: &str, algorithm: TsigAlgorithm) -> KeptKey {
-        KeptKey {
+    fn key(name: &str, algorithm: TsigAlgorithm) -> StoredKeyRow {
+        StoredKeyRow {
             name: name.parse().unwrap(),
             algorithm,
             secret: b"hunter2".to_vec(),
@@ -385,7 +392,7 @@ mod tests {
         let start = || {
             let store = StateStore::open(dir.path(), bounds()).unwrap();
             let table = Arc::new(PolicyTable::default());
-            let kept = KeptPolicies::new(Some(store), Arc::clone(&table));
+            let kept = StoredPolicies::new(Some(store), Arc::clone(&table));
             kept.apply(Templates::new()).unwrap();
             (kept, table)
         };
@@ -394,13 +401,13 @@ mod tests {
         assert_eq!(kept.set_key(&one).unwrap(), None);
         let other = key("one.example.", TsigAlgorithm::HmacSha512);
         assert_eq!(kept.set_key(&other).unwrap(), Some(one));
-        let secondary = KeptSecondary {
+        let secondary = AutoprimarySecondary {
             zone: "z.example.".parse().unwrap(),
             primary: "[2001:db8::1]:53".parse().unwrap(),
             template: "pool".into(),
             key: None,
         };
-        let keyed = KeptSecondary {
+        let keyed = AutoprimarySecondary {
             zone: "zz.example.".parse().unwrap(),
             key: Some("one.example.".parse().unwrap()),
             ..secondary.clone()
@@ -430,10 +437,10 @@ mod tests {
         let start = |template: &str| {
             let store = StateStore::open(dir.path(), bounds()).unwrap();
             let table = Arc::new(PolicyTable::default());
-            let kept = KeptPolicies::new(Some(store), Arc::clone(&table));
-            let pool = PolicyPart {
+            let kept = StoredPolicies::new(Some(store), Arc::clone(&table));
+            let pool = PolicyFragment {
                 notify_at_once: Some(false),
-                ..PolicyPart::default()
+                ..PolicyFragment::default()
             };
             kept.apply(HashMap::from([(template.into(), pool)]))
                 .unwrap();
@@ -441,7 +448,7 @@ mod tests {
         };
         let (kept, table) = start("pool");
         let zone: NameBuf = "z.example.".parse().unwrap();
-        kept.set_secondary(&KeptSecondary {
+        kept.set_secondary(&AutoprimarySecondary {
             zone,
             primary: "192.0.2.1:53".parse().unwrap(),
             template: String::new(),
@@ -472,7 +479,7 @@ mod tests {
 
     #[test]
     fn without_a_store_nothing_is_kept_and_it_says_why() {
-        let kept = KeptPolicies::new(None, Arc::default());
+        let kept = StoredPolicies::new(None, Arc::default());
         let error = kept
             .set_key(&key("k.", TsigAlgorithm::HmacSha1))
             .unwrap_err();

@@ -4,7 +4,7 @@
 //! precedence over it, setting by setting. Changing some zones costs time in proportion to their number, however many
 //! there are in total.
 
-use super::{Autoprimary, PolicyPart, ZonePolicy};
+use super::{Autoprimary, PolicyFragment, ZonePolicy};
 use arc_swap::ArcSwap;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
@@ -31,9 +31,9 @@ pub enum PolicySource {
 #[derive(Debug, Default)]
 pub struct PolicySet {
     /// The defaults for all zones; only those of the configuration are used.
-    pub default: PolicyPart,
+    pub default: PolicyFragment,
     /// By the name of the zone, in wire format and lower case.
-    pub zones: HashMap<Box<[u8]>, Arc<PolicyPart>>,
+    pub zones: HashMap<Box<[u8]>, Arc<PolicyFragment>>,
     /// TSIG keys.
     pub keys: Vec<Arc<TsigKey>>,
     /// Servers whose zones become secondaries here when they send NOTIFY.
@@ -42,7 +42,7 @@ pub struct PolicySet {
 
 impl PolicySet {
     /// Sets the fragment of a zone.
-    pub fn set_zone(&mut self, zone: Name<'_>, part: Arc<PolicyPart>) {
+    pub fn set_zone(&mut self, zone: Name<'_>, part: Arc<PolicyFragment>) {
         self.zones.insert(lower_case(zone), part);
     }
 }
@@ -128,7 +128,7 @@ struct PolicySources {
 impl Default for PolicyTable {
     /// Creates a table without policies, which denies everything.
     fn default() -> Self {
-        let default = Arc::new(PolicyPart::default().finish(PolicySource::Configured));
+        let default = Arc::new(PolicyFragment::default().finish(PolicySource::Configured));
         PolicyTable {
             snapshot: ArcSwap::from_pointee(Policies {
                 default,
@@ -194,7 +194,7 @@ impl PolicyTable {
     pub fn change(
         &self,
         source: PolicySource,
-        zones: impl IntoIterator<Item = (NameBuf, Option<Arc<PolicyPart>>)>,
+        zones: impl IntoIterator<Item = (NameBuf, Option<Arc<PolicyFragment>>)>,
     ) {
         let mut sources = self.lock();
         let set = sources.sets.entry(source).or_default();
@@ -290,7 +290,7 @@ impl PolicySources {
             Some((source, _)) if !declares => source,
             _ => PolicySource::Configured,
         };
-        let place = |part: &Arc<PolicyPart>| Arc::as_ptr(part) as usize;
+        let place = |part: &Arc<PolicyFragment>| Arc::as_ptr(part) as usize;
         let key = (
             own.map_or(0, place),
             other.map_or(0, |(_, part)| place(part)),
@@ -300,7 +300,7 @@ impl PolicySources {
             return None;
         }
         let make = || {
-            let none = PolicyPart::default();
+            let none = PolicyFragment::default();
             let default = configured.map_or(&none, |set| &set.default);
             let own = own.map_or(&none, |part| part);
             let other = other.map_or(&none, |(_, part)| part);

@@ -4,7 +4,7 @@ use super::*;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_wire::{Name, Type};
-use nameward_zone::{AccessEntry, AccessTerm};
+use nameward_zone::{AccessEntry, AccessWord};
 use std::sync::Arc;
 
 fn name(text: &str) -> NameBuf {
@@ -12,7 +12,7 @@ fn name(text: &str) -> NameBuf {
 }
 
 fn list(address: &str) -> AccessList {
-    let term = AccessTerm::Network(address.parse().unwrap(), 32);
+    let term = AccessWord::Network(address.parse().unwrap(), 32);
     AccessList::new(&[AccessEntry::positive(term)])
 }
 
@@ -24,7 +24,7 @@ fn server(address: &str, key: Option<&str>) -> RemoteServer {
     }
 }
 
-fn set(zones: &[(&str, PolicyPart)]) -> PolicySet {
+fn set(zones: &[(&str, PolicyFragment)]) -> PolicySet {
     let mut set = PolicySet::default();
     for (zone, part) in zones {
         set.set_zone(name(zone).as_name(), Arc::new(part.clone()));
@@ -52,24 +52,24 @@ fn a_zones_own_table_goes_before_its_database_and_that_before_the_defaults() {
     let table = PolicyTable::default();
     let mut configured = set(&[(
         "a.example.",
-        PolicyPart {
+        PolicyFragment {
             allow_notify: Some(list("192.0.2.1")),
-            ..PolicyPart::default()
+            ..PolicyFragment::default()
         },
     )]);
     configured.default.allow_transfer = Some(list("192.0.2.9"));
     configured.default.allow_notify = Some(list("192.0.2.8"));
     configured.default.transfer_octets_max = Some(7);
     table.set(PolicySource::Configured, configured);
-    let primary = PolicyPart {
+    let primary = PolicyFragment {
         kind: Some(ZoneKind::Primary),
         allow_transfer: Some(list("192.0.2.2")),
         allow_notify: Some(list("192.0.2.3")),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
-    let native = PolicyPart {
+    let native = PolicyFragment {
         kind: Some(ZoneKind::Native),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     table.set(
         PolicySource::Backend(2),
@@ -109,9 +109,9 @@ fn listeners_get_the_zones_that_changed_and_no_others() {
         zones.sort();
         heard.lock().push(zones.join(" "));
     });
-    let part = |kind| PolicyPart {
+    let part = |kind| PolicyFragment {
         kind: Some(kind),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let (primary, native) = (part(ZoneKind::Primary), part(ZoneKind::Native));
     let source = PolicySource::Backend(1);
@@ -135,7 +135,7 @@ fn listeners_get_the_zones_that_changed_and_no_others() {
 #[test]
 fn zones_with_the_same_parts_share_a_policy() {
     let table = PolicyTable::default();
-    let part = Arc::new(PolicyPart::closed(ZoneKind::Primary));
+    let part = Arc::new(PolicyFragment::closed(ZoneKind::Primary));
     let mut many = PolicySet::default();
     for number in 0..1000 {
         many.set_zone(
@@ -179,13 +179,13 @@ fn the_key_of_the_earlier_source_counts() {
 
 #[test]
 fn a_notify_is_taken_from_a_primary_only_with_its_key() {
-    let policy = PolicyPart {
+    let policy = PolicyFragment {
         primaries: Some(vec![
             server("192.0.2.1:53", Some("k.example.")),
             server("192.0.2.2:53", None),
         ]),
         allow_notify: Some(list("192.0.2.3")),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let policy = policy.finish(PolicySource::Configured);
     let key = name("K.example.");
@@ -218,9 +218,9 @@ fn a_rule_permits_its_names_and_types_with_its_key() {
     assert!(permits(&own, "host.dyn.example.", Type::TXT));
     assert!(!permits(&own, "x.host.dyn.example.", Type::TXT));
     assert!(!permits(&own, "host.dyn.example.", Type::NS));
-    let policy = PolicyPart {
+    let policy = PolicyFragment {
         update_rules: Some(vec![own]),
-        ..PolicyPart::default()
+        ..PolicyFragment::default()
     };
     let list = policy.finish(PolicySource::Configured).allow_update;
     let peer = "192.0.2.1".parse().unwrap();

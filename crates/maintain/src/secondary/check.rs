@@ -3,10 +3,11 @@
 
 use super::Secondaries;
 use super::query::{
-    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
+    QueryPrimary, TransferWay,
 };
-use super::storage::HomeOutcome;
-use super::zone_state::{HomeReport, TransferSize};
+use super::storage::StorageOutcome;
+use super::zone_state::{StorageReport, TransferSize};
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use crate::transfer::WholeZone;
 use crate::zone::ZoneState;
@@ -28,7 +29,7 @@ const DOUBLED: u32 = 5;
 /// Maximum random reduction of the time to the next check, besides an eighth of that time.
 pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
 
-impl<O: AskPrimary> Secondaries<O> {
+impl<O: QueryPrimary> Secondaries<O> {
     /// Queries the next primary of a zone for its serial; a zone without a version is transferred at once. Gives up
     /// this check when all primaries were tried.
     pub(super) fn ask_next(&mut self, number: ZoneNumber, now: Moment) {
@@ -40,7 +41,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
         zone.asked += 1;
         match zone.serial().is_some() && !zone.is_forced {
-            true => self.ask(number, AskStep::Serial, now),
+            true => self.ask(number, PrimaryRequestStep::Serial, now),
             false => self.queue_transfer(number, now),
         }
     }
@@ -77,10 +78,10 @@ impl<O: AskPrimary> Secondaries<O> {
             true => TransferWay::Incremental,
             false => TransferWay::Whole,
         };
-        self.ask(number, AskStep::Transfer(way), now);
+        self.ask(number, PrimaryRequestStep::Transfer(way), now);
     }
 
-    fn ask(&mut self, number: ZoneNumber, step: AskStep, now: Moment) {
+    fn ask(&mut self, number: ZoneNumber, step: PrimaryRequestStep, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
@@ -92,7 +93,7 @@ impl<O: AskPrimary> Secondaries<O> {
         zone.ticket = Some(self.next_ticket);
         (zone.primary, zone.checked) = (Some(primary.address), Some(now));
         let ask = Ask {
-            ticket: AskTicket {
+            ticket: PrimaryRequestId {
                 zone: number,
                 number: self.next_ticket,
             },
@@ -110,7 +111,7 @@ impl<O: AskPrimary> Secondaries<O> {
     /// Processes the answer to a query.
     pub fn answered(
         &mut self,
-        ticket: AskTicket,
+        ticket: PrimaryRequestId,
         reply: Result<PrimaryReply, PrimaryError>,
         now: Moment,
     ) {
@@ -293,7 +294,7 @@ impl<O: AskPrimary> Secondaries<O> {
             let error = "the differences do not lead to a higher serial";
             return self.fail_differences(number, error.into(), now);
         }
-        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        let done = self.report(move |outcome| StorageReport::Brought(number, outcome));
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
@@ -317,7 +318,7 @@ impl<O: AskPrimary> Secondaries<O> {
             return self.fail(number, format!("serial {serial} is not higher"), now);
         }
         zone.is_bringing = true;
-        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        let done = self.report(move |outcome| StorageReport::Brought(number, outcome));
         if let Some(zone) = self.zones.get(&number) {
             zone.home.bring_whole(&zone.homed(), whole, now, done);
         }
@@ -325,7 +326,12 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 
     /// Processes the result of storing a version, which ends the check.
-    pub(super) fn take_brought(&mut self, number: ZoneNumber, outcome: HomeOutcome, now: Moment) {
+    pub(super) fn take_brought(
+        &mut self,
+        number: ZoneNumber,
+        outcome: StorageOutcome,
+        now: Moment,
+    ) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };

@@ -19,16 +19,16 @@ const WAITING: usize = 64;
 /// The thread, which stops when this is dropped.
 pub(super) struct CommitThread {
     work: QueueOwner<(NameBuf, CommitWork)>,
-    under_way: Arc<UnderWayZones>,
+    under_way: Arc<ZonesInProgress>,
 }
 
 #[derive(Default)]
-struct UnderWayZones {
+struct ZonesInProgress {
     zones: Mutex<HashSet<NameBuf>>,
     ended: Condvar,
 }
 
-impl UnderWayZones {
+impl ZonesInProgress {
     fn lock(&self) -> MutexGuard<'_, HashSet<NameBuf>> {
         self.zones.lock()
     }
@@ -39,7 +39,7 @@ impl CommitThread {
     pub(super) fn start() -> Self {
         let queue = Queue::new(WAITING);
         let work = QueueOwner::new(&queue);
-        let under_way = Arc::new(UnderWayZones::default());
+        let under_way = Arc::new(ZonesInProgress::default());
         let zones = Arc::clone(&under_way);
         let run = move || {
             while let Popped::Item((zone, work)) = queue.pop(None) {

@@ -5,11 +5,11 @@
 //! nothing is left to do. `last_check` is the time of the last successful check, as in PowerDNS. Database calls block
 //! dedicated threads.
 
-use super::ZoneHeir;
+use super::ZoneSuccessor;
 use super::difference_change::DifferenceChange;
 use super::storage::{
-    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
-    SecondaryHome, SeenDone,
+    HeldVersion, SecondaryStorage, SeenDone, StorageError, StorageOutcome, StorageState,
+    StorageStates, VersionDone, ZoneInStorage,
 };
 use crate::commit::Commits;
 use crate::follow::databases::{FollowedDatabase, ServedFrom};
@@ -18,7 +18,7 @@ use crate::schedule::Moment;
 use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
 use nameward_base::worker::{self, Queue, QueueOwner};
-use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
+use nameward_store::sql::write::{Committed, WriteError, ZoneProgress, ZoneProgressList};
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
@@ -38,26 +38,26 @@ const MANY: usize = 2000;
 const WAITING: usize = 1 << 18;
 
 /// Work that waits for the database.
-type HomeJob = Box<dyn FnOnce(&HomeWorker) + Send>;
+type StorageJob = Box<dyn FnOnce(&StorageWorker) + Send>;
 
 /// Stores the secondary zones of a database in it.
-pub struct DatabaseHome {
+pub struct DatabaseStorage {
     database: FollowedDatabase,
-    jobs: QueueOwner<HomeJob>,
+    jobs: QueueOwner<StorageJob>,
 }
 
-impl DatabaseHome {
+impl DatabaseStorage {
     /// Starts the threads that wait for a database; `runtime` is the one that its connections belong to.
     pub fn start(
         database: &FollowedDatabase,
         commits: &Arc<Commits>,
         runtime: &Handle,
     ) -> io::Result<Self> {
-        let queue: Queue<HomeJob> = Queue::new(WAITING);
+        let queue: Queue<StorageJob> = Queue::new(WAITING);
         let jobs = QueueOwner::new(&queue);
         for _ in 0..THREADS {
             let queue = queue.clone();
-            let worker = HomeWorker {
+            let worker = StorageWorker {
                 database: database.clone(),
                 commits: Arc::clone(commits),
                 runtime: runtime.clone(),
@@ -69,13 +69,13 @@ impl DatabaseHome {
             };
             worker::start(format!("home-{}", database.rank), run)?;
         }
-        Ok(DatabaseHome {
+        Ok(DatabaseStorage {
             database: database.clone(),
             jobs,
         })
     }
 
-    fn submit(&self, job: impl FnOnce(&HomeWorker) + Send + 'static) {
+    fn submit(&self, job: impl FnOnce(&StorageWorker) + Send + 'static) {
         // Closed only when this is dropped. The callers are the secondary driver and its reports, never these threads.
         let _ = self.jobs.push(Box::new(job));
     }
@@ -89,23 +89,23 @@ impl DatabaseHome {
     }
 }
 
-impl SecondaryHome for DatabaseHome {
+impl SecondaryStorage for DatabaseStorage {
     fn is_shared(&self) -> bool {
         true
     }
 
     fn look(&self, zones: Vec<NameBuf>, done: SeenDone) {
         self.submit(move |worker| {
-            done(worker.look(&zones).map_err(HomeError::from));
+            done(worker.look(&zones).map_err(StorageError::from));
         });
     }
 
     fn bring_differences(
         &self,
-        zone: &HomedZone<'_>,
+        zone: &ZoneInStorage<'_>,
         differences: Vec<Difference>,
         _: Moment,
-        done: BroughtDone,
+        done: VersionDone,
     ) {
         let name = zone.settings.name.to_buf();
         self.submit(move |worker| {
@@ -118,7 +118,13 @@ impl SecondaryHome for DatabaseHome {
         });
     }
 
-    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, _: Moment, done: BroughtDone) {
+    fn bring_whole(
+        &self,
+        zone: &ZoneInStorage<'_>,
+        whole: WholeZone,
+        _: Moment,
+        done: VersionDone,
+    ) {
         let name = zone.settings.name.to_buf();
         // The rows are built from the zone: nothing else is kept while they are written.
         let version = whole.zone;
@@ -126,7 +132,7 @@ impl SecondaryHome for DatabaseHome {
         self.submit(move |worker| {
             let error = rule.objection(&version);
             if error.is_some() {
-                return done(HomeOutcome { held: None, error });
+                return done(StorageOutcome { held: None, error });
             }
             let has_none = worker.has_no_version(name);
             let brought = worker.bring_whole(name, &version, is_forced);
@@ -151,24 +157,24 @@ impl SecondaryHome for DatabaseHome {
         });
     }
 
-    fn show(&self, zone: &HomedZone<'_>) {
+    fn show(&self, zone: &ZoneInStorage<'_>) {
         let is_withheld = zone.state == ZoneState::Expired;
         self.withhold(&zone.settings.name.to_buf(), is_withheld);
     }
 
-    fn forget(&self, zone: &HomedZone<'_>, _: ZoneHeir) {
+    fn forget(&self, zone: &ZoneInStorage<'_>, _: ZoneSuccessor) {
         self.withhold(&zone.settings.name.to_buf(), false);
     }
 }
 
 /// The components that a thread works with.
-struct HomeWorker {
+struct StorageWorker {
     database: FollowedDatabase,
     commits: Arc<Commits>,
     runtime: Handle,
 }
 
-impl HomeWorker {
+impl StorageWorker {
     /// Checks whether a resident zone has no contents in memory yet.
     fn has_no_version(&self, zone: NameBuf) -> bool {
         let version = self
@@ -179,15 +185,15 @@ impl HomeWorker {
             && version.is_none_or(|version| version.is_stand_in())
     }
 
-    fn standing(&self, zones: &[NameBuf]) -> Result<Vec<StandingZone>, WriteError> {
+    fn standing(&self, zones: &[NameBuf]) -> Result<Vec<ZoneProgress>, WriteError> {
         let asked = match zones.len() < MANY {
-            true => StandingZones::Named(zones),
-            false => StandingZones::Secondary,
+            true => ZoneProgressList::Named(zones),
+            false => ZoneProgressList::Secondary,
         };
         self.runtime.block_on(self.database.backend.standing(asked))
     }
 
-    fn look(&self, zones: &[NameBuf]) -> Result<HomeStates, WriteError> {
+    fn look(&self, zones: &[NameBuf]) -> Result<StorageStates, WriteError> {
         let wanted: HashSet<&NameBuf> = zones.iter().collect();
         let found = self.standing(zones)?.into_iter();
         let found = found.filter(|zone| wanted.contains(&zone.name));
@@ -229,7 +235,7 @@ impl HomeWorker {
     }
 
     /// Updates this server's answers with the stored version, and reports the state of the database.
-    fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: BroughtDone) {
+    fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: VersionDone) {
         let error = match brought {
             Ok(committed) => {
                 if committed.is_changed {
@@ -248,7 +254,7 @@ impl HomeWorker {
             (None, None) => Some("the written zone cannot be read back from the database".into()),
             (_, error) => error,
         };
-        done(HomeOutcome { held, error });
+        done(StorageOutcome { held, error });
     }
 
     fn follow(&self, committed: &Committed) {
@@ -275,7 +281,7 @@ impl HomeWorker {
 }
 
 /// Returns the state of a zone as the refresh logic sees it.
-fn state_of(zone: &StandingZone) -> HomeState {
+fn state_of(zone: &ZoneProgress) -> StorageState {
     let held = zone.soa.as_deref().and_then(|soa| {
         Some(HeldVersion {
             serial: soa_serial(soa)?,
@@ -285,7 +291,7 @@ fn state_of(zone: &StandingZone) -> HomeState {
     });
     // PowerDNS writes 0 to request a check, which says nothing about the age.
     let refreshed = zone.last_check.filter(|seconds| *seconds > 0);
-    HomeState {
+    StorageState {
         held,
         refreshed: refreshed.and_then(|seconds| u64::try_from(seconds).ok()),
     }

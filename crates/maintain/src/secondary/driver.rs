@@ -10,8 +10,10 @@
 
 use super::expiry::ExpiryTimes;
 use super::start::BY_NAME;
-use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
-use super::{SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones};
+use super::{
+    PrimaryError, PrimaryReply, PrimaryRequestId, QueryPrimary, Secondaries, ZoneSuccessor,
+};
+use super::{SecondariesSummary, SecondaryStatus, SecondaryStorage, UntransferredZones};
 use crate::clock::{SteadyClock, step_text};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
@@ -20,7 +22,7 @@ use crate::zone::SecondarySettings;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::state::{StateChange, ZoneHome};
+use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
@@ -36,13 +38,13 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 const ORPHANS_KEPT: Duration = Duration::from_secs(600);
 
 /// Dependencies of the thread.
-pub struct LifeParts {
+pub struct SecondaryDriverParts {
     /// Commits new versions of zones.
     pub commits: Arc<Commits>,
     /// The policies, which determine the secondary zones.
     pub policies: Arc<PolicyTable>,
     /// The storage of zones in databases, by database rank.
-    pub homes: Vec<(u16, Arc<dyn SecondaryHome>)>,
+    pub homes: Vec<(u16, Arc<dyn SecondaryStorage>)>,
     /// Maximum number of concurrent transfers, in total and per primary.
     pub transfers: ClassLimit,
     /// For spreading checks.
@@ -52,7 +54,7 @@ pub struct LifeParts {
 /// Requests that wait for the thread.
 #[derive(Default)]
 struct Inbox {
-    answers: Vec<(AskTicket, Result<PrimaryReply, PrimaryError>)>,
+    answers: Vec<(PrimaryRequestId, Result<PrimaryReply, PrimaryError>)>,
     notified: HashMap<Box<[u8]>, Option<Serial>>,
     changed: HashSet<Box<[u8]>>,
     questions: Vec<OperatorQuestion>,
@@ -72,7 +74,7 @@ enum OperatorQuestion {
     Check(NameBuf, Retrieval, SyncSender<bool>),
 }
 
-struct LifeShared {
+struct SecondaryDriverShared {
     mailbox: Mailbox<Inbox>,
     summary: Mutex<SecondariesSummary>,
     never_transferred: Mutex<Arc<UntransferredZones>>,
@@ -82,14 +84,14 @@ struct LifeShared {
 
 /// The handle of the thread; clones share it.
 #[derive(Clone)]
-pub struct LifeHandle {
-    shared: Arc<LifeShared>,
+pub struct SecondaryHandle {
+    shared: Arc<SecondaryDriverShared>,
 }
 
-impl LifeHandle {
+impl SecondaryHandle {
     fn new() -> Self {
-        LifeHandle {
-            shared: Arc::new(LifeShared {
+        SecondaryHandle {
+            shared: Arc::new(SecondaryDriverShared {
                 mailbox: Mailbox::default(),
                 summary: Mutex::default(),
                 never_transferred: Mutex::default(),
@@ -104,7 +106,7 @@ impl LifeHandle {
     }
 
     /// Passes on the answer of a primary.
-    pub fn answered(&self, ticket: AskTicket, reply: Result<PrimaryReply, PrimaryError>) {
+    pub fn answered(&self, ticket: PrimaryRequestId, reply: Result<PrimaryReply, PrimaryError>) {
         self.put(|inbox| inbox.answers.push((ticket, reply)));
     }
 
@@ -165,13 +167,13 @@ impl LifeHandle {
 
 /// Starts the thread. It takes over all secondary zones, calls `loaded`, and follows the policies. `outgoing` creates
 /// the client that queries primaries; the answers go to the handle that it is given.
-pub fn start<O: AskPrimary + Send + 'static>(
-    parts: LifeParts,
-    outgoing: impl FnOnce(LifeHandle) -> O,
+pub fn start<O: QueryPrimary + Send + 'static>(
+    parts: SecondaryDriverParts,
+    outgoing: impl FnOnce(SecondaryHandle) -> O,
     loaded: impl FnOnce() + Send + 'static,
-) -> io::Result<LifeHandle> {
-    let handle = LifeHandle::new();
-    let LifeParts {
+) -> io::Result<SecondaryHandle> {
+    let handle = SecondaryHandle::new();
+    let SecondaryDriverParts {
         commits,
         policies,
         homes,
@@ -193,7 +195,7 @@ pub fn start<O: AskPrimary + Send + 'static>(
             listener.put(|inbox| inbox.changed.extend(zones));
         }
     });
-    let driver = LifeDriver {
+    let driver = SecondaryDriver {
         secondaries,
         commits,
         policies,
@@ -211,11 +213,11 @@ pub fn start<O: AskPrimary + Send + 'static>(
 const CARE: &str = "maintaining secondary zones";
 
 /// The state of the thread.
-struct LifeDriver<O> {
+struct SecondaryDriver<O> {
     secondaries: Secondaries<O>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
-    handle: LifeHandle,
+    handle: SecondaryHandle,
     /// Zones whose policy change was not processed yet.
     changed: HashSet<Box<[u8]>>,
     started: Instant,
@@ -223,7 +225,7 @@ struct LifeDriver<O> {
     has_removed_orphans: bool,
 }
 
-impl<O: AskPrimary> LifeDriver<O> {
+impl<O: QueryPrimary> SecondaryDriver<O> {
     fn run(mut self, loaded: impl FnOnce()) {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
@@ -340,8 +342,8 @@ impl<O: AskPrimary> LifeDriver<O> {
                     policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
                 });
                 let heir = match is_file {
-                    true => ZoneHeir::File,
-                    false => ZoneHeir::Nobody,
+                    true => ZoneSuccessor::File,
+                    false => ZoneSuccessor::Nobody,
                 };
                 self.secondaries.remove(name, heir);
                 continue;
@@ -400,7 +402,7 @@ impl<O: AskPrimary> LifeDriver<O> {
             return;
         };
         let (table, policies) = (self.commits.table().load(), self.policies.load());
-        for zone in kept.iter().filter(|zone| zone.home == ZoneHome::Store) {
+        for zone in kept.iter().filter(|zone| zone.home == ZoneStorage::Store) {
             let name = zone.name.as_name();
             if table.exact(name).is_none() && policies.own(name).is_none() {
                 tracing::info!("zone {name}: no longer configured: removed from the state store");

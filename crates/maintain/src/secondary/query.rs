@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Secondaries;
 
 /// Queries primaries; the answer comes back through [`Secondaries::answered`].
-pub trait AskPrimary {
+pub trait QueryPrimary {
     /// Starts a query. It must not block.
     fn ask(&mut self, ask: Ask);
 }
@@ -28,7 +28,7 @@ pub enum TransferWay {
 
 /// A request to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskStep {
+pub enum PrimaryRequestStep {
     /// Its serial, over UDP: this does not wait for transfers.
     Serial,
     /// Its version, over TCP.
@@ -39,7 +39,7 @@ pub enum AskStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// Returned with the answer.
-    pub ticket: AskTicket,
+    pub ticket: PrimaryRequestId,
     /// The zone.
     pub zone: NameBuf,
     /// The server to query.
@@ -47,14 +47,14 @@ pub struct Ask {
     /// The serial of our version.
     pub have: Option<Serial>,
     /// The request.
-    pub step: AskStep,
+    pub step: PrimaryRequestStep,
     /// Maximum memory for a transferred version in octets.
     pub octets_max: u64,
 }
 
 /// Identifies a query. An answer to one that is no longer in flight is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AskTicket {
+pub struct PrimaryRequestId {
     pub(super) zone: ZoneNumber,
     pub(super) number: u64,
 }

@@ -3,11 +3,11 @@
 
 mod read_back;
 
-use super::query::AskPrimary;
+use super::query::QueryPrimary;
 use super::state_storage::shown;
-use super::storage::{HeldVersion, HomeError, HomeStates, SecondaryHome};
-use super::zone_state::HomeReport;
+use super::storage::{HeldVersion, SecondaryStorage, StorageError, StorageStates};
 use super::zone_state::Secondary;
+use super::zone_state::StorageReport;
 use super::{SPREAD, Secondaries, key};
 use crate::contents::read_contents;
 use crate::policy::PolicySource;
@@ -31,7 +31,7 @@ const TOGETHER_SHARE: usize = 4;
 /// The time that each zone adds to the spread of the first checks.
 const SPREAD_EACH: Duration = Duration::from_millis(20);
 
-impl<O: AskPrimary> Secondaries<O> {
+impl<O: QueryPrimary> Secondaries<O> {
     /// Takes over a zone, with its stored contents and timers: it is served at once, without querying a primary.
     pub fn add(
         &mut self,
@@ -44,7 +44,7 @@ impl<O: AskPrimary> Secondaries<O> {
             Some(store) => read_contents(store, &settings.name.to_buf())?,
             None => None,
         };
-        let taken = TakenOver {
+        let taken = LoadedSecondary {
             settings,
             held: held(version),
             timers,
@@ -83,7 +83,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.zones.reserve(list.len());
         let wanted = list.into_iter().map(|zone| (zone.name.clone(), zone));
         let wanted = wanted.collect();
-        let mut taking = TakingOver {
+        let mut taking = SecondaryLoader {
             secondaries: self,
             changes: Vec::new(),
             visible: 0,
@@ -96,7 +96,7 @@ impl<O: AskPrimary> Secondaries<O> {
         };
         // There is no stored state for these.
         for settings in left.into_values() {
-            taking.take(TakenOver {
+            taking.take(LoadedSecondary {
                 settings,
                 held: None,
                 timers: None,
@@ -114,7 +114,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let keyed = |settings: SecondarySettings| (settings.name.clone(), settings);
         self.listing.extend(list.into_iter().map(keyed));
         let asked = names.clone();
-        let done = self.report(move |listed| HomeReport::Listed(names, listed));
+        let done = self.report(move |listed| StorageReport::Listed(names, listed));
         home.look(asked, done);
     }
 
@@ -122,7 +122,7 @@ impl<O: AskPrimary> Secondaries<O> {
     pub(super) fn take_listed(
         &mut self,
         names: &[NameBuf],
-        listed: Result<HomeStates, HomeError>,
+        listed: Result<StorageStates, StorageError>,
         now: Moment,
     ) {
         let spread = spread_of(names.len());
@@ -159,7 +159,7 @@ impl<O: AskPrimary> Secondaries<O> {
                 let confirmed = refreshed.map_or(now, Moment::from_seconds).min(now);
                 held.times.confirmed(confirmed, Duration::ZERO)
             });
-            let taken = TakenOver {
+            let taken = LoadedSecondary {
                 settings,
                 held,
                 timers,
@@ -174,14 +174,19 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 
     /// Takes over one zone from the state store; returns the table change that publishes it.
-    fn take_over(&mut self, mut taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
+    fn take_over(
+        &mut self,
+        mut taken: LoadedSecondary,
+        spread: Duration,
+        now: Moment,
+    ) -> TableChange {
         let (name, rank) = (taken.settings.name.clone(), taken.settings.rank);
         if let Some(held) = &mut taken.held
             && let Some(contents) = held.contents.as_mut().and_then(Arc::get_mut)
         {
             contents.set_rank(rank);
         }
-        let home = Arc::clone(&self.store) as Arc<dyn SecondaryHome>;
+        let home = Arc::clone(&self.store) as Arc<dyn SecondaryStorage>;
         let number = self.take_in(taken, home, spread, now);
         let offer = self.zones.get(&number).map(|zone| shown(&zone.homed()));
         match offer {
@@ -193,14 +198,14 @@ impl<O: AskPrimary> Secondaries<O> {
     /// Registers a zone and schedules its first check.
     fn take_in(
         &mut self,
-        taken: TakenOver,
-        home: Arc<dyn SecondaryHome>,
+        taken: LoadedSecondary,
+        home: Arc<dyn SecondaryStorage>,
         spread: Duration,
         now: Moment,
     ) -> ZoneNumber {
         let number = self.next_number;
         self.next_number += 1;
-        let TakenOver {
+        let LoadedSecondary {
             settings,
             held,
             timers,
@@ -228,7 +233,7 @@ pub(super) fn spread_of(zones: usize) -> Duration {
 }
 
 /// A zone to be taken over.
-struct TakenOver {
+struct LoadedSecondary {
     settings: SecondarySettings,
     held: Option<HeldVersion>,
     timers: Option<ZoneTimers>,
@@ -240,7 +245,7 @@ fn held(zone: Option<Zone>) -> Option<HeldVersion> {
 }
 
 /// Takes over zones one after the other and publishes them in groups.
-struct TakingOver<'l, O> {
+struct SecondaryLoader<'l, O> {
     secondaries: &'l mut Secondaries<O>,
     changes: Vec<TableChange>,
     /// Number of zones already published.
@@ -249,8 +254,8 @@ struct TakingOver<'l, O> {
     now: Moment,
 }
 
-impl<O: AskPrimary> TakingOver<'_, O> {
-    fn take(&mut self, taken: TakenOver) {
+impl<O: QueryPrimary> SecondaryLoader<'_, O> {
+    fn take(&mut self, taken: LoadedSecondary) {
         let change = self.secondaries.take_over(taken, self.spread, self.now);
         self.changes.push(change);
         if self.changes.len() >= TOGETHER.max(self.visible / TOGETHER_SHARE) {

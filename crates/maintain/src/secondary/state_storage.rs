@@ -1,16 +1,18 @@
 //! The state store as storage for secondary zones: all of them are in memory, and no other process changes
 //! them.
 
-use super::ZoneHeir;
+use super::ZoneSuccessor;
 use super::commit_thread::CommitThread;
-use super::storage::{BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone};
+use super::storage::{
+    HeldVersion, SecondaryStorage, SeenDone, StorageOutcome, VersionDone, ZoneInStorage,
+};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use crate::schedule::Moment;
 use crate::table::TableWriter;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_base::sync::Mutex;
-use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
+use nameward_store::state::{JournalOrigin, StateChange, ZoneStorage, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{MAX_RRSET_OCTETS, Node, TableChange, Zone};
@@ -24,22 +26,22 @@ const LARGE: usize = 1 << 20;
 const LARGE_RRSETS_LOGGED: usize = 5;
 
 /// Stores zones in the state store.
-pub(super) struct StoreHome {
+pub(super) struct StateStorage {
     pub(super) commits: Arc<Commits>,
     large: CommitThread,
 }
 
-impl StoreHome {
+impl StateStorage {
     /// Creates the storage.
     pub(super) fn new(commits: Arc<Commits>) -> Self {
-        StoreHome {
+        StateStorage {
             commits,
             large: CommitThread::start(),
         }
     }
 }
 
-impl SecondaryHome for StoreHome {
+impl SecondaryStorage for StateStorage {
     fn is_shared(&self) -> bool {
         false
     }
@@ -50,10 +52,10 @@ impl SecondaryHome for StoreHome {
 
     fn bring_differences(
         &self,
-        zone: &HomedZone<'_>,
+        zone: &ZoneInStorage<'_>,
         differences: Vec<Difference>,
         now: Moment,
-        done: BroughtDone,
+        done: VersionDone,
     ) {
         if zone.state != ZoneState::Current {
             // Not in the table: the new version is built here and committed as a whole.
@@ -67,7 +69,7 @@ impl SecondaryHome for StoreHome {
                     };
                     self.bring_whole(zone, whole, now, done);
                 }
-                None => done(HomeOutcome {
+                None => done(StorageOutcome {
                     held: None,
                     error: Some("the differences do not apply".into()),
                 }),
@@ -89,7 +91,7 @@ impl SecondaryHome for StoreHome {
             };
             match objection {
                 None => commit_differences(&commits, (source, shown), differences, done),
-                error => done(HomeOutcome { held: None, error }),
+                error => done(StorageOutcome { held: None, error }),
             }
         };
         match is_large {
@@ -98,15 +100,21 @@ impl SecondaryHome for StoreHome {
         }
     }
 
-    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone) {
+    fn bring_whole(
+        &self,
+        zone: &ZoneInStorage<'_>,
+        whole: WholeZone,
+        now: Moment,
+        done: VersionDone,
+    ) {
         let table = Arc::clone(self.commits.table());
         let ended = commit_end((table, shown(zone)), move |result| {
             done(match result {
-                Ok(held) => HomeOutcome {
+                Ok(held) => StorageOutcome {
                     held: Some(held),
                     error: None,
                 },
-                Err(error) => HomeOutcome {
+                Err(error) => StorageOutcome {
                     held: None,
                     error: Some(error.to_string()),
                 },
@@ -137,15 +145,15 @@ impl SecondaryHome for StoreHome {
         self.commits.keep(zone, vec![set]);
     }
 
-    fn show(&self, zone: &HomedZone<'_>) {
+    fn show(&self, zone: &ZoneInStorage<'_>) {
         self.commits.table().publish(&shown(zone));
     }
 
-    fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
+    fn forget(&self, zone: &ZoneInStorage<'_>, heir: ZoneSuccessor) {
         let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
         // A later version would bring the zone back.
         self.large.wait_for(&name);
-        if heir == ZoneHeir::Nobody {
+        if heir == ZoneSuccessor::Nobody {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
             self.commits.table().publish(&[withdraw]);
         }
@@ -217,7 +225,7 @@ fn commit_differences(
     commits: &Arc<Commits>,
     (source, shown): (VersionSource, [TableChange; 2]),
     differences: Vec<Difference>,
-    done: BroughtDone,
+    done: VersionDone,
 ) {
     let under_way = Arc::new(Mutex::new(SeveralCommits {
         left: differences.len(),
@@ -240,7 +248,7 @@ struct SeveralCommits {
     left: usize,
     held: Option<HeldVersion>,
     error: Option<String>,
-    done: Option<BroughtDone>,
+    done: Option<VersionDone>,
 }
 
 /// Records the end of one of several commits, and reports the end of the last.
@@ -261,7 +269,7 @@ fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, Commi
     );
     drop(commits);
     if let Some(done) = done {
-        done(HomeOutcome { held, error });
+        done(StorageOutcome { held, error });
     }
 }
 
@@ -279,7 +287,7 @@ fn overlaid(mut version: Arc<Zone>, differences: &[Difference]) -> Option<Arc<Zo
 }
 
 /// Returns the table changes that show a zone according to its state.
-pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
+pub(super) fn shown(zone: &ZoneInStorage<'_>) -> [TableChange; 2] {
     let SecondarySettings { name, rank, .. } = zone.settings;
     let contents = zone.held.and_then(|held| held.contents.as_ref());
     let version = match (zone.state, contents) {
@@ -307,7 +315,7 @@ fn source_of(
         author: primary.map(|primary| ChangeAuthor::new(&format!("primary {primary}"), None)),
         zone: settings.name.to_buf(),
         rank: settings.rank,
-        home: ZoneHome::Store,
+        home: ZoneStorage::Store,
         origin: JournalOrigin::Transfer,
         confirmed: Some(now),
     }
@@ -316,7 +324,7 @@ fn source_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{PolicyPart, PolicySource, ZoneKind};
+    use crate::policy::{PolicyFragment, PolicySource, ZoneKind};
     use nameward_store::state::{JournalBounds, StateStore};
     use nameward_wire::Rcode;
     use nameward_wire::zonefile::{Options, parse_bytes};
@@ -370,8 +378,8 @@ mod tests {
         let store = StateStore::open(directory.path(), bounds).unwrap();
         let table = Arc::new(TableWriter::default());
         let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), |_| ()).unwrap();
-        let home = StoreHome::new(Arc::clone(&commits));
-        let (policy, mut first) = (PolicyPart::closed(ZoneKind::Secondary), version(1));
+        let home = StateStorage::new(Arc::clone(&commits));
+        let (policy, mut first) = (PolicyFragment::closed(ZoneKind::Secondary), version(1));
         let settings = SecondarySettings {
             name: "example.".parse::<NameBuf>().unwrap().as_name().into(),
             rank: 0,
@@ -379,7 +387,7 @@ mod tests {
         };
         first.set_rank(0);
         let held = HeldVersion::from(Arc::new(first));
-        let homed = HomedZone {
+        let homed = ZoneInStorage {
             settings: &settings,
             state: ZoneState::Current,
             held: Some(&held),
@@ -399,7 +407,7 @@ mod tests {
             slow.conditional(source, &change, |_| ());
         });
         begins.recv().unwrap();
-        let done = move |outcome: HomeOutcome| ended.send(outcome.error).unwrap();
+        let done = move |outcome: StorageOutcome| ended.send(outcome.error).unwrap();
         home.bring_whole(&homed, WholeZone { zone, contents }, now(), Box::new(done));
         assert!(end.try_recv().is_err());
         go.send(()).unwrap();
@@ -408,7 +416,7 @@ mod tests {
         let served = table.version(settings.name.as_name(), settings.rank);
         assert_eq!(served.unwrap().serial().0, 2);
         // A removed zone does not come back.
-        home.forget(&homed, ZoneHeir::Nobody);
+        home.forget(&homed, ZoneSuccessor::Nobody);
         assert!(
             table
                 .version(settings.name.as_name(), settings.rank)

@@ -1,7 +1,7 @@
 //! The status of secondary zones, for operators and for metrics.
 
 use super::Secondaries;
-use super::query::AskPrimary;
+use super::query::QueryPrimary;
 use super::zone_state::Secondary;
 use crate::schedule::{Moment, ZoneEvent, ZoneNumber};
 use crate::zone::ZoneState;
@@ -112,7 +112,7 @@ const OVERDUE: Duration = Duration::from_secs(60);
 /// Maximum number of overdue zones that are named.
 const NAMED_MAX: usize = 5;
 
-impl<O: AskPrimary> Secondaries<O> {
+impl<O: QueryPrimary> Secondaries<O> {
     /// Returns the zones that were never transferred and would be served otherwise.
     pub fn never_transferred(&self, table: &ZoneTable, now: Moment) -> UntransferredZones {
         let mut waiting = UntransferredZones::default();

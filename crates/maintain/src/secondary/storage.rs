@@ -6,7 +6,7 @@
 //! ```
 //! Refresh is the same for both. Nothing here may block: results come back through callbacks.
 
-use super::ZoneHeir;
+use super::ZoneSuccessor;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, SoaTimes, ZoneState};
@@ -40,7 +40,7 @@ impl From<Arc<Zone>> for HeldVersion {
 }
 
 /// The facts of a secondary zone that its storage gets.
-pub struct HomedZone<'z> {
+pub struct ZoneInStorage<'z> {
     /// Its settings.
     pub settings: &'z SecondarySettings,
     /// Whether it is served.
@@ -54,7 +54,7 @@ pub struct HomedZone<'z> {
 }
 
 /// The result of storing a transferred version.
-pub struct HomeOutcome {
+pub struct StorageOutcome {
     /// The version now stored, if it is known to have changed: of several differences some may be stored.
     pub held: Option<HeldVersion>,
     /// Why not all of it was accepted.
@@ -62,7 +62,7 @@ pub struct HomeOutcome {
 }
 
 /// The state of a zone in a storage that others change, too.
-pub struct HomeState {
+pub struct StorageState {
     /// The stored version.
     pub held: Option<HeldVersion>,
     /// When a primary last confirmed it, in seconds since 1970, if known.
@@ -70,11 +70,11 @@ pub struct HomeState {
 }
 
 /// The states of zones by name; those that no longer exist are missing.
-pub type HomeStates = Vec<(NameBuf, HomeState)>;
+pub type StorageStates = Vec<(NameBuf, StorageState)>;
 
 /// Why the stored state of a zone is unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum StorageError {
     /// The database does not answer, or refuses.
     #[error(transparent)]
     Database(#[from] WriteError),
@@ -84,12 +84,12 @@ pub enum HomeError {
 }
 
 /// Called with the stored states, or with the reason why they are unknown.
-pub type SeenDone = Box<dyn FnOnce(Result<HomeStates, HomeError>) + Send>;
+pub type SeenDone = Box<dyn FnOnce(Result<StorageStates, StorageError>) + Send>;
 /// Called once, when a version is stored or was rejected.
-pub type BroughtDone = Box<dyn FnOnce(HomeOutcome) + Send>;
+pub type VersionDone = Box<dyn FnOnce(StorageOutcome) + Send>;
 
 /// Storage for the contents and timers of secondary zones.
-pub trait SecondaryHome: Send + Sync {
+pub trait SecondaryStorage: Send + Sync {
     /// Checks whether others change zones there, so that a zone is read before each check.
     fn is_shared(&self) -> bool;
 
@@ -99,21 +99,27 @@ pub trait SecondaryHome: Send + Sync {
     /// Stores differences that lead from the stored version to a newer one: durable, then served.
     fn bring_differences(
         &self,
-        zone: &HomedZone<'_>,
+        zone: &ZoneInStorage<'_>,
         differences: Vec<Difference>,
         now: Moment,
-        done: BroughtDone,
+        done: VersionDone,
     );
 
     /// Stores a whole version: durable, then served.
-    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone);
+    fn bring_whole(
+        &self,
+        zone: &ZoneInStorage<'_>,
+        whole: WholeZone,
+        now: Moment,
+        done: VersionDone,
+    );
 
     /// Stores the timers of a zone that a primary has confirmed.
     fn confirm(&self, zone: &NameBuf, timers: ZoneTimers);
 
     /// Publishes a zone according to its state.
-    fn show(&self, zone: &HomedZone<'_>);
+    fn show(&self, zone: &ZoneInStorage<'_>);
 
     /// Removes a zone that is no longer a secondary zone.
-    fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir);
+    fn forget(&self, zone: &ZoneInStorage<'_>, heir: ZoneSuccessor);
 }

@@ -2,13 +2,13 @@
 
 use super::Secondaries;
 use super::check::JITTER;
-use super::query::AskPrimary;
-use super::storage::{HomeError, HomeState, HomeStates};
-use super::zone_state::{HomeReport, LookReason};
+use super::query::QueryPrimary;
+use super::storage::{StorageError, StorageState, StorageStates};
+use super::zone_state::{PollReason, StorageReport};
 use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::ZoneState;
 
-impl<O: AskPrimary> Secondaries<O> {
+impl<O: QueryPrimary> Secondaries<O> {
     /// Starts a check: the storage is read if others change it, then a primary is queried.
     pub(super) fn begin_check(&mut self, number: ZoneNumber, urgency: EventUrgency, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
@@ -20,7 +20,7 @@ impl<O: AskPrimary> Secondaries<O> {
         (zone.asked, zone.urgency) = (0, urgency);
         zone.is_forced = std::mem::take(&mut zone.is_force_requested);
         match zone.home.is_shared() {
-            true => self.look(number, LookReason::Check),
+            true => self.look(number, PollReason::Check),
             false => {
                 zone.is_check_asked = false;
                 self.ask_next(number, now);
@@ -28,8 +28,8 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
-    pub(super) fn look(&self, number: ZoneNumber, reason: LookReason) {
-        let done = self.report(move |seen| HomeReport::Seen(number, reason, seen));
+    pub(super) fn look(&self, number: ZoneNumber, reason: PollReason) {
+        let done = self.report(move |seen| StorageReport::Seen(number, reason, seen));
         if let Some(zone) = self.zones.get(&number) {
             zone.home.look(vec![zone.settings.name.to_buf()], done);
         }
@@ -39,13 +39,13 @@ impl<O: AskPrimary> Secondaries<O> {
     pub(super) fn take_seen(
         &mut self,
         number: ZoneNumber,
-        reason: LookReason,
-        seen: Result<HomeStates, HomeError>,
+        reason: PollReason,
+        seen: Result<StorageStates, StorageError>,
         now: Moment,
     ) {
         let state = seen.and_then(|states| {
             let first = states.into_iter().next();
-            first.map(|(_, state)| state).ok_or(HomeError::ZoneGone)
+            first.map(|(_, state)| state).ok_or(StorageError::ZoneGone)
         });
         let is_newer = match state {
             Ok(state) => self.take_state(number, state, now),
@@ -55,12 +55,12 @@ impl<O: AskPrimary> Secondaries<O> {
                 };
                 zone.last_error = Some(error.to_string());
                 return match reason {
-                    LookReason::Check => self.give_up(number, now),
-                    LookReason::Expiry => self.expire_now(number, now),
+                    PollReason::Check => self.give_up(number, now),
+                    PollReason::Expiry => self.expire_now(number, now),
                 };
             }
         };
-        if reason == LookReason::Expiry {
+        if reason == PollReason::Expiry {
             return self.expire_now(number, now);
         }
         let Some(zone) = self.zones.get_mut(&number) else {
@@ -77,7 +77,7 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// Adopts the stored state of a zone; returns whether a primary has confirmed it to another server in the
     /// meantime.
-    fn take_state(&mut self, number: ZoneNumber, state: HomeState, now: Moment) -> bool {
+    fn take_state(&mut self, number: ZoneNumber, state: StorageState, now: Moment) -> bool {
         let jitter = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
             return false;

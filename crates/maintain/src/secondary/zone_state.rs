@@ -1,6 +1,8 @@
 //! The runtime state of one secondary zone.
 
-use super::storage::{HeldVersion, HomeError, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
+use super::storage::{
+    HeldVersion, SecondaryStorage, StorageError, StorageOutcome, StorageStates, ZoneInStorage,
+};
 use crate::schedule::{EventUrgency, Lane, Moment, ZoneNumber};
 use crate::transfer::MemoryShare;
 use crate::zone::{SecondarySettings, ZoneState};
@@ -15,7 +17,7 @@ use std::time::Duration;
 pub(super) struct Secondary {
     pub(super) settings: SecondarySettings,
     /// Storage for its contents and timers.
-    pub(super) home: Arc<dyn SecondaryHome>,
+    pub(super) home: Arc<dyn SecondaryStorage>,
     pub(super) state: ZoneState,
     /// The last version, also while it is too old to be served.
     pub(super) held: Option<HeldVersion>,
@@ -70,7 +72,7 @@ pub(super) struct TransferSize {
 impl Secondary {
     pub(super) fn new(
         settings: SecondarySettings,
-        home: Arc<dyn SecondaryHome>,
+        home: Arc<dyn SecondaryStorage>,
         held: Option<HeldVersion>,
         timers: Option<ZoneTimers>,
         now: Moment,
@@ -136,8 +138,8 @@ impl Secondary {
     }
 
     /// Returns the facts of the zone for its storage.
-    pub(super) fn homed(&self) -> HomedZone<'_> {
-        HomedZone {
+    pub(super) fn homed(&self) -> ZoneInStorage<'_> {
+        ZoneInStorage {
             settings: &self.settings,
             state: self.state,
             held: self.held.as_ref(),
@@ -161,7 +163,7 @@ fn shift_timers(timers: &mut ZoneTimers, milliseconds: i64) {
 
 /// Why a storage was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LookReason {
+pub(super) enum PollReason {
     /// A check starts.
     Check,
     /// The zone is about to expire.
@@ -169,11 +171,11 @@ pub(super) enum LookReason {
 }
 
 /// A report from a storage.
-pub(super) enum HomeReport {
+pub(super) enum StorageReport {
     /// A version was stored or rejected.
-    Brought(ZoneNumber, HomeOutcome),
+    Brought(ZoneNumber, StorageOutcome),
     /// A zone was read.
-    Seen(ZoneNumber, LookReason, Result<HomeStates, HomeError>),
+    Seen(ZoneNumber, PollReason, Result<StorageStates, StorageError>),
     /// Zones were read that are to be taken over.
-    Listed(Vec<NameBuf>, Result<HomeStates, HomeError>),
+    Listed(Vec<NameBuf>, Result<StorageStates, StorageError>),
 }

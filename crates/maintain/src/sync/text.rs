@@ -46,7 +46,7 @@ pub enum TextFault {
 
 /// Where new records are inserted in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NewRecordPlace {
+pub enum NewRecordLocation {
     /// After the last record of their owner.
     BesideOwner,
     /// At the end: no later record can inherit their TTL.
@@ -64,7 +64,7 @@ struct FileEntry {
 }
 
 /// The change to the lines of an entry.
-enum LineFate {
+enum LineOutcome {
     Deleted,
     Replaced(Vec<u8>),
 }
@@ -74,7 +74,7 @@ pub fn put_difference(
     text: &[u8],
     options: &Options,
     difference: &Difference,
-    place: NewRecordPlace,
+    place: NewRecordLocation,
 ) -> Result<Vec<u8>, TextFault> {
     let touched: HashSet<Vec<u8>> = difference
         .removed
@@ -144,7 +144,7 @@ struct TextEdit<'t> {
     lines: &'t [Range<usize>],
     entries: &'t [FileEntry],
     /// By the first line of an entry.
-    fates: HashMap<usize, LineFate>,
+    fates: HashMap<usize, LineOutcome>,
     /// After the entry that starts at a line.
     insertions: BTreeMap<usize, Vec<u8>>,
     at_end: Vec<u8>,
@@ -182,8 +182,8 @@ impl TextEdit<'_> {
         };
         let next = added.iter_mut().find(is_next).and_then(Option::take);
         let fate = match next {
-            None => LineFate::Deleted,
-            Some(next) => LineFate::Replaced(self.replaced(line, gone, next)),
+            None => LineOutcome::Deleted,
+            Some(next) => LineOutcome::Replaced(self.replaced(line, gone, next)),
         };
         self.fates.insert(line, fate);
         Ok(())
@@ -229,7 +229,7 @@ impl TextEdit<'_> {
         [&entry[..first], data_text(next).as_bytes(), &entry[last..]].concat()
     }
 
-    fn insert(&mut self, record: WireRecord<'_>, place: NewRecordPlace) {
+    fn insert(&mut self, record: WireRecord<'_>, place: NewRecordLocation) {
         let key = lower(record.owner);
         let is_beside = |entry: &&FileEntry| {
             let first = self.lines.get(entry.line).map(|line| self.text[line.start]);
@@ -243,7 +243,7 @@ impl TextEdit<'_> {
         let text = written(record);
         match beside
             .max()
-            .filter(|_| place == NewRecordPlace::BesideOwner)
+            .filter(|_| place == NewRecordLocation::BesideOwner)
         {
             Some(line) => self.insertions.entry(line).or_default().extend(text),
             None => self.at_end.extend(text),
@@ -295,13 +295,13 @@ impl TextEdit<'_> {
                 missing_owner = None;
             }
             match fate {
-                Some(LineFate::Deleted) if !begins_with_blank => {
+                Some(LineOutcome::Deleted) if !begins_with_blank => {
                     missing_owner = Some(&entry.owner);
                 }
-                Some(LineFate::Deleted) => {}
+                Some(LineOutcome::Deleted) => {}
                 kept => {
                     let text = match kept {
-                        Some(LineFate::Replaced(text)) => &text[..],
+                        Some(LineOutcome::Replaced(text)) => &text[..],
                         _ => &self.text[range],
                     };
                     let takes_over = matches!(text.first(), Some(b' ' | b'\t'));

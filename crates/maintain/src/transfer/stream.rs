@@ -17,7 +17,7 @@ use super::reply::expire_of;
 use crate::contents::PART;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure};
 use nameward_wire::message::{Message, MessageSection};
-use nameward_wire::zonefile::{Record, RecordPlace, Severity};
+use nameward_wire::zonefile::{Record, RecordLocation, Severity};
 use nameward_wire::{Class, Name, Type};
 use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder, ZoneLimits};
@@ -438,6 +438,6 @@ fn scanned<'s>(record: &ScannedRecord<'s>) -> Record<'s> {
         class: record.class,
         ttl: record.ttl,
         rdata: record.rdata,
-        from: RecordPlace::NONE,
+        from: RecordLocation::NONE,
     }
 }

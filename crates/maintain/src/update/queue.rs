@@ -11,7 +11,7 @@ use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard_item};
 use nameward_store::sql::write::{Committed, WriteError};
-use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{ChangeRefused, ConditionalChange, Difference};
 use nameward_zone::{Serial, SerialRule};
@@ -267,7 +267,7 @@ fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
     let source = VersionSource {
         zone,
         rank,
-        home: ZoneHome::File,
+        home: ZoneStorage::File,
         origin: JournalOrigin::Change,
         confirmed: None,
         author: None,

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use ipnet::IpNet;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use toml::{Spanned, de::DeValue};
 
 use super::read::{Read, Wrong};
@@ -26,7 +26,7 @@ impl Read for Clients {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        list(value, KeyTerms::DoNotCount).map(Self)
+        list(value, KeyOptions::DoNotCount).map(Self)
     }
 }
 
@@ -45,7 +45,7 @@ impl Read for Option<Clients> {
 
 /// Whether list entries may name keys.
 #[derive(Clone, Copy)]
-pub enum KeyTerms {
+pub enum KeyOptions {
     /// Keys are allowed.
     Count,
     /// Keys have no effect in this list.
@@ -53,17 +53,17 @@ pub enum KeyTerms {
 }
 
 /// Reads a list of entries.
-pub fn list(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessList, Wrong> {
+pub fn list(value: &Spanned<DeValue<'_>>, keys: KeyOptions) -> Result<AccessList, Wrong> {
     let list = value.get_ref().as_array();
     let list = list.ok_or_else(|| Wrong::expected(LIST, value))?;
     let entries = list.iter().map(|value| entry(value, keys));
     Ok(AccessList::new(&entries.collect::<Result<Vec<_>, _>>()?))
 }
 
-fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wrong> {
+fn entry(value: &Spanned<DeValue<'_>>, keys: KeyOptions) -> Result<AccessEntry, Wrong> {
     let expected = match keys {
-        KeyTerms::Count => ENTRY_WITH_KEY,
-        KeyTerms::DoNotCount => ENTRY,
+        KeyOptions::Count => ENTRY_WITH_KEY,
+        KeyOptions::DoNotCount => ENTRY,
     };
     let wrong = || Wrong::expected(expected, value);
     let text = value.get_ref().as_str().ok_or_else(wrong)?;
@@ -76,14 +76,14 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wr
         None => (rest, None),
     };
     let key = match (key, keys) {
-        (Some(_), KeyTerms::DoNotCount) => {
+        (Some(_), KeyOptions::DoNotCount) => {
             // A partially read list would allow other clients than intended.
             return Err(Wrong {
                 span: value.span(),
                 message: format!("{text:?}: keys are not supported in this list"),
             });
         }
-        (Some(key), KeyTerms::Count) => {
+        (Some(key), KeyOptions::Count) => {
             let name = NameBuf::from_text(key.as_bytes(), Name::ROOT);
             Some(name.ok().filter(|_| !key.is_empty()).ok_or_else(wrong)?)
         }
@@ -99,10 +99,10 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wr
         }
     };
     let term = match (network, key) {
-        (None, None) => AccessTerm::Any,
-        (None, Some(key)) => AccessTerm::Key(key),
-        (Some(net), None) => AccessTerm::Network(net.addr(), net.prefix_len()),
-        (Some(net), Some(key)) => AccessTerm::NetworkWithKey(net.addr(), net.prefix_len(), key),
+        (None, None) => AccessWord::Any,
+        (None, Some(key)) => AccessWord::Key(key),
+        (Some(net), None) => AccessWord::Network(net.addr(), net.prefix_len()),
+        (Some(net), Some(key)) => AccessWord::NetworkWithKey(net.addr(), net.prefix_len(), key),
     };
     Ok(AccessEntry { is_negated, term })
 }

@@ -3,11 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use nameward_dnssec::{
-    DenialTerms, SignatureTimes, algorithm_number,
+    DenialSettings, SignatureTimes, algorithm_number,
     rollover::{KeyRole, KskRollover, PolicyKey, RolloverTimes},
 };
 use nameward_maintain::{
-    keys::local::ParentTerms,
+    keys::local::ParentSettings,
     keys::rollover::{DnssecPolicies, DnssecPolicy, NO_POLICY},
 };
 use toml::{Spanned, de::DeValue};
@@ -124,17 +124,17 @@ impl Read for SigningAlgorithm {
 
 /// The denial of existence method.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DenialSetting(pub DenialTerms);
+pub struct DenialSetting(pub DenialSettings);
 
 impl Read for DenialSetting {
     fn expected() -> String {
-        let words = DenialTerms::WORDS.map(|word| format!("{word:?}"));
+        let words = DenialSettings::WORDS.map(|word| format!("{word:?}"));
         let (last, first) = words.split_last().expect("there are words");
         format!("{} or {last}", first.join(", "))
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let found = value.get_ref().as_str().and_then(DenialTerms::read);
+        let found = value.get_ref().as_str().and_then(DenialSettings::read);
         found
             .map(Self)
             .ok_or_else(|| Wrong::expected(&Self::expected(), value))
@@ -233,7 +233,7 @@ impl DnssecPolicySettings {
                 safety: long(self.safety_margin.get()),
                 purge_after: long(self.purge_after.get()),
             },
-            parent: ParentTerms {
+            parent: ParentSettings {
                 servers: self.parent_servers.0.clone(),
                 interval: long(self.parent_interval.get()),
             },

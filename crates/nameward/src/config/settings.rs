@@ -11,7 +11,7 @@ use std::{
 use ipnet::IpNet;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
-use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
+use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
 use nameward_store::file::FileList;
 use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
@@ -24,7 +24,7 @@ use super::{
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
-    zone_values::{DirectoryPath, InheritedTerm, Peers, RemoteAddress},
+    zone_values::{DirectoryPath, InheritedSetting, Peers, RemoteAddress},
 };
 
 section! {
@@ -200,62 +200,62 @@ macro_rules! zone_section {
                 $($own)*
                 /// Servers that the zone is transferred from, in order of preference. Each may have a `key` to sign
                 /// messages with and a `source` address to send from.
-                primaries: InheritedTerm<Vec<RemoteServer>> = r#""""#;
+                primaries: InheritedSetting<Vec<RemoteServer>> = r#""""#;
                 /// Servers to notify of changes in addition to those in the zone's NS records.
-                also_notify: InheritedTerm<Vec<RemoteServer>> = r#""""#;
+                also_notify: InheritedSetting<Vec<RemoteServer>> = r#""""#;
                 /// Whether the servers in the zone's NS records are notified of changes. By default they are for zone
                 /// files, primary zones and producers, and not for native zones in databases and for secondaries.
-                notify_name_servers: InheritedTerm<bool> = r#""""#;
+                notify_name_servers: InheritedSetting<bool> = r#""""#;
                 /// Notify of each change immediately (the default); if false, changes are announced once a minute.
-                notify_at_once: InheritedTerm<bool> = r#""""#;
+                notify_at_once: InheritedSetting<bool> = r#""""#;
                 /// Peers that may transfer the zone, by address, by key or both (`"192.0.2.1 key:name."`). The first
                 /// matching entry decides. By default transfers are refused.
-                allow_transfer: InheritedTerm<Peers> = r#""""#;
+                allow_transfer: InheritedSetting<Peers> = r#""""#;
                 /// Replace ALIAS records by the addresses of their targets in outgoing transfers. By default the ALIAS
                 /// records are transferred.
-                expand_alias: InheritedTerm<bool> = r#""""#;
+                expand_alias: InheritedSetting<bool> = r#""""#;
                 /// Transfer a zone that is signed here without its keys and signatures. Zones with narrow NSEC3 can only
                 /// be transferred this way.
-                transfer_unsigned: InheritedTerm<bool> = r#""""#;
+                transfer_unsigned: InheritedSetting<bool> = r#""""#;
                 /// Peers that may send NOTIFY, in addition to the primaries.
-                allow_notify: InheritedTerm<Peers> = r#""""#;
+                allow_notify: InheritedSetting<Peers> = r#""""#;
                 /// Catalog zone (RFC 9432) that lists the zone: a zone of kind producer.
-                catalog: InheritedTerm<Box<ZoneName>> = r#""""#;
+                catalog: InheritedSetting<Box<ZoneName>> = r#""""#;
                 /// Group of the zone in its catalog; "" means none.
                 catalog_group: String = r#""""#;
                 /// Catalog zone that the zone is about to move to, announced in its current catalog (`coo`, RFC 9432
                 /// section 4.4.1), so that consumers accept the move.
-                catalog_moves_to: InheritedTerm<Box<ZoneName>> = r#""""#;
+                catalog_moves_to: InheritedSetting<Box<ZoneName>> = r#""""#;
                 /// Peers that may update the zone (RFC 2136). By default updates are refused.
-                allow_update: InheritedTerm<Peers> = r#""""#;
+                allow_update: InheritedSetting<Peers> = r#""""#;
                 /// Names and types that may be updated, as `{ key = "ddns.example.", subtree = "dyn.example", types =
                 /// ["A"] }`; instead of `subtree` a rule may have `name`, or `self = true` for the name of the key.
                 /// Without rules, peers in `allow_update` may update everything; if `allow_update` is not set, the keys
                 /// in the rules need not be listed there.
-                update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
+                update_policy: InheritedSetting<Vec<UpdateRule>> = r#""""#;
                 /// The `[[dnssec_policy]]` that signs the zone and rolls its keys; "none" excludes the zone from a
                 /// default policy. Database zones may name theirs in the metadata X-NAMEWARD-DNSSEC-POLICY.
-                dnssec_policy: InheritedTerm<String> = r#""""#;
+                dnssec_policy: InheritedSetting<String> = r#""""#;
                 /// Directory for the keys of file zones and secondaries, as BIND key files
                 /// (`Kexample.org.+013+58482.private` and `.key`) readable by the server only. Keys placed there sign the
                 /// zone according to the times in them. By default keys are in the state store.
-                key_directory: InheritedTerm<DirectoryPath> = r#""""#;
+                key_directory: InheritedSetting<DirectoryPath> = r#""""#;
                 /// Zone digests (ZONEMD, RFC 8976): "off" (the default) ignores them; "verify" rejects a new version from
                 /// a file or primary whose digest is wrong; "require" also rejects one without a supported digest;
                 /// "generate" makes the digest of a resident zone here.
-                zonemd: InheritedTerm<ZonemdRule> = r#""""#;
+                zonemd: InheritedSetting<ZonemdRule> = r#""""#;
                 /// Whether incremental transfers (IXFR) are requested from the primaries; by default they are.
-                request_ixfr: InheritedTerm<bool> = r#""""#;
+                request_ixfr: InheritedSetting<bool> = r#""""#;
                 /// Forward updates of a secondary zone to its primary. By default they are refused.
-                forward_updates: InheritedTerm<bool> = r#""""#;
+                forward_updates: InheritedSetting<bool> = r#""""#;
             }
         }
 
         impl $name {
             /// Returns the settings that zones, templates and defaults share.
-            pub fn shared_terms(&self) -> PolicyPart {
-                let list = |peers: &InheritedTerm<Peers>| peers.0.as_ref().map(|peers| peers.0.clone());
-                PolicyPart {
+            pub fn shared_terms(&self) -> PolicyFragment {
+                let list = |peers: &InheritedSetting<Peers>| peers.0.as_ref().map(|peers| peers.0.clone());
+                PolicyFragment {
                     primaries: self.primaries.0.clone(),
                     also_notify: self.also_notify.0.clone(),
                     notify_name_servers: self.notify_name_servers.0,
@@ -274,7 +274,7 @@ macro_rules! zone_section {
                     catalog: self.catalog.0.as_ref().map(|name| name.0),
                     catalog_moves_to: self.catalog_moves_to.0.as_ref().map(|name| name.0),
                     catalog_group: Some(self.catalog_group.clone()).filter(|group| !group.is_empty()),
-                    ..PolicyPart::default()
+                    ..PolicyFragment::default()
                 }
             }
         }
@@ -300,7 +300,7 @@ zone_section! {
         /// Name of the template.
         name: String = r#""""#;
         /// Kind of the zones.
-        kind: InheritedTerm<ZoneKind> = r#""""#;
+        kind: InheritedSetting<ZoneKind> = r#""""#;
         /// Maximum size in MiB of memory of a zone that is transferred from a primary; 0 takes the value of
         /// `[zone_defaults]`.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
@@ -317,7 +317,7 @@ section! {
         /// Name server that must be in the zone's NS records at that address.
         name_server: ZoneName = r#"".""#;
         /// TSIG key that must sign the NOTIFY; it also signs the transfers.
-        key: InheritedTerm<ZoneName> = r#""""#;
+        key: InheritedSetting<ZoneName> = r#""""#;
         /// The `[[template]]` for the zones; "" means none.
         template: String = r#""""#;
     }
@@ -334,7 +334,7 @@ zone_section! {
         /// Secondary:
         /// transferred from its primaries. Producer, consumer: a catalog zone (RFC 9432) made here or followed. The
         /// default is the kind in the zone's database, or native.
-        kind: InheritedTerm<ZoneKind> = r#""""#;
+        kind: InheritedSetting<ZoneKind> = r#""""#;
         /// Zone file, which is watched. For a secondary or consumer: a text copy of the zone is written here.
         file: Option<PathBuf> = r#""""#;
         /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that has

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use nameward_maintain::keys::rollover::NO_POLICY;
-use nameward_maintain::policy::{PolicyPart, UpdateScope, ZoneKind};
+use nameward_maintain::policy::{PolicyFragment, UpdateScope, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use toml::{
     Spanned,
@@ -286,7 +286,7 @@ fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::R
 const LABEL_MAX: usize = 63;
 
 /// Returns contradicting settings of a zone: the key to blame, and why.
-fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static str, String)> {
+fn contradiction(zone: &ZoneSettings, terms: &PolicyFragment) -> Option<(&'static str, String)> {
     let has_primaries = terms
         .primaries
         .as_ref()

@@ -15,7 +15,7 @@ use toml::{
 };
 
 use super::{
-    clients::{self, KeyTerms},
+    clients::{self, KeyOptions},
     error::nearest,
     read::{Plural, Read, Wrong},
 };
@@ -25,9 +25,9 @@ const PORT: u16 = 53;
 
 /// A setting that may be left to the template or the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InheritedTerm<T>(pub Option<T>);
+pub struct InheritedSetting<T>(pub Option<T>);
 
-impl<T: Read> Read for InheritedTerm<T> {
+impl<T: Read> Read for InheritedSetting<T> {
     fn expected() -> String {
         format!("{}, or \"\" to inherit", T::expected())
     }
@@ -66,7 +66,7 @@ impl Read for Peers {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        clients::list(value, KeyTerms::Count).map(Self)
+        clients::list(value, KeyOptions::Count).map(Self)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use nameward_base::calendar::UtcTime;
 use nameward_maintain::policy::RemoteServer;
-use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
     ExportedFile, ExportedKey, ExportedServer, ExportedZone, bare, entries, is_any, network,
@@ -202,13 +202,13 @@ fn match_list(list: &[AccessEntry]) -> String {
     for entry in list {
         let sign = if entry.is_negated { "!" } else { "" };
         let _ = match &entry.term {
-            AccessTerm::Any | AccessTerm::List(_) => write!(text, "{sign}any; "),
-            AccessTerm::Network(address, bits) => {
+            AccessWord::Any | AccessWord::List(_) => write!(text, "{sign}any; "),
+            AccessWord::Network(address, bits) => {
                 write!(text, "{sign}{}; ", network(*address, *bits))
             }
-            AccessTerm::Key(key) => write!(text, "{sign}key \"{}\"; ", bare(&key.to_string())),
+            AccessWord::Key(key) => write!(text, "{sign}key \"{}\"; ", bare(&key.to_string())),
             // Both conditions: the inner list refuses other addresses, then the key decides.
-            AccessTerm::NetworkWithKey(address, bits, key) => write!(
+            AccessWord::NetworkWithKey(address, bits, key) => write!(
                 text,
                 "{sign}{{ !{{ !{}; any; }}; key \"{}\"; }}; ",
                 network(*address, *bits),

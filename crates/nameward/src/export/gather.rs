@@ -9,7 +9,7 @@ use nameward_control::{
         ErrorKind, ListedItem, ListedKind, ListedZone, ListedZoneKey, ListedZoneStatus,
         OperationError, OperationRequest, OperationResult, zone_name,
     },
-    socket::AskError,
+    socket::ControlError,
 };
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
 use nameward_maintain::{policy::ZoneKind, sync::whole_text};
@@ -193,7 +193,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
     });
     match done {
         // A zone without keys is not signed.
-        Err(CommandError::Ask(AskError::Failed(error)) | CommandError::Operation(error))
+        Err(CommandError::Ask(ControlError::Failed(error)) | CommandError::Operation(error))
             if error.kind == ErrorKind::NotFound => {}
         done => drop(done?),
     }

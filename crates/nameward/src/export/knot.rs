@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use nameward_maintain::policy::RemoteServer;
-use nameward_zone::{AccessEntry, AccessTerm};
+use nameward_zone::{AccessEntry, AccessWord};
 
 use super::{
     ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
@@ -136,14 +136,14 @@ impl Sections {
         let id = format!("nameward-{}", self.count);
         let _ = writeln!(self.acls, "  - id: {id}\n    action: {action}");
         match &entry.term {
-            AccessTerm::Any | AccessTerm::List(_) => {}
-            AccessTerm::Network(address, bits) => {
+            AccessWord::Any | AccessWord::List(_) => {}
+            AccessWord::Network(address, bits) => {
                 let _ = writeln!(self.acls, "    address: {}", network(*address, *bits));
             }
-            AccessTerm::Key(key) => {
+            AccessWord::Key(key) => {
                 let _ = writeln!(self.acls, "    key: {}", bare(&key.to_string()));
             }
-            AccessTerm::NetworkWithKey(address, bits, key) => {
+            AccessWord::NetworkWithKey(address, bits, key) => {
                 let network = network(*address, *bits);
                 let _ = writeln!(
                     self.acls,

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::PathBuf};
 
-use nameward_zone::{AccessEntry, AccessTerm};
+use nameward_zone::{AccessEntry, AccessWord};
 
 use super::{
     ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
@@ -122,10 +122,10 @@ fn zone_text(
 fn access(entry: &AccessEntry) -> Vec<String> {
     let everywhere = ["0.0.0.0/0", "::0/0"].map(String::from).to_vec();
     let (networks, key) = match &entry.term {
-        AccessTerm::Any | AccessTerm::List(_) => (everywhere, "NOKEY".to_string()),
-        AccessTerm::Network(address, bits) => (vec![network(*address, *bits)], "NOKEY".into()),
-        AccessTerm::Key(key) => (everywhere, bare(&key.to_string()).to_string()),
-        AccessTerm::NetworkWithKey(address, bits, key) => {
+        AccessWord::Any | AccessWord::List(_) => (everywhere, "NOKEY".to_string()),
+        AccessWord::Network(address, bits) => (vec![network(*address, *bits)], "NOKEY".into()),
+        AccessWord::Key(key) => (everywhere, bare(&key.to_string()).to_string()),
+        AccessWord::NetworkWithKey(address, bits, key) => {
             let key = bare(&key.to_string()).to_string();
             (vec![network(*address, *bits)], key)
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::PathBuf};
 
-use nameward_zone::{AccessList, AccessTerm};
+use nameward_zone::{AccessList, AccessWord};
 
 use super::{ExportedFile, ExportedServer, ExportedZone, bare, is_any, network, zone_file};
 
@@ -145,9 +145,9 @@ fn split(
     let (mut networks, mut keys) = (Vec::new(), Vec::new());
     for entry in list?.entries() {
         match (&entry.term, entry.is_negated) {
-            (AccessTerm::Network(address, bits), false) => networks.push(network(*address, *bits)),
-            (AccessTerm::Any, false) => networks.extend(["0.0.0.0/0", "::/0"].map(String::from)),
-            (AccessTerm::Key(key), false) => keys.push(bare(&key.to_string()).to_string()),
+            (AccessWord::Network(address, bits), false) => networks.push(network(*address, *bits)),
+            (AccessWord::Any, false) => networks.extend(["0.0.0.0/0", "::/0"].map(String::from)),
+            (AccessWord::Key(key), false) => keys.push(bare(&key.to_string()).to_string()),
             _ => {
                 let text = format!(
                     "zone {zone}: access list with exclusions or with keys for some networks only: more restrictive in \

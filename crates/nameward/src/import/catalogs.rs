@@ -4,7 +4,7 @@
 use nameward_base::time::now_seconds_32;
 use std::{collections::HashSet, path::Path};
 
-use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedKind, MovedServer};
+use nameward_import::migrate::{ImportRefusal, ImportVerdict, ImportedKind, ImportedServer};
 use nameward_maintain::catalog::{Catalog, read_catalog};
 use nameward_store::file::zone_from_file;
 use nameward_wire::NameBuf;
@@ -14,11 +14,11 @@ use nameward_zone::{Serial, Zone};
 const NAMES_MAX: usize = 5;
 
 /// Gives members their existing labels. A catalog whose members are not all imported, or unknown, is left out.
-pub fn convert(moved: &mut MovedServer) {
+pub fn convert(moved: &mut ImportedServer) {
     let producers: Vec<_> = moved
         .zones
         .iter()
-        .filter(|zone| zone.kind == MovedKind::Producer)
+        .filter(|zone| zone.kind == ImportedKind::Producer)
         .map(|zone| {
             (
                 zone.name.clone(),
@@ -40,7 +40,7 @@ pub fn convert(moved: &mut MovedServer) {
             }
             Err(reason) => {
                 let text = format!("catalog {name} omitted: {reason}");
-                moved.report.add(MoveVerdict::Breaks, &place, text);
+                moved.report.add(ImportVerdict::Breaks, &place, text);
                 moved.zones.retain(|zone| zone.name != name);
                 for zone in &mut moved.zones {
                     if zone.terms.catalog.as_ref() == Some(&name) {
@@ -54,7 +54,7 @@ pub fn convert(moved: &mut MovedServer) {
 }
 
 /// Reads the catalog as the other server has it.
-fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), MoveRefusal> {
+fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), ImportRefusal> {
     let file = file.ok_or(
         "its member file is unknown, and new member labels would make consumers reset all zones",
     )?;
@@ -71,8 +71,8 @@ fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), MoveRefusal>
 fn labels(
     name: &str,
     (catalog, zone): &(Catalog, Zone),
-    moved: &MovedServer,
-) -> Result<Vec<(String, String)>, MoveRefusal> {
+    moved: &ImportedServer,
+) -> Result<Vec<(String, String)>, ImportRefusal> {
     let now = Serial(now_seconds_32());
     // The serial of a catalog produced here starts with the current time.
     if zone.serial().is_after(now) {

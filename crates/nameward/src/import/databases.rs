@@ -1,6 +1,6 @@
 //! Databases that the new configuration uses: contents that the other server treats differently.
 
-use nameward_import::migrate::{MoveRefusal, MoveVerdict, MovedServer, MovedValue};
+use nameward_import::migrate::{ImportRefusal, ImportVerdict, ImportedServer, ImportedValue};
 use nameward_store::sql::{
     DatabaseAddress,
     db::{ForeignContent, survey as survey_database},
@@ -9,12 +9,12 @@ use nameward_store::sql::{
 use crate::{command_error::CommandError, db};
 
 /// Reports contents that PowerDNS uses and this server does not.
-pub fn survey_all(moved: &mut MovedServer) {
+pub fn survey_all(moved: &mut ImportedServer) {
     for backend in &moved.backends {
         let text = |key: &str| {
             let setting = backend.settings.iter().find(|(name, _)| *name == key);
             match setting {
-                Some((_, MovedValue::Text(text))) => Some(text.as_str()),
+                Some((_, ImportedValue::Text(text))) => Some(text.as_str()),
                 _ => None,
             }
         };
@@ -31,7 +31,9 @@ pub fn survey_all(moved: &mut MovedServer) {
             Ok(found) => {
                 for content in found {
                     let text = format!("{address}: {content}");
-                    moved.report.add(MoveVerdict::Breaks, &backend.place, text);
+                    moved
+                        .report
+                        .add(ImportVerdict::Breaks, &backend.place, text);
                 }
             }
             Err(reason) => {
@@ -39,13 +41,15 @@ pub fn survey_all(moved: &mut MovedServer) {
                     "{address}: cannot be read ({reason}), contents not checked: run `nameward db check` on a host \
                      that can reach it"
                 );
-                moved.report.add(MoveVerdict::Changed, &backend.place, text);
+                moved
+                    .report
+                    .add(ImportVerdict::Changed, &backend.place, text);
             }
         }
     }
 }
 
-fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, MoveRefusal> {
+fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, ImportRefusal> {
     // Opening a SQLite file that is missing would create it.
     if let DatabaseAddress::Sqlite(path) = address
         && !path.is_file()

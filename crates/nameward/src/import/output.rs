@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nameward_import::migrate::{MovedServer, secret_file_name};
+use nameward_import::migrate::{ImportedServer, secret_file_name};
 
 use crate::{
     command_error::CommandError,
@@ -82,7 +82,7 @@ impl ImportOutput<'_> {
     pub fn write(
         &self,
         text: &str,
-        moved: &MovedServer,
+        moved: &ImportedServer,
         files: &[NewFile],
     ) -> Result<Option<PathBuf>, CommandError> {
         let target = self.out.join(FILE_NAME);
@@ -222,7 +222,7 @@ mod tests {
         fs::create_dir(&out).unwrap();
         let target = out.join(FILE_NAME);
         fs::write(&target, SAMPLE).unwrap();
-        let moved = MovedServer::default();
+        let moved = ImportedServer::default();
         let backup = output.write("# new\n", &moved, &[]).unwrap();
         assert_eq!(backup, Some(out.join("nameward.toml.sample")));
         assert_eq!(

@@ -16,11 +16,11 @@ use std::{
 
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
 use nameward_import::migrate::{
-    MoveRefusal, MoveVerdict, MovedKeyStore, MovedServer, MovedSigning, MovedZone,
+    ImportRefusal, ImportVerdict, ImportedKeyStore, ImportedServer, ImportedSigning, ImportedZone,
 };
 use nameward_maintain::{
     contents_of,
-    sync::{NewRecordPlace, put_difference, whole_text},
+    sync::{NewRecordLocation, put_difference, whole_text},
 };
 use nameward_store::file::{signed_version, zone_from_text};
 use nameward_wire::{NameBuf, Type, zonefile::Options};
@@ -34,7 +34,7 @@ const KEY_FILES_MAX: usize = 100_000;
 const BIND_PRIVATE: Type = Type(65534);
 
 /// Locations of the new files.
-pub struct SignedPlaces<'p> {
+pub struct SignedLocations<'p> {
     /// The directory for the configuration.
     pub out: &'p Path,
     /// The directory for the keys.
@@ -42,7 +42,7 @@ pub struct SignedPlaces<'p> {
 }
 
 /// Converts the signed zones. One that cannot be served with the same keys is left out.
-pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFile> {
+pub fn convert(moved: &mut ImportedServer, places: &SignedLocations<'_>) -> Vec<NewFile> {
     let mut files = Vec::new();
     let now = now_seconds();
     let zones = std::mem::take(&mut moved.zones);
@@ -59,13 +59,13 @@ pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFil
                     zone.file.as_deref().unwrap_or(Path::new("")).display(),
                     serial.0
                 );
-                moved.report.add(MoveVerdict::Changed, &zone.place, text);
+                moved.report.add(ImportVerdict::Changed, &zone.place, text);
                 files.extend(new);
                 moved.zones.push(zone);
             }
             Err(reason) => {
                 let text = format!("zone {} omitted: {reason}", zone.name);
-                moved.report.add(MoveVerdict::Breaks, &zone.place, text);
+                moved.report.add(ImportVerdict::Breaks, &zone.place, text);
             }
         }
     }
@@ -80,17 +80,17 @@ pub fn convert(moved: &mut MovedServer, places: &SignedPlaces<'_>) -> Vec<NewFil
 }
 
 fn convert_zone(
-    zone: &mut MovedZone,
-    signing: &MovedSigning,
-    places: &SignedPlaces<'_>,
+    zone: &mut ImportedZone,
+    signing: &ImportedSigning,
+    places: &SignedLocations<'_>,
     now: u64,
-) -> Result<(Serial, Vec<NewFile>), MoveRefusal> {
+) -> Result<(Serial, Vec<NewFile>), ImportRefusal> {
     let name: NameBuf = zone.name.parse().map_err(|_| "its name is invalid")?;
     let version = signed_version(name.as_name(), &signing.version).map_err(|found| {
         let first = found.first().map(ToString::to_string).unwrap_or_default();
         format!("{first}; run `{}` and import again", signing.flush)
     })?;
-    let shown = ShownKeys::new(&version);
+    let shown = KeysView::new(&version);
     let keys = find_keys(&name, &shown, signing, now)?;
     let serial = Serial(version.serial().0.wrapping_add(1));
     let unsigned = unsigned(&version, &keys, serial);
@@ -135,14 +135,14 @@ fn file_name(zone: &NameBuf) -> String {
 }
 
 /// The keys that a version publishes, and those that sign it.
-struct ShownKeys {
+struct KeysView {
     /// DNSKEY data.
     keys: Vec<Vec<u8>>,
     /// Algorithm and key tag of the signatures over DNSKEY and over SOA.
     signers: [Vec<(u8, u16)>; 2],
 }
 
-impl ShownKeys {
+impl KeysView {
     fn new(version: &Zone) -> Self {
         let mut shown = Self {
             keys: Vec::new(),
@@ -180,13 +180,13 @@ impl ShownKeys {
 /// records.
 fn find_keys(
     zone: &NameBuf,
-    shown: &ShownKeys,
-    signing: &MovedSigning,
+    shown: &KeysView,
+    signing: &ImportedSigning,
     now: u64,
-) -> Result<Vec<KeyFile>, MoveRefusal> {
+) -> Result<Vec<KeyFile>, ImportRefusal> {
     let stored = match &signing.keys {
-        MovedKeyStore::Pairs(directory) => read_pairs(zone, directory)?,
-        MovedKeyStore::Pem(directory) => read_pem(zone, directory, shown)?,
+        ImportedKeyStore::Pairs(directory) => read_pairs(zone, directory)?,
+        ImportedKeyStore::Pem(directory) => read_pem(zone, directory, shown)?,
     };
     let mut found = Vec::new();
     for dnskey in &shown.keys {
@@ -212,7 +212,9 @@ fn find_keys(
             }
             None if is_signer => {
                 let directory = match &signing.keys {
-                    MovedKeyStore::Pairs(directory) | MovedKeyStore::Pem(directory) => directory,
+                    ImportedKeyStore::Pairs(directory) | ImportedKeyStore::Pem(directory) => {
+                        directory
+                    }
                 };
                 return Err(format!(
                     "the private key of key tag {tag}, which signs it, is not in {}",
@@ -242,7 +244,7 @@ fn find_keys(
 }
 
 /// Reads a zone's key pairs from a BIND key directory.
-fn read_pairs(zone: &NameBuf, directory: &Path) -> Result<Vec<KeyFile>, MoveRefusal> {
+fn read_pairs(zone: &NameBuf, directory: &Path) -> Result<Vec<KeyFile>, ImportRefusal> {
     let start = format!("K{}+", nameward_dnssec::file_owner(zone.as_name()));
     let mut found = Vec::new();
     for path in list(directory, ".private")? {
@@ -264,8 +266,8 @@ fn read_pairs(zone: &NameBuf, directory: &Path) -> Result<Vec<KeyFile>, MoveRefu
 fn read_pem(
     zone: &NameBuf,
     directory: &Path,
-    shown: &ShownKeys,
-) -> Result<Vec<KeyFile>, MoveRefusal> {
+    shown: &KeysView,
+) -> Result<Vec<KeyFile>, ImportRefusal> {
     let mut found: Vec<KeyFile> = Vec::new();
     for path in list(directory, ".pem")? {
         let text = fs::read(&path);
@@ -304,7 +306,7 @@ fn read_pem(
     Ok(found)
 }
 
-fn list(directory: &Path, end: &str) -> Result<Vec<PathBuf>, MoveRefusal> {
+fn list(directory: &Path, end: &str) -> Result<Vec<PathBuf>, ImportRefusal> {
     let failed = |error| format!("cannot list {}: {error}", directory.display());
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed)?.take(KEY_FILES_MAX) {
@@ -365,7 +367,7 @@ fn zone_text(name: &NameBuf, records: &[RecordList], source: Option<&Path>) -> O
         let text = fs::read(source).ok()?;
         let difference = zone.difference_from(&read(&text)?);
         let options = Options::new(*name);
-        let places = [NewRecordPlace::BesideOwner, NewRecordPlace::End];
+        let places = [NewRecordLocation::BesideOwner, NewRecordLocation::End];
         let mut texts = places
             .into_iter()
             .filter_map(|place| put_difference(&text, &options, &difference, place).ok());

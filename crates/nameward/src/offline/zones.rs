@@ -14,7 +14,7 @@ use nameward_maintain::{
     Commits,
     follow::FileFollower,
     policy::{
-        CONFIGURED_RANK, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
+        CONFIGURED_RANK, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
         ZoneKind, database::read_keys,
     },
     read_contents,
@@ -22,7 +22,7 @@ use nameward_maintain::{
 use nameward_store::{
     file::{FileSource, each_zone_name, sources_of},
     sql::{SqlBackend, ZoneRow},
-    state::ZoneHome,
+    state::ZoneStorage,
 };
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Live, TableChange, Zone};
@@ -170,7 +170,7 @@ impl StoredZones {
         self.offer(zone);
         if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
             let mut set = PolicySet::default();
-            set.set_zone(name, Arc::new(PolicyPart::closed(row.kind)));
+            set.set_zone(name, Arc::new(PolicyFragment::closed(row.kind)));
             self.policies.set(PolicySource::Backend(rank), set);
         }
     }
@@ -203,7 +203,7 @@ impl StoredZones {
             let mut set = PolicySet::default();
             set.set_zone(
                 name.as_name(),
-                Arc::new(PolicyPart::closed(ZoneKind::Secondary)),
+                Arc::new(PolicyFragment::closed(ZoneKind::Secondary)),
             );
             self.policies.set(PolicySource::Catalogs, set);
             zone.set_rank(UNCONFIGURED_RANK);
@@ -219,7 +219,9 @@ impl StoredZones {
         };
         let kept = store.zones();
         let kept = kept.map_err(|error| OperationError::backend(error.to_string()))?;
-        let own = kept.into_iter().filter(|zone| zone.home == ZoneHome::Store);
+        let own = kept
+            .into_iter()
+            .filter(|zone| zone.home == ZoneStorage::Store);
         Ok(own.map(|zone| zone.name).collect())
     }
 
@@ -233,7 +235,7 @@ impl StoredZones {
             let mut set = PolicySet::default();
             for row in &listed.zones {
                 if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
-                    let part = Arc::new(PolicyPart::closed(row.kind));
+                    let part = Arc::new(PolicyFragment::closed(row.kind));
                     set.set_zone(row.name.as_name(), part);
                 }
             }

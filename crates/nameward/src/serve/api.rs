@@ -7,7 +7,7 @@ use nameward_api::{
     listener::{ApiLimits, ApiServer},
 };
 use nameward_control::{
-    operations::{OperationError, OperationRequest, OperationResult, TakeItem},
+    operations::{ItemSink, OperationError, OperationRequest, OperationResult},
     web::{BadHash, KeyGate},
 };
 use nameward_stats::Snapshot;
@@ -28,7 +28,7 @@ impl ApiOperator for ServerApi {
         &self,
         author: &Arc<ChangeAuthor>,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.operator
             .run_as(|| Ok(Arc::clone(author)), request, items)

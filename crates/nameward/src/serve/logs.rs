@@ -7,7 +7,7 @@ use nameward_control::operations::{
     DnstapStatus, OperationError, OperationResult, QueryLogStatus, QueryLogTemplate, zone_name,
 };
 use nameward_serve::{
-    dnstap::{Dnstap, DnstapTerms},
+    dnstap::{Dnstap, DnstapOptions},
     pipeline::ServingState,
     query_log::{QueryFilter, QueryLog, QueryLogForm, QueryLogOutput},
 };
@@ -56,7 +56,7 @@ impl TrafficLogs {
         let dnstap = match &config.dnstap.socket {
             None => None,
             Some(socket) => {
-                let terms = DnstapTerms {
+                let terms = DnstapOptions {
                     socket: socket.clone(),
                     identity: identity(config),
                     version: config.server.version.clone(),

@@ -21,7 +21,7 @@ use nameward_maintain::{
     Commits,
     catalog::CatalogHandle,
     follow::{FileFollower, LoadOutcome, databases::Databases},
-    policy::{KeptPolicies, PolicySource, PolicyTable},
+    policy::{PolicySource, PolicyTable, StoredPolicies},
     sync::{SyncError, SyncMode, SyncOutcome},
 };
 use nameward_serve::pipeline::ServingState;
@@ -34,7 +34,7 @@ use nameward_zone::AccessSource;
 
 use super::{
     StartError, health::MaintenanceNotes, live, logs::TrafficLogs, recursion::Recursion,
-    rollover::KeyKeepers,
+    rollover::RolloverHandles,
 };
 use crate::{
     config::{Config, Overrides, dnssec_policy},
@@ -172,9 +172,9 @@ pub struct MaintenanceParts {
     /// The zone policies.
     pub policies: Arc<PolicyTable>,
     /// The policies kept in the state store.
-    pub kept: Arc<KeptPolicies>,
+    pub kept: Arc<StoredPolicies>,
     /// The key keeper for DNSSEC policies, and the handle that wakes it.
-    pub keepers: KeyKeepers,
+    pub keepers: RolloverHandles,
     /// The follower of catalog zones.
     pub catalogs: CatalogHandle,
     /// Changes the log level.

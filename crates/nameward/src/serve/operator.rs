@@ -9,8 +9,8 @@ use std::{
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, ListedSecondary, NamedCounter,
-        NoParent, OperationError, OperationRequest, OperationResult, Operations, TakeItem,
+        ConfigFile, ControlRequest, Database, ErrorKind, ItemSink, ListedItem, ListedSecondary,
+        NamedCounter, NoParent, OperationError, OperationRequest, OperationResult, Operations,
         zone_name,
     },
     socket::{Commands, ControlPeer},
@@ -18,7 +18,7 @@ use nameward_control::{
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, ServedFrom},
-    policy::{KeptPolicies, PolicyTable},
+    policy::{PolicyTable, StoredPolicies},
     sync::{SyncError, SyncMode, SyncOutcome},
     update::Updates,
 };
@@ -40,7 +40,7 @@ use super::{
     health::ServerHealth,
     logs::TrafficLogs,
     maintenance::Maintenance,
-    rollover::KeyKeepers,
+    rollover::RolloverHandles,
     secondaries::{SecondaryZones, TroubledStates},
     zone_files::FollowedFiles,
 };
@@ -73,7 +73,7 @@ pub struct Operator {
 pub fn operations(
     shared: &Arc<ServingState>,
     databases: &Databases,
-    (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
+    (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<StoredPolicies>, &RolloverHandles),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
     (copies, runtime, notifier): (&Arc<CopyBoundsInForce>, &Handle, &Notifier),
     files: FollowedFiles,
@@ -160,7 +160,7 @@ impl Commands for Operator {
         &self,
         request: &ControlRequest,
         peer: ControlPeer,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         if let Some(config) = &request.config {
             self.check_config(config)?;
@@ -176,7 +176,7 @@ impl Operator {
         &self,
         author: impl FnOnce() -> Result<Arc<ChangeAuthor>, OperationError>,
         request: &OperationRequest,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         match request {
             OperationRequest::Status => {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, sync::Arc};
 use nameward_base::sync::Mutex;
 use nameward_control::{
     operations::{ListedZone, Operations, zone_name},
-    web::{ShownZones, ZONE_ROWS, ZoneFacts, ZoneListPage, ZoneListQuery},
+    web::{ListedZonesView, ZONE_ROWS, ZoneFacts, ZoneListPage, ZoneListQuery},
 };
 use nameward_maintain::follow::FileFaults;
 use nameward_serve::pipeline::ServingState;
@@ -48,7 +48,7 @@ impl PageZones {
     }
 }
 
-impl ShownZones for PageZones {
+impl ListedZonesView for PageZones {
     fn zone(&self, name: &str) -> Option<ZoneFacts> {
         let name = zone_name(name).ok()?;
         let table = self.shared.zones.load();

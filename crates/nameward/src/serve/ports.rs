@@ -11,7 +11,7 @@ use nameward_serve::listen::{self, Bound, ListenError};
 
 use crate::{
     config::{Config, error::plain},
-    remote::DefaultPlace,
+    remote::DefaultLocation,
 };
 
 /// A port or socket that cannot be bound.
@@ -130,7 +130,7 @@ fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
     if let Some(path) = &config.server.control_socket {
         return ControlSocket::bind(path).map(Some);
     }
-    let place = DefaultPlace::of_this_process();
+    let place = DefaultLocation::of_this_process();
     match place
         .prepare()
         .and_then(|()| ControlSocket::bind(&place.path()))

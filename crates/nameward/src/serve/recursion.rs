@@ -8,7 +8,7 @@ use std::{
 use nameward_serve::{
     alias::AliasResolver,
     pipeline::ServingState,
-    recursor::{HandOff, HandOffSettings, ResolverSettings, Resolvers},
+    recursor::{ForwarderSettings, RecursorForwarder, ResolverSettings, Resolvers},
     security_poll::{PollSettings, SecurityPoller},
 };
 use tokio::{
@@ -84,7 +84,7 @@ impl Recursion {
         self.resolvers = resolvers(recursor, &self.ours)?;
         let hand_off = self.resolvers.as_ref().map(|resolvers| {
             let in_flight_max = in_flight_max(recursor);
-            let settings = HandOffSettings {
+            let settings = ForwarderSettings {
                 allow_from: recursor.allow_from.0.clone(),
                 in_flight_max,
                 in_flight_per_client: match recursor.in_flight_per_client.get() {
@@ -92,7 +92,7 @@ impl Recursion {
                     most => most,
                 },
             };
-            HandOff::new(Arc::clone(resolvers), settings, self.runtime.clone())
+            RecursorForwarder::new(Arc::clone(resolvers), settings, self.runtime.clone())
         });
         self.shared.set_hand_off(hand_off);
         if let Some(aliases) = self.shared.aliases() {

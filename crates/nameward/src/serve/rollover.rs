@@ -6,7 +6,7 @@ use nameward_maintain::{
     follow::databases::{Databases, FollowedDatabase},
     keys::database::KeyDatabase,
     keys::rollover::{
-        KeyKeeper,
+        RolloverManager,
         driver::{self, KeyDriverHandle},
     },
     policy::PolicyTable,
@@ -22,10 +22,10 @@ use super::running::OutgoingParts;
 const MANY_ZONES: usize = 64;
 
 /// The key keeper for DNSSEC policies, and the handle that wakes it.
-pub type KeyKeepers = (Arc<KeyKeeper>, KeyDriverHandle);
+pub type RolloverHandles = (Arc<RolloverManager>, KeyDriverHandle);
 
 /// Passes the databases that store the keys of their zones to the key keeper.
-pub fn set_databases(keeper: &KeyKeeper, databases: &Databases, runtime: &Handle) {
+pub fn set_databases(keeper: &RolloverManager, databases: &Databases, runtime: &Handle) {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
         KeyDatabase {
@@ -53,7 +53,7 @@ pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
 
 /// Starts the key management thread.
 pub fn start(
-    keeper: Arc<KeyKeeper>,
+    keeper: Arc<RolloverManager>,
     handle: &KeyDriverHandle,
     (shared, outgoing): (&Arc<ServingState>, &OutgoingParts),
 ) -> io::Result<()> {

@@ -12,9 +12,9 @@ use std::{
 
 use nameward_control::web;
 use nameward_maintain::{
-    catalog::{CatalogHome, StoredCatalogs},
+    catalog::{CatalogStorage, StoredCatalogs},
     follow::databases::{
-        self, DatabaseSource, Databases, FollowTerms, FollowedDatabase, NotifiedParts,
+        self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, NotifiedParts,
         NotifiedSerials, ServedFrom,
     },
     keys::rollover::driver::KeyDriverHandle,
@@ -136,7 +136,7 @@ impl RunningServer {
         parts.recursion = Some(recursion);
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let state_directory = super::databases::state_directory(&config);
-        let terms = FollowTerms {
+        let terms = FollowSettings {
             refresh_interval: config.cache.zone_refresh.seconds(),
             state_directory: state_directory.as_deref(),
             give_back: memory::give_back,
@@ -385,10 +385,10 @@ impl RunningServer {
 }
 
 /// Creates the storage for catalogs in databases. Call within the runtime of their connections.
-fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn CatalogHome>>> {
+fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn CatalogStorage>>> {
     let home = |database: &FollowedDatabase| {
         let home = StoredCatalogs::start(database, &Handle::current())?;
-        Ok((database.rank, Arc::new(home) as Arc<dyn CatalogHome>))
+        Ok((database.rank, Arc::new(home) as Arc<dyn CatalogStorage>))
     };
     databases.all().iter().map(home).collect()
 }

@@ -4,19 +4,19 @@ use nameward_base::time::now_seconds;
 use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 
 use nameward_control::operations::{
-    ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
-    RunningTransferStatus, TakeItem, ZoneDetails, zone_name,
+    ItemSink, ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
+    RunningTransferStatus, ZoneDetails, zone_name,
 };
 use nameward_control::web::{ShownOrigin, ZoneFacts};
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     notify::NotifySink,
-    policy::{CONFIGURED_RANK, KeptPolicies, PolicyTable, UNCONFIGURED_RANK, ZoneKind},
+    policy::{CONFIGURED_RANK, PolicyTable, StoredPolicies, UNCONFIGURED_RANK, ZoneKind},
     schedule::ClassLimit,
     secondary::{
-        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
-        driver::{self, LifeHandle, LifeParts, Retrieval},
+        DatabaseStorage, SecondariesSummary, SecondaryStatus, SecondaryStorage, UntransferredZones,
+        driver::{self, Retrieval, SecondaryDriverParts, SecondaryHandle},
     },
     zone::ZoneState,
 };
@@ -62,7 +62,7 @@ pub struct SecondaryParts {
     /// The listen addresses of this server.
     pub listens: Vec<SocketAddr>,
     /// The policies kept in the state store, for zones of autoprimaries.
-    pub kept: Arc<KeptPolicies>,
+    pub kept: Arc<StoredPolicies>,
     /// The databases, which store their secondary zones.
     pub databases: Databases,
     /// The runtime for queries to primaries and for NOTIFY.
@@ -72,13 +72,13 @@ pub struct SecondaryParts {
 /// Secondary zones and NOTIFY of a running server.
 #[derive(Clone)]
 pub struct SecondaryZones {
-    life: LifeHandle,
+    life: SecondaryHandle,
     outgoing: PrimaryClient,
     notifier: Notifier,
     notified: NotifiedSerials,
     policies: Arc<PolicyTable>,
     shared: Arc<ServingState>,
-    kept: Arc<KeptPolicies>,
+    kept: Arc<StoredPolicies>,
     databases: Databases,
     runtime: Handle,
 }
@@ -119,7 +119,7 @@ impl SecondaryZones {
         let settings = outgoing_settings(server);
         let outgoing = PrimaryClient::new(Arc::clone(&policies), settings, runtime.clone());
         let store = commits.store().cloned();
-        let life_parts = LifeParts {
+        let life_parts = SecondaryDriverParts {
             homes: homes(&databases, &commits)?,
             commits,
             policies: Arc::clone(&policies),
@@ -197,7 +197,7 @@ impl SecondaryZones {
     }
 
     fn show_gauges(&self, stats: &Stats) {
-        let life = |read: fn(&LifeHandle) -> u64| {
+        let life = |read: fn(&SecondaryHandle) -> u64| {
             let life = self.life.clone();
             move || read(&life)
         };
@@ -286,7 +286,7 @@ impl SecondaryZones {
     pub fn status(
         &self,
         zone: Option<&str>,
-        items: TakeItem<'_>,
+        items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         let zone = zone.map(zone_name).transpose()?;
         let mut count = 0;
@@ -437,10 +437,10 @@ fn troubled_state(status: &SecondaryStatus) -> Option<&'static str> {
 fn homes(
     databases: &Databases,
     commits: &Arc<Commits>,
-) -> io::Result<Vec<(u16, Arc<dyn SecondaryHome>)>> {
+) -> io::Result<Vec<(u16, Arc<dyn SecondaryStorage>)>> {
     let home = |database: &FollowedDatabase| {
-        let home = DatabaseHome::start(database, commits, &Handle::current())?;
-        Ok((database.rank, Arc::new(home) as Arc<dyn SecondaryHome>))
+        let home = DatabaseStorage::start(database, commits, &Handle::current())?;
+        Ok((database.rank, Arc::new(home) as Arc<dyn SecondaryStorage>))
     };
     databases.all().iter().map(home).collect()
 }

@@ -78,7 +78,10 @@ fn a_signed_zone_whose_keys_are_not_found_is_left_out() {
         "zone:\n  - domain: signed.example\n    storage: {DIR}\n    dnssec-signing: on\n",
     );
     let left_out = "would leak or break: zone signed.example. omitted: ";
-    assert_lines(&knot, &[left_out, "run `knotc zone-flush` and import again"]);
+    assert_lines(
+        &knot,
+        &[left_out, "run `knotc zone-flush` and import again"],
+    );
     let bind = dry_run(
         "bind",
         "options { directory \"{DIR}\"; };\nzone \"signed.example\" { type primary; file \"x\"; dnssec-policy default; \

@@ -67,7 +67,10 @@ fn lines_of_the_log_are_json_or_have_the_level_before_them() {
         log.contains("<6>zone one.example: loaded serial 1\n"),
         "{log}"
     );
-    assert!(log.contains("<3>zone bad.example.: not loaded due to errors: "), "{log}");
+    assert!(
+        log.contains("<3>zone bad.example.: not loaded due to errors: "),
+        "{log}"
+    );
     assert!(log.lines().all(|line| line.starts_with('<')), "{log}");
 }
 

@@ -158,7 +158,8 @@ fn an_emptied_configuration_takes_no_zone_away() {
         fs::write(&path, emptied).unwrap();
         let (good, said) = output_of(&server, &["reload"]);
         assert!(!good, "{said}");
-        let expected = "nameward.toml: no [[backend]], but the running configuration has one: not applied";
+        let expected =
+            "nameward.toml: no [[backend]], but the running configuration has one: not applied";
         assert!(said.contains(expected), "{said}");
         assert_eq!(rcode(server.address(), "www.one.example"), 0);
     }

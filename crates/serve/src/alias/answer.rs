@@ -4,7 +4,7 @@ use nameward_answer::AliasAddresses;
 use nameward_wire::message::{Message, MessageError, MessageSection};
 use nameward_wire::{Class, Type, rcode_name};
 
-use crate::recursor::{Unanswered, UpstreamQuestion, UpstreamReply};
+use crate::recursor::{Unanswered, UpstreamMessage, UpstreamReply};
 
 /// Maximum number of addresses cached per target: more than any client can use.
 const ADDRESSES_MAX: usize = 256;
@@ -31,7 +31,7 @@ pub(crate) enum UnresolvedTarget {
 /// Reads the addresses from a response; it may also say that there are none.
 pub(crate) fn read_addresses(
     reply: &UpstreamReply,
-    question: &UpstreamQuestion,
+    question: &UpstreamMessage,
 ) -> Result<AliasAddresses, UnresolvedTarget> {
     if !matches!(reply.rcode(), 0 | 3) {
         return Err(UnresolvedTarget::Rcode(reply.rcode()));

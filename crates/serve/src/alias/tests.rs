@@ -53,9 +53,9 @@ fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Servin
     (counting, aliases, shared)
 }
 
-fn question() -> UpstreamQuestion {
+fn question() -> UpstreamMessage {
     let name: NameBuf = "target.elsewhere.test.".parse().unwrap();
-    UpstreamQuestion::new(name.as_name(), Type::A)
+    UpstreamMessage::new(name.as_name(), Type::A)
 }
 
 /// Returns the last octet of the cached address.

@@ -46,7 +46,7 @@ impl Collector {
 
 fn start(socket: &Path, waiting_octets_max: usize) -> (Dnstap, Arc<ExchangeTap>, Arc<Stats>) {
     let (tap, stats) = (Arc::default(), Stats::new(RingCapacities::default()));
-    let terms = DnstapTerms {
+    let terms = DnstapOptions {
         socket: socket.into(),
         identity: "ns1".into(),
         version: "v".into(),

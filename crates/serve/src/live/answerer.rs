@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{Keeping, Parts, Tried, WaitingQuestion};
+use super::{Keeping, Parts, Tried, WaitingQuery};
 use crate::pipeline::{LateReplies, ServingState, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
@@ -42,13 +42,13 @@ impl Answerer {
     fn decide(
         &mut self,
         shared: &Arc<ServingState>,
-        question: WaitingQuestion,
+        question: WaitingQuery,
         how: impl FnOnce(
             &mut Turn<'_>,
             &mut NameKey,
-            WaitingQuestion,
+            WaitingQuery,
             &mut [u8],
-        ) -> (Option<WaitingQuestion>, Verdict),
+        ) -> (Option<WaitingQuery>, Verdict),
     ) {
         let mut turn = Turn::new(
             shared,
@@ -70,7 +70,7 @@ impl Answerer {
     }
 
     /// Answers a query with the fragments it has, or lets it wait for one more, or for signatures.
-    pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
+    pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuery) {
         self.decide(shared, question, |turn, key, mut question, out| {
             let query = question.request.query();
             let request = question.request.request(&query);
@@ -107,7 +107,7 @@ impl Answerer {
     pub(crate) fn fail(
         &mut self,
         shared: &Arc<ServingState>,
-        question: WaitingQuestion,
+        question: WaitingQuery,
         failure: BackendFailure,
     ) {
         self.decide(shared, question, |turn, _, question, out| {
@@ -119,7 +119,7 @@ impl Answerer {
     }
 
     /// Gives up on a query that has waited too long: a datagram is dropped, a stream gets SERVFAIL.
-    pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
+    pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuery) {
         match question.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
             Medium::Stream => self.fail(shared, question, BackendFailure::Unreachable),

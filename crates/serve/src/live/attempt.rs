@@ -12,11 +12,11 @@ use nameward_zone::{Live, LookupRequest, NameKey};
 use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
 use crate::pipeline::record_signatures;
-use crate::recursor::UpstreamQuestion;
+use crate::recursor::UpstreamMessage;
 use crate::request::ViewId;
-use crate::signing::SigningPlace;
+use crate::signing::SigningLocation;
 
-use super::{Cached, FetchedPart, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
+use super::{Cached, FetchedFragment, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
 
 /// A query and everything it is answered with.
 pub(crate) struct Attempt<'a> {
@@ -58,14 +58,14 @@ pub(crate) enum Lacking {
     /// A zone fragment that must be looked up.
     Part(Arc<Lookup>),
     /// The addresses of an ALIAS target, which must be resolved.
-    Addresses(UpstreamQuestion),
+    Addresses(UpstreamMessage),
     /// Signatures that must be made.
-    Signatures(SigningPlace),
+    Signatures(SigningLocation),
 }
 
 /// The result of a query cache look-up.
 enum CacheFinding {
-    Part(FetchedPart),
+    Part(FetchedFragment),
     Failure(BackendFailure),
     Nothing,
 }
@@ -194,7 +194,7 @@ impl Attempt<'_> {
     /// again.
     fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<Tried> {
         let target = scratch.unresolved()?;
-        let target = UpstreamQuestion::new(target, self.query.qtype);
+        let target = UpstreamMessage::new(target, self.query.qtype);
         let found = self.aliases.map(|aliases| aliases.find(&target, self.now));
         match found {
             Some(TargetFound::Known(addresses)) => {
@@ -212,11 +212,11 @@ impl Attempt<'_> {
     }
 
     /// Returns the query's position in the signing queue.
-    pub(crate) fn place_for_signing(&self) -> SigningPlace {
+    pub(crate) fn place_for_signing(&self) -> SigningLocation {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
         let of_type = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        SigningPlace {
+        SigningLocation {
             zone: self.key.hash(apex_labels),
             question: self.key.hash(self.key.labels()) ^ of_type,
         }
@@ -245,11 +245,16 @@ impl Attempt<'_> {
         };
         recorder.add(counter, 1);
         part.map_or(CacheFinding::Nothing, |part| {
-            CacheFinding::Part(FetchedPart::new(live, wanted, part.generation, part.zone))
+            CacheFinding::Part(FetchedFragment::new(
+                live,
+                wanted,
+                part.generation,
+                part.zone,
+            ))
         })
     }
 
-    fn keep_packet(&self, held: &FetchedPart, answer: (Reply, &[u8]), recorder: &mut Recorder) {
+    fn keep_packet(&self, held: &FetchedFragment, answer: (Reply, &[u8]), recorder: &mut Recorder) {
         if let (Some(live), Some(fit)) = (self.own, self.fit())
             && !self
                 .live

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use nameward_answer::BackendFailure;
 use nameward_stats::{Counter, Latency, Recorder};
-use nameward_zone::{LookupError, NameKey, ZonePart};
+use nameward_zone::{LookupError, NameKey, ZoneFragment};
 
 use super::answerer::Answerer;
-use super::query_cache::{Cached, CachedPart};
-use super::{Backend, FetchedPart, Lookup, WaitingQuestion};
+use super::query_cache::{Cached, CachedZoneFragment};
+use super::{Backend, FetchedFragment, Lookup, WaitingQuery};
 use crate::pipeline::ServingState;
 
 /// The completion of a look-up that has started. However it ends, even by a panic, no query waits for it afterwards.
@@ -53,7 +53,7 @@ impl<'l> Completion<'l> {
         is_unwanted
     }
 
-    fn take_questions(&mut self) -> Vec<WaitingQuestion> {
+    fn take_questions(&mut self) -> Vec<WaitingQuery> {
         if std::mem::replace(&mut self.is_over, true) {
             return Vec::new();
         }
@@ -65,7 +65,7 @@ impl<'l> Completion<'l> {
     /// Caches the result of the look-up and answers all queries that wait for it.
     pub(super) fn complete(
         mut self,
-        result: Result<ZonePart, LookupError>,
+        result: Result<ZoneFragment, LookupError>,
         answerer: &mut Answerer,
     ) {
         let (shared, lookup, now) = (self.shared, self.lookup, Instant::now());
@@ -83,7 +83,8 @@ impl<'l> Completion<'l> {
                 substitute(shared, lookup, key, now, error.kind)
             }
         };
-        let part = part.map(|part| FetchedPart::new(&lookup.live, key, part.generation, part.zone));
+        let part =
+            part.map(|part| FetchedFragment::new(&lookup.live, key, part.generation, part.zone));
         for mut question in self.take_questions() {
             match &part {
                 Ok(part) => {
@@ -106,9 +107,9 @@ fn keep(
     shared: &ServingState,
     lookup: &Lookup,
     key: &NameKey,
-    part: ZonePart,
+    part: ZoneFragment,
     (now, recorder): (Instant, &mut Recorder),
-) -> CachedPart {
+) -> CachedZoneFragment {
     let queries = &shared.live.queries;
     let part = queries.part(part, key, lookup.generation, now);
     if !queries.keep(&lookup.live, key, part.clone()) {
@@ -125,7 +126,7 @@ fn substitute(
     key: &NameKey,
     now: Instant,
     kind: BackendFailure,
-) -> Result<CachedPart, BackendFailure> {
+) -> Result<CachedZoneFragment, BackendFailure> {
     let queries = &shared.live.queries;
     match kind {
         BackendFailure::Unreachable => match queries.find(&lookup.live, key, now) {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use nameward_zone::{Live, LookupRequest, NameKey};
 
 use super::query_cache::Cached;
-use super::question::WaitingQuestion;
-use super::view::FetchedPart;
+use super::question::WaitingQuery;
+use super::view::FetchedFragment;
 
 const SHARDS: usize = 16;
 
@@ -75,7 +75,7 @@ impl Lookup {
 
 /// The queries that wait for one look-up.
 struct Waiters {
-    questions: Vec<WaitingQuestion>,
+    questions: Vec<WaitingQuery>,
     /// The query cache has no stale data for this name.
     has_no_stale: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) enum Admission {
     /// It waits for a look-up in progress.
     Joined,
     /// The limit is reached; the query is returned.
-    Full(WaitingQuestion),
+    Full(WaitingQuery),
 }
 
 /// The number of queries that wait for one source, with its limit.
@@ -124,7 +124,7 @@ impl WaitingCount {
 }
 
 /// The times after which a waiting query is answered without its look-up.
-pub(crate) struct SweepTerms<'a> {
+pub(crate) struct SweepSettings<'a> {
     pub(crate) now: Instant,
     /// Age at which stale data may be served.
     pub(crate) stale_after: Duration,
@@ -137,9 +137,9 @@ pub(crate) struct SweepTerms<'a> {
 /// A query that has waited so long that it is taken out.
 pub(crate) enum Overdue {
     /// A stale fragment was found and added to it.
-    Stale(WaitingQuestion),
+    Stale(WaitingQuery),
     /// There is no stale fragment.
-    TooLate(WaitingQuestion),
+    TooLate(WaitingQuery),
 }
 
 /// The result of a sweep.
@@ -175,7 +175,7 @@ impl Lookups {
         &self,
         lookup: &Arc<Lookup>,
         waiting: &WaitingCount,
-        question: WaitingQuestion,
+        question: WaitingQuery,
     ) -> Admission {
         if !waiting.try_add() {
             return Admission::Full(question);
@@ -199,7 +199,7 @@ impl Lookups {
     }
 
     /// Ends a look-up and returns the queries that waited for it.
-    pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuestion> {
+    pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuery> {
         lookup.live.end_lookup();
         let waiters = self.shard(lookup).remove(lookup);
         let questions = waiters.map_or_else(Vec::new, |waiters| waiters.questions);
@@ -222,7 +222,7 @@ impl Lookups {
 
     /// Takes out the queries that have waited too long. Look-ups in progress continue: their results serve clients
     /// that retry.
-    pub(crate) fn sweep(&self, terms: &SweepTerms<'_>) -> Swept {
+    pub(crate) fn sweep(&self, terms: &SweepSettings<'_>) -> Swept {
         let mut swept = Swept::default();
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -235,8 +235,8 @@ impl Lookups {
 }
 
 impl Waiters {
-    fn sweep(&mut self, lookup: &Lookup, terms: &SweepTerms<'_>, swept: &mut Swept) {
-        let waited = |question: &WaitingQuestion| {
+    fn sweep(&mut self, lookup: &Lookup, terms: &SweepSettings<'_>, swept: &mut Swept) {
+        let waited = |question: &WaitingQuery| {
             let now = terms.now;
             now.saturating_duration_since(question.request.received())
         };
@@ -269,7 +269,7 @@ impl Waiters {
             let overdue = match &stale {
                 Some(part) => {
                     let zone = Arc::clone(&part.zone);
-                    let held = FetchedPart::new(live, &key, part.generation, zone);
+                    let held = FetchedFragment::new(live, &key, part.generation, zone);
                     question.parts.push(held);
                     Overdue::Stale(question)
                 }

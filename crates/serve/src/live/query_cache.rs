@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::BackendFailure;
 use nameward_wire::Name;
-use nameward_zone::{Find, Live, NameKey, Zone, ZonePart};
+use nameward_zone::{Find, Live, NameKey, Zone, ZoneFragment};
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
 /// Bytes that count as one entry: a larger one counts as several.
@@ -20,26 +20,26 @@ const ENTRY_BYTES: usize = 1024;
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 #[derive(PartialEq, Eq)]
-struct PartKey {
+struct FragmentKey {
     hash: u64,
     zone: u64,
     name: Box<[u8]>,
 }
 
-struct BorrowedPartKey<'a> {
+struct BorrowedFragmentKey<'a> {
     hash: u64,
     zone: u64,
     name: &'a [u8],
 }
 
 // The name was hashed with a random seed when the query was parsed.
-impl Hash for PartKey {
+impl Hash for FragmentKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Hash for BorrowedPartKey<'_> {
+impl Hash for BorrowedFragmentKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -49,15 +49,15 @@ fn hash_of(live: &Live, name: &NameKey) -> u64 {
     name.hash(name.labels()) ^ live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Equivalent<PartKey> for BorrowedPartKey<'_> {
-    fn equivalent(&self, key: &PartKey) -> bool {
+impl Equivalent<FragmentKey> for BorrowedFragmentKey<'_> {
+    fn equivalent(&self, key: &FragmentKey) -> bool {
         self.zone == key.zone && *self.name == *key.name
     }
 }
 
 /// A zone fragment as of one generation.
 #[derive(Clone)]
-pub(crate) struct CachedPart {
+pub(crate) struct CachedZoneFragment {
     pub(crate) zone: Arc<Zone>,
     pub(crate) generation: u64,
     is_shared: bool,
@@ -67,7 +67,7 @@ pub(crate) struct CachedPart {
 /// A cache entry.
 #[derive(Clone)]
 enum CachedLookup {
-    Part(CachedPart),
+    Part(CachedZoneFragment),
     /// The data of the name is unusable.
     Failure {
         generation: u64,
@@ -87,9 +87,9 @@ impl CachedLookup {
 /// The result of a cache look-up.
 pub(crate) enum Cached {
     /// A valid fragment.
-    Fresh(CachedPart),
+    Fresh(CachedZoneFragment),
     /// A fragment whose TTL has expired, without notice of a change.
-    Old(CachedPart),
+    Old(CachedZoneFragment),
     /// A look-up failed a moment ago.
     Failed(BackendFailure),
     /// No entry.
@@ -99,10 +99,10 @@ pub(crate) enum Cached {
 }
 
 #[derive(Clone)]
-struct PartWeight;
+struct FragmentWeight;
 
-impl Weighter<PartKey, CachedLookup> for PartWeight {
-    fn weight(&self, key: &PartKey, entry: &CachedLookup) -> u64 {
+impl Weighter<FragmentKey, CachedLookup> for FragmentWeight {
+    fn weight(&self, key: &FragmentKey, entry: &CachedLookup) -> u64 {
         let contents = match entry {
             CachedLookup::Part(part) if !part.is_shared => {
                 size_of::<Zone>() + part.zone.heap_bytes()
@@ -125,14 +125,14 @@ pub(crate) struct QueryCacheSettings {
 
 pub(crate) struct QueryCache {
     settings: QueryCacheSettings,
-    parts: Option<Cache<PartKey, CachedLookup, PartWeight>>,
+    parts: Option<Cache<FragmentKey, CachedLookup, FragmentWeight>>,
 }
 
 impl QueryCache {
     pub(crate) fn new(settings: QueryCacheSettings) -> Self {
         let entries = settings.entries;
         let parts =
-            (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, PartWeight));
+            (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, FragmentWeight));
         QueryCache { settings, parts }
     }
 
@@ -142,7 +142,7 @@ impl QueryCache {
 
     /// Looks up the fragment of `live` that answers for the name of `key`; `None` if the cache is off.
     pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
-        let borrowed = BorrowedPartKey {
+        let borrowed = BorrowedFragmentKey {
             hash: hash_of(live, key),
             zone: live.number(),
             name: key.suffix(key.labels()).as_wire(),
@@ -165,7 +165,7 @@ impl QueryCache {
 
     /// Caches a fragment that was looked up when the zone had this generation; false if it was skipped because the
     /// cache shard is locked.
-    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedPart) -> bool {
+    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedZoneFragment) -> bool {
         self.insert(live, name, CachedLookup::Part(part))
     }
 
@@ -183,7 +183,7 @@ impl QueryCache {
         let Some(parts) = &self.parts else {
             return true;
         };
-        let key = PartKey {
+        let key = FragmentKey {
             hash: hash_of(live, name),
             zone: live.number(),
             name: name.suffix(name.labels()).as_wire().into(),
@@ -194,16 +194,16 @@ impl QueryCache {
     /// Creates an entry for a fragment, with its expiry time.
     pub(crate) fn part(
         &self,
-        part: ZonePart,
+        part: ZoneFragment,
         name: &NameKey,
         generation: u64,
         now: Instant,
-    ) -> CachedPart {
+    ) -> CachedZoneFragment {
         let ttl = match part.zone.find(name) {
             Find::Missing { .. } => self.settings.negative_ttl,
             _ => self.settings.positive_ttl,
         };
-        CachedPart {
+        CachedZoneFragment {
             zone: part.zone,
             generation,
             is_shared: part.is_shared,

@@ -1,11 +1,11 @@
 //! A query that waits for a look-up.
 
-use super::view::FetchedPart;
+use super::view::FetchedFragment;
 use crate::pipeline::LateRequest;
 
 /// A query with the zone fragments fetched for it so far.
-pub(crate) struct WaitingQuestion {
+pub(crate) struct WaitingQuery {
     pub(crate) request: Box<LateRequest>,
     /// The zone fragments fetched so far.
-    pub(crate) parts: Vec<FetchedPart>,
+    pub(crate) parts: Vec<FetchedFragment>,
 }

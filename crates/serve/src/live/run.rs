@@ -17,8 +17,8 @@ use nameward_zone::{BatchRound, LookupEnd, LookupError};
 use tokio::runtime::Handle;
 
 use super::completion::Completion;
-use super::lookups::{Overdue, SweepTerms};
-use super::{Admission, Answerer, Backend, LiveZones, Lookup, WaitingQuestion};
+use super::lookups::{Overdue, SweepSettings};
+use super::{Admission, Answerer, Backend, LiveZones, Lookup, WaitingQuery};
 use crate::pipeline::ServingState;
 use crate::signing::{self, SigningQueue};
 
@@ -86,7 +86,7 @@ pub fn start(shared: &Arc<ServingState>, runtime_threads: usize) -> io::Result<R
 }
 
 /// Answers queries that have waited, or lets them wait for more.
-pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuestion>) {
+pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuery>) {
     let Some(runner) = shared.live.runner.get().filter(|_| !questions.is_empty()) else {
         return;
     };
@@ -102,8 +102,8 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuest
 pub(crate) fn join_lookup(
     shared: &Arc<ServingState>,
     lookup: Arc<Lookup>,
-    question: WaitingQuestion,
-) -> Result<(), WaitingQuestion> {
+    question: WaitingQuery,
+) -> Result<(), WaitingQuery> {
     let live = &shared.live;
     let Some(backend) = live.backend(lookup.live.backend) else {
         return Err(question);
@@ -400,7 +400,7 @@ async fn sweep(shared: Weak<ServingState>) {
 
 fn sweep_once(shared: &Arc<ServingState>) {
     let (live, now) = (&shared.live, Instant::now());
-    let swept = live.lookups.sweep(&SweepTerms {
+    let swept = live.lookups.sweep(&SweepSettings {
         now,
         stale_after: live.settings.stale_after,
         patience: live.settings.query_timeout,

@@ -16,16 +16,16 @@ const MAX_PARTS: usize = MAX_CHAIN + 1;
 
 /// A fragment fetched for one query.
 #[derive(Clone)]
-pub(crate) struct FetchedPart {
+pub(crate) struct FetchedFragment {
     zone: u64,
     name: u64,
     pub(crate) generation: u64,
     pub(crate) part: Arc<Zone>,
 }
 
-impl FetchedPart {
+impl FetchedFragment {
     pub(crate) fn new(live: &Live, name: &NameKey, generation: u64, part: Arc<Zone>) -> Self {
-        FetchedPart {
+        FetchedFragment {
             zone: live.number(),
             name: name.hash(name.labels()),
             generation,
@@ -35,7 +35,7 @@ impl FetchedPart {
 }
 
 /// The fragments fetched for one query.
-pub(crate) type Parts = ArrayVec<FetchedPart, MAX_PARTS>;
+pub(crate) type Parts = ArrayVec<FetchedFragment, MAX_PARTS>;
 
 /// How an answer used the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

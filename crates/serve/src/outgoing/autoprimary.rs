@@ -21,8 +21,8 @@ use nameward_dnssec::tsig::{TsigKey, sign_request};
 use nameward_maintain::follow::databases::Databases;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
-    Autoprimary, KeptPolicies, KeptSecondary, Policies, PolicySource, PolicyTable, ZoneKind,
-    address_text,
+    Autoprimary, AutoprimarySecondary, Policies, PolicySource, PolicyTable, StoredPolicies,
+    ZoneKind, address_text,
 };
 use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
 use nameward_store::sql::write::{MASTER_MAX, NewZone, WriteError};
@@ -48,7 +48,7 @@ pub struct AutoprimaryParts {
     /// The policies, with the list of autoprimaries.
     pub policies: Arc<PolicyTable>,
     /// Storage for the created zones.
-    pub kept: Arc<KeptPolicies>,
+    pub kept: Arc<StoredPolicies>,
     /// The databases, which store the zones of the autoprimaries that they list.
     pub databases: Databases,
     /// The runtime that the database connections belong to.
@@ -239,7 +239,7 @@ impl AutoprimaryShared {
     /// Creates a zone in the state store.
     async fn keep(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let zone = notified.zone;
-        let secondary = KeptSecondary {
+        let secondary = AutoprimarySecondary {
             zone,
             primary: autoprimary.address,
             key: notified.key.as_ref().map(|key| key.name().into()),

@@ -7,7 +7,7 @@ use nameward_maintain::transfer::{MemoryRefused, TransferFailure};
 
 /// Why a query to a primary failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskFailure {
+pub(super) enum QueryFailure {
     /// A network error.
     #[error("{0}: {1}")]
     Network(&'static str, io::Error),
@@ -43,10 +43,10 @@ pub(super) enum AskFailure {
     NoKey(String),
 }
 
-impl AskFailure {
+impl QueryFailure {
     /// Checks whether nothing at all was received from the primary.
     pub(super) fn is_silence(&self) -> bool {
-        matches!(self, AskFailure::NoAnswer)
+        matches!(self, QueryFailure::NoAnswer)
     }
 }
 

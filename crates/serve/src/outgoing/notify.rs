@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 use crate::pipeline::ServingState;
 pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
-use serials::{KeptSerials, SentSerials};
+use serials::{SentSerials, StoredSerials};
 
 /// Dependencies of the sender.
 pub struct NotifierParts {
@@ -156,7 +156,7 @@ impl Notifier {
         else {
             return;
         };
-        let Some(kept) = KeptSerials::read(store) else {
+        let Some(kept) = StoredSerials::read(store) else {
             return;
         };
         let (table, policies) = (zones.load(), policies.load());

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nameward_maintain::keys::rollover::driver::KeyDriverHandle;
-use nameward_maintain::keys::rollover::{AskParent, ParentAnswer, ParentQuestion};
+use nameward_maintain::keys::rollover::{ParentAnswer, ParentQuery, QueryParent};
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Class, Name, NameBuf, Type, rcode_name};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::pipeline::ServingState;
-use crate::recursor::{ResolverSettings, Resolvers, UpstreamQuestion};
+use crate::recursor::{ResolverSettings, Resolvers, UpstreamMessage};
 
 /// Maximum number of zones whose parents are queried at one time.
 const ASKING_MAX: usize = 32;
@@ -77,8 +77,8 @@ pub async fn find_ds(
     answers
 }
 
-impl AskParent for ParentClient {
-    fn ask(&mut self, question: ParentQuestion) {
+impl QueryParent for ParentClient {
+    fn ask(&mut self, question: ParentQuery) {
         let (driver, places) = (self.driver.clone(), Arc::clone(&self.places));
         let asked = servers_of(&self.shared, &question.servers);
         if asked.is_empty() {
@@ -106,7 +106,7 @@ fn alone(server: SocketAddr) -> Arc<Resolvers> {
 }
 
 async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>> {
-    let question = UpstreamQuestion::new(zone.as_name(), Type::DS);
+    let question = UpstreamMessage::new(zone.as_name(), Type::DS);
     match server.ask(question).await {
         Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(zone.as_name(), reply.octets()),
         Ok(reply) => {

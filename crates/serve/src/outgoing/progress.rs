@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nameward_maintain::transfer::{TransferAnswer, TransferReader};
 use nameward_wire::NameBuf;
 
-use super::failure::AskFailure;
+use super::failure::QueryFailure;
 
 /// The progress of a running transfer.
 #[derive(Debug)]
@@ -105,13 +105,13 @@ impl Transfers {
         }
     }
 
-    pub(super) fn count(&self, result: &Result<TransferAnswer, AskFailure>) {
+    pub(super) fn count(&self, result: &Result<TransferAnswer, QueryFailure>) {
         let mut results = self.results.lock();
         let count = match result {
             Ok(TransferAnswer::Whole(_)) => &mut results.whole,
             Ok(TransferAnswer::Differences(_)) => &mut results.incremental,
             Ok(TransferAnswer::NotNewer(_)) => &mut results.not_newer,
-            Err(AskFailure::Peer(_)) => &mut results.refused,
+            Err(QueryFailure::Peer(_)) => &mut results.refused,
             Err(_) => &mut results.failed,
         };
         *count += 1;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::failure::AskFailure;
+use super::failure::QueryFailure;
 
 /// Counts octets in consecutive time windows.
 pub(super) struct RateCheck {
@@ -30,7 +30,7 @@ impl RateCheck {
     }
 
     /// Counts a message, and checks the rate at the end of a window.
-    pub(super) fn add(&mut self, octets: usize, now: Instant) -> Result<(), AskFailure> {
+    pub(super) fn add(&mut self, octets: usize, now: Instant) -> Result<(), QueryFailure> {
         self.octets += octets as u64;
         let elapsed = now.saturating_duration_since(self.began);
         if elapsed < self.window {
@@ -39,7 +39,7 @@ impl RateCheck {
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let least = self.octets_per_second.saturating_mul(millis) / 1000;
         if self.octets < least {
-            return Err(AskFailure::TooSlow {
+            return Err(QueryFailure::TooSlow {
                 octets: self.octets,
                 seconds: elapsed.as_secs_f64(),
                 least: self.octets_per_second,

@@ -1,19 +1,19 @@
 //! Passes accepted NOTIFY messages to the refresh of secondary zones.
 
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
-use nameward_maintain::secondary::driver::LifeHandle;
+use nameward_maintain::secondary::driver::SecondaryHandle;
 
 use super::PrimaryClient;
 
 /// Receives NOTIFY messages for secondary zones.
 pub struct SecondarySink {
-    life: LifeHandle,
+    life: SecondaryHandle,
     outgoing: PrimaryClient,
 }
 
 impl SecondarySink {
     /// Creates a sink that passes messages to the refresh of secondary zones.
-    pub fn new(life: LifeHandle, outgoing: PrimaryClient) -> Self {
+    pub fn new(life: SecondaryHandle, outgoing: PrimaryClient) -> Self {
         SecondarySink { life, outgoing }
     }
 }

@@ -12,7 +12,7 @@ use nameward_wire::{NameBuf, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::AskFailure;
+use super::failure::QueryFailure;
 use super::{QuestionForm, local_address, random_id};
 
 /// Timeouts of the tries.
@@ -31,7 +31,7 @@ pub(super) async fn ask_soa(
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     zone: NameBuf,
     form: QuestionForm,
-) -> Result<SoaReply, AskFailure> {
+) -> Result<SoaReply, QueryFailure> {
     for patience in TRIES {
         // A new port and a random ID for each try, so that a response cannot be guessed.
         let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
@@ -39,7 +39,7 @@ pub(super) async fn ask_soa(
             return Ok(reply);
         }
     }
-    Err(AskFailure::NoAnswer)
+    Err(QueryFailure::NoAnswer)
 }
 
 async fn try_once(
@@ -47,8 +47,8 @@ async fn try_once(
     asked: &AskedQuestion,
     form: QuestionForm,
     patience: Duration,
-) -> Result<Option<SoaReply>, AskFailure> {
-    let network = |error| AskFailure::Network("cannot send the query", error);
+) -> Result<Option<SoaReply>, QueryFailure> {
+    let network = |error| QueryFailure::Network("cannot send the query", error);
     let socket = UdpSocket::bind(local_address(primary)).await;
     let socket = socket.map_err(network)?;
     // The kernel drops datagrams from elsewhere.
@@ -62,7 +62,7 @@ async fn try_once(
             Err(_) => return Ok(None),
             Ok(Ok(len)) => len,
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                return Err(AskFailure::Network("connection refused", error));
+                return Err(QueryFailure::Network("connection refused", error));
             }
             Ok(Err(error)) => return Err(network(error)),
         };

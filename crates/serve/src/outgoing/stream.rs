@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::failure::AskFailure;
+use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
 use super::{OutgoingSettings, QuestionForm, local_address, random_id};
@@ -28,11 +28,13 @@ pub(super) async fn transfer(
     key: Option<&Arc<TsigKey>>,
     settings: &OutgoingSettings,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
-) -> Result<TransferAnswer, AskFailure> {
+) -> Result<TransferAnswer, QueryFailure> {
     let connecting = timeout(settings.connect_timeout, connect(ask)).await;
     let mut stream = match connecting {
-        Ok(connected) => connected.map_err(|error| AskFailure::Network("cannot connect", error))?,
-        Err(_) => return Err(AskFailure::NoAnswer),
+        Ok(connected) => {
+            connected.map_err(|error| QueryFailure::Network("cannot connect", error))?
+        }
+        Err(_) => return Err(QueryFailure::NoAnswer),
     };
     let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
     let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
@@ -40,8 +42,8 @@ pub(super) async fn transfer(
     let mut framed = (question.len() as u16).to_be_bytes().to_vec();
     framed.extend_from_slice(&question);
     let sent = timeout(settings.idle_timeout, stream.write_all(&framed)).await;
-    let lost = |error| AskFailure::Network("connection lost", error);
-    sent.map_err(|_| AskFailure::Timeout("cannot send the query"))?
+    let lost = |error| QueryFailure::Network("connection lost", error);
+    sent.map_err(|_| QueryFailure::Timeout("cannot send the query"))?
         .map_err(lost)?;
     let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
     let mut messages = MessageBuffer::new();
@@ -53,7 +55,7 @@ pub(super) async fn transfer(
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(reader.cut_short().into()),
             Ok(Err(error)) => return Err(lost(error)),
-            Err(_) => return Err(AskFailure::Timeout("the primary stopped sending")),
+            Err(_) => return Err(QueryFailure::Timeout("the primary stopped sending")),
         };
         let octets = message.len();
         let step = reader.take(message, now_seconds());
@@ -63,7 +65,7 @@ pub(super) async fn transfer(
         }
         rate.add(octets, now())?;
         let grown = memory.grow_to(reader.memory()).await;
-        if grown.map_err(AskFailure::Memory)? {
+        if grown.map_err(QueryFailure::Memory)? {
             rate.restart(now());
         }
         tokio::task::yield_now().await;

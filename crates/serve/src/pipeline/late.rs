@@ -200,19 +200,19 @@ fn record(leaving: &Leaving, recorder: &mut Recorder) {
 }
 
 /// The way back to the sender of a request, for components that reply later.
-pub struct WayBack<'w> {
+pub struct ReplyPath<'w> {
     shared: &'w Arc<ServingState>,
     request: &'w Request<'w>,
     reply_to: &'w mut dyn FnMut() -> Option<ReplyTo>,
 }
 
-impl<'w> WayBack<'w> {
+impl<'w> ReplyPath<'w> {
     pub(super) fn new(
         shared: &'w Arc<ServingState>,
         request: &'w Request<'w>,
         reply_to: &'w mut dyn FnMut() -> Option<ReplyTo>,
     ) -> Self {
-        WayBack {
+        ReplyPath {
             shared,
             request,
             reply_to,

@@ -26,14 +26,14 @@ use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Opcode, Rcode, Type};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 
-use super::late::{LateRequest, ReplyTo, WayBack};
+use super::late::{LateRequest, ReplyPath, ReplyTo};
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{ServingState, Snapshots};
 use crate::access::ClientZones;
-use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuestion, join_lookup};
-use crate::recursor::{HandOff, offer_recursion};
+use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuery, join_lookup};
+use crate::recursor::{RecursorForwarder, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
-use crate::signing::SigningPlace;
+use crate::signing::SigningLocation;
 
 /// One snapshot of the zones and one thread's tools: everything that decides requests for one batch or one message.
 pub(crate) struct Turn<'t> {
@@ -42,7 +42,7 @@ pub(crate) struct Turn<'t> {
     pub(crate) zones: &'t ZoneTable,
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
-    hand_off: Option<&'t Arc<HandOff>>,
+    hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// Read for the first query to a live zone; others need no clock.
     now: Option<Instant>,
 }
@@ -178,7 +178,7 @@ impl<'t> Turn<'t> {
     #[cold]
     fn decide_with(
         &mut self,
-        hand_off: &Arc<HandOff>,
+        hand_off: &Arc<RecursorForwarder>,
         verdict: Verdict,
         (query, tsig): (&Query<'_>, Option<&ReplySigner>),
         (arrival, out): (&mut impl Arrival, &mut [u8]),
@@ -193,7 +193,7 @@ impl<'t> Turn<'t> {
         }
         let request = arrival.request(query, tsig);
         let reply_to = &mut || arrival.reply_to();
-        let mut way_back = WayBack::new(self.shared, &request, reply_to);
+        let mut way_back = ReplyPath::new(self.shared, &request, reply_to);
         if hand_off.hand_over(&request, &mut way_back).is_ok() {
             self.recorder.add(Counter::RecursingQuestions, 1);
             return Verdict::Later;
@@ -240,7 +240,7 @@ impl<'t> Turn<'t> {
         let query = request.query;
         let limit = self.engine.limit(query, request.medium()).min(out.len());
         let out = &mut out[..limit];
-        let mut way_back = WayBack::new(self.shared, request, reply_to);
+        let mut way_back = ReplyPath::new(self.shared, request, reply_to);
         let requests = self.shared.zone_requests();
         let verdict = match query.opcode {
             // RFC 6891 section 6.1.3: nothing of an unknown version is processed.
@@ -312,7 +312,7 @@ impl<'t> Turn<'t> {
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
         };
-        let question = WaitingQuestion {
+        let question = WaitingQuery {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
         };
@@ -326,8 +326,8 @@ impl<'t> Turn<'t> {
     pub(crate) fn wait_for(
         &mut self,
         lacking: Lacking,
-        question: WaitingQuestion,
-    ) -> Result<(), (WaitingQuestion, WaitRefusal)> {
+        question: WaitingQuery,
+    ) -> Result<(), (WaitingQuery, WaitRefusal)> {
         let (waits, refusal) = match lacking {
             Lacking::Part(lookup) => {
                 let waits = join_lookup(self.shared, lookup, question);
@@ -364,9 +364,9 @@ impl<'t> Turn<'t> {
     /// Queues a query for signatures; returns it if the queue is full.
     fn wait_for_signatures(
         &mut self,
-        place: SigningPlace,
-        question: WaitingQuestion,
-    ) -> Result<(), WaitingQuestion> {
+        place: SigningLocation,
+        question: WaitingQuery,
+    ) -> Result<(), WaitingQuery> {
         self.shared.signing.push(place, question)?;
         self.recorder.add(Counter::SigningWaits, 1);
         Ok(())

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::question::{ReceivedMessage, UpstreamQuestion, UpstreamReply};
+use super::question::{ReceivedMessage, UpstreamMessage, UpstreamReply};
 
 /// Number of unrelated datagrams after which the query is sent over TCP: an attacker is guessing (RFC 5452 section
 /// 9.3), and over TCP has to guess much more.
@@ -27,15 +27,15 @@ pub(super) enum AttemptFailure {
 
 /// How a query is sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AttemptTerms {
+pub(super) struct AttemptSettings {
     pub(super) server: SocketAddr,
     pub(super) randomize_case: bool,
 }
 
 /// Queries one resolver. Has no timeout of its own; the caller applies one.
 pub(super) async fn ask(
-    terms: AttemptTerms,
-    question: &UpstreamQuestion,
+    terms: AttemptSettings,
+    question: &UpstreamMessage,
 ) -> Result<UpstreamReply, AttemptFailure> {
     match ask_udp(terms, question).await? {
         Some(reply) => Ok(reply),
@@ -45,8 +45,8 @@ pub(super) async fn ask(
 
 /// Queries over UDP; `None` is a response that must be fetched over TCP.
 async fn ask_udp(
-    terms: AttemptTerms,
-    question: &UpstreamQuestion,
+    terms: AttemptSettings,
+    question: &UpstreamMessage,
 ) -> Result<Option<UpstreamReply>, AttemptFailure> {
     let local: SocketAddr = match terms.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -71,8 +71,8 @@ async fn ask_udp(
 }
 
 async fn ask_tcp(
-    terms: AttemptTerms,
-    question: &UpstreamQuestion,
+    terms: AttemptSettings,
+    question: &UpstreamMessage,
 ) -> Result<UpstreamReply, AttemptFailure> {
     let mut stream = TcpStream::connect(terms.server).await?;
     stream.set_nodelay(true)?;
@@ -92,7 +92,7 @@ async fn ask_tcp(
 }
 
 /// Writes the query with a random ID and, if configured, random letter case.
-fn write(terms: AttemptTerms, question: &UpstreamQuestion) -> io::Result<Vec<u8>> {
+fn write(terms: AttemptSettings, question: &UpstreamMessage) -> io::Result<Vec<u8>> {
     let (mut id, mut case) = ([0; 2], [0; 32]);
     let unavailable = |_| io::Error::other("no random numbers available");
     aws_lc_rs::rand::fill(&mut id).map_err(unavailable)?;

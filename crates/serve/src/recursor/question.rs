@@ -19,7 +19,7 @@ const CD: u8 = 0x10;
 
 /// A query as it is sent to resolvers; equal ones share a response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct UpstreamQuestion {
+pub struct UpstreamMessage {
     /// The name in lower case.
     name: Box<[u8]>,
     qtype: u16,
@@ -29,10 +29,10 @@ pub struct UpstreamQuestion {
     checking_disabled: bool,
 }
 
-impl UpstreamQuestion {
+impl UpstreamMessage {
     /// Creates a query in class IN.
     pub fn new(name: Name<'_>, qtype: Type) -> Self {
-        UpstreamQuestion {
+        UpstreamMessage {
             name: name.as_wire().to_ascii_lowercase().into(),
             qtype: qtype.0,
             dnssec_ok: false,
@@ -52,7 +52,7 @@ impl UpstreamQuestion {
 
     /// Sets the DNSSEC flags.
     pub(super) fn with_flags(self, dnssec_ok: bool, checking_disabled: bool) -> Self {
-        UpstreamQuestion {
+        UpstreamMessage {
             dnssec_ok,
             checking_disabled,
             ..self
@@ -227,9 +227,9 @@ fn extended_error(mut options: &[u8]) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn question() -> UpstreamQuestion {
+    fn question() -> UpstreamMessage {
         let name = NameBuf::from_text(b"wWw.example.org.", Name::ROOT).unwrap();
-        UpstreamQuestion::new(name.as_name(), Type::A)
+        UpstreamMessage::new(name.as_name(), Type::A)
     }
 
     /// Builds a response with one address and an OPT record with an extended error.
@@ -318,11 +318,8 @@ mod tests {
     #[test]
     fn flags_and_types_tell_questions_apart_and_letters_do_not() {
         let name = NameBuf::from_text(b"WWW.EXAMPLE.ORG.", Name::ROOT).unwrap();
-        assert_eq!(question(), UpstreamQuestion::new(name.as_name(), Type::A));
-        assert_ne!(
-            question(),
-            UpstreamQuestion::new(name.as_name(), Type::AAAA)
-        );
+        assert_eq!(question(), UpstreamMessage::new(name.as_name(), Type::A));
+        assert_ne!(question(), UpstreamMessage::new(name.as_name(), Type::AAAA));
         assert_ne!(question(), question().with_flags(true, false));
         assert_ne!(question(), question().with_flags(false, true));
         let asked = question().with_flags(true, true).write(1, &[0; 32]);

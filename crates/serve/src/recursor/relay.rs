@@ -28,7 +28,7 @@ pub(crate) fn offer_recursion(reply: &mut [u8]) {
 }
 
 /// Client-specific limits of a response.
-pub(super) struct RelayTerms {
+pub(super) struct RelaySettings {
     /// Maximum response size of the client in octets.
     pub(super) limit: usize,
     /// Our own payload size, for the OPT record.
@@ -39,7 +39,7 @@ pub(super) struct RelayTerms {
 pub(super) fn relay(
     query: &Query<'_>,
     upstream: &UpstreamReply,
-    terms: &RelayTerms,
+    terms: &RelaySettings,
     out: &mut Vec<u8>,
 ) -> Option<Reply> {
     let rcode = rcode_of(upstream.rcode())?;
@@ -107,7 +107,7 @@ fn rcode_of(code: u16) -> Option<Rcode> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::question::{ReceivedMessage, UpstreamQuestion};
+    use super::super::question::{ReceivedMessage, UpstreamMessage};
     use super::*;
     use nameward_wire::Type;
 
@@ -116,7 +116,7 @@ mod tests {
 
     fn upstream(flags: [u8; 2], records: usize) -> UpstreamReply {
         let query = Query::parse(PLAIN).unwrap();
-        let asked = UpstreamQuestion::new(query.qname, Type::A).write(9, &[0x33; 32]);
+        let asked = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
         let mut octets = asked[..asked.len() - OPT].to_vec();
         octets[2..12].copy_from_slice(&[flags[0], flags[1], 0, 1, 0, records as u8, 0, 0, 0, 1]);
         for _ in 0..records {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    const TERMS: RelayTerms = RelayTerms {
+    const TERMS: RelaySettings = RelaySettings {
         limit: 512,
         payload: 1232,
     };
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn mutated_replies_of_a_resolver_are_relayed_whole_or_not_at_all() {
         let query = Query::parse(PLAIN).unwrap();
-        let asked = UpstreamQuestion::new(query.qname, Type::A).write(9, &[0x33; 32]);
+        let asked = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
         let good = upstream([0x81, 0x80], 8).octets().to_vec();
         let (mut state, mut out, mut relayed) = (0x9e37_79b9_7f4a_7c15, Vec::new(), 0);
         for _ in 0..50_000 {

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
 
-use super::attempt::{self, AttemptFailure, AttemptTerms};
-use super::question::{UpstreamQuestion, UpstreamReply};
+use super::attempt::{self, AttemptFailure, AttemptSettings};
+use super::question::{UpstreamMessage, UpstreamReply};
 
 /// Consecutive queries without a response after which a resolver is considered down.
 const SILENT_MAX: u32 = 5;
@@ -88,9 +88,9 @@ impl Resolvers {
     /// Queries until a resolver returns a response about the name, or the timeout expires.
     pub async fn ask(
         self: &Arc<Self>,
-        question: UpstreamQuestion,
+        question: UpstreamMessage,
     ) -> Result<UpstreamReply, Unanswered> {
-        let mut asking = Asking {
+        let mut asking = UpstreamQuery {
             resolvers: self,
             question: Arc::new(question),
             order: self.order(Instant::now()),
@@ -126,9 +126,9 @@ impl Resolvers {
 }
 
 /// One query with its attempts in progress.
-struct Asking<'r> {
+struct UpstreamQuery<'r> {
     resolvers: &'r Arc<Resolvers>,
-    question: Arc<UpstreamQuestion>,
+    question: Arc<UpstreamMessage>,
     order: Vec<usize>,
     next: usize,
     /// Resolvers that were queried and have not answered yet.
@@ -139,7 +139,7 @@ struct Asking<'r> {
     running: JoinSet<(usize, Result<UpstreamReply, AttemptFailure>)>,
 }
 
-impl Asking<'_> {
+impl UpstreamQuery<'_> {
     async fn run(&mut self, started: tokio::time::Instant) -> Result<UpstreamReply, Unanswered> {
         let share = self.resolvers.timeout / (self.order.len().max(1) as u32);
         loop {
@@ -202,7 +202,7 @@ impl Asking<'_> {
         if !self.silent.contains(&server) {
             self.silent.push(server);
         }
-        let terms = AttemptTerms {
+        let terms = AttemptSettings {
             server: self.resolvers.servers[server].address,
             randomize_case: self.resolvers.randomize_case,
         };

@@ -4,8 +4,8 @@ use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::HandOffFull;
-use super::question::UpstreamQuestion;
+use super::ForwarderFull;
+use super::question::UpstreamMessage;
 use crate::pipeline::LateReply;
 use crate::tcp::counted_as;
 
@@ -18,7 +18,7 @@ pub(crate) enum Joined {
     /// It is the first of its kind: the caller must send it.
     Begun,
     /// An equal one is in flight.
-    UnderWay,
+    InProgress,
 }
 
 /// Limits on waiting clients.
@@ -37,7 +37,7 @@ pub(crate) struct WaitingClients<C = LateReply> {
 }
 
 struct Questions<C> {
-    clients: HashMap<UpstreamQuestion, Vec<(IpAddr, C)>>,
+    clients: HashMap<UpstreamMessage, Vec<(IpAddr, C)>>,
     count: usize,
     /// Number of waiting replies by client.
     by_client: HashMap<IpAddr, usize>,
@@ -79,27 +79,27 @@ impl<C> WaitingClients<C> {
     /// Lets a client wait; `client` is called only if there is room.
     pub(crate) fn join(
         &self,
-        question: &UpstreamQuestion,
+        question: &UpstreamMessage,
         address: IpAddr,
         client: impl FnOnce() -> Option<C>,
-    ) -> Result<Joined, HandOffFull> {
+    ) -> Result<Joined, ForwarderFull> {
         let (address, limits) = (counted_as(address), self.limits);
         let mut questions = self.lock();
         let of_client = questions.by_client.get(&address).copied();
         if questions.count >= limits.questions.saturating_mul(CLIENTS_A_QUESTION)
             || of_client.unwrap_or(0) >= limits.per_client
         {
-            return Err(HandOffFull);
+            return Err(ForwarderFull);
         }
         let under_way = questions.clients.len();
         let joined = match questions.clients.get_mut(question) {
             Some(clients) => {
-                clients.push((address, client().ok_or(HandOffFull)?));
-                Joined::UnderWay
+                clients.push((address, client().ok_or(ForwarderFull)?));
+                Joined::InProgress
             }
-            None if under_way >= limits.questions => return Err(HandOffFull),
+            None if under_way >= limits.questions => return Err(ForwarderFull),
             None => {
-                let clients = vec![(address, client().ok_or(HandOffFull)?)];
+                let clients = vec![(address, client().ok_or(ForwarderFull)?)];
                 questions.clients.insert(question.clone(), clients);
                 Joined::Begun
             }
@@ -109,20 +109,20 @@ impl<C> WaitingClients<C> {
     }
 
     /// Starts a query without a waiting client, unless it is in flight.
-    pub(crate) fn begin(&self, question: &UpstreamQuestion) -> Result<Joined, HandOffFull> {
+    pub(crate) fn begin(&self, question: &UpstreamMessage) -> Result<Joined, ForwarderFull> {
         let mut questions = self.lock();
         if questions.clients.contains_key(question) {
-            return Ok(Joined::UnderWay);
+            return Ok(Joined::InProgress);
         }
         if questions.clients.len() >= self.limits.questions {
-            return Err(HandOffFull);
+            return Err(ForwarderFull);
         }
         questions.clients.insert(question.clone(), Vec::new());
         Ok(Joined::Begun)
     }
 
     /// Takes out all clients that wait for a query.
-    pub(crate) fn take(&self, question: &UpstreamQuestion) -> Vec<C> {
+    pub(crate) fn take(&self, question: &UpstreamMessage) -> Vec<C> {
         let mut questions = self.lock();
         let waiting = questions.clients.remove(question).unwrap_or_default();
         for (address, _) in &waiting {
@@ -146,8 +146,8 @@ mod tests {
         })
     }
 
-    fn question(number: u16) -> UpstreamQuestion {
-        UpstreamQuestion::new(Name::ROOT, Type(number))
+    fn question(number: u16) -> UpstreamMessage {
+        UpstreamMessage::new(Name::ROOT, Type(number))
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         );
         assert_eq!(
             waiting.join(&question(1), CLIENT, || Some(2)),
-            Ok(Joined::UnderWay)
+            Ok(Joined::InProgress)
         );
         assert_eq!(
             waiting.join(&question(2), CLIENT, || Some(3)),
@@ -167,7 +167,7 @@ mod tests {
         );
         assert_eq!(
             waiting.join(&question(3), CLIENT, || Some(4)),
-            Err(HandOffFull)
+            Err(ForwarderFull)
         );
         assert_eq!(waiting.take(&question(1)), [1, 2]);
         assert_eq!(waiting.take(&question(1)), [0; 0]);
@@ -191,7 +191,7 @@ mod tests {
         let waiting = waiting::<u8>(1, usize::MAX);
         assert_eq!(
             waiting.join(&question(1), CLIENT, || None),
-            Err(HandOffFull)
+            Err(ForwarderFull)
         );
         assert_eq!(waiting.lock().count, 0);
         assert!(waiting.lock().clients.is_empty());
@@ -205,9 +205,9 @@ mod tests {
         let taken = (0..10).filter(|n| waiting.join(&question(*n), first, || Some(*n)).is_ok());
         assert_eq!(taken.count(), 3);
         let same = waiting.join(&question(0), same_network, || Some(90));
-        assert_eq!(same, Err(HandOffFull), "a network counts as one");
+        assert_eq!(same, Err(ForwarderFull), "a network counts as one");
         let other = waiting.join(&question(0), CLIENT, || Some(91));
-        assert_eq!(other, Ok(Joined::UnderWay));
+        assert_eq!(other, Ok(Joined::InProgress));
         assert_eq!(waiting.take(&question(0)), [0, 91]);
         let again = waiting.join(&question(5), same_network, || Some(92));
         assert_eq!(again, Ok(Joined::Begun));

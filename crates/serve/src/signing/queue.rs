@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use nameward_answer::{Making, Medium};
 
-use crate::live::WaitingQuestion;
+use crate::live::WaitingQuery;
 
 /// One zone may fill the queue up to one of this many shares.
 const PARTS: usize = 4;
@@ -14,7 +14,7 @@ const PARTS: usize = 4;
 /// A query's position in the queue. Hashes with a random seed; two queries with the same hash are merely taken out
 /// together.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SigningPlace {
+pub(crate) struct SigningLocation {
     pub(crate) zone: u64,
     pub(crate) question: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct SigningPlace {
 struct ZoneQueue {
     /// Query hashes in order of arrival.
     order: VecDeque<u64>,
-    jobs: HashMap<u64, Vec<WaitingQuestion>>,
+    jobs: HashMap<u64, Vec<WaitingQuery>>,
     count: usize,
 }
 
@@ -90,9 +90,9 @@ impl SigningQueue {
     /// zone's share to streams.
     pub(crate) fn push(
         &self,
-        place: SigningPlace,
-        job: WaitingQuestion,
-    ) -> Result<(), WaitingQuestion> {
+        place: SigningLocation,
+        job: WaitingQuery,
+    ) -> Result<(), WaitingQuery> {
         let mut waiting = self.lock();
         let free = self.most.saturating_sub(self.len());
         if waiting.is_closed || free == 0 {
@@ -126,7 +126,7 @@ impl SigningQueue {
     }
 
     /// Waits for a query and takes it out with all that are equal to it; false when the queue is closed.
-    pub(super) fn pop(&self, into: &mut Vec<WaitingQuestion>) -> bool {
+    pub(super) fn pop(&self, into: &mut Vec<WaitingQuery>) -> bool {
         let mut waiting = self.lock();
         loop {
             if waiting.is_closed {
@@ -144,7 +144,7 @@ impl SigningQueue {
 
 impl WaitingZones {
     /// Takes the next query of the zone whose turn it is.
-    fn take_next(&mut self, into: &mut Vec<WaitingQuestion>) -> bool {
+    fn take_next(&mut self, into: &mut Vec<WaitingQuery>) -> bool {
         let Some(name) = self.turns.pop_front() else {
             return false;
         };
@@ -175,7 +175,7 @@ mod tests {
     use std::time::Instant;
 
     /// Builds a query over TCP with this ID.
-    fn job(number: u8) -> WaitingQuestion {
+    fn job(number: u8) -> WaitingQuery {
         let packet = [0, number, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         let peer: SocketAddr = "192.0.2.1:53".parse().unwrap();
         let request = Request {
@@ -187,14 +187,14 @@ mod tests {
             view: ViewId::DEFAULT,
         };
         let reply_to = ReplyTo::Stream(Ticket::for_nobody());
-        WaitingQuestion {
+        WaitingQuery {
             request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
             parts: Vec::new(),
         }
     }
 
-    fn place(zone: u64, question: u64) -> SigningPlace {
-        SigningPlace { zone, question }
+    fn place(zone: u64, question: u64) -> SigningLocation {
+        SigningLocation { zone, question }
     }
 
     fn take(queue: &SigningQueue) -> Vec<u8> {

@@ -65,7 +65,7 @@ impl OutgoingTransfers {
         shared: &Arc<ServingState>,
         table: &Arc<TableWriter>,
     ) -> io::Result<()> {
-        let mut keeper = DigestKeeper {
+        let mut keeper = DigestUpdater {
             transfers: Arc::downgrade(self),
             shared: Arc::clone(shared),
             table: Arc::clone(table),
@@ -89,7 +89,7 @@ impl OutgoingTransfers {
 }
 
 /// Keeps the digests in answers current.
-struct DigestKeeper {
+struct DigestUpdater {
     transfers: Weak<OutgoingTransfers>,
     shared: Arc<ServingState>,
     table: Arc<TableWriter>,
@@ -98,7 +98,7 @@ struct DigestKeeper {
     digested: HashMap<NameBuf, VersionState>,
 }
 
-impl DigestKeeper {
+impl DigestUpdater {
     /// Computes the digests of zones that have changed; false when the transfers no longer exist.
     fn look(&mut self) -> bool {
         let Some(transfers) = self.transfers.upgrade() else {

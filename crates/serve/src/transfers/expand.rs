@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nameward_answer::{AliasAddresses, TargetPlace, Zones, alias_of, find_target};
+use nameward_answer::{AliasAddresses, TargetLocation, Zones, alias_of, find_target};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeError, Difference};
 use nameward_zone::{
@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 use super::prepare::ClientGone;
 use crate::access::ClientZones;
 use crate::alias::AliasResolver;
-use crate::live::{FetchedPart, LiveView, Parts};
+use crate::live::{FetchedFragment, LiveView, Parts};
 use crate::pipeline::ServingState;
-use crate::recursor::UpstreamQuestion;
+use crate::recursor::UpstreamMessage;
 
 /// Maximum number of targets resolved in parallel for one transfer.
 const AT_ONCE: usize = 32;
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(45);
 const ADDRESS_TYPES: [Type; 2] = [Type::A, Type::AAAA];
 
 /// Answers of resolvers.
-type ResolvedTargets = HashMap<UpstreamQuestion, Arc<AliasAddresses>>;
+type ResolvedTargets = HashMap<UpstreamMessage, Arc<AliasAddresses>>;
 
 /// Why ALIAS records could not be expanded.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ enum FoundAddresses {
     /// Their data and TTL.
     Here(Vec<Vec<u8>>, u32),
     /// A resolver must be queried for them.
-    Outside(UpstreamQuestion),
+    Outside(UpstreamMessage),
 }
 
 /// The expansion of one version of a zone for one client.
@@ -169,17 +169,17 @@ impl AliasExpansion<'_> {
                 live: LiveView::new(zones, &parts),
             };
             match find_target(&view, (target, rtype), &mut key) {
-                TargetPlace::Here(rrset) => {
+                TargetLocation::Here(rrset) => {
                     let data = rrset.records().map(|record| record.rdata.to_vec());
                     return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
                 }
-                TargetPlace::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
-                TargetPlace::Outside(name) => {
-                    let question = UpstreamQuestion::new(name, rtype);
+                TargetLocation::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
+                TargetLocation::Outside(name) => {
+                    let question = UpstreamMessage::new(name, rtype);
                     return Ok(FoundAddresses::Outside(question));
                 }
-                TargetPlace::Failed => return Err(unresolved()),
-                TargetPlace::Pending => {}
+                TargetLocation::Failed => return Err(unresolved()),
+                TargetLocation::Pending => {}
             }
             let part = self.look_up(&zones, &key, rtype)?.ok_or_else(unresolved)?;
             parts.try_push(part).map_err(|_| unresolved())?;
@@ -192,7 +192,7 @@ impl AliasExpansion<'_> {
         zones: &ClientZones<'_>,
         key: &NameKey,
         rtype: Type,
-    ) -> Result<Option<FetchedPart>, ExpandFault> {
+    ) -> Result<Option<FetchedFragment>, ExpandFault> {
         let Some((zone, live)) = zones
             .find(key, rtype)
             .and_then(|zone| Some((zone, zone.live()?)))
@@ -211,7 +211,7 @@ impl AliasExpansion<'_> {
         let looked_up = self.gone.or(source.lookup(&request));
         let looked_up = self.runtime.block_on(looked_up);
         match looked_up.map_err(|_| ExpandFault::ClientLeft)? {
-            Ok(part) => Ok(Some(FetchedPart::new(live, key, generation, part.zone))),
+            Ok(part) => Ok(Some(FetchedFragment::new(live, key, generation, part.zone))),
             Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
         }
     }
@@ -223,7 +223,7 @@ impl AliasExpansion<'_> {
         deadline: Instant,
     ) -> Result<ResolvedTargets, ExpandFault> {
         let sets = owners.iter().flat_map(|owner| &owner.sets);
-        let wanted: HashSet<UpstreamQuestion> = sets
+        let wanted: HashSet<UpstreamMessage> = sets
             .filter_map(|(_, found)| match found {
                 FoundAddresses::Outside(question) => Some(question.clone()),
                 FoundAddresses::Here(..) => None,
@@ -244,14 +244,14 @@ impl AliasExpansion<'_> {
     }
 }
 
-fn unresolved(question: &UpstreamQuestion) -> ExpandFault {
+fn unresolved(question: &UpstreamMessage) -> ExpandFault {
     ExpandFault::Unresolved(Box::new(question.name().into()), question.qtype())
 }
 
 /// Resolves many targets in parallel; stops at the first that cannot be resolved.
 async fn resolve_all(
     resolver: &Arc<AliasResolver>,
-    mut wanted: impl Iterator<Item = UpstreamQuestion>,
+    mut wanted: impl Iterator<Item = UpstreamMessage>,
 ) -> Result<ResolvedTargets, ExpandFault> {
     let mut resolved = HashMap::new();
     let mut running = JoinSet::new();

@@ -20,12 +20,12 @@ pub(super) struct SentVersions {
     octets_max: usize,
     /// Serializes comparisons: no client gets a version that is about to be replaced.
     turn: Mutex<()>,
-    kept: Mutex<KeptVersions>,
+    kept: Mutex<CachedVersions>,
 }
 
 /// By the zone's name in wire format and lower case.
 #[derive(Default)]
-struct KeptVersions {
+struct CachedVersions {
     zones: HashMap<Box<[u8]>, SentZone>,
     octets: usize,
     /// Use counter, to find the least recently used zone.
@@ -108,12 +108,12 @@ impl SentVersions {
         Some(sent.differences.range(first..).cloned().collect())
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptVersions> {
+    fn kept(&self) -> MutexGuard<'_, CachedVersions> {
         self.kept.lock()
     }
 }
 
-impl KeptVersions {
+impl CachedVersions {
     fn remove(&mut self, name: &[u8]) -> Option<SentZone> {
         let sent = self.zones.remove(name)?;
         self.octets -= sent.octets;

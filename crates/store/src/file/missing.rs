@@ -68,14 +68,14 @@ struct MissingFile {
 }
 
 /// A source for which missing files are judged: its directory, grace period and number of zones.
-pub(super) struct JudgedSource<'s> {
+pub(super) struct LossSource<'s> {
     pub source: &'s FileSource,
     pub served: usize,
 }
 
 /// The decision about the missing files of one source.
 #[derive(Default)]
-pub(super) struct JudgedLoss {
+pub(super) struct LossVerdict {
     /// Zones to withdraw.
     pub withdrawn: Vec<NameBuf>,
     /// Most files are missing, so none of their zones is withdrawn.
@@ -126,10 +126,10 @@ impl MissingFiles {
     /// Decides about the missing files of one source.
     pub(super) fn judge(
         &mut self,
-        judged: &JudgedSource<'_>,
+        judged: &LossSource<'_>,
         withdrawal: Withdrawal,
         now: Instant,
-    ) -> JudgedLoss {
+    ) -> LossVerdict {
         let rank = judged.source.rank;
         let grace = judged.source.missing_grace;
         let missing = self.zones.values().filter(|file| file.rank == rank).count();
@@ -140,9 +140,9 @@ impl MissingFiles {
         if is_loss {
             self.lost.push(rank);
             files.for_each(|(_, file)| file.due = None);
-            return JudgedLoss {
+            return LossVerdict {
                 is_kept: true,
-                ..JudgedLoss::default()
+                ..LossVerdict::default()
             };
         }
         let mut withdrawn = Vec::new();
@@ -152,7 +152,7 @@ impl MissingFiles {
                 withdrawn.push(NameBuf::from(Name::from_valid_wire(name)));
             }
         }
-        JudgedLoss {
+        LossVerdict {
             withdrawn,
             is_kept: false,
         }
@@ -191,8 +191,8 @@ impl MissingFiles {
     }
 
     /// Describes the zones of one source whose files are missing.
-    pub(super) fn describe(&self, judged: &JudgedSource<'_>) -> Option<MissingZones> {
-        let JudgedSource { source, served } = judged;
+    pub(super) fn describe(&self, judged: &LossSource<'_>) -> Option<MissingZones> {
+        let LossSource { source, served } = judged;
         let files = || {
             let zones = self.zones.iter();
             zones.filter(|(_, file)| file.rank == source.rank)
@@ -347,7 +347,7 @@ impl FileBackend {
                 continue;
             }
             let served = self.known.found_of(rank);
-            let judged = JudgedSource { source, served };
+            let judged = LossSource { source, served };
             let loss = self.missing.judge(&judged, withdrawal, now);
             for name in &loss.withdrawn {
                 load.remove(name.as_name(), rank);

@@ -6,7 +6,7 @@
 //! for the apex itself never uses them.
 
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_wire::zonefile::{Record, RecordPlace};
+use nameward_wire::zonefile::{Record, RecordLocation};
 use nameward_wire::{Name, Type};
 use nameward_zone::{PackedApex, ZoneBuilder};
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ pub(crate) enum ApexScope {
 impl ApexRecord {
     /// Returns the record with this apex as its owner.
     pub(crate) fn of<'r>(&'r self, apex: Name<'r>) -> Record<'r> {
-        Record::new(apex, self.rtype, self.ttl, &self.rdata).at(RecordPlace::row(self.id))
+        Record::new(apex, self.rtype, self.ttl, &self.rdata).at(RecordLocation::row(self.id))
     }
 }
 
@@ -66,7 +66,7 @@ impl Apex {
     }
 }
 
-struct KeptApex {
+struct CachedApex {
     apex: Arc<Apex>,
     since: Instant,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Apexes {
 
 #[derive(Default)]
 struct Generation {
-    kept: HashMap<i64, KeptApex>,
+    kept: HashMap<i64, CachedApex>,
     /// Counts calls of [`Apexes::forget`].
     number: u64,
 }
@@ -105,7 +105,7 @@ impl Apexes {
         if zones.kept.len() >= MAX_ZONES {
             zones.kept.clear();
         }
-        let kept = KeptApex {
+        let kept = CachedApex {
             apex: Arc::new(apex),
             since: Instant::now(),
         };

@@ -8,7 +8,7 @@
 //! The denial chain of a zone with slow keys is built from the same names ([`super::listing`]) and kept with them.
 
 use super::error::SqlError;
-use super::listing::{ChainFound, ListStanding, NamesRead};
+use super::listing::{ChainFound, ChainProgress, NamesRead};
 use super::row::read_name;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::Signing;
@@ -113,9 +113,9 @@ impl Collector {
     }
 }
 
-struct KeptAbove {
+struct CachedAncestors {
     above: Arc<Above>,
-    chain: ListStanding,
+    chain: ChainProgress,
     read_at: Instant,
     took: Duration,
     is_stale: bool,
@@ -130,16 +130,16 @@ struct ReadTurn {
 }
 
 /// The sets of all queried zones. For each zone, names are read by one query at a time.
-pub(crate) struct AboveSets {
-    zones: Mutex<HashMap<i64, KeptAbove>>,
+pub(crate) struct AncestorSets {
+    zones: Mutex<HashMap<i64, CachedAncestors>>,
     turns: Mutex<HashMap<i64, Arc<ReadTurn>>>,
     /// A set is read again after this time, even without a change notification.
     max_age: Duration,
 }
 
-impl AboveSets {
+impl AncestorSets {
     pub(crate) fn new(max_age: Duration) -> Self {
-        AboveSets {
+        AncestorSets {
             zones: Mutex::default(),
             turns: Mutex::default(),
             max_age,
@@ -168,15 +168,15 @@ impl AboveSets {
         // As long as the names themselves are used, and until they are read again.
         let limit = self.max_age.max(entry.took * REST) + entry.took * 3;
         match &entry.chain {
-            ListStanding::TooLarge => ChainFound::Never,
-            ListStanding::Made(chain) if chain.fits(signing) => {
+            ChainProgress::TooLarge => ChainFound::Never,
+            ChainProgress::Made(chain) if chain.fits(signing) => {
                 match entry.read_at.elapsed() <= limit {
                     true => ChainFound::Usable(Arc::clone(chain)),
                     false => ChainFound::Later,
                 }
             }
             // Keys or metadata have changed since the names were read.
-            ListStanding::Made(_) | ListStanding::NotAsked => {
+            ChainProgress::Made(_) | ChainProgress::NotAsked => {
                 entry.is_stale = true;
                 ChainFound::Later
             }
@@ -187,7 +187,7 @@ impl AboveSets {
     pub(crate) fn is_too_large(&self, zone: i64) -> bool {
         let zones = self.zones.lock();
         let entry = zones.get(&zone);
-        entry.is_some_and(|entry| matches!(entry.chain, ListStanding::TooLarge))
+        entry.is_some_and(|entry| matches!(entry.chain, ChainProgress::TooLarge))
     }
 
     /// Returns the set if it is usable; the second value is an outdated one to fall back to.
@@ -250,7 +250,7 @@ impl AboveSets {
         end_turn(&mut turns, zone, &turn);
         let NamesRead { above, chain } = result?;
         let above = Arc::new(above);
-        let entry = KeptAbove {
+        let entry = CachedAncestors {
             above: above.clone(),
             chain,
             read_at: Instant::now(),
@@ -263,7 +263,7 @@ impl AboveSets {
         Ok(above)
     }
 
-    fn keep(&self, zone: i64, mut entry: KeptAbove) {
+    fn keep(&self, zone: i64, mut entry: CachedAncestors) {
         let mut zones = self.zones.lock();
         if let Some(before) = zones.get(&zone) {
             entry.chain.share_with(&before.chain);
@@ -291,7 +291,7 @@ fn end_turn(turns: &mut HashMap<i64, Arc<ReadTurn>>, zone: i64, turn: &Arc<ReadT
 }
 
 /// Drops the chains that were read first, as long as all together take too much memory.
-fn bound_chains(zones: &mut HashMap<i64, KeptAbove>) {
+fn bound_chains(zones: &mut HashMap<i64, CachedAncestors>) {
     let mut bytes: usize = zones.values().map(|entry| entry.chain.heap_bytes()).sum();
     while bytes > CHAIN_BYTES_MAX {
         let with_chain = zones.values_mut();
@@ -300,7 +300,7 @@ fn bound_chains(zones: &mut HashMap<i64, KeptAbove>) {
             return;
         };
         bytes -= oldest.chain.heap_bytes();
-        oldest.chain = ListStanding::TooLarge;
+        oldest.chain = ChainProgress::TooLarge;
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
     fn read(names: &[&str]) -> NamesRead {
         NamesRead {
             above: of(names),
-            chain: ListStanding::NotAsked,
+            chain: ChainProgress::NotAsked,
         }
     }
 
@@ -359,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_that_gives_up_leaves_the_set_out_of_date() {
-        let sets = AboveSets::new(Duration::from_secs(3600));
+        let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
         sets.of(1, async || Ok(read(&["a.b.example.org"])))
             .await
@@ -379,7 +379,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_while_one_who_waited_reads_has_them_read_again() {
-        let sets = AboveSets::new(Duration::from_secs(3600));
+        let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
         let fails = sets.of(1, async || {
             tokio::task::yield_now().await;
@@ -398,7 +398,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_while_names_are_read_has_them_read_again() {
-        let sets = AboveSets::new(Duration::from_secs(3600));
+        let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
         let first = sets.of(1, async || {
             sets.forget(Some(1));
@@ -415,7 +415,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_not_kept() {
-        let sets = AboveSets::new(Duration::from_secs(3600));
+        let sets = AncestorSets::new(Duration::from_secs(3600));
         let failed = sets
             .of(1, async || Err(SqlError::Unavailable("down".into())))
             .await;

@@ -21,13 +21,13 @@ use super::dialect::MAX_ROWS;
 use super::empty_nonterminals::Above;
 use super::error::SqlError;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
-use super::shared_fragments::{PartKind, SharedPart, SharedParts, too_many_rows};
+use super::shared_fragments::{FragmentKind, SharedFragment, SharedFragments, too_many_rows};
 pub use build::row_error;
 pub(crate) use build::soa_minimum;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone};
-use requested_names::{WantedName, WantedNames};
+use requested_names::{RequestedName, RequestedNames};
 use std::sync::Arc;
 
 /// Maximum number of links followed in an alias chain, the same as in the answer engine.
@@ -56,7 +56,7 @@ pub(crate) struct KnownZone {
 
 pub(crate) struct Gathering {
     known: Arc<KnownZone>,
-    wanted: WantedNames,
+    wanted: RequestedNames,
     rows: Vec<FetchedRow>,
     content: Vec<u8>,
     /// Number of rows and octets of content before the current statement.
@@ -69,11 +69,11 @@ pub(crate) struct Gathering {
     pending: Vec<NameBuf>,
     visited: Vec<NameBuf>,
     /// A cached fragment for names below an ancestor of the query name, which may turn out to be the requested one.
-    shared: Option<SharedPart>,
+    shared: Option<SharedFragment>,
     /// The cached fragment, if it is the requested one.
     ready: Option<Arc<Zone>>,
     /// The names the fragment answers for, if not only for the query name, and the label count of their ancestor.
-    kind: Option<(PartKind, usize)>,
+    kind: Option<(FragmentKind, usize)>,
     /// Cached apex records, as long as nothing else of the apex is needed.
     apex_records: Option<Arc<Apex>>,
     /// There is known to be no wildcard directly below the apex.
@@ -90,14 +90,14 @@ impl Gathering {
         known: Arc<KnownZone>,
         key: &NameKey,
         above: Option<&Above>,
-        parts: &SharedParts,
+        parts: &SharedFragments,
     ) -> Self {
         let (id, apex_labels) = (known.zone.id, known.apex_labels);
         let signing = known.signing.as_ref();
         let shared =
             signing.and_then(|signing| parts.find(id, (key, apex_labels), signing.is_some()));
         let mut gathering = Gathering {
-            wanted: WantedNames::new(),
+            wanted: RequestedNames::new(),
             rows: Vec::with_capacity(4),
             content: Vec::with_capacity(128),
             mark: (0, 0),
@@ -116,7 +116,7 @@ impl Gathering {
             known,
         };
         match shared {
-            Some(part) if part.kind == PartKind::Delegation => {
+            Some(part) if part.kind == FragmentKind::Delegation => {
                 gathering.ready = Some(part.zone);
                 gathering.is_pending = false;
             }
@@ -149,10 +149,10 @@ impl Gathering {
     }
 
     /// Returns the fragment to share, if `zone` is the fragment for the query.
-    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<SharedPart> {
+    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<SharedFragment> {
         let (kind, labels) = self.kind?;
         let zone = Arc::clone(zone);
-        Some(SharedPart { kind, labels, zone })
+        Some(SharedFragment { kind, labels, zone })
     }
 
     pub(crate) fn signing(&self) -> Option<&Signing> {
@@ -269,7 +269,7 @@ impl Gathering {
     }
 
     /// Passes on the names that the next statement must fetch.
-    pub(crate) fn next_names(&mut self, parts: &SharedParts, mut each: impl FnMut(&str)) {
+    pub(crate) fn next_names(&mut self, parts: &SharedFragments, mut each: impl FnMut(&str)) {
         let mut any = false;
         for at in 0..self.wanted.len() {
             if std::mem::replace(&mut self.wanted[at].asked, true) {
@@ -288,7 +288,7 @@ impl Gathering {
 
     /// Checks whether names are needed that no statement has requested yet.
     pub(crate) fn is_short(&self) -> bool {
-        let is_missing = |wanted: &WantedName| !wanted.asked;
+        let is_missing = |wanted: &RequestedName| !wanted.asked;
         self.ready.is_none() && (!self.pending.is_empty() || self.wanted.iter().any(is_missing))
     }
 

@@ -23,11 +23,11 @@ const RECORDS_AT_ONCE: usize = 5_000;
 /// The names of a zone.
 pub(crate) struct NamesRead {
     pub(crate) above: Above,
-    pub(crate) chain: ListStanding,
+    pub(crate) chain: ChainProgress,
 }
 
 /// How far the chain of a zone is known.
-pub(crate) enum ListStanding {
+pub(crate) enum ChainProgress {
     /// None was requested when the names were read, or it is outdated.
     NotAsked,
     /// It takes too much memory.
@@ -46,17 +46,17 @@ pub(crate) enum ChainFound {
     Never,
 }
 
-impl ListStanding {
+impl ChainProgress {
     /// Drops an outdated chain.
     pub(crate) fn forget(&mut self) {
-        if let ListStanding::Made(_) = self {
-            *self = ListStanding::NotAsked;
+        if let ChainProgress::Made(_) = self {
+            *self = ChainProgress::NotAsked;
         }
     }
 
     /// Keeps the previous chain if it is identical, so that fragments using it remain valid.
-    pub(crate) fn share_with(&mut self, before: &ListStanding) {
-        if let (ListStanding::Made(own), ListStanding::Made(before)) = (&mut *self, before)
+    pub(crate) fn share_with(&mut self, before: &ChainProgress) {
+        if let (ChainProgress::Made(own), ChainProgress::Made(before)) = (&mut *self, before)
             && **own == **before
         {
             *own = Arc::clone(before);
@@ -65,8 +65,8 @@ impl ListStanding {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            ListStanding::Made(chain) => chain.heap_bytes(),
-            ListStanding::NotAsked | ListStanding::TooLarge => 0,
+            ChainProgress::Made(chain) => chain.heap_bytes(),
+            ChainProgress::NotAsked | ChainProgress::TooLarge => 0,
         }
     }
 }
@@ -109,14 +109,14 @@ impl SqlBackend {
         })
         .await?;
         let chain = match lister {
-            None => ListStanding::NotAsked,
+            None => ChainProgress::NotAsked,
             Some(lister) => self.finish_list(zone, lister).await,
         };
         let above = collector.finish();
         Ok(NamesRead { above, chain })
     }
 
-    async fn finish_list(&self, zone: &LiveZone, lister: ChainLister) -> ListStanding {
+    async fn finish_list(&self, zone: &LiveZone, lister: ChainLister) -> ChainProgress {
         let is_full = lister.is_full();
         // A thread that may block on SQLite can just as well do this.
         let is_at_once = lister.len() <= RECORDS_AT_ONCE || self.is_blocking();
@@ -128,7 +128,7 @@ impl SqlBackend {
             }
         };
         if let Some(chain) = made {
-            return ListStanding::Made(Arc::new(chain));
+            return ChainProgress::Made(Arc::new(chain));
         }
         if is_full && !self.inner.above.is_too_large(zone.id) {
             tracing::warn!(
@@ -137,7 +137,7 @@ impl SqlBackend {
                 zone.apex
             );
         }
-        ListStanding::TooLarge
+        ChainProgress::TooLarge
     }
 }
 

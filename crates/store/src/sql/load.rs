@@ -5,7 +5,7 @@ use super::error::RowError;
 use super::fragment::soa_minimum;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use nameward_dnssec::Signing;
-use nameward_wire::zonefile::{Record, RecordPlace};
+use nameward_wire::zonefile::{Record, RecordLocation};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -128,7 +128,7 @@ impl<'b> Loader<'b> {
                 read_ttl(row.int(3)),
                 &self.rdata,
             )
-            .at(RecordPlace::row(id)),
+            .at(RecordLocation::row(id)),
         );
         self.report.records += 1;
     }

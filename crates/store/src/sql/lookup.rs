@@ -1,12 +1,10 @@
-//! Lookups at query time. Many names, even in different zones, share one statement: the overhead of a statement is
-//! larger than that of a name in it, and a round trip costs more than both.
+//! Lookups at query time. Many names share one statement: a statement costs more than a name, a round trip more than both.
 //!
 //! ```text
 //! round 1   one statement for the names of all -> rows to each -> most are complete
 //! round 2   one statement for what is still missing: hosts for the additional section, the next name of an alias
 //! ```
-//! A lookup that must first read all names of its zone (is a name an empty non-terminal?) would delay the others, so it
-//! is returned to be done separately.
+//! A lookup that must read all names of its zone first (empty non-terminals) is returned to be done separately.
 
 use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
@@ -18,7 +16,7 @@ use super::row::{read_name, write_name};
 use super::signing_facts::Facts;
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{NameKey, ZonePart};
+use nameward_zone::{NameKey, ZoneFragment};
 use std::sync::Arc;
 
 /// Queries this many labels below the apex first check whether anything can be that deep.
@@ -29,7 +27,7 @@ const MAX_CONTENT: usize = 2 << 20;
 /// The outcome of one lookup in a batch.
 pub enum Found {
     /// The lookup is complete, or has failed.
-    Ended(Result<ZonePart, SqlError>),
+    Ended(Result<ZoneFragment, SqlError>),
     /// The lookup needs all names of its zone: the caller runs [`SqlBackend::lookup_alone`].
     Alone,
 }
@@ -67,7 +65,7 @@ struct Open {
 }
 
 /// The state of a lookup after its rows were received.
-enum LookupStanding {
+enum LookupProgress {
     Complete,
     NeedsMore,
     NeedsAbove,
@@ -277,9 +275,9 @@ impl Open {
             return true;
         }
         match self.go_on(backend, key) {
-            Ok(LookupStanding::Complete) => true,
-            Ok(LookupStanding::NeedsMore) => false,
-            Ok(LookupStanding::NeedsAbove) => {
+            Ok(LookupProgress::Complete) => true,
+            Ok(LookupProgress::NeedsMore) => false,
+            Ok(LookupProgress::NeedsAbove) => {
                 self.is_stuck = true;
                 true
             }
@@ -294,16 +292,16 @@ impl Open {
         &mut self,
         backend: &SqlBackend,
         key: &mut NameKey,
-    ) -> Result<LookupStanding, SqlError> {
+    ) -> Result<LookupProgress, SqlError> {
         while !self.gathering.walk(key, self.above.as_deref())? {
             match backend.inner.above.usable(self.zone().id) {
                 Some(above) => self.above = Some(above),
-                None => return Ok(LookupStanding::NeedsAbove),
+                None => return Ok(LookupProgress::NeedsAbove),
             }
         }
         Ok(match self.gathering.is_short() {
-            true => LookupStanding::NeedsMore,
-            false => LookupStanding::Complete,
+            true => LookupProgress::NeedsMore,
+            false => LookupProgress::Complete,
         })
     }
 
@@ -321,7 +319,7 @@ impl Open {
         }
         let statements = self.gathering.statements();
         if let Some(zone) = self.gathering.ready_part() {
-            return Found::Ended(Ok(ZonePart {
+            return Found::Ended(Ok(ZoneFragment {
                 zone,
                 statements,
                 is_shared: true,
@@ -351,7 +349,7 @@ impl Open {
             key.set(self.gathering.question());
             inner.parts.keep(id, key, (part, is_signed), generation.1);
         }
-        Found::Ended(Ok(ZonePart {
+        Found::Ended(Ok(ZoneFragment {
             zone,
             statements,
             is_shared: false,
@@ -383,7 +381,7 @@ impl SqlBackend {
     }
 
     /// Returns the fragment of a zone that answers every query for `qname`, which must be at or below its apex.
-    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<ZonePart, SqlError> {
+    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<ZoneFragment, SqlError> {
         let mut batch = self.batch();
         batch.add(zone, qname);
         let (found, statements) = only(batch).await;
@@ -402,7 +400,7 @@ impl SqlBackend {
         &self,
         zone: &LiveZone,
         qname: Name<'_>,
-    ) -> Result<ZonePart, SqlError> {
+    ) -> Result<ZoneFragment, SqlError> {
         let (above, names_read) = self.above(zone).await?;
         let mut batch = self.batch();
         batch.add_with(zone, qname, Some(above), false);
@@ -428,8 +426,11 @@ async fn only(mut batch: SqlLookupBatch<'_>) -> (Found, u32) {
 }
 
 /// Sets the total number of statements sent for a fragment.
-fn counted(result: Result<ZonePart, SqlError>, statements: u32) -> Result<ZonePart, SqlError> {
-    result.map(|part| ZonePart { statements, ..part })
+fn counted(
+    result: Result<ZoneFragment, SqlError>,
+    statements: u32,
+) -> Result<ZoneFragment, SqlError> {
+    result.map(|part| ZoneFragment { statements, ..part })
 }
 
 /// The names that a statement requests, each with the lookups that need it.

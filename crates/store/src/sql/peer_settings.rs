@@ -43,7 +43,7 @@ const MAX_ROWS: usize = 1_000_000;
 
 /// A metadata item: its kind and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TermItem {
+pub struct SettingItem {
     /// The kind, in upper case.
     pub kind: &'static str,
     /// The content as stored.
@@ -51,7 +51,7 @@ pub struct TermItem {
 }
 
 /// The items of zones, by zone ID.
-pub type TermItems = HashMap<i64, Vec<TermItem>>;
+pub type SettingItems = HashMap<i64, Vec<SettingItem>>;
 
 /// A row of `tsigkeys`.
 #[derive(Clone, PartialEq, Eq)]
@@ -85,8 +85,8 @@ pub struct StoredAutoprimary {
 
 impl SqlBackend {
     /// Reads the settings of all zones, or of one; zones without any are not in the result.
-    pub async fn term_items(&self, zone: Option<i64>) -> Result<TermItems, SqlError> {
-        let mut items = TermItems::new();
+    pub async fn term_items(&self, zone: Option<i64>) -> Result<SettingItems, SqlError> {
+        let mut items = SettingItems::new();
         let mut take = |row: &dyn Cells| {
             let kind = row.text(1).unwrap_or_default();
             let kind = TERM_KINDS
@@ -97,7 +97,7 @@ impl SqlBackend {
                 if of.len() < MAX_ITEMS {
                     let content = String::from_utf8_lossy(row.text(2).unwrap_or_default());
                     let content = content.into();
-                    of.push(TermItem { kind, content });
+                    of.push(SettingItem { kind, content });
                 }
             }
             Ok(())

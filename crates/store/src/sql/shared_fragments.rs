@@ -32,7 +32,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The names that a fragment answers for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PartKind {
+pub(crate) enum FragmentKind {
     /// All names below a delegation.
     Delegation,
     /// Names below a closest encloser that have no records of their own.
@@ -41,46 +41,46 @@ pub(crate) enum PartKind {
 
 /// A cached fragment.
 #[derive(Clone)]
-pub(crate) struct SharedPart {
-    pub(crate) kind: PartKind,
+pub(crate) struct SharedFragment {
+    pub(crate) kind: FragmentKind,
     /// Label count of the delegation or the closest encloser.
     pub(crate) labels: usize,
     pub(crate) zone: Arc<Zone>,
 }
 
-struct KeptPart {
+struct CachedFragment {
     name: Box<[u8]>,
-    part: SharedPart,
+    part: SharedFragment,
     is_signed: bool,
     since: Instant,
 }
 
-type PartsOfZone = HashMap<u64, KeptPart, BuildHasherDefault<Same>>;
+type ZoneFragments = HashMap<u64, CachedFragment, BuildHasherDefault<Same>>;
 
 /// The fragments of all zones.
 #[derive(Default)]
-pub(crate) struct SharedParts {
-    inner: Mutex<PartLists>,
+pub(crate) struct SharedFragments {
+    inner: Mutex<FragmentLists>,
     has_oversized: AtomicBool,
 }
 
 #[derive(Default)]
-struct PartLists {
-    zones: HashMap<i64, PartsOfZone>,
+struct FragmentLists {
+    zones: HashMap<i64, ZoneFragments>,
     count: usize,
     bytes: usize,
-    /// Counts calls of [`SharedParts::forget`].
+    /// Counts calls of [`SharedFragments::forget`].
     generation: u64,
     /// Names as stored in the database, and until when they are not fetched.
     oversized: HashMap<Box<str>, Instant>,
 }
 
-impl SharedParts {
-    fn lock(&self) -> MutexGuard<'_, PartLists> {
+impl SharedFragments {
+    fn lock(&self) -> MutexGuard<'_, FragmentLists> {
         self.inner.lock()
     }
 
-    /// Returns the generation to pass to [`SharedParts::keep`].
+    /// Returns the generation to pass to [`SharedFragments::keep`].
     pub(crate) fn generation(&self) -> u64 {
         self.lock().generation
     }
@@ -91,7 +91,7 @@ impl SharedParts {
         zone: i64,
         (name, apex_labels): (&NameKey, usize),
         is_signed: bool,
-    ) -> Option<SharedPart> {
+    ) -> Option<SharedFragment> {
         let inner = self.lock();
         let parts = inner.zones.get(&zone)?;
         let deepest = name.labels().min(apex_labels + MAX_DEPTH);
@@ -111,7 +111,7 @@ impl SharedParts {
         &self,
         zone: i64,
         name: &NameKey,
-        (part, is_signed): (SharedPart, bool),
+        (part, is_signed): (SharedFragment, bool),
         generation: u64,
     ) {
         let mut inner = self.lock();
@@ -123,7 +123,7 @@ impl SharedParts {
             inner.drop_parts();
         }
         let labels = part.labels;
-        let kept = KeptPart {
+        let kept = CachedFragment {
             name: name.suffix(labels).as_wire().into(),
             part,
             is_signed,
@@ -179,7 +179,7 @@ impl SharedParts {
     }
 }
 
-impl PartLists {
+impl FragmentLists {
     fn drop_parts(&mut self) {
         self.zones.clear();
         self.count = 0;
@@ -203,36 +203,39 @@ mod tests {
         NameKey::new(name.as_name())
     }
 
-    fn part(kind: PartKind, labels: usize) -> SharedPart {
+    fn part(kind: FragmentKind, labels: usize) -> SharedFragment {
         let apex: NameBuf = "example.org".parse().unwrap();
         let zone = Arc::new(Zone::stand_in(apex.as_name(), Live::new(0, 1)));
-        SharedPart { kind, labels, zone }
+        SharedFragment { kind, labels, zone }
     }
 
     #[test]
     fn the_deepest_part_above_a_name_is_found_and_none_after_a_change() {
-        let parts = SharedParts::default();
+        let parts = SharedFragments::default();
         let keep = |name: &str, kind, labels| {
             let generation = parts.generation();
             parts.keep(1, &key(name), (part(kind, labels), false), generation);
         };
-        keep("x.example.org", PartKind::Encloser, 2);
-        keep("y.sub.example.org", PartKind::Delegation, 3);
+        keep("x.example.org", FragmentKind::Encloser, 2);
+        keep("y.sub.example.org", FragmentKind::Delegation, 3);
         let find = |name: &str| {
             let part = parts.find(1, (&key(name), 2), false)?;
             Some((part.kind, part.labels))
         };
-        assert_eq!(find("a.example.org"), Some((PartKind::Encloser, 2)));
-        assert_eq!(find("a.SUB.example.org"), Some((PartKind::Delegation, 3)));
+        assert_eq!(find("a.example.org"), Some((FragmentKind::Encloser, 2)));
+        assert_eq!(
+            find("a.SUB.example.org"),
+            Some((FragmentKind::Delegation, 3))
+        );
         // The delegation itself is not below it.
-        assert_eq!(find("sub.example.org"), Some((PartKind::Encloser, 2)));
+        assert_eq!(find("sub.example.org"), Some((FragmentKind::Encloser, 2)));
         assert_eq!(find("example.org"), None);
         assert!(parts.find(1, (&key("a.example.org"), 2), true).is_none());
         assert!(parts.find(2, (&key("a.example.org"), 2), false).is_none());
         let early = parts.generation();
         parts.forget(Some(1));
         assert_eq!(find("a.example.org"), None);
-        let late = part(PartKind::Encloser, 2);
+        let late = part(FragmentKind::Encloser, 2);
         parts.keep(1, &key("x.example.org"), (late, false), early);
         assert_eq!(find("a.example.org"), None, "fetched before the change");
         let inner = parts.lock();
@@ -241,10 +244,10 @@ mod tests {
 
     #[test]
     fn the_number_of_parts_is_bounded() {
-        let parts = SharedParts::default();
+        let parts = SharedFragments::default();
         for i in 0..MAX_PARTS + 10 {
             let (name, generation) = (key(&format!("n{i}.example.org")), parts.generation());
-            let part = part(PartKind::Delegation, 3);
+            let part = part(FragmentKind::Delegation, 3);
             parts.keep(1, &name, (part, false), generation);
             parts.note_oversized(&format!("n{i}.example.org"));
         }

@@ -52,7 +52,7 @@ struct Checkpoint {
 }
 
 #[derive(Clone, Copy)]
-struct FileLook {
+struct FileCheck {
     file: FileIdentity,
     contents: Contents,
     log: Option<FileIdentity>,
@@ -63,7 +63,7 @@ struct FileLook {
 /// Tracks the file of one database from check to check.
 pub(crate) struct DatabaseFile {
     path: PathBuf,
-    last: Option<FileLook>,
+    last: Option<FileCheck>,
     /// The log index. It stays open: closing any descriptor of a file drops all locks of the process on it, including
     /// those of SQLite (https://www.sqlite.org/howtocorrupt.html section 2.2).
     index: Option<(FileIdentity, File)>,
@@ -89,7 +89,7 @@ impl DatabaseFile {
         };
         let log = self.beside("-wal").map(|log| identity(&log));
         let index = self.beside("-shm").map(|index| identity(&index));
-        let now = FileLook {
+        let now = FileCheck {
             file: identity(&file),
             contents: Contents {
                 size: file.size(),
@@ -138,7 +138,7 @@ fn identity(file: &Metadata) -> FileIdentity {
     }
 }
 
-fn change(before: &FileLook, now: &FileLook) -> FileChange {
+fn change(before: &FileCheck, now: &FileCheck) -> FileChange {
     // While connections are open, only an operator removes or replaces a log.
     let is_other = |before: Option<FileIdentity>, now| before.is_some() && before != now;
     if before.file != now.file || is_other(before.log, now.log) || is_other(before.index, now.index)

@@ -41,7 +41,7 @@ pub use attributes::{AttributeChange, MetadataEdit, NewComment, StoredComment, S
 pub use autoprimaries::AutoprimaryRow;
 use commit::LockedZone;
 pub use content::powerdns_text;
-pub use current::{StandingZone, StandingZones};
+pub use current::{ZoneProgress, ZoneProgressList};
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Where the contents of a zone are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZoneHome {
+pub enum ZoneStorage {
     /// In a database, which has every change.
     Database,
     /// In a zone file, which may lack the last changes of the journal.
@@ -20,17 +20,17 @@ pub enum ZoneHome {
     Store,
 }
 
-impl ZoneHome {
+impl ZoneStorage {
     pub(super) fn number(self) -> i64 {
         match self {
-            ZoneHome::Database => 0,
-            ZoneHome::File => 1,
-            ZoneHome::Store => 2,
+            ZoneStorage::Database => 0,
+            ZoneStorage::File => 1,
+            ZoneStorage::Store => 2,
         }
     }
 
     pub(super) fn of(number: i64) -> Option<Self> {
-        [ZoneHome::Database, ZoneHome::File, ZoneHome::Store]
+        [ZoneStorage::Database, ZoneStorage::File, ZoneStorage::Store]
             .into_iter()
             .find(|home| home.number() == number)
     }
@@ -86,7 +86,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// Where its contents are stored.
-        home: ZoneHome,
+        home: ZoneStorage,
         /// The origin of the difference.
         origin: JournalOrigin,
         /// The difference, from one serial to another.
@@ -101,7 +101,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// Where its contents are stored.
-        home: ZoneHome,
+        home: ZoneStorage,
         /// The zone's current serial.
         serial: Serial,
     },
@@ -167,7 +167,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// The storage that it vanished from; a zone that is now stored elsewhere is kept.
-        home: ZoneHome,
+        home: ZoneStorage,
     },
     /// Stores the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
     KeepCopy {
@@ -235,7 +235,7 @@ impl StateChange {
     pub(super) fn is_durable_elsewhere(&self) -> bool {
         match self {
             StateChange::Append { home, .. } | StateChange::RestartJournal { home, .. } => {
-                *home == ZoneHome::Database
+                *home == ZoneStorage::Database
             }
             _ => false,
         }

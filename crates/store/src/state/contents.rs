@@ -1,6 +1,6 @@
 //! Contents of zones stored in the state store, as of one position of the journal.
 
-use super::change::ZoneHome;
+use super::change::ZoneStorage;
 use super::error::StateError;
 use super::journal::{drop_entries, number_of};
 use super::zone_rows::ZoneRows;
@@ -17,11 +17,11 @@ impl ZoneRows {
         serial: Serial,
         parts: &[RecordList],
     ) -> Result<(), StateError> {
-        let mut row = self.row_or_new(connection, zone, ZoneHome::Store, serial)?;
-        if row.serial != serial || row.home != ZoneHome::Store {
+        let mut row = self.row_or_new(connection, zone, ZoneStorage::Store, serial)?;
+        if row.serial != serial || row.home != ZoneStorage::Store {
             drop_entries(connection, &mut row, i64::MAX)?;
         }
-        (row.home, row.serial, row.base) = (ZoneHome::Store, serial, row.last);
+        (row.home, row.serial, row.base) = (ZoneStorage::Store, serial, row.last);
         write_contents(connection, row.id, parts)?;
         self.prune(connection, &mut row)?;
         self.put(zone, row);
@@ -37,7 +37,7 @@ impl ZoneRows {
         parts: &[RecordList],
     ) -> Result<(), StateError> {
         let row = self.row(connection, zone)?;
-        let Some(mut row) = row.filter(|row| row.home == ZoneHome::Store) else {
+        let Some(mut row) = row.filter(|row| row.home == ZoneStorage::Store) else {
             return Ok(());
         };
         let Some(number) = number_of(connection, &row, serial)?.filter(|n| *n >= row.base) else {

@@ -76,7 +76,7 @@ pub struct DeletedZone {
 
 /// A stored copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptCopy {
+pub struct DeletedCopy {
     /// Its number.
     pub number: i64,
     /// The zone.
@@ -140,7 +140,7 @@ const COLUMNS: &str = "id, name, time, kind, backend, serial, records, octets";
 
 impl StateStore {
     /// Lists the copies of zones that were deleted at a time or after it, the newest first.
-    pub fn deleted_zones(&self, since: u64) -> Result<Vec<KeptCopy>, StateError> {
+    pub fn deleted_zones(&self, since: u64) -> Result<Vec<DeletedCopy>, StateError> {
         self.read(|connection| {
             let sql = format!(
                 "SELECT {COLUMNS} FROM deleted_zone WHERE time >= ?1 ORDER BY time DESC, id DESC"
@@ -160,7 +160,7 @@ impl StateStore {
         &self,
         name: &NameBuf,
         since: u64,
-    ) -> Result<Option<(KeptCopy, Vec<u8>)>, StateError> {
+    ) -> Result<Option<(DeletedCopy, Vec<u8>)>, StateError> {
         self.read(|connection| {
             let sql = format!(
                 "SELECT {COLUMNS}, copy FROM deleted_zone WHERE name = ?1 AND time >= ?2 \
@@ -177,10 +177,10 @@ impl StateStore {
     }
 }
 
-fn kept_copy(row: &Row<'_>) -> Result<KeptCopy, StateError> {
+fn kept_copy(row: &Row<'_>) -> Result<DeletedCopy, StateError> {
     let name: Vec<u8> = row.get(1)?;
     let name = Name::from_wire(&name).map_err(StateError::corrupt)?;
-    Ok(KeptCopy {
+    Ok(DeletedCopy {
         number: row.get(0)?,
         octets: row.get::<_, i64>(7)? as u64,
         zone: DeletedZone {

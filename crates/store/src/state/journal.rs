@@ -4,7 +4,7 @@
 //! the later ones, so only entries up to `base` are dropped when the journal exceeds its limits. If that is not
 //! enough, the result names the zone (`Written::overfull`), so that the caller brings its storage up to date.
 
-use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+use super::change::{JournalOrigin, StateChange, Written, ZoneStorage, ZoneTimers};
 use super::deleted;
 use super::digest::ContentsDigest;
 use super::error::StateError;
@@ -45,7 +45,7 @@ pub struct JournalEntry {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalRow {
     pub(super) id: i64,
-    pub(super) home: ZoneHome,
+    pub(super) home: ZoneStorage,
     pub(super) serial: Serial,
     pub(super) last: i64,
     pub(super) base: i64,
@@ -72,7 +72,7 @@ pub(super) fn find_zone(
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
         let home: i64 = row.get(1)?;
-        Ok(ZoneHome::of(home).map(|home| JournalRow {
+        Ok(ZoneStorage::of(home).map(|home| JournalRow {
             id: row.get_unwrap(0),
             home,
             serial: Serial(row.get_unwrap(2)),
@@ -199,7 +199,7 @@ impl ZoneRows {
         let mut row = match (self.row(connection, zone)?, home) {
             (Some(row), _) => row,
             // Without contents there is nothing that a difference could continue.
-            (None, ZoneHome::Store) => return Err(gap(Serial(0))),
+            (None, ZoneStorage::Store) => return Err(gap(Serial(0))),
             (None, _) => self.row_or_new(connection, zone, home, from)?,
         };
         if row.serial != from || row.home != home {
@@ -224,7 +224,7 @@ impl ZoneRows {
         row.entries += 1;
         row.octets += entry.difference.octets() as u64;
         row.digest = row.digest.map(|digest| digest.after(entry.difference));
-        if home == ZoneHome::Database || entry.origin == JournalOrigin::Home {
+        if home == ZoneStorage::Database || entry.origin == JournalOrigin::Home {
             row.base = row.last;
             forget_rebase(connection, &mut row)?;
         }
@@ -336,7 +336,7 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-        home: ZoneHome,
+        home: ZoneStorage,
         written: &mut Written,
     ) -> Result<(), StateError> {
         match self.row(connection, zone)? {
@@ -359,7 +359,7 @@ impl ZoneRows {
         zone: &NameBuf,
         timers: &ZoneTimers,
     ) -> Result<(), StateError> {
-        let row = self.row_or_new(connection, zone, ZoneHome::Store, Serial(0))?;
+        let row = self.row_or_new(connection, zone, ZoneStorage::Store, Serial(0))?;
         let sql = "INSERT OR REPLACE INTO timer (zone, refreshed, next_check, expires) \
                    VALUES (?1, ?2, ?3, ?4)";
         let ZoneTimers {
@@ -382,7 +382,7 @@ impl ZoneRows {
 /// An entry to append.
 pub(super) struct NewEntry<'e> {
     pub(super) zone: &'e NameBuf,
-    pub(super) home: ZoneHome,
+    pub(super) home: ZoneStorage,
     pub(super) origin: JournalOrigin,
     pub(super) difference: &'e Difference,
     pub(super) time: u64,

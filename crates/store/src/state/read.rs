@@ -1,7 +1,7 @@
 //! Reads from the state store: the journal of a zone, all stored zones, values.
 
 use super::StateStore;
-use super::change::{JournalOrigin, ZoneHome, ZoneTimers};
+use super::change::{JournalOrigin, ZoneStorage, ZoneTimers};
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal::{JournalEntry, find_zone, stored_name};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 /// A zone with stored state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptZone {
+pub struct JournaledZone {
     /// Its name in lower case.
     pub name: NameBuf,
     /// Where its contents are stored.
-    pub home: ZoneHome,
+    pub home: ZoneStorage,
     /// The serial that its journal ends at.
     pub serial: Serial,
     /// Its timers, if it has any.
@@ -38,7 +38,7 @@ pub type StoredItem = (Vec<u8>, Vec<u8>);
 pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
 
 /// All zones with stored state.
-pub type KeptZones = Vec<KeptZone>;
+pub type JournaledZones = Vec<JournaledZone>;
 
 /// The columns that [`kept_zone`] reads.
 const KEPT_ZONE: &str = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires, digest \
@@ -46,7 +46,7 @@ const KEPT_ZONE: &str = "SELECT name, home, serial, entries, octets, refreshed, 
 
 impl StateStore {
     /// Lists the zones with stored state.
-    pub fn zones(&self) -> Result<KeptZones, StateError> {
+    pub fn zones(&self) -> Result<JournaledZones, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} ORDER BY zone.id");
             let mut statement = connection.prepare_cached(&sql)?;
@@ -60,7 +60,7 @@ impl StateStore {
     }
 
     /// Reads the state of one zone.
-    pub fn zone(&self, zone: &NameBuf) -> Result<Option<KeptZone>, StateError> {
+    pub fn zone(&self, zone: &NameBuf) -> Result<Option<JournaledZone>, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} WHERE name = ?1");
             let mut statement = connection.prepare_cached(&sql)?;
@@ -164,7 +164,7 @@ impl StateStore {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             let row = find_zone(&transaction, &stored_name(zone))?;
-            let Some(row) = row.filter(|row| row.home == ZoneHome::Store) else {
+            let Some(row) = row.filter(|row| row.home == ZoneStorage::Store) else {
                 return Ok(None);
             };
             let sql = "SELECT records FROM contents WHERE zone = ?1 ORDER BY part";
@@ -276,7 +276,7 @@ pub(super) fn list(row: &Row<'_>, column: usize) -> Result<RecordList, StateErro
     RecordList::from_bytes(octets).map_err(StateError::corrupt)
 }
 
-pub(super) fn kept_zone(row: &Row<'_>) -> Result<KeptZone, StateError> {
+pub(super) fn kept_zone(row: &Row<'_>) -> Result<JournaledZone, StateError> {
     let name: Vec<u8> = row.get(0)?;
     let name = Name::from_wire(&name).map_err(StateError::corrupt)?;
     let refreshed: Option<i64> = row.get(5)?;
@@ -288,9 +288,9 @@ pub(super) fn kept_zone(row: &Row<'_>) -> Result<KeptZone, StateError> {
         }),
         None => None,
     };
-    Ok(KeptZone {
+    Ok(JournaledZone {
         name: name.into(),
-        home: ZoneHome::of(row.get(1)?)
+        home: ZoneStorage::of(row.get(1)?)
             .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
         serial: Serial(row.get(2)?),
         timers,

@@ -7,7 +7,7 @@
 //! ```
 //! The entries up to the merge are then as good as in the file, so they can be dropped like those of any other zone.
 
-use super::change::{JournalOrigin, Written, ZoneHome};
+use super::change::{JournalOrigin, Written, ZoneStorage};
 use super::error::StateError;
 use super::journal::{JournalEntry, JournalRow, NewEntry, drop_entries, stored_name};
 use super::read::list;
@@ -41,7 +41,7 @@ impl ZoneRows {
         let no_serial = || StateError::NoSerial(zone.to_string());
         let (before, to) = version.forward.serials().ok_or_else(no_serial)?;
         let (file, _) = version.lacking.serials().ok_or_else(no_serial)?;
-        let home = ZoneHome::File;
+        let home = ZoneStorage::File;
         let mut row = self.row_or_new(connection, zone, home, before)?;
         self.note(stored_name(zone), row);
         if row.serial == before && row.home == home {

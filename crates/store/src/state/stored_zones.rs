@@ -1,18 +1,18 @@
 //! Reads zones stored in the state store with their contents: one by its name, or all in one pass.
 
 use super::StateStore;
-use super::change::ZoneHome;
+use super::change::ZoneStorage;
 use super::error::StateError;
 use super::journal::{JournalEntry, stored_name};
-use super::read::{KeptZone, kept_zone, list, unsettled};
+use super::read::{JournaledZone, kept_zone, list, unsettled};
 use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
 use rusqlite::{Connection, Rows, params};
 
 /// Receives zones as they are read: begin, records in chunks, end.
-pub trait TakeStoredZones {
+pub trait StoredZoneSink {
     /// Starts a zone; false skips it.
-    fn begin(&mut self, zone: &KeptZone) -> bool;
+    fn begin(&mut self, zone: &JournaledZone) -> bool;
 
     /// Receives a chunk of its records.
     fn records(&mut self, records: RecordList);
@@ -21,7 +21,7 @@ pub trait TakeStoredZones {
     fn end(
         &mut self,
         store: &StateStore,
-        zone: &KeptZone,
+        zone: &JournaledZone,
         journal: Result<Vec<JournalEntry>, StateError>,
     );
 }
@@ -36,25 +36,25 @@ impl StateStore {
     pub fn zone_at_home(
         &self,
         zone: &NameBuf,
-        taker: &mut impl TakeStoredZones,
+        taker: &mut impl StoredZoneSink,
     ) -> Result<(), StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             let sql = format!("{PARTS} AND name = ?2 ORDER BY part");
             let mut statement = transaction.prepare_cached(&sql)?;
-            let home = ZoneHome::Store.number();
+            let home = ZoneStorage::Store.number();
             let rows = statement.query(params![home, stored_name(zone)])?;
             self.hand_over(&transaction, rows, taker)
         })
     }
 
     /// Reads all zones stored here, in one pass.
-    pub fn zones_at_home(&self, taker: &mut impl TakeStoredZones) -> Result<(), StateError> {
+    pub fn zones_at_home(&self, taker: &mut impl StoredZoneSink) -> Result<(), StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             let sql = format!("{PARTS} ORDER BY zone.id, part");
             let mut statement = transaction.prepare(&sql)?;
-            let rows = statement.query([ZoneHome::Store.number()])?;
+            let rows = statement.query([ZoneStorage::Store.number()])?;
             self.hand_over(&transaction, rows, taker)
         })
     }
@@ -63,7 +63,7 @@ impl StateStore {
         &self,
         connection: &Connection,
         mut rows: Rows<'_>,
-        taker: &mut impl TakeStoredZones,
+        taker: &mut impl StoredZoneSink,
     ) -> Result<(), StateError> {
         let mut current: Option<StoredZone> = None;
         while let Some(row) = rows.next()? {
@@ -98,7 +98,7 @@ impl StateStore {
         Ok(())
     }
 
-    fn end(&self, connection: &Connection, zone: StoredZone, taker: &mut impl TakeStoredZones) {
+    fn end(&self, connection: &Connection, zone: StoredZone, taker: &mut impl StoredZoneSink) {
         if !zone.is_wanted {
             return;
         }
@@ -118,6 +118,6 @@ struct StoredZone {
     base: i64,
     last: i64,
     is_wanted: bool,
-    kept: KeptZone,
+    kept: JournaledZone,
     failed: Option<StateError>,
 }

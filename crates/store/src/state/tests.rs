@@ -42,7 +42,7 @@ fn list(zone: &str, serial: u32, data: &[&[u8]]) -> RecordList {
     list
 }
 
-fn append(zone: &str, home: ZoneHome, from: u32, to: u32) -> StateChange {
+fn append(zone: &str, home: ZoneStorage, from: u32, to: u32) -> StateChange {
     let text = [&[4][..], &to.to_be_bytes()].concat();
     StateChange::Append {
         zone: name(zone),
@@ -85,13 +85,13 @@ fn a_journal_is_a_chain_that_survives_and_refuses_a_gap() {
         store
             .write(vec![append(
                 "example.",
-                ZoneHome::Database,
+                ZoneStorage::Database,
                 serial,
                 serial + 1,
             )])
             .unwrap();
     }
-    let gap = store.write(vec![append("example.", ZoneHome::Database, 7, 8)]);
+    let gap = store.write(vec![append("example.", ZoneStorage::Database, 7, 8)]);
     assert!(matches!(
         gap,
         Err(StateError::Gap {
@@ -113,11 +113,14 @@ fn a_journal_is_a_chain_that_survives_and_refuses_a_gap() {
     assert_eq!(from(9), None);
     let restart = StateChange::RestartJournal {
         zone,
-        home: ZoneHome::Database,
+        home: ZoneStorage::Database,
         serial: Serial(7),
     };
     store
-        .write(vec![restart, append("example.", ZoneHome::Database, 7, 8)])
+        .write(vec![
+            restart,
+            append("example.", ZoneStorage::Database, 7, 8),
+        ])
         .unwrap();
     assert_eq!((from(2), from(7)), (None, Some(vec![(7, 8)])));
     assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
@@ -131,7 +134,7 @@ fn a_journal_is_bounded_in_number_and_size() {
         store
             .write(vec![append(
                 "example.",
-                ZoneHome::Database,
+                ZoneStorage::Database,
                 serial,
                 serial + 1,
             )])
@@ -154,7 +157,7 @@ fn a_journal_is_bounded_in_number_and_size() {
         origin,
         time,
         ..
-    } = append("example.", ZoneHome::Database, 1, 2)
+    } = append("example.", ZoneStorage::Database, 1, 2)
     else {
         unreachable!()
     };
@@ -191,7 +194,7 @@ fn entries_that_the_home_lacks_are_never_dropped() {
     for serial in 1..=150 {
         let written = store.write(vec![append(
             "example.",
-            ZoneHome::Store,
+            ZoneStorage::Store,
             serial,
             serial + 1,
         )]);
@@ -230,7 +233,12 @@ fn a_file_lacks_changes_until_it_is_settled() {
     let (store, zone) = (open(&directory), name("example."));
     for serial in 1..4 {
         store
-            .write(vec![append("example.", ZoneHome::File, serial, serial + 1)])
+            .write(vec![append(
+                "example.",
+                ZoneStorage::File,
+                serial,
+                serial + 1,
+            )])
             .unwrap();
     }
     assert_eq!(
@@ -252,7 +260,7 @@ fn a_callers_changes_are_all_made_or_none() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     store
-        .write(vec![append("a.", ZoneHome::Database, 1, 2)])
+        .write(vec![append("a.", ZoneStorage::Database, 1, 2)])
         .unwrap();
     let item = || StateChange::SetItem {
         kind: "tsig",
@@ -261,14 +269,14 @@ fn a_callers_changes_are_all_made_or_none() {
     };
     let refused = store.write(vec![
         item(),
-        append("b.", ZoneHome::Database, 1, 2),
-        append("a.", ZoneHome::Database, 5, 6),
+        append("b.", ZoneStorage::Database, 1, 2),
+        append("a.", ZoneStorage::Database, 5, 6),
     ]);
     assert!(matches!(refused, Err(StateError::Gap { .. })));
     assert_eq!(store.item("tsig", b"k").unwrap(), None);
     assert_eq!(store.zones().unwrap().len(), 1);
     store
-        .write(vec![item(), append("a.", ZoneHome::Database, 2, 3)])
+        .write(vec![item(), append("a.", ZoneStorage::Database, 2, 3)])
         .unwrap();
     assert_eq!(
         store.items("tsig").unwrap(),
@@ -291,10 +299,10 @@ fn many_callers_share_transactions_and_each_has_its_own_result() {
     for serial in 1..=400u32 {
         // Every tenth is invalid.
         let change = match serial % 10 {
-            0 => append("example.", ZoneHome::Database, 9000, 9001),
+            0 => append("example.", ZoneStorage::Database, 9000, 9001),
             n => append(
                 &format!("z{n}."),
-                ZoneHome::Database,
+                ZoneStorage::Database,
                 serial / 10 + 1,
                 serial / 10 + 2,
             ),
@@ -321,13 +329,13 @@ fn a_panic_in_a_callback_costs_no_other_change() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     let submit = |from, done: Box<dyn FnOnce() + Send>| {
-        let change = append("example.", ZoneHome::Database, from, from + 1);
+        let change = append("example.", ZoneStorage::Database, from, from + 1);
         store.submit(vec![change], move |_| done());
     };
     submit(1, Box::new(|| panic!("a bug on purpose")));
     submit(2, Box::new(|| ()));
     store
-        .write(vec![append("example.", ZoneHome::Database, 3, 4)])
+        .write(vec![append("example.", ZoneStorage::Database, 3, 4)])
         .unwrap();
     assert_eq!(StateStore::check(directory.path()).unwrap().entries, 3);
 }
@@ -350,7 +358,7 @@ fn timers_and_removal() {
     let kept = store.zones().unwrap();
     assert_eq!(
         (kept[0].timers, kept[0].home),
-        (Some(timers), ZoneHome::Store)
+        (Some(timers), ZoneStorage::Store)
     );
     store.write(vec![StateChange::RemoveZone { zone }]).unwrap();
     assert_eq!(store.zones().unwrap(), []);
@@ -366,7 +374,7 @@ fn damage_is_found_by_a_check() {
         store
             .write(vec![append(
                 "example.",
-                ZoneHome::Store,
+                ZoneStorage::Store,
                 serial,
                 serial + 1,
             )])

@@ -1,6 +1,6 @@
 //! Maintenance of the state store by its operator: check, compact, back up. All of it while a server runs.
 
-use super::change::ZoneHome;
+use super::change::ZoneStorage;
 use super::error::StateError;
 use super::journal::find_zone;
 use super::read::{entries, kept_zone};
@@ -214,7 +214,7 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
         check_records(&entry.difference.removed)?;
         check_records(&entry.difference.added)?;
     }
-    if row.home == ZoneHome::Store {
+    if row.home == ZoneStorage::Store {
         let behind = (row.last - row.base) as usize;
         let after_base = &journal[journal.len().saturating_sub(behind)..];
         let mut zone = match build(connection, row.id, name)? {

@@ -79,7 +79,7 @@ impl StateWriter {
         let requests = Queue::new(WAITING);
         let queue = requests.clone();
         let failed = |error: std::io::Error| StateError::of_io(&path, &error);
-        let scribe = Scribe {
+        let scribe = StateWriterThread {
             connection: parts.connection,
             file: parts.file,
             keys: parts.keys,
@@ -145,7 +145,7 @@ impl Drop for StateWriter {
 }
 
 /// The state of the writer thread.
-struct Scribe {
+struct StateWriterThread {
     /// Before the file: closed first, while the locks of the process are still held.
     connection: Connection,
     file: StoreFile,
@@ -159,7 +159,7 @@ struct Scribe {
     probed: Instant,
 }
 
-impl Scribe {
+impl StateWriterThread {
     fn run(mut self, queue: &Queue<WriterMessage>) {
         loop {
             let (group, closing) = match queue.pop(Some(Instant::now() + INSPECT_EVERY)) {

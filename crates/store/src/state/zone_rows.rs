@@ -1,6 +1,6 @@
 //! The writer's cache of rows of the table `zone`.
 
-use super::change::ZoneHome;
+use super::change::ZoneStorage;
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal::{JournalBounds, JournalRow, find_zone, stored_name};
@@ -98,7 +98,7 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-        home: ZoneHome,
+        home: ZoneStorage,
         serial: Serial,
     ) -> Result<JournalRow, StateError> {
         if let Some(row) = self.row(connection, zone)? {

@@ -21,7 +21,7 @@ const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
 
 /// Checks the sixteen octets.
 pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
-    let Some(place) = LocPlace::from_wire(data) else {
+    let Some(place) = LocPosition::from_wire(data) else {
         return Err(match data.len() {
             0..LENGTH => RdataError::Short,
             LENGTH => RdataError::Value("an unknown version of LOC"),
@@ -41,21 +41,21 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
     Ok(())
 }
 
-struct LocPlace {
+struct LocPosition {
     precisions: [u8; 3],
     latitude: i64,
     longitude: i64,
     altitude_cm: i64,
 }
 
-impl LocPlace {
-    fn from_wire(data: &[u8]) -> Option<LocPlace> {
+impl LocPosition {
+    fn from_wire(data: &[u8]) -> Option<LocPosition> {
         let data: &[u8; LENGTH] = data.try_into().ok()?;
         let number = |at: usize| {
             let octets = [data[at], data[at + 1], data[at + 2], data[at + 3]];
             i64::from(u32::from_be_bytes(octets))
         };
-        (data[0] == 0).then(|| LocPlace {
+        (data[0] == 0).then(|| LocPosition {
             precisions: [data[1], data[2], data[3]],
             latitude: number(4) - EQUATOR,
             longitude: number(8) - EQUATOR,
@@ -180,7 +180,7 @@ fn precision_of(word: &Token<'_>) -> Result<u8, TextError> {
 
 /// Writes all fields, including the precisions.
 pub(super) fn print(data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
-    let place = LocPlace::from_wire(data).ok_or(fmt::Error)?;
+    let place = LocPosition::from_wire(data).ok_or(fmt::Error)?;
     print_angle(place.latitude, ['N', 'S'], out)?;
     out.write_char(' ')?;
     print_angle(place.longitude, ['E', 'W'], out)?;

@@ -3,7 +3,7 @@
 use super::diagnostic::Severity;
 use super::parser::{LastOwner, Parser, Step, step};
 use super::source::BlockEnd;
-use super::{Record, RecordPlace, Sink, SinkRefusal};
+use super::{Record, RecordLocation, Sink, SinkRefusal};
 use crate::name::{Name, NameError};
 use crate::rdata;
 use crate::rtype::{Class, Type};
@@ -276,7 +276,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 EntryData::Host => self.host.as_wire(),
                 EntryData::Any => &self.rdata,
             },
-            from: RecordPlace::in_file(line, self.file),
+            from: RecordLocation::in_file(line, self.file),
         };
         match self.sink.record(&record) {
             Ok(()) => {

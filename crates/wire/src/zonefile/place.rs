@@ -7,14 +7,14 @@ const LOWER_BITS: u32 = u32::BITS;
 
 /// The source location of a record. It takes 48 bits, because a zone being built stores one for each record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct RecordPlace {
+pub struct RecordLocation {
     lower: u32,
     upper: u16,
 }
 
 /// A decoded source location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourcePlace {
+pub enum SourceLocation {
     /// A line from 1, and the index of its file in [`Report::files`](super::Report::files).
     Line {
         /// The line number.
@@ -26,15 +26,15 @@ pub enum SourcePlace {
     Row(i64),
 }
 
-impl RecordPlace {
+impl RecordLocation {
     /// The location of a record without a known source.
-    pub const NONE: RecordPlace = RecordPlace { lower: 0, upper: 0 };
+    pub const NONE: RecordLocation = RecordLocation { lower: 0, upper: 0 };
 
     /// Creates the location of a line, from 1, in a file with an index below 2^15; line 0 means none.
     #[inline]
     pub const fn in_file(line: u32, file: u16) -> Self {
         debug_assert!(file < ROW);
-        RecordPlace {
+        RecordLocation {
             lower: line,
             upper: file & !ROW,
         }
@@ -45,29 +45,29 @@ impl RecordPlace {
     pub const fn row(id: i64) -> Self {
         let upper = id >> LOWER_BITS;
         if id <= 0 || upper >= ROW as i64 {
-            return RecordPlace::NONE;
+            return RecordLocation::NONE;
         }
-        RecordPlace {
+        RecordLocation {
             lower: id as u32,
             upper: upper as u16 | ROW,
         }
     }
 
     /// Returns the decoded location; `None` if there is none.
-    pub const fn source(self) -> Option<SourcePlace> {
+    pub const fn source(self) -> Option<SourceLocation> {
         match (self.upper & ROW != 0, self.lower, self.upper & !ROW) {
-            (true, lower, upper) => Some(SourcePlace::Row(
+            (true, lower, upper) => Some(SourceLocation::Row(
                 (upper as i64) << LOWER_BITS | lower as i64,
             )),
             (false, 0, _) => None,
-            (false, line, file) => Some(SourcePlace::Line { line, file }),
+            (false, line, file) => Some(SourceLocation::Line { line, file }),
         }
     }
 
     /// Returns the line and the file; 0 and 0 for other locations.
     pub const fn line_and_file(self) -> (u32, u16) {
         match self.source() {
-            Some(SourcePlace::Line { line, file }) => (line, file),
+            Some(SourceLocation::Line { line, file }) => (line, file),
             _ => (0, 0),
         }
     }
@@ -75,7 +75,7 @@ impl RecordPlace {
     /// Returns the row ID, if this is a row.
     pub const fn row_id(self) -> Option<i64> {
         match self.source() {
-            Some(SourcePlace::Row(id)) => Some(id),
+            Some(SourceLocation::Row(id)) => Some(id),
             _ => None,
         }
     }
@@ -94,7 +94,7 @@ impl RecordPlace {
     /// Returns the location with this lower half and the upper half of `self`.
     #[inline]
     pub const fn beside(self, lower: u32) -> Self {
-        RecordPlace {
+        RecordLocation {
             lower,
             upper: self.upper,
         }
@@ -109,14 +109,14 @@ impl RecordPlace {
 
 /// The upper halves of many locations, which are usually all 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecordPlaces {
+pub struct RecordLocations {
     uppers: u16,
 }
 
-impl RecordPlaces {
+impl RecordLocations {
     /// Adds a location.
     #[inline]
-    pub fn add(&mut self, place: RecordPlace) {
+    pub fn add(&mut self, place: RecordLocation) {
         self.uppers |= place.upper;
     }
 
@@ -129,8 +129,8 @@ impl RecordPlaces {
 
     /// Returns the location with this lower half, provided that all are plain.
     #[inline]
-    pub fn place(self, lower: u32) -> RecordPlace {
-        RecordPlace {
+    pub fn place(self, lower: u32) -> RecordLocation {
+        RecordLocation {
             lower,
             upper: self.uppers & ROW,
         }
@@ -143,29 +143,32 @@ mod tests {
 
     #[test]
     fn places_are_what_they_were_made_of() {
-        let line = RecordPlace::in_file(7, 3);
-        assert_eq!(line.source(), Some(SourcePlace::Line { line: 7, file: 3 }));
+        let line = RecordLocation::in_file(7, 3);
+        assert_eq!(
+            line.source(),
+            Some(SourceLocation::Line { line: 7, file: 3 })
+        );
         assert_eq!((line.line_and_file(), line.row_id()), ((7, 3), None));
-        assert!(RecordPlace::NONE.is_none() && RecordPlace::in_file(0, 2).is_none());
+        assert!(RecordLocation::NONE.is_none() && RecordLocation::in_file(0, 2).is_none());
         for id in [1, 7, 1 << 32, (1 << 47) - 1] {
-            assert_eq!(RecordPlace::row(id).row_id(), Some(id));
-            assert_eq!(RecordPlace::row(id).line_and_file(), (0, 0));
+            assert_eq!(RecordLocation::row(id).row_id(), Some(id));
+            assert_eq!(RecordLocation::row(id).line_and_file(), (0, 0));
         }
         for id in [0, -1, i64::MIN, 1 << 47, i64::MAX] {
-            assert!(RecordPlace::row(id).is_none(), "{id}");
+            assert!(RecordLocation::row(id).is_none(), "{id}");
         }
     }
 
     #[test]
     fn plain_places_are_known_by_their_lower_half() {
-        for place in [RecordPlace::in_file(9, 0), RecordPlace::row(9)] {
-            let mut all = RecordPlaces::default();
+        for place in [RecordLocation::in_file(9, 0), RecordLocation::row(9)] {
+            let mut all = RecordLocations::default();
             all.add(place);
             assert!(all.are_plain());
             assert_eq!(all.place(place.lower()), place);
         }
-        let mut others = RecordPlaces::default();
-        others.add(RecordPlace::row(1 << 32));
+        let mut others = RecordLocations::default();
+        others.add(RecordLocation::row(1 << 32));
         assert!(!others.are_plain());
     }
 }

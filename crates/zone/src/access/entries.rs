@@ -1,6 +1,6 @@
 //! Conversion of access lists back to entries: first match decides, and the entries yield an equal list.
 
-use super::{AccessEntry, AccessList, AccessTerm, AddressRange, AddressSet};
+use super::{AccessEntry, AccessList, AccessWord, AddressRange, AddressSet};
 use nameward_wire::{Name, NameBuf};
 use std::net::IpAddr;
 
@@ -13,10 +13,10 @@ impl AccessList {
             let name = NameBuf::from(Name::from_valid_wire(key));
             for term in set.terms() {
                 let term = match term {
-                    AccessTerm::Network(address, bits) => {
-                        AccessTerm::NetworkWithKey(address, bits, name)
+                    AccessWord::Network(address, bits) => {
+                        AccessWord::NetworkWithKey(address, bits, name)
                     }
-                    _ => AccessTerm::Key(name),
+                    _ => AccessWord::Key(name),
                 };
                 entries.push(AccessEntry::positive(term));
             }
@@ -24,7 +24,7 @@ impl AccessList {
             if !set.is_any() && !self.plain.is_none() {
                 entries.push(AccessEntry {
                     is_negated: true,
-                    term: AccessTerm::Key(name),
+                    term: AccessWord::Key(name),
                 });
             }
         }
@@ -34,9 +34,9 @@ impl AccessList {
 }
 
 impl AddressSet {
-    fn terms(&self) -> Vec<AccessTerm> {
+    fn terms(&self) -> Vec<AccessWord> {
         if self.is_any() {
-            return vec![AccessTerm::Any];
+            return vec![AccessWord::Any];
         }
         let mut terms = Vec::new();
         for range in &self.v4 {
@@ -50,7 +50,7 @@ impl AddressSet {
 }
 
 /// Adds the networks that a range splits into: at most two per prefix length.
-fn networks((first, last): AddressRange, width: u32, terms: &mut Vec<AccessTerm>) {
+fn networks((first, last): AddressRange, width: u32, terms: &mut Vec<AccessWord>) {
     let mut at = first;
     loop {
         let end = |free: u32| match free {
@@ -65,7 +65,7 @@ fn networks((first, last): AddressRange, width: u32, terms: &mut Vec<AccessTerm>
             32 => IpAddr::V4((at as u32).into()),
             _ => IpAddr::V6(at.into()),
         };
-        terms.push(AccessTerm::Network(address, (width - free) as u8));
+        terms.push(AccessWord::Network(address, (width - free) as u8));
         match end(free) {
             end if end >= last => return,
             end => at = end + 1,

@@ -12,17 +12,17 @@ fn entry(text: &str) -> AccessEntry {
         None => (false, text),
     };
     if let Some(key) = text.strip_prefix("key:") {
-        let term = AccessTerm::Key(key.parse().unwrap());
+        let term = AccessWord::Key(key.parse().unwrap());
         return AccessEntry { is_negated, term };
     }
     let term = match text.split_once('/') {
-        _ if text == "any" => AccessTerm::Any,
+        _ if text == "any" => AccessWord::Any,
         Some((address, bits)) => {
-            AccessTerm::Network(address.parse().unwrap(), bits.parse().unwrap())
+            AccessWord::Network(address.parse().unwrap(), bits.parse().unwrap())
         }
         None => {
             let address: IpAddr = text.parse().unwrap();
-            AccessTerm::Network(address, if address.is_ipv4() { 32 } else { 128 })
+            AccessWord::Network(address, if address.is_ipv4() { 32 } else { 128 })
         }
     };
     AccessEntry { is_negated, term }
@@ -70,7 +70,7 @@ fn a_list_in_a_list_matches_with_its_own_addresses_only() {
     let inner = list(&["!192.0.2.1", "192.0.2.0/24"]);
     let nested = |is_negated| AccessEntry {
         is_negated,
-        term: AccessTerm::List(inner.clone()),
+        term: AccessWord::List(inner.clone()),
     };
     let positive = AccessList::new(&[nested(false), entry("192.0.2.1")]);
     assert!(contains(&positive, "192.0.2.1") && contains(&positive, "192.0.2.9"));
@@ -113,13 +113,13 @@ fn plainly(entries: &[AccessEntry], client: IpAddr, key: Option<Name<'_>>) -> bo
     };
     for entry in entries {
         let is_match = match &entry.term {
-            AccessTerm::Any => true,
-            AccessTerm::Network(address, bits) => is_in(address, bits),
-            AccessTerm::Key(name) => key == Some(name.as_name()),
-            AccessTerm::NetworkWithKey(address, bits, name) => {
+            AccessWord::Any => true,
+            AccessWord::Network(address, bits) => is_in(address, bits),
+            AccessWord::Key(name) => key == Some(name.as_name()),
+            AccessWord::NetworkWithKey(address, bits, name) => {
                 is_in(address, bits) && key == Some(name.as_name())
             }
-            AccessTerm::List(list) => list.allows(client, key),
+            AccessWord::List(list) => list.allows(client, key),
         };
         if is_match {
             return !entry.is_negated;
@@ -146,12 +146,12 @@ fn entries() -> impl Strategy<Value = Vec<AccessEntry>> {
     let width = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
     let term = prop_oneof![
         (address(), 0_u8..8).prop_map(move |(address, bits)| match bits {
-            7 => AccessTerm::Any,
-            bits => AccessTerm::Network(address, width(address) - bits),
+            7 => AccessWord::Any,
+            bits => AccessWord::Network(address, width(address) - bits),
         }),
-        key().prop_map(AccessTerm::Key),
+        key().prop_map(AccessWord::Key),
         (address(), 0_u8..8, key()).prop_map(move |(address, bits, key)| {
-            AccessTerm::NetworkWithKey(address, width(address) - bits, key)
+            AccessWord::NetworkWithKey(address, width(address) - bits, key)
         }),
     ];
     let entry =
@@ -172,7 +172,7 @@ proptest! {
         let mut nested = one.clone();
         nested.insert(one.len() / 2, AccessEntry {
             is_negated: negated,
-            term: AccessTerm::List(second.clone()),
+            term: AccessWord::List(second.clone()),
         });
         prop_assert_eq!(AccessList::new(&nested).allows(client, key), plainly(&nested, client, key));
         let both = first.allows(client, key) && second.allows(client, key);
@@ -304,18 +304,18 @@ fn both_sources_blackhole() {
 #[test]
 fn entries_make_the_list_that_they_come_from() {
     let key = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
-    let net = |text: &str, bits| AccessTerm::Network(text.parse().unwrap(), bits);
+    let net = |text: &str, bits| AccessWord::Network(text.parse().unwrap(), bits);
     let not = |term| AccessEntry {
         is_negated: true,
         term,
     };
     let inner = AccessList::new(&[
         not(net("10.1.0.0", 16)),
-        AccessEntry::positive(AccessTerm::Any),
+        AccessEntry::positive(AccessWord::Any),
     ]);
     for entries in [
         vec![],
-        vec![AccessEntry::positive(AccessTerm::Any)],
+        vec![AccessEntry::positive(AccessWord::Any)],
         vec![
             not(net("10.0.0.1", 32)),
             AccessEntry::positive(net("10.0.0.0", 8)),
@@ -323,12 +323,12 @@ fn entries_make_the_list_that_they_come_from() {
         ],
         // Signed and from that network, as BIND users write it.
         vec![
-            not(AccessTerm::List(inner.clone())),
-            AccessEntry::positive(AccessTerm::Key(key("k."))),
+            not(AccessWord::List(inner.clone())),
+            AccessEntry::positive(AccessWord::Key(key("k."))),
         ],
         vec![
-            not(AccessTerm::Key(key("bad."))),
-            AccessEntry::positive(AccessTerm::NetworkWithKey(
+            not(AccessWord::Key(key("bad."))),
+            AccessEntry::positive(AccessWord::NetworkWithKey(
                 "::1".parse().unwrap(),
                 128,
                 key("k."),
@@ -336,8 +336,8 @@ fn entries_make_the_list_that_they_come_from() {
             AccessEntry::positive(net("192.0.2.0", 24)),
         ],
         vec![
-            not(AccessTerm::Key(key("bad."))),
-            AccessEntry::positive(AccessTerm::Any),
+            not(AccessWord::Key(key("bad."))),
+            AccessEntry::positive(AccessWord::Any),
         ],
     ] {
         let list = AccessList::new(&entries);

@@ -4,7 +4,7 @@ use super::{PlacedNode, ZoneBuilder};
 use crate::node::Node;
 use crate::packed::{ALIGN, put_slot, tag};
 use nameward_wire::Name;
-use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
+use nameward_wire::zonefile::{Record, RecordLocation, RecordLocations};
 
 /// Location of the first node in an arena.
 const FIRST_PLACE: u32 = 1;
@@ -14,8 +14,8 @@ pub struct PackedApex {
     node: Box<[u8]>,
     /// The node, if its records name hosts, which are resolved for each zone separately.
     with_targets: Option<PlacedNode>,
-    places: RecordPlaces,
-    soa_from: RecordPlace,
+    places: RecordLocations,
+    soa_from: RecordLocation,
     records: u64,
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn record<'r>(owner: &'r NameBuf, rtype: Type, rdata: &'r [u8]) -> Record<'r> {
-        Record::new(owner.as_name(), rtype, 60, rdata).at(RecordPlace::row(7))
+        Record::new(owner.as_name(), rtype, 60, rdata).at(RecordLocation::row(7))
     }
 
     fn pack(builder: &mut ZoneBuilder, records: &[(Type, &[u8])]) -> Option<PackedApex> {

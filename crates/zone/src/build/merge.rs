@@ -5,7 +5,7 @@ use crate::capacity::ZoneFull;
 use crate::draft::{Draft, Keep};
 use crate::node::flags;
 use crate::packed::tag;
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use std::collections::HashMap;
 
 impl ZoneBuilder {
@@ -15,7 +15,7 @@ impl ZoneBuilder {
             return;
         }
         if let Err(full) = self.merge_each() {
-            self.refuse(full, RecordPlace::NONE);
+            self.refuse(full, RecordLocation::NONE);
         }
     }
 
@@ -76,7 +76,7 @@ impl ZoneBuilder {
             for record in rrset.records() {
                 let from = match has_places && record.place != 0 {
                     true => self.places.place(record.place),
-                    false => RecordPlace::NONE,
+                    false => RecordLocation::NONE,
                 };
                 draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, from)?;
             }

@@ -11,7 +11,7 @@ use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed};
 use crate::record_list::RecordList;
 use crate::zone::{DepthSet, Zone, ZoneSummary};
-use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
+use nameward_wire::zonefile::{Record, RecordLocation, RecordLocations};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -50,10 +50,10 @@ impl ZoneBuilder {
             max_labels: 0,
             findings: Findings::default(),
             elsewhere: HashMap::new(),
-            places: RecordPlaces::default(),
+            places: RecordLocations::default(),
             last_cut: LastCut::default(),
             connected: Vec::new(),
-            soa_from: RecordPlace::NONE,
+            soa_from: RecordLocation::NONE,
             limits: ZoneLimits::default(),
             records: 0,
             text_read: None,
@@ -143,7 +143,7 @@ impl ZoneBuilder {
         (*names, *records, *octets_left) = (0, 0, usize::MAX);
         *text_read = None;
         *cut_depths = 0;
-        (*places, *soa_from) = (RecordPlaces::default(), RecordPlace::NONE);
+        (*places, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
         *limits = ZoneLimits::default();
         *current_in_zone = true;
         (*is_tolerant, *is_merging, *is_full) = (false, false, false);
@@ -173,7 +173,7 @@ impl ZoneBuilder {
             self.pack_current();
         }
         if let Err(full) = self.end_cut() {
-            self.refuse(full, RecordPlace::NONE);
+            self.refuse(full, RecordLocation::NONE);
         }
         self.merge_late();
         self.insert_empties();
@@ -193,12 +193,12 @@ impl ZoneBuilder {
         let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
         if soa.is_none() {
             self.findings.error(
-                RecordPlace::NONE,
+                RecordLocation::NONE,
                 format_args!("expected an SOA record at {}, found none", self.apex_name),
             );
         } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
             self.findings.warning(
-                RecordPlace::NONE,
+                RecordLocation::NONE,
                 format_args!("expected NS records at {}, found none", self.apex_name),
             );
         }
@@ -221,7 +221,7 @@ impl ZoneBuilder {
             Ok(packed) => Some(Zone::new(packed, summary)),
             Err(full) => {
                 self.findings
-                    .error(RecordPlace::NONE, format_args!("{full}"));
+                    .error(RecordLocation::NONE, format_args!("{full}"));
                 None
             }
         }

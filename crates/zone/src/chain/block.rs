@@ -64,7 +64,7 @@ fn head_of(octets: &[u8]) -> u64 {
 
 /// The position of a member in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MemberPlace {
+pub(super) struct MemberLocation {
     block: usize,
     at: usize,
 }
@@ -88,7 +88,7 @@ impl MemberList {
         self.len
     }
 
-    pub(super) fn member(&self, place: MemberPlace) -> Option<&[u8]> {
+    pub(super) fn member(&self, place: MemberLocation) -> Option<&[u8]> {
         self.blocks.get(place.block)?.block.member(place.at)
     }
 
@@ -98,7 +98,7 @@ impl MemberList {
         &self,
         is_before: impl Fn(&[u8]) -> bool,
         key: &[u8],
-    ) -> Option<MemberPlace> {
+    ) -> Option<MemberLocation> {
         let head = head_of(key);
         let block = self
             .blocks
@@ -110,18 +110,18 @@ impl MemberList {
         let block = block.checked_sub(1)?;
         let at = self.blocks[block].block.count_where(is_before);
         let at = at.checked_sub(1)?;
-        Some(MemberPlace { block, at })
+        Some(MemberLocation { block, at })
     }
 
     /// Returns the position of the last member.
-    pub(super) fn last(&self) -> Option<MemberPlace> {
+    pub(super) fn last(&self) -> Option<MemberLocation> {
         let block = self.blocks.len().checked_sub(1)?;
         let at = self.blocks[block].block.len().checked_sub(1)?;
-        Some(MemberPlace { block, at })
+        Some(MemberLocation { block, at })
     }
 
     /// Returns the member after a position; after the last one, the first.
-    pub(super) fn after(&self, place: MemberPlace) -> Option<&[u8]> {
+    pub(super) fn after(&self, place: MemberLocation) -> Option<&[u8]> {
         let own = &self.blocks.get(place.block)?.block;
         own.member(place.at + 1).or_else(|| {
             let next = self.blocks.get(place.block + 1);
@@ -134,12 +134,12 @@ impl MemberList {
     }
 
     /// Returns the positions in a block, in order.
-    pub(super) fn places_of(&self, block: usize) -> impl Iterator<Item = MemberPlace> + use<> {
+    pub(super) fn places_of(&self, block: usize) -> impl Iterator<Item = MemberLocation> + use<> {
         let len = self
             .blocks
             .get(block)
             .map_or(0, |listed| listed.block.len());
-        (0..len).map(move |at| MemberPlace { block, at })
+        (0..len).map(move |at| MemberLocation { block, at })
     }
 
     /// Builds a list from sorted members.

@@ -15,7 +15,7 @@ use super::{ChainKind, HASH, NsecLink, name_of_key};
 use crate::order::sort_key;
 use crate::signing_state::SigningState;
 pub use lister::{ChainLister, NameRecord};
-use nameward_dnssec::{Nsec3, Nsec3Hash, ReusedBytes, Signing};
+use nameward_dnssec::{Nsec3, Nsec3Hash, ReusableBytes, Signing};
 use nameward_wire::{Name, NameBuf, Type};
 use std::sync::{Arc, Weak};
 
@@ -129,7 +129,7 @@ impl ListedChain {
 
     /// Finds the NSEC record that matches or covers a name in the zone: the last one at or before it.
     pub fn nsec_at_or_before(&self, name: Name<'_>) -> Option<(NsecLink, &ListedTypes)> {
-        let mut key = ReusedBytes::take();
+        let mut key = ReusableBytes::take();
         sort_key(name, &mut key);
         let at = self
             .count_to(key.get(self.apex_key_len..)?)

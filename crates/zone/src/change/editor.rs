@@ -14,7 +14,7 @@ use crate::node::{Node, flags};
 use crate::packed::tag;
 use crate::record_list::WireRecord;
 use crate::zone::{Zone, ZoneSummary};
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::sync::Arc;
 
@@ -135,7 +135,12 @@ impl Editor {
                             && layout::compare(gone.rtype, gone.rdata, record.rdata).is_eq()
                     };
                     if removed.next_if(is_removed).is_none() {
-                        draft.push(rrset.rtype(), rrset.ttl(), record.rdata, RecordPlace::NONE);
+                        draft.push(
+                            rrset.rtype(),
+                            rrset.ttl(),
+                            record.rdata,
+                            RecordLocation::NONE,
+                        );
                     }
                 }
             }
@@ -144,7 +149,7 @@ impl Editor {
             return Err(ChangeError::not_there(record));
         }
         for (_, record) in added.iter() {
-            draft.push(record.rtype, record.ttl, record.rdata, RecordPlace::NONE);
+            draft.push(record.rtype, record.ttl, record.rdata, RecordLocation::NONE);
         }
         // RFC 2181 section 5.2: an RRset has one TTL. The last one given in the change wins.
         let mut ttls: Vec<(Type, u32)> = added.iter().map(|(_, r)| (r.rtype, r.ttl)).collect();

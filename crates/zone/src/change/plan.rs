@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::order::sort_key;
 use crate::zone::Zone;
 use nameward_wire::rdata::validate;
-use nameward_wire::zonefile::RecordPlace;
+use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, NameBuf, Type};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -233,7 +233,7 @@ impl ChangedOwner {
         let mut draft = Draft::default();
         for (rtype, (ttl, records)) in &self.rrsets {
             for record in records {
-                draft.push(*rtype, *ttl, &record.octets, RecordPlace::NONE);
+                draft.push(*rtype, *ttl, &record.octets, RecordLocation::NONE);
             }
         }
         draft

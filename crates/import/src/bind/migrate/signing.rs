@@ -5,13 +5,13 @@ use super::{
         BindZone, Spot, dnssec_policy,
         server_statements::{CatalogStatement, ServerStatements},
     },
-    BindMover,
+    BindImporter,
 };
 use crate::migrate::{
-    MoveRefusal, MoveVerdict, MovedKeyStore, MovedPolicy, MovedSigning, MovedValue,
+    ImportRefusal, ImportVerdict, ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue,
 };
 
-impl BindMover {
+impl BindImporter {
     /// Converts `querylog`, or else the category `queries`, which enables the query log.
     pub(super) fn query_log(&mut self, statements: &ServerStatements) {
         let mut words = statements.words.iter();
@@ -19,7 +19,7 @@ impl BindMover {
         let is_off = |value: &str| ["no", "false", "0"].contains(&value);
         if let Some((spot, _, value)) = switch {
             let place = self.place(*spot);
-            let value = MovedValue::Switch(!is_off(value));
+            let value = ImportedValue::Switch(!is_off(value));
             self.server
                 .take(&place, ("query_log", "enabled"), value, "querylog");
         }
@@ -29,15 +29,16 @@ impl BindMover {
         let place = self.place(channel.spot);
         if switch.is_none() {
             let key = ("query_log", "enabled");
-            self.server.set(Some(&place), key, MovedValue::Switch(true));
+            self.server
+                .set(Some(&place), key, ImportedValue::Switch(true));
         }
         if let Some(file) = &channel.file {
             let path = statements.directory.join(file);
-            let value = MovedValue::Text(path.to_string_lossy().into_owned());
+            let value = ImportedValue::Text(path.to_string_lossy().into_owned());
             self.server.set(Some(&place), ("query_log", "file"), value);
         }
         let text = "logging category queries: see [query_log]; the line format differs";
-        self.server.report.add(MoveVerdict::Changed, &place, text);
+        self.server.report.add(ImportVerdict::Changed, &place, text);
     }
 
     /// Checks whether the members of a catalog are transferred from the catalog's primaries, as they are here.
@@ -52,11 +53,11 @@ impl BindMover {
                  catalog's primaries",
                 catalog.zone
             );
-            self.note(MoveVerdict::Breaks, catalog.spot, text);
+            self.note(ImportVerdict::Breaks, catalog.spot, text);
             return false;
         }
         let text = format!("catalog-zones: {} is a consumer zone", catalog.zone);
-        self.note(MoveVerdict::Taken, catalog.spot, text);
+        self.note(ImportVerdict::Taken, catalog.spot, text);
         true
     }
 
@@ -65,7 +66,7 @@ impl BindMover {
         &mut self,
         zone: &BindZone,
         statements: &ServerStatements,
-    ) -> Result<MovedSigning, MoveRefusal> {
+    ) -> Result<ImportedSigning, ImportRefusal> {
         let terms = zone.terms.as_deref().cloned().unwrap_or_default();
         let version = zone.file.clone().ok_or("no file")?;
         let directory = terms.key_directory.unwrap_or_default();
@@ -75,13 +76,13 @@ impl BindMover {
             self.policy(&name, zone.spot, statements)?;
             policy = Some(name);
         }
-        Ok(MovedSigning {
+        Ok(ImportedSigning {
             source: match zone.is_signed_in_place {
                 true => None,
                 false => Some(version.with_extension("")),
             },
             version,
-            keys: MovedKeyStore::Pairs(statements.directory.join(directory)),
+            keys: ImportedKeyStore::Pairs(statements.directory.join(directory)),
             policy,
             flush: "rndc sync",
         })
@@ -93,7 +94,7 @@ impl BindMover {
         name: &str,
         spot: Spot,
         statements: &ServerStatements,
-    ) -> Result<(), MoveRefusal> {
+    ) -> Result<(), ImportRefusal> {
         if self.server.policies.iter().any(|known| known.name == name) {
             return Ok(());
         }
@@ -110,14 +111,14 @@ impl BindMover {
         let changes = written.map_or(&[][..], |written| &written.changes);
         let text = format!("dnssec-policy {name}: [[dnssec_policy]]");
         match changes.is_empty() {
-            true => self.note(MoveVerdict::Taken, spot, text),
+            true => self.note(ImportVerdict::Taken, spot, text),
             false => {
                 let text = format!("{text}: {}", changes.join("; "));
-                self.note(MoveVerdict::Changed, spot, text);
+                self.note(ImportVerdict::Changed, spot, text);
             }
         }
         let place = self.place(spot);
-        self.server.policies.push(MovedPolicy {
+        self.server.policies.push(ImportedPolicy {
             name: name.to_string(),
             settings,
             place,

@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::{
-    super::{MovedRemote, MovedScope, MovedTerms, MovedUpdateRule, full_name, peers},
+    super::{
+        ImportedRemote, ImportedScope, ImportedSettings, ImportedUpdateRule, full_name, peers,
+    },
     KnotEntry, KnotItem,
 };
 
@@ -74,7 +76,7 @@ impl<'i> KnotIndex<'i> {
     }
 
     /// Returns the servers that an entry refers to, including groups.
-    pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<MovedRemote>, KnotRefusal> {
+    pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<ImportedRemote>, KnotRefusal> {
         let mut all = Vec::new();
         for id in &entry.values {
             if let Some(group) = self.find("remotes", id) {
@@ -93,7 +95,7 @@ impl<'i> KnotIndex<'i> {
         Ok(all)
     }
 
-    fn remote(&self, item: &KnotItem) -> Result<Vec<MovedRemote>, KnotRefusal> {
+    fn remote(&self, item: &KnotItem) -> Result<Vec<ImportedRemote>, KnotRefusal> {
         if let Some(entry) = ["quic", "tls"].iter().find_map(|key| item.entry(key))
             && entry.is_on()
         {
@@ -112,7 +114,7 @@ impl<'i> KnotIndex<'i> {
             let sources = sources.iter().filter_map(|via| peers::at_port(via, 0));
             let mut sources = sources.map(|(source, _)| source);
             let source = sources.find(|source| source.is_ipv4() == address.is_ipv4());
-            all.push(MovedRemote {
+            all.push(ImportedRemote {
                 address: peers::written(address, port),
                 key: key.clone(),
                 source: source.map(|source| source.to_string()),
@@ -125,7 +127,7 @@ impl<'i> KnotIndex<'i> {
     pub(super) fn add_acl(
         &self,
         entry: &KnotEntry,
-        terms: &mut MovedTerms,
+        terms: &mut ImportedSettings,
     ) -> Result<(), KnotRefusal> {
         for id in &entry.values {
             let acl = self
@@ -136,7 +138,7 @@ impl<'i> KnotIndex<'i> {
         Ok(())
     }
 
-    fn add_rules(&self, acl: &KnotItem, terms: &mut MovedTerms) -> Result<(), KnotRefusal> {
+    fn add_rules(&self, acl: &KnotItem, terms: &mut ImportedSettings) -> Result<(), KnotRefusal> {
         for key in ["protocol", "cert-key", "cert-hostname"] {
             if let Some(entry) = acl.entry(key) {
                 let reason = format!("{key} of acl {} is not supported", acl.id());
@@ -222,7 +224,7 @@ impl<'i> KnotIndex<'i> {
         acl: &KnotItem,
         actions: &KnotEntry,
         peers: &[String],
-        terms: &mut MovedTerms,
+        terms: &mut ImportedSettings,
     ) -> Result<(), KnotRefusal> {
         let types = acl
             .entry("update-type")
@@ -252,18 +254,18 @@ impl<'i> KnotIndex<'i> {
             );
             return Err(impossible(actions, reason));
         }
-        let scopes: Vec<MovedScope> = match (owner, matched) {
-            (None | Some("zone"), "sub-or-equal") => vec![MovedScope::WholeZone],
-            (Some("key"), "equal") => vec![MovedScope::KeyItself],
+        let scopes: Vec<ImportedScope> = match (owner, matched) {
+            (None | Some("zone"), "sub-or-equal") => vec![ImportedScope::WholeZone],
+            (Some("key"), "equal") => vec![ImportedScope::KeyItself],
             (Some("name"), "sub-or-equal") => names
                 .iter()
                 .filter_map(|name| full_name(name))
-                .map(MovedScope::Subtree)
+                .map(ImportedScope::Subtree)
                 .collect(),
             (Some("name"), "equal") => names
                 .iter()
                 .filter_map(|name| full_name(name))
-                .map(MovedScope::OneName)
+                .map(ImportedScope::OneName)
                 .collect(),
             _ => {
                 let reason = format!(
@@ -284,7 +286,7 @@ impl<'i> KnotIndex<'i> {
         }
         for key in keys {
             for scope in &scopes {
-                terms.update_policy.push(MovedUpdateRule {
+                terms.update_policy.push(ImportedUpdateRule {
                     key: key.to_string(),
                     scope: scope.clone(),
                     types: types.clone(),
@@ -296,7 +298,7 @@ impl<'i> KnotIndex<'i> {
 }
 
 /// Returns a server as an access list entry: its address, and its key if it has one.
-pub(super) fn peer_of(remote: &MovedRemote) -> String {
+pub(super) fn peer_of(remote: &ImportedRemote) -> String {
     let address = match remote.address.parse::<std::net::SocketAddr>() {
         Ok(address) => address.ip().to_string(),
         Err(_) => remote.address.clone(),

@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
-    super::{ConfigPlace, texts::directory_of},
+    super::{ConfigLocation, texts::directory_of},
     ENTRIES_MAX, KnotEntry, KnotItem, KnotReader,
 };
 
@@ -19,13 +19,13 @@ struct LineState {
 }
 
 impl KnotReader<'_> {
-    pub(super) fn file(&mut self, path: &Path, from: &ConfigPlace) {
+    pub(super) fn file(&mut self, path: &Path, from: &ConfigLocation) {
         let Some((file, text)) = self.texts.open(path, from) else {
             return;
         };
         let mut state = LineState::default();
         for (line, number) in text.lines().zip(1..) {
-            let place = ConfigPlace {
+            let place = ConfigLocation {
                 file: Arc::clone(&file),
                 line: number,
             };
@@ -37,7 +37,7 @@ impl KnotReader<'_> {
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: &ConfigPlace, state: &mut LineState) {
+    fn line(&mut self, line: &str, place: &ConfigLocation, state: &mut LineState) {
         let text = line.trim();
         if text.is_empty() {
             return;
@@ -80,14 +80,14 @@ impl KnotReader<'_> {
         }
     }
 
-    fn include(&mut self, value: &str, place: &ConfigPlace) {
+    fn include(&mut self, value: &str, place: &ConfigLocation) {
         let pattern = directory_of(Path::new(&*place.file)).join(value);
         for path in self.texts.included(&pattern, place) {
             self.file(&path, place);
         }
     }
 
-    fn entry(&mut self, text: &str, margin: usize, place: &ConfigPlace, state: &mut LineState) {
+    fn entry(&mut self, text: &str, margin: usize, place: &ConfigLocation, state: &mut LineState) {
         let Some(section) = &state.section else {
             return self
                 .texts

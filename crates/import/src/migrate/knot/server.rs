@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    super::{MoveVerdict, MovedKey, MovedValue, NumberRow, full_name, peers},
+    super::{ImportVerdict, ImportedKey, ImportedValue, NumberRow, full_name, peers},
     KnotEntry, KnotItem, KnotReader,
 };
 
@@ -79,17 +79,17 @@ impl KnotReader<'_> {
             return match number.filter(|number| (*least..=*most).contains(number)) {
                 Some(number) => self
                     .server
-                    .take(place, *to, MovedValue::Number(number), key),
+                    .take(place, *to, ImportedValue::Number(number), key),
                 None => self.wrong(entry, "a number"),
             };
         }
-        let text = |text: &str| MovedValue::Text(text.into());
+        let text = |text: &str| ImportedValue::Text(text.into());
         match key {
             "listen" => self.listen(entry),
             "automatic-acl" => {
                 self.has_automatic_acl = entry.is_on();
                 let reason = "used in allow_transfer and allow_notify of the zones";
-                self.note(MoveVerdict::Taken, "server", entry, reason);
+                self.note(ImportVerdict::Taken, "server", entry, reason);
             }
             "nsid" | "identity" => {
                 self.server
@@ -99,18 +99,18 @@ impl KnotReader<'_> {
             "version" => self
                 .server
                 .take(place, ("server", "version"), text(entry.value()), key),
-            _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, "server", entry, "off"),
+            _ if entry.is_off() => self.note(ImportVerdict::NotNeeded, "server", entry, "off"),
             key if NOT_NEEDED.contains(&key) => {
                 self.note(
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     "server",
                     entry,
                     "no effect on this server",
                 );
             }
             key => match BREAKS.iter().find(|row| row.0 == key) {
-                Some((_, reason)) => self.note(MoveVerdict::Breaks, "server", entry, reason),
-                None => self.note(MoveVerdict::NotPossible, "server", entry, "no equivalent"),
+                Some((_, reason)) => self.note(ImportVerdict::Breaks, "server", entry, reason),
+                None => self.note(ImportVerdict::NotPossible, "server", entry, "no equivalent"),
             },
         }
     }
@@ -121,7 +121,7 @@ impl KnotReader<'_> {
             match peers::at_port(value, 53) {
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
-                    MoveVerdict::Breaks,
+                    ImportVerdict::Breaks,
                     "server",
                     entry,
                     "Unix sockets are not supported",
@@ -130,10 +130,10 @@ impl KnotReader<'_> {
         }
         // Each `listen` adds to the previous ones.
         let before = self.server.settings.iter().find(|row| row.key == "listen");
-        if let Some(MovedValue::Texts(before)) = before.map(|row| &row.value) {
+        if let Some(ImportedValue::Texts(before)) = before.map(|row| &row.value) {
             list.splice(0..0, before.iter().cloned());
         }
-        let value = MovedValue::Texts(list);
+        let value = ImportedValue::Texts(list);
         self.server
             .take(&entry.place, ("server", "listen"), value, "listen");
     }
@@ -142,8 +142,11 @@ impl KnotReader<'_> {
     pub(super) fn default_listeners(&mut self) {
         if !self.server.settings.iter().any(|row| row.key == "listen") {
             let list = peers::LOOPBACK.map(String::from);
-            self.server
-                .set(None, ("server", "listen"), MovedValue::Texts(list.into()));
+            self.server.set(
+                None,
+                ("server", "listen"),
+                ImportedValue::Texts(list.into()),
+            );
         }
     }
 
@@ -154,9 +157,9 @@ impl KnotReader<'_> {
             sink.and_then(|sink| Some((sink, sink.value().strip_prefix("unix:")?)))
         else {
             let reason = "only a Unix socket (sink: unix:...) is supported";
-            return self.section(item, MoveVerdict::NotPossible, reason);
+            return self.section(item, ImportVerdict::NotPossible, reason);
         };
-        let value = MovedValue::Text(path.into());
+        let value = ImportedValue::Text(path.into());
         self.server.take(
             &sink.place,
             ("dnstap", "socket"),
@@ -165,12 +168,12 @@ impl KnotReader<'_> {
         );
         for (theirs, ours) in [("log-queries", "queries"), ("log-responses", "responses")] {
             if let Some(entry) = item.entry(theirs) {
-                let value = MovedValue::Switch(entry.is_on());
+                let value = ImportedValue::Switch(entry.is_on());
                 self.server.set(Some(&entry.place), ("dnstap", ours), value);
             }
         }
         if let Some(entry) = item.entry("identity") {
-            let value = MovedValue::Text(entry.value().into());
+            let value = ImportedValue::Text(entry.value().into());
             let key = ("dnstap", "identity");
             self.server.set(Some(&entry.place), key, value);
         }
@@ -188,12 +191,12 @@ impl KnotReader<'_> {
             let level = levels.iter().find(|(theirs, _)| *theirs == entry.value());
             match level.filter(|_| entry.key == "any") {
                 Some((_, level)) => {
-                    let value = MovedValue::Text((*level).into());
+                    let value = ImportedValue::Text((*level).into());
                     self.server
                         .take(&entry.place, ("server", "log_level"), value, "any of log");
                 }
                 None => self.note(
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     "log",
                     entry,
                     "all messages have one log level",
@@ -203,7 +206,7 @@ impl KnotReader<'_> {
         if !["stderr", "stdout", "syslog"].contains(&item.id()) {
             self.section(
                 item,
-                MoveVerdict::NotNeeded,
+                ImportVerdict::NotNeeded,
                 "the log goes to standard error (journald)",
             );
         }
@@ -225,8 +228,8 @@ impl KnotReader<'_> {
             .map_or("hmac-sha256", KnotEntry::value);
         self.server
             .report
-            .add(MoveVerdict::Taken, &item.place, format!("key {name}"));
-        self.server.keys.push(MovedKey {
+            .add(ImportVerdict::Taken, &item.place, format!("key {name}"));
+        self.server.keys.push(ImportedKey {
             name,
             algorithm: algorithm.to_ascii_lowercase(),
             secret: secret.value().to_string(),

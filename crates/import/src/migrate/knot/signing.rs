@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        MoveVerdict, MovedKeyStore, MovedPolicy, MovedSigning, MovedValue, PolicySettings,
-        signing_algorithm,
+        ImportVerdict, ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue,
+        PolicySettings, signing_algorithm,
     },
     KnotEntry, KnotItem, KnotReader,
     access::{KnotIndex, KnotRefusal},
@@ -66,7 +66,7 @@ impl KnotReader<'_> {
         name: &str,
         find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
         index: &KnotIndex<'_>,
-    ) -> Result<Option<MovedSigning>, KnotRefusal> {
+    ) -> Result<Option<ImportedSigning>, KnotRefusal> {
         let Some(signing) = find("dnssec-signing").filter(|entry| entry.is_on()) else {
             return Ok(None);
         };
@@ -89,10 +89,10 @@ impl KnotReader<'_> {
         }
         let keys = pem_directory(policy, index)?;
         self.policy(id, signing, policy, index)?;
-        Ok(Some(MovedSigning {
+        Ok(Some(ImportedSigning {
             version: file_of(name, find),
             source: None,
-            keys: MovedKeyStore::Pem(keys),
+            keys: ImportedKeyStore::Pem(keys),
             policy: Some(id.to_string()),
             flush: "knotc zone-flush",
         }))
@@ -117,16 +117,16 @@ impl KnotReader<'_> {
         let report = &mut self.server.report;
         match changes.is_empty() {
             true => report.add(
-                MoveVerdict::Taken,
+                ImportVerdict::Taken,
                 &place,
                 format!("policy {id}: [[dnssec_policy]]"),
             ),
             false => {
                 let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
-                report.add(MoveVerdict::Changed, &place, text);
+                report.add(ImportVerdict::Changed, &place, text);
             }
         }
-        self.server.policies.push(MovedPolicy {
+        self.server.policies.push(ImportedPolicy {
             name: id.to_string(),
             settings,
             place,
@@ -136,7 +136,7 @@ impl KnotReader<'_> {
 }
 
 fn split_keys() -> PolicySettings {
-    vec![("keys", MovedValue::Text("ksk+zsk".into()))]
+    vec![("keys", ImportedValue::Text("ksk+zsk".into()))]
 }
 
 /// Returns the settings of a policy, and the differences.
@@ -146,7 +146,7 @@ fn settings(
 ) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
     let is_on = |key: &str| policy.entry(key).is_some_and(KnotEntry::is_on);
     let mut settings = match is_on("single-type-signing") {
-        true => vec![("keys", MovedValue::Text("csk".into()))],
+        true => vec![("keys", ImportedValue::Text("csk".into()))],
         false => split_keys(),
     };
     let mut changes = Vec::new();
@@ -156,7 +156,7 @@ fn settings(
             let reason = format!("unsupported algorithm {}", entry.value());
             refuse(entry, reason)
         })?;
-        settings.push(("algorithm", MovedValue::Text(name.into())));
+        settings.push(("algorithm", ImportedValue::Text(name.into())));
     }
     for (theirs, ours) in TIMES {
         let Some(entry) = policy.entry(theirs) else {
@@ -165,20 +165,20 @@ fn settings(
         // A key that is replaced manually has no lifetime.
         let is_manual = is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
         match seconds(entry.value()).filter(|_| !is_manual) {
-            Some(time) => settings.push((ours, MovedValue::Number(time))),
+            Some(time) => settings.push((ours, ImportedValue::Number(time))),
             None if is_manual => {}
             None => changes.push(format!("{theirs}: the default is used")),
         }
     }
     let number = |key: &str| settings_number(&settings, key);
     if let (Some(validity), None) = (number("signature_validity"), number("signature_refresh")) {
-        settings.push(("signature_refresh", MovedValue::Number(validity / 2)));
+        settings.push(("signature_refresh", ImportedValue::Number(validity / 2)));
         let jitter = (validity / 8).min(43_200);
-        settings.push(("signature_jitter", MovedValue::Number(jitter)));
+        settings.push(("signature_jitter", ImportedValue::Number(jitter)));
     }
     if is_on("manual") {
-        settings.push(("ksk_lifetime", MovedValue::Number(0)));
-        settings.push(("zsk_lifetime", MovedValue::Number(0)));
+        settings.push(("ksk_lifetime", ImportedValue::Number(0)));
+        settings.push(("zsk_lifetime", ImportedValue::Number(0)));
     }
     if is_on("nsec3") {
         let denial = if is_on("nsec3-opt-out") {
@@ -186,7 +186,7 @@ fn settings(
         } else {
             "nsec3"
         };
-        settings.push(("denial", MovedValue::Text(denial.into())));
+        settings.push(("denial", ImportedValue::Text(denial.into())));
         let is_zero = |key: &str| policy.entry(key).is_some_and(|entry| entry.value() == "0");
         if !is_zero("nsec3-iterations") || !is_zero("nsec3-salt-length") {
             changes.push("NSEC3 without salt and extra iterations (RFC 9276)".into());
@@ -199,7 +199,7 @@ fn settings(
         {
             Some(bits @ (2048_u64 | 3072 | 4096)) => {
                 settings.retain(|(known, _)| *known != "rsa_bits");
-                settings.push(("rsa_bits", MovedValue::Number(bits)));
+                settings.push(("rsa_bits", ImportedValue::Number(bits)));
             }
             Some(bits) if bits > 1000 => {
                 changes.push(format!("new RSA keys have 2048 bits instead of {bits}"));
@@ -209,9 +209,9 @@ fn settings(
     }
     if let Some(entry) = policy.entry("cds-cdnskey-publish") {
         match entry.value() {
-            "none" => settings.push(("cds", MovedValue::Switch(false))),
+            "none" => settings.push(("cds", ImportedValue::Switch(false))),
             "double-ds" => {
-                settings.push(("ksk_rollover", MovedValue::Text("double-ds".into())));
+                settings.push(("ksk_rollover", ImportedValue::Text("double-ds".into())));
             }
             _ => {}
         }
@@ -230,7 +230,7 @@ fn settings(
 fn settings_number(settings: &PolicySettings, key: &str) -> Option<u64> {
     let found = settings.iter().find(|(known, _)| *known == key);
     match found {
-        Some((_, MovedValue::Number(number))) => Some(*number),
+        Some((_, ImportedValue::Number(number))) => Some(*number),
         _ => None,
     }
 }
@@ -248,11 +248,11 @@ fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings
             Err(_) => address.clone(),
         };
         let servers = remotes.iter().map(|remote| with_port(&remote.address));
-        settings.push(("parent_servers", MovedValue::Texts(servers.collect())));
+        settings.push(("parent_servers", ImportedValue::Texts(servers.collect())));
     }
     if let Some(time) = submission.entry("check-interval") {
         let time = seconds(time.value()).unwrap_or(3600);
-        settings.push(("parent_interval", MovedValue::Number(time)));
+        settings.push(("parent_interval", ImportedValue::Number(time)));
     }
     Ok(settings)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{MoveVerdict, MovedKind, MovedTerms, MovedZone, full_name},
+    super::{ImportVerdict, ImportedKind, ImportedSettings, ImportedZone, full_name},
     KnotEntry, KnotItem, KnotReader,
     access::{KnotIndex, KnotRefusal, peer_of},
 };
@@ -107,8 +107,8 @@ impl KnotReader<'_> {
                 continue;
             }
             let (verdict, end) = match index.is_used(section, id) {
-                true => (MoveVerdict::Taken, "used by its zones"),
-                false => (MoveVerdict::NotNeeded, "unused"),
+                true => (ImportVerdict::Taken, "used by its zones"),
+                false => (ImportVerdict::NotNeeded, "unused"),
             };
             let text = format!("{section} {id}: {end}");
             self.server.report.add(verdict, &item.place, text);
@@ -124,17 +124,17 @@ impl KnotReader<'_> {
                 "global-module" => self.global_modules(entry),
                 "catalog-template" => {
                     let reason = "members use the settings of [zone_defaults] or the [[template]] of their group";
-                    self.note(MoveVerdict::Changed, section, entry, reason);
+                    self.note(ImportVerdict::Changed, section, entry, reason);
                 }
                 "ddns-master" => {
                     let reason = "set forward_updates = true to forward updates to the primary";
-                    self.note(MoveVerdict::NotPossible, section, entry, reason);
+                    self.note(ImportVerdict::NotPossible, section, entry, reason);
                 }
                 _ if USED.contains(&key) => {}
-                _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, section, entry, "off"),
+                _ if entry.is_off() => self.note(ImportVerdict::NotNeeded, section, entry, "off"),
                 _ if NOT_NEEDED.contains(&key) => {
                     self.note(
-                        MoveVerdict::NotNeeded,
+                        ImportVerdict::NotNeeded,
                         section,
                         entry,
                         "no effect on this server",
@@ -142,13 +142,13 @@ impl KnotReader<'_> {
                 }
                 "serial-policy" => {
                     self.note(
-                        MoveVerdict::Changed,
+                        ImportVerdict::Changed,
                         section,
                         entry,
                         "serials are incremented by one, or by date if they have that format",
                     );
                 }
-                _ => self.note(MoveVerdict::NotPossible, section, entry, "no equivalent"),
+                _ => self.note(ImportVerdict::NotPossible, section, entry, "no equivalent"),
             }
         }
     }
@@ -160,13 +160,13 @@ impl KnotReader<'_> {
                 let text = "global-module mod-dnstap: [dnstap]";
                 self.server
                     .report
-                    .add(MoveVerdict::Taken, &entry.place, text);
+                    .add(ImportVerdict::Taken, &entry.place, text);
                 continue;
             }
             let (verdict, reason) = match QUIET_MODULES.contains(&name) {
-                true => (MoveVerdict::NotPossible, "modules are not supported"),
+                true => (ImportVerdict::NotPossible, "modules are not supported"),
                 false => (
-                    MoveVerdict::Breaks,
+                    ImportVerdict::Breaks,
                     "modules are not supported, answers would differ",
                 ),
             };
@@ -192,9 +192,9 @@ impl KnotReader<'_> {
         let settled = settled.and_then(|settled| Ok((settled, self.signing(&name, &find, index)?)));
         match settled {
             Ok(((kind, terms), signing)) => {
-                let is_producer = kind == MovedKind::Producer;
+                let is_producer = kind == ImportedKind::Producer;
                 let file = Some(file_of(&name, &find)).filter(|_| !kind.is_transferred());
-                self.server.take_zone(MovedZone {
+                self.server.take_zone(ImportedZone {
                     name,
                     kind,
                     catalog_file: file.clone().filter(|_| is_producer),
@@ -211,7 +211,7 @@ impl KnotReader<'_> {
                 let text = format!("zone {name} omitted: {}", refusal.reason);
                 self.server
                     .report
-                    .add(MoveVerdict::Breaks, &refusal.entry.place, text);
+                    .add(ImportVerdict::Breaks, &refusal.entry.place, text);
             }
         }
     }
@@ -222,7 +222,7 @@ impl KnotReader<'_> {
         name: &str,
         find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
         index: &KnotIndex<'_>,
-    ) -> Result<(MovedKind, MovedTerms), KnotRefusal> {
+    ) -> Result<(ImportedKind, ImportedSettings), KnotRefusal> {
         let refuse = |entry: &KnotEntry, reason: &str| KnotRefusal {
             entry: entry.clone(),
             reason: reason.into(),
@@ -234,10 +234,10 @@ impl KnotReader<'_> {
         if let Some(entry) = find("reverse-generate").or_else(|| find("include-from")) {
             return Err(refuse(entry, "records generated from other zones"));
         }
-        let mut terms = MovedTerms {
+        let mut terms = ImportedSettings {
             notify_name_servers: Some(false),
             allow_transfer: Some(Vec::new()),
-            ..MovedTerms::default()
+            ..ImportedSettings::default()
         };
         if let Some(entry) = find("master") {
             terms.primaries = index.remotes(entry)?;
@@ -265,10 +265,10 @@ impl KnotReader<'_> {
         terms.zonemd = self.zonemd(find);
         terms.catalog_group = find("catalog-group").map(|entry| entry.value().to_string());
         let kind = match find("catalog-role").map(KnotEntry::value) {
-            Some("interpret") => MovedKind::Consumer,
-            Some("generate") => MovedKind::Producer,
-            _ if !terms.primaries.is_empty() => MovedKind::Secondary,
-            _ => MovedKind::Primary,
+            Some("interpret") => ImportedKind::Consumer,
+            Some("generate") => ImportedKind::Producer,
+            _ if !terms.primaries.is_empty() => ImportedKind::Secondary,
+            _ => ImportedKind::Primary,
         };
         if kind.is_transferred() && terms.primaries.is_empty() {
             let entry = find("master").or_else(|| find("catalog-role"));
@@ -288,11 +288,11 @@ impl KnotReader<'_> {
             Some(entry) => {
                 if entry.value() != "zonemd-sha384" {
                     let reason = "ZONEMD digests use SHA-384";
-                    self.note(MoveVerdict::Changed, "zone", entry, reason);
+                    self.note(ImportVerdict::Changed, "zone", entry, reason);
                 }
                 if let Some(entry) = verify {
                     let reason = "a generated ZONEMD digest is not verified";
-                    self.note(MoveVerdict::Changed, "zone", entry, reason);
+                    self.note(ImportVerdict::Changed, "zone", entry, reason);
                 }
                 Some("generate")
             }
@@ -312,13 +312,13 @@ impl KnotReader<'_> {
             }
             let (verdict, text) = match module {
                 "mod-dnstap" => (
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     format!(
                         "module {module} of zone {name}: [dnstap] logs the queries for all zones"
                     ),
                 ),
                 _ => (
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     format!("module {module} of zone {name}: modules are not supported"),
                 ),
             };

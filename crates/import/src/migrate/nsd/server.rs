@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use super::{
-    super::{ConfigPlace, MoveVerdict, MovedKey, MovedValue, NumberRow, full_name, peers},
+    super::{
+        ConfigLocation, ImportVerdict, ImportedKey, ImportedValue, NumberRow, full_name, peers,
+    },
     NsdAttribute, NsdClause, NsdReader,
 };
 
@@ -107,23 +109,23 @@ impl NsdReader<'_> {
                 "key" => self.key(clause),
                 "remote-control" => self.whole(
                     clause,
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     "replaced by the control socket",
                 ),
                 "dnstap" => self.dnstap(clause),
                 "xdp" => self.whole(
                     clause,
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     "queries are received from sockets only",
                 ),
                 "verify" => self.whole(
                     clause,
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     "no command is run when a zone changes",
                 ),
                 "tls-auth" => self.whole(
                     clause,
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     "transfers over TLS are not supported; zones that use it are omitted",
                 ),
                 _ => {}
@@ -136,13 +138,13 @@ impl NsdReader<'_> {
     fn dnstap(&mut self, clause: &NsdClause) {
         let is_on = |name: &str| clause.attribute(name).is_some_and(NsdAttribute::is_yes);
         if !is_on("dnstap-enable") {
-            return self.whole(clause, MoveVerdict::NotNeeded, "off");
+            return self.whole(clause, ImportVerdict::NotNeeded, "off");
         }
         let Some(socket) = clause.attribute("dnstap-socket-path") else {
             let reason = "only a Unix socket (dnstap-socket-path) is supported";
-            return self.whole(clause, MoveVerdict::NotPossible, reason);
+            return self.whole(clause, ImportVerdict::NotPossible, reason);
         };
-        let path = MovedValue::Text(socket.value().into());
+        let path = ImportedValue::Text(socket.value().into());
         let from = "dnstap-socket-path";
         self.server
             .take(&socket.place, ("dnstap", "socket"), path, from);
@@ -150,17 +152,17 @@ impl NsdReader<'_> {
             ("dnstap-log-auth-query-messages", "queries"),
             ("dnstap-log-auth-response-messages", "responses"),
         ] {
-            let value = MovedValue::Switch(is_on(name));
+            let value = ImportedValue::Switch(is_on(name));
             self.server.set(Some(&clause.place), ("dnstap", key), value);
         }
         if let Some(identity) = clause.attribute("dnstap-identity") {
-            let value = MovedValue::Text(identity.value().into());
+            let value = ImportedValue::Text(identity.value().into());
             let key = ("dnstap", "identity");
             self.server.set(Some(&identity.place), key, value);
         }
     }
 
-    fn whole(&mut self, clause: &NsdClause, verdict: MoveVerdict, reason: &str) {
+    fn whole(&mut self, clause: &NsdClause, verdict: ImportVerdict, reason: &str) {
         let text = format!("{}: {reason}", clause.word);
         self.server.report.add(verdict, &clause.place, text);
     }
@@ -179,12 +181,12 @@ impl NsdReader<'_> {
             return match number.filter(|number| (*least..=*most).contains(number)) {
                 Some(number) => self
                     .server
-                    .take(place, *key, MovedValue::Number(number), name),
+                    .take(place, *key, ImportedValue::Number(number), name),
                 None => self.wrong(attribute, "a number"),
             };
         }
-        let text = |text: &str| MovedValue::Text(text.into());
-        let taken: Option<((&'static str, &'static str), MovedValue)> = match name {
+        let text = |text: &str| ImportedValue::Text(text.into());
+        let taken: Option<((&'static str, &'static str), ImportedValue)> = match name {
             "zonesdir" => {
                 self.zones_directory.push(attribute.value());
                 None
@@ -199,7 +201,7 @@ impl NsdReader<'_> {
                 Some(name) => Some((("server", "nsid"), text(name))),
                 None => {
                     return self.note(
-                        MoveVerdict::NotPossible,
+                        ImportVerdict::NotPossible,
                         attribute,
                         "nsid is text here, not hexadecimal",
                     );
@@ -222,7 +224,7 @@ impl NsdReader<'_> {
         match taken {
             Some((key, value)) => self.server.take(place, key, value, name),
             None => self.note(
-                MoveVerdict::Taken,
+                ImportVerdict::Taken,
                 attribute,
                 "base directory of zone files",
             ),
@@ -237,18 +239,18 @@ impl NsdReader<'_> {
                 true => "off",
                 false => "no effect on this server",
             };
-            self.note(MoveVerdict::NotNeeded, attribute, reason);
+            self.note(ImportVerdict::NotNeeded, attribute, reason);
         } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {
-            self.note(MoveVerdict::Breaks, attribute, reason);
+            self.note(ImportVerdict::Breaks, attribute, reason);
         } else if name.starts_with("rrl-") {
             self.note(
-                MoveVerdict::NotPossible,
+                ImportVerdict::NotPossible,
                 attribute,
                 "response rate limiting is not supported",
             );
         } else if name.contains("cookie") {
             self.note(
-                MoveVerdict::NotPossible,
+                ImportVerdict::NotPossible,
                 attribute,
                 "DNS cookies are not supported",
             );
@@ -260,9 +262,9 @@ impl NsdReader<'_> {
         ]
         .contains(&name)
         {
-            self.note(MoveVerdict::NotNeeded, attribute, "default here");
+            self.note(ImportVerdict::NotNeeded, attribute, "default here");
         } else {
-            self.note(MoveVerdict::NotPossible, attribute, "no equivalent");
+            self.note(ImportVerdict::NotPossible, attribute, "no equivalent");
         }
     }
 
@@ -293,7 +295,7 @@ impl NsdReader<'_> {
         }
         let mut list = Vec::new();
         let mut has_tls = false;
-        let mut place: Option<ConfigPlace> = port.map(|port| port.place.clone());
+        let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
         for attribute in &attributes {
             if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
                 continue;
@@ -302,11 +304,11 @@ impl NsdReader<'_> {
                 Some((_, port)) if tls_ports.contains(&port) => {
                     has_tls = true;
                     let reason = format!("port {port} is for TLS, which is not supported: omitted");
-                    self.note(MoveVerdict::Breaks, attribute, &reason);
+                    self.note(ImportVerdict::Breaks, attribute, &reason);
                 }
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
-                    MoveVerdict::Breaks,
+                    ImportVerdict::Breaks,
                     attribute,
                     "interface names are not supported: list the addresses",
                 ),
@@ -331,7 +333,7 @@ impl NsdReader<'_> {
             list = on.map(|(_, all)| format!("{all}:{number}")).collect();
         }
         if let Some(place) = place.filter(|_| !list.is_empty()) {
-            let value = MovedValue::Texts(list);
+            let value = ImportedValue::Texts(list);
             self.server
                 .take(&place, ("server", "listen"), value, "ip-address");
         }
@@ -339,7 +341,7 @@ impl NsdReader<'_> {
             let name = attribute.name.as_str();
             if name == "tls-port" {
                 self.note(
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     attribute,
                     "DNS over TLS is not supported",
                 );
@@ -379,8 +381,8 @@ impl NsdReader<'_> {
         let text = format!("key {name}");
         self.server
             .report
-            .add(MoveVerdict::Taken, &clause.place, text);
-        self.server.keys.push(MovedKey {
+            .add(ImportVerdict::Taken, &clause.place, text);
+        self.server.keys.push(ImportedKey {
             name,
             algorithm,
             secret,
@@ -388,7 +390,7 @@ impl NsdReader<'_> {
         });
     }
 
-    pub(super) fn note(&mut self, verdict: MoveVerdict, attribute: &NsdAttribute, reason: &str) {
+    pub(super) fn note(&mut self, verdict: ImportVerdict, attribute: &NsdAttribute, reason: &str) {
         let text = format!("{}: {reason}", attribute.name);
         self.server.report.add(verdict, &attribute.place, text);
     }

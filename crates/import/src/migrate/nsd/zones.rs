@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::{
     super::{
-        ConfigPlace, MoveVerdict, MovedKind, MovedRemote, MovedTerms, MovedZone, full_name, peers,
+        ConfigLocation, ImportVerdict, ImportedKind, ImportedRemote, ImportedSettings,
+        ImportedZone, full_name, peers,
     },
     NsdAttribute, NsdClause, NsdReader,
 };
@@ -38,15 +39,15 @@ const NOT_NEEDED: &[&str] = &[
 struct NsdZone {
     name: String,
     file: Option<String>,
-    terms: MovedTerms,
+    terms: ImportedSettings,
     /// Blocked entries come first: they apply regardless of their position.
     blocked: [Vec<String>; 3],
     source: Option<String>,
-    kind: Option<MovedKind>,
+    kind: Option<ImportedKind>,
     /// Attributes so far.
     attributes: usize,
     /// Why it cannot be served as NSD serves it.
-    refusal: Option<(ConfigPlace, String)>,
+    refusal: Option<(ConfigLocation, String)>,
 }
 
 impl NsdReader<'_> {
@@ -72,8 +73,8 @@ impl NsdReader<'_> {
             if clause.word == "pattern" {
                 let name = clause.attribute("name").map_or("", |name| name.value());
                 let (verdict, end) = match self.used_patterns.contains(&at) {
-                    true => (MoveVerdict::Taken, "used by its zones"),
-                    false => (MoveVerdict::NotNeeded, "unused"),
+                    true => (ImportVerdict::Taken, "used by its zones"),
+                    false => (ImportVerdict::NotNeeded, "unused"),
                 };
                 let text = format!("pattern {name}: {end}");
                 self.server.report.add(verdict, &clause.place, text);
@@ -92,7 +93,7 @@ impl NsdReader<'_> {
             None => PathBuf::from(ZONE_LIST),
         };
         if let Some(named) = named {
-            self.note(MoveVerdict::Taken, named, "its zones are imported");
+            self.note(ImportVerdict::Taken, named, "its zones are imported");
         }
         // The file is optional.
         let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
@@ -102,7 +103,7 @@ impl NsdReader<'_> {
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let ["add", name, pattern] = words[..] {
-                let place = ConfigPlace {
+                let place = ConfigLocation {
                     file: path.to_string_lossy().into(),
                     line: number,
                 };
@@ -119,7 +120,7 @@ impl NsdReader<'_> {
     fn zone(
         &mut self,
         text: &str,
-        place: &ConfigPlace,
+        place: &ConfigLocation,
         attributes: &[NsdAttribute],
         clauses: &[NsdClause],
     ) {
@@ -132,10 +133,10 @@ impl NsdReader<'_> {
             name,
             file: None,
             // NSD sends no NOTIFY on its own, and only listed peers may transfer.
-            terms: MovedTerms {
+            terms: ImportedSettings {
                 notify_name_servers: Some(false),
                 allow_transfer: Some(Vec::new()),
-                ..MovedTerms::default()
+                ..ImportedSettings::default()
             },
             blocked: Default::default(),
             source: None,
@@ -216,15 +217,15 @@ impl NsdReader<'_> {
             }
             "catalog" => {
                 zone.kind = match attribute.value() {
-                    "consumer" => Some(MovedKind::Consumer),
-                    "producer" => Some(MovedKind::Producer),
+                    "consumer" => Some(ImportedKind::Consumer),
+                    "producer" => Some(ImportedKind::Producer),
                     _ => None,
                 }
             }
             "catalog-producer-zone" => zone.terms.catalog = full_name(attribute.value()),
             "catalog-member-pattern" => {
                 self.note(
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     attribute,
                     "members use the settings of [zone_defaults] or the \
                                                             [[template]] of their group",
@@ -233,25 +234,25 @@ impl NsdReader<'_> {
             "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
             | "min-expire-time" => {
                 self.note(
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     attribute,
                     "the SOA timers are used",
                 );
             }
             name if NOT_NEEDED.contains(&name) => {
                 self.note(
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     attribute,
                     "no effect on this server",
                 );
             }
-            _ if attribute.value() == "no" => self.note(MoveVerdict::NotNeeded, attribute, "off"),
+            _ if attribute.value() == "no" => self.note(ImportVerdict::NotNeeded, attribute, "off"),
             "rrl-whitelist" => self.note(
-                MoveVerdict::NotNeeded,
+                ImportVerdict::NotNeeded,
                 attribute,
                 "response rate limiting is not supported",
             ),
-            _ => self.note(MoveVerdict::NotPossible, attribute, "no equivalent"),
+            _ => self.note(ImportVerdict::NotPossible, attribute, "no equivalent"),
         }
     }
 
@@ -311,7 +312,7 @@ impl NsdReader<'_> {
         zone: &mut NsdZone,
         attribute: &NsdAttribute,
         values: &[String],
-    ) -> Option<MovedRemote> {
+    ) -> Option<ImportedRemote> {
         let found = values.first().and_then(|text| peers::at_port(text, 53));
         let Some((address, port)) = found else {
             self.wrong(attribute, "an address and a key or NOKEY");
@@ -322,17 +323,17 @@ impl NsdReader<'_> {
             zone.refusal.get_or_insert((attribute.place.clone(), text));
         }
         let key = values.get(1).filter(|key| *key != "NOKEY");
-        Some(MovedRemote {
+        Some(ImportedRemote {
             address: peers::written(address, port),
             key: key.and_then(|key| full_name(key)),
             source: None,
         })
     }
 
-    fn finish(&mut self, mut zone: NsdZone, place: &ConfigPlace) {
+    fn finish(&mut self, mut zone: NsdZone, place: &ConfigLocation) {
         if let Some((place, reason)) = zone.refusal {
             let text = format!("zone {} omitted: {reason}", zone.name);
-            return self.server.report.add(MoveVerdict::Breaks, &place, text);
+            return self.server.report.add(ImportVerdict::Breaks, &place, text);
         }
         let [transfer, notify, query] = zone.blocked;
         let terms = &mut zone.terms;
@@ -355,25 +356,25 @@ impl NsdReader<'_> {
         }
         let kind = match (zone.kind, terms.primaries.is_empty()) {
             (Some(kind), _) => kind,
-            (None, true) => MovedKind::Primary,
-            (None, false) => MovedKind::Secondary,
+            (None, true) => ImportedKind::Primary,
+            (None, false) => ImportedKind::Secondary,
         };
-        if kind == MovedKind::Consumer && terms.primaries.is_empty() {
+        if kind == ImportedKind::Consumer && terms.primaries.is_empty() {
             let text = format!(
                 "zone {} omitted: no request-xfr; it would never be transferred",
                 zone.name
             );
-            return self.server.report.add(MoveVerdict::Breaks, place, text);
+            return self.server.report.add(ImportVerdict::Breaks, place, text);
         }
         let file = zone.file;
         let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
-        let catalog_file = file.clone().filter(|_| kind == MovedKind::Producer);
-        let file = file.filter(|_| kind == MovedKind::Primary);
-        if kind == MovedKind::Primary && file.is_none() {
+        let catalog_file = file.clone().filter(|_| kind == ImportedKind::Producer);
+        let file = file.filter(|_| kind == ImportedKind::Primary);
+        if kind == ImportedKind::Primary && file.is_none() {
             let text = format!("zone {} omitted: no zonefile", zone.name);
-            return self.server.report.add(MoveVerdict::Breaks, place, text);
+            return self.server.report.add(ImportVerdict::Breaks, place, text);
         }
-        self.server.take_zone(MovedZone {
+        self.server.take_zone(ImportedZone {
             name: zone.name,
             kind,
             file,

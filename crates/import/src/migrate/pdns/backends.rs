@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use super::{
-    super::{ConfigPlace, MoveVerdict, MovedBackend, MovedKind, MovedTerms, MovedValue, MovedZone},
+    super::{
+        ConfigLocation, ImportVerdict, ImportedBackend, ImportedKind, ImportedSettings,
+        ImportedValue, ImportedZone,
+    },
     PdnsReader, PdnsSetting,
 };
 use crate::bind;
@@ -13,7 +16,7 @@ impl PdnsReader<'_> {
         let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
             let place = self.first.clone();
             let text = "launch: no backend, so there are no zones";
-            return self.server.report.add(MoveVerdict::Breaks, &place, text);
+            return self.server.report.add(ImportVerdict::Breaks, &place, text);
         };
         for word in super::words(&launch.value) {
             let (engine, instance) = word.split_once(':').unwrap_or((word, ""));
@@ -28,7 +31,7 @@ impl PdnsReader<'_> {
                 "bind" => self.zone_files(&launch, &prefix),
                 other => {
                     let text = format!("launch: unsupported backend {other}");
-                    self.note(MoveVerdict::Breaks, &launch, &text);
+                    self.note(ImportVerdict::Breaks, &launch, &text);
                 }
             }
         }
@@ -41,7 +44,7 @@ impl PdnsReader<'_> {
             return self.texts.error(&launch.place, text);
         };
         let value = self.path(&path.value).to_string_lossy().into_owned();
-        let settings = vec![("path", MovedValue::Text(value))];
+        let settings = vec![("path", ImportedValue::Text(value))];
         self.backend("sqlite", settings, &path.place, prefix);
     }
 
@@ -58,7 +61,7 @@ impl PdnsReader<'_> {
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
             let text = "my.cnf groups are not read: put the settings into the url";
-            self.note(MoveVerdict::NotPossible, &group, text);
+            self.note(ImportVerdict::NotPossible, &group, text);
         }
         let mut url = format!("{scheme}://");
         if let Some(user) = user {
@@ -104,24 +107,24 @@ impl PdnsReader<'_> {
         if let Some(extra) = extra {
             let text =
                 "extra-connection-parameters: only sslmode is converted; put the rest into url";
-            self.note(MoveVerdict::Changed, &extra, text);
+            self.note(ImportVerdict::Changed, &extra, text);
         }
-        let settings = vec![("url", MovedValue::Text(url))];
+        let settings = vec![("url", ImportedValue::Text(url))];
         self.backend(scheme, settings, &name.place, prefix);
     }
 
     fn backend(
         &mut self,
         kind: &'static str,
-        settings: Vec<(&'static str, MovedValue)>,
-        place: &ConfigPlace,
+        settings: Vec<(&'static str, ImportedValue)>,
+        place: &ConfigLocation,
         prefix: &str,
     ) {
         let text = format!(
             "{prefix}: [[backend]] of type {kind}; zones, DNSSEC keys, TSIG keys and metadata stay in the database"
         );
-        self.server.report.add(MoveVerdict::Taken, place, text);
-        self.server.backends.push(MovedBackend {
+        self.server.report.add(ImportVerdict::Taken, place, text);
+        self.server.backends.push(ImportedBackend {
             kind,
             settings,
             place: place.clone(),
@@ -141,46 +144,46 @@ impl PdnsReader<'_> {
                 "{prefix}-dnssec-db: keys and metadata of file zones are not supported, signed zones would become \
                  unsigned: move them into a database first (pdnsutil b2b-migrate bind gsqlite3)"
             );
-            self.note(MoveVerdict::Breaks, &keys, &text);
+            self.note(ImportVerdict::Breaks, &keys, &text);
         }
         let text = format!("{prefix}-config: its zones are converted to [[zone]] tables");
-        self.note(MoveVerdict::Taken, &config, &text);
+        self.note(ImportVerdict::Taken, &config, &text);
         let is_primary = self.is_on(&["primary", "master"], false);
         let is_secondary = self.is_on(&["secondary", "slave"], false);
         let path = self.path(&config.value);
         let found = bind::migrate::read_files(&path, self.texts.files);
         self.texts.errors.extend(found.errors);
         for zone in found.zones {
-            let is_copy = zone.kind == MovedKind::Secondary;
+            let is_copy = zone.kind == ImportedKind::Secondary;
             let kind = match (is_copy, is_primary) {
-                (true, _) if is_secondary => MovedKind::Secondary,
-                (false, true) => MovedKind::Primary,
-                _ => MovedKind::Native,
+                (true, _) if is_secondary => ImportedKind::Secondary,
+                (false, true) => ImportedKind::Primary,
+                _ => ImportedKind::Native,
             };
-            if kind == MovedKind::Secondary && zone.terms.primaries.is_empty() {
+            if kind == ImportedKind::Secondary && zone.terms.primaries.is_empty() {
                 let text = format!(
                     "zone {}: no primaries; it would never be transferred",
                     zone.name
                 );
                 self.server
                     .report
-                    .add(MoveVerdict::Breaks, &zone.place, text);
+                    .add(ImportVerdict::Breaks, &zone.place, text);
                 continue;
             }
-            let terms = MovedTerms {
+            let terms = ImportedSettings {
                 primaries: zone.terms.primaries,
                 also_notify: match is_primary {
                     true => zone.terms.also_notify,
                     false => Vec::new(),
                 },
-                ..MovedTerms::default()
+                ..ImportedSettings::default()
             };
-            self.server.take_zone(MovedZone {
-                file: zone.file.filter(|_| kind != MovedKind::Secondary),
+            self.server.take_zone(ImportedZone {
+                file: zone.file.filter(|_| kind != ImportedKind::Secondary),
                 kind,
                 terms: match kind {
-                    MovedKind::Secondary => terms,
-                    _ => MovedTerms {
+                    ImportedKind::Secondary => terms,
+                    _ => ImportedSettings {
                         primaries: Vec::new(),
                         ..terms
                     },
@@ -201,20 +204,20 @@ impl PdnsReader<'_> {
                 true => "primary: primary zones notify their name servers",
                 false => "primary is off: no NOTIFY is sent",
             };
-            self.note(MoveVerdict::Taken, &setting, text);
+            self.note(ImportVerdict::Taken, &setting, text);
         }
         if let Some(setting) = secondary {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, _) => (
-                    MoveVerdict::Taken,
+                    ImportVerdict::Taken,
                     "secondary: secondary zones are transferred from their primaries",
                 ),
                 (false, true) => (
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     "secondary is off: secondary zones in databases are still transferred",
                 ),
                 (false, false) => (
-                    MoveVerdict::Taken,
+                    ImportVerdict::Taken,
                     "secondary is off: no zones are transferred",
                 ),
             };
@@ -223,18 +226,18 @@ impl PdnsReader<'_> {
         if let Some(setting) = automatic {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, true) => (
-                    MoveVerdict::Taken,
+                    ImportVerdict::Taken,
                     "autosecondary: the supermasters table is used",
                 ),
                 (true, false) => (
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     "autosecondary: add [[autoprimary]] tables for the servers",
                 ),
                 (false, true) => (
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     "autosecondary is off: rows of the supermasters table are still used",
                 ),
-                (false, false) => (MoveVerdict::NotNeeded, "autosecondary is off"),
+                (false, false) => (ImportVerdict::NotNeeded, "autosecondary is off"),
             };
             self.note(verdict, &setting, text);
         }

@@ -1,7 +1,7 @@
 //! PowerDNS settings about services other than answers and transfers: updates, the web page, serials, resolvers.
 
 use super::{
-    super::{MoveVerdict, MovedValue, peers::colon_port},
+    super::{ImportVerdict, ImportedValue, peers::colon_port},
     PdnsReader, PdnsSetting, words,
 };
 
@@ -21,7 +21,7 @@ impl PdnsReader<'_> {
         if !switch.as_ref().is_some_and(PdnsSetting::is_switch_on) {
             for setting in [&switch, &from, &forward].into_iter().flatten() {
                 self.note(
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     setting,
                     "dnsupdate is off: updates are refused",
                 );
@@ -50,7 +50,7 @@ impl PdnsReader<'_> {
             ),
         ] {
             if let Some(setting) = setting {
-                self.note(MoveVerdict::Taken, setting, text);
+                self.note(ImportVerdict::Taken, setting, text);
             }
         }
     }
@@ -67,11 +67,11 @@ impl PdnsReader<'_> {
         if let Some(api) = &api {
             let (verdict, text) = match key.as_ref().is_some_and(PdnsSetting::is_on) {
                 true => (
-                    MoveVerdict::Taken,
+                    ImportVerdict::Taken,
                     "api: the API answers on the same port, see [api]",
                 ),
                 false => (
-                    MoveVerdict::NotNeeded,
+                    ImportVerdict::NotNeeded,
                     "api: there is no api-key, so that no client can use it",
                 ),
             };
@@ -82,7 +82,7 @@ impl PdnsReader<'_> {
                 .into_iter()
                 .flatten()
             {
-                self.note(MoveVerdict::NotNeeded, setting, "webserver is off");
+                self.note(ImportVerdict::NotNeeded, setting, "webserver is off");
             }
             return;
         }
@@ -93,10 +93,10 @@ impl PdnsReader<'_> {
                 continue;
             };
             if is_key && api.is_none() {
-                self.note(MoveVerdict::NotNeeded, setting, "api-key: api is off");
+                self.note(ImportVerdict::NotNeeded, setting, "api-key: api is off");
                 continue;
             }
-            let value = MovedValue::Text(setting.value.clone());
+            let value = ImportedValue::Text(setting.value.clone());
             let from = match is_key {
                 true => "api-key",
                 false => "webserver-password",
@@ -112,7 +112,7 @@ impl PdnsReader<'_> {
         match colon_port(&host, number.unwrap_or(8081) as u16) {
             Some((address, port)) => {
                 let listen = std::net::SocketAddr::new(address, port).to_string();
-                let value = MovedValue::Text(listen);
+                let value = ImportedValue::Text(listen);
                 if api.is_some() && key.as_ref().is_some_and(PdnsSetting::is_on) {
                     self.server
                         .set(Some(&place), ("api", "listen"), value.clone());
@@ -125,7 +125,7 @@ impl PdnsReader<'_> {
                 .error(&place, "webserver-address: expected an address"),
         }
         if let Some(setting) = from {
-            let list = MovedValue::Texts(self.networks(&setting));
+            let list = ImportedValue::Texts(self.networks(&setting));
             if api.is_some() {
                 let key = ("api", "allow_from");
                 self.server.set(Some(&setting.place), key, list.clone());
@@ -151,22 +151,22 @@ impl PdnsReader<'_> {
             };
             match word.as_str() {
                 "" | "NONE" => {
-                    self.note(MoveVerdict::NotNeeded, setting, &format!("{name}: off"));
+                    self.note(ImportVerdict::NotNeeded, setting, &format!("{name}: off"));
                 }
                 _ if !SOA_EDIT_WORDS.contains(&word.as_str()) => {
                     let text = format!("{name}: unknown value {:?}", setting.value);
-                    self.note(MoveVerdict::Breaks, setting, &text);
+                    self.note(ImportVerdict::Breaks, setting, &text);
                 }
                 _ if is_signed => {
                     self.server.defaults.soa_edit = Some(word);
                     let text = "default-soa-edit-signed: soa_edit in [zone_defaults]";
-                    self.note(MoveVerdict::Taken, setting, text);
+                    self.note(ImportVerdict::Taken, setting, text);
                 }
                 _ => {
                     self.server.defaults.soa_edit = Some(word);
                     let text = "default-soa-edit: soa_edit in [zone_defaults], for signed zones only: raise the \
                                 serials of unsigned zones above those of their secondaries";
-                    self.note(MoveVerdict::Changed, setting, text);
+                    self.note(ImportVerdict::Changed, setting, text);
                 }
             }
         }
@@ -176,12 +176,12 @@ impl PdnsReader<'_> {
         let is_expanded = self.used("expand-alias");
         if let Some(setting) = &is_expanded {
             let text = "expand-alias: ALIAS records are always answered with addresses";
-            self.note(MoveVerdict::Changed, setting, text);
+            self.note(ImportVerdict::Changed, setting, text);
         }
         if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
             self.server.defaults.expand_alias = setting.is_switch_on().then_some(true);
             let text = "outgoing-axfr-expand-alias: expand_alias in [zone_defaults]";
-            self.note(MoveVerdict::Taken, &setting, text);
+            self.note(ImportVerdict::Taken, &setting, text);
         }
         let recursor = self.used("recursor");
         let resolver = self.used("resolver");
@@ -202,7 +202,7 @@ impl PdnsReader<'_> {
         let place = asked.place.clone();
         let key = ("recursor", "address");
         self.server
-            .take(&place, key, MovedValue::Texts(list), "resolver");
+            .take(&place, key, ImportedValue::Texts(list), "resolver");
         // `resolver` is only for ALIAS; `recursor`, up to PowerDNS 4.0, was for clients too.
         let from = match (&recursor, &allowed) {
             (Some(_), Some(allowed)) => self.networks(allowed),
@@ -210,6 +210,6 @@ impl PdnsReader<'_> {
             (None, _) => Vec::new(),
         };
         let key = ("recursor", "allow_from");
-        self.server.set(None, key, MovedValue::Texts(from));
+        self.server.set(None, key, ImportedValue::Texts(from));
     }
 }

@@ -2,7 +2,7 @@
 
 /// The outcome for a setting that is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SettingFate {
+pub(super) enum SettingOutcome {
     /// Nothing here depends on it.
     NotNeeded(&'static str),
     /// The behaviour here is fixed, whatever the setting is.
@@ -15,20 +15,20 @@ pub(super) enum SettingFate {
     Unknown,
 }
 
-use SettingFate::{Breaks, Changed, NotNeeded, NotPossible};
+use SettingOutcome::{Breaks, Changed, NotNeeded, NotPossible};
 
-const SERVICE: SettingFate = NotNeeded("done by the service unit");
-const THREADS: SettingFate = NotNeeded("one worker per core and automatic pools");
-const INSIDE: SettingFate = NotNeeded("internal to PowerDNS");
-const LUA: SettingFate = Breaks("Lua is not supported: answers that depend on it would differ");
-const SIGNING: SettingFate = NotPossible("new keys have fixed defaults");
-const CONTROL: SettingFate =
+const SERVICE: SettingOutcome = NotNeeded("done by the service unit");
+const THREADS: SettingOutcome = NotNeeded("one worker per core and automatic pools");
+const INSIDE: SettingOutcome = NotNeeded("internal to PowerDNS");
+const LUA: SettingOutcome = Breaks("Lua is not supported: answers that depend on it would differ");
+const SIGNING: SettingOutcome = NotPossible("new keys have fixed defaults");
+const CONTROL: SettingOutcome =
     NotPossible("the control socket is a Unix socket (server.control_socket)");
-const QUERY_LOG: SettingFate = NotPossible("use [query_log] or `nameward query-log on`");
-const GRAPHITE: SettingFate = NotPossible("use /metrics");
+const QUERY_LOG: SettingOutcome = NotPossible("use [query_log] or `nameward query-log on`");
+const GRAPHITE: SettingOutcome = NotPossible("use /metrics");
 
 /// The settings, sorted by name.
-const TABLE: &[(&str, SettingFate)] = &[
+const TABLE: &[(&str, SettingOutcome)] = &[
     ("8bit-dns", NotNeeded("names are not restricted")),
     (
         "allow-unsigned-autoprimary",
@@ -224,7 +224,7 @@ const TABLE: &[(&str, SettingFate)] = &[
 ];
 
 /// Returns the outcome for a setting.
-pub(super) fn fate_of(name: &str) -> SettingFate {
+pub(super) fn fate_of(name: &str) -> SettingOutcome {
     if let Ok(at) = TABLE.binary_search_by(|(known, _)| known.cmp(&name)) {
         return TABLE[at].1;
     }
@@ -240,7 +240,7 @@ pub(super) fn fate_of(name: &str) -> SettingFate {
     }
     match name.starts_with("bind-") {
         true => NotNeeded("zone files are watched, and checked when they are loaded"),
-        false => SettingFate::Unknown,
+        false => SettingOutcome::Unknown,
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
     super::{
-        MoveVerdict, MovedRemote, MovedValue, NumberRow,
+        ImportVerdict, ImportedRemote, ImportedValue, NumberRow,
         peers::{colon_port, network, written},
     },
     PdnsReader, PdnsSetting, words,
@@ -148,7 +148,7 @@ impl PdnsReader<'_> {
         }
         let place = address.as_ref().or(address6.as_ref());
         let value = |list: Vec<SocketAddr>| {
-            MovedValue::Texts(list.iter().map(ToString::to_string).collect())
+            ImportedValue::Texts(list.iter().map(ToString::to_string).collect())
         };
         match place {
             Some(setting) => self.server.take(
@@ -177,13 +177,13 @@ impl PdnsReader<'_> {
             false => "all",
         };
         self.server
-            .set(None, ("server", "any"), MovedValue::Text(any.into()));
+            .set(None, ("server", "any"), ImportedValue::Text(any.into()));
         if let Some(setting) = self.used("server-id") {
             let value = match setting.value.as_str() {
                 "disabled" => "",
                 name => name,
             };
-            let value = MovedValue::Text(value.into());
+            let value = ImportedValue::Text(value.into());
             self.server
                 .take(&setting.place, ("server", "nsid"), value, "server-id");
         }
@@ -196,12 +196,12 @@ impl PdnsReader<'_> {
             match value {
                 Some(text) => {
                     let key = ("server", "version");
-                    let value = MovedValue::Text(text);
+                    let value = ImportedValue::Text(text);
                     self.server
                         .take(&setting.place, key, value, "version-string");
                 }
                 None => self.note(
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     &setting,
                     "version-string: version.bind returns the Nameward version",
                 ),
@@ -214,7 +214,7 @@ impl PdnsReader<'_> {
                 Some(5 | 6) => "info",
                 _ => "debug",
             };
-            let value = MovedValue::Text(level.into());
+            let value = ImportedValue::Text(level.into());
             self.server
                 .take(&setting.place, ("server", "log_level"), value, "loglevel");
         }
@@ -232,11 +232,11 @@ impl PdnsReader<'_> {
             match (*least..=*most).contains(&value) {
                 true => {
                     self.server
-                        .take(&setting.place, *key, MovedValue::Number(value), name);
+                        .take(&setting.place, *key, ImportedValue::Number(value), name);
                 }
                 // Zero means "no limit" there.
                 false => self.note(
-                    MoveVerdict::Changed,
+                    ImportVerdict::Changed,
                     &setting,
                     &format!("{name}: {} in [{}] keeps its default", key.1, key.0),
                 ),
@@ -246,7 +246,7 @@ impl PdnsReader<'_> {
             let size = self.number(&setting).filter(|size| *size > 0);
             self.server.defaults.transfer_size_max_mb = size;
             self.note(
-                MoveVerdict::Taken,
+                ImportVerdict::Taken,
                 &setting,
                 "xfr-max-received-mbytes: transfer_size_max_mb in [zone_defaults]",
             );
@@ -264,7 +264,7 @@ impl PdnsReader<'_> {
         self.server.defaults.allow_transfer = Some(list);
         if let Some(setting) = setting {
             self.note(
-                MoveVerdict::Taken,
+                ImportVerdict::Taken,
                 &setting,
                 "allow-axfr-ips: allow_transfer in [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
             );
@@ -275,8 +275,8 @@ impl PdnsReader<'_> {
                     .is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
             });
             let verdict = match is_any {
-                true => MoveVerdict::NotNeeded,
-                false => MoveVerdict::NotPossible,
+                true => ImportVerdict::NotNeeded,
+                false => ImportVerdict::NotPossible,
             };
             let text = "query-local-address: set source for servers in primaries or also_notify; AXFR-SOURCE of a zone \
                         is used";
@@ -294,9 +294,9 @@ impl PdnsReader<'_> {
             let mut remotes = Vec::new();
             for word in words(&setting.value) {
                 match colon_port(word, 53) {
-                    Some((address, port)) => remotes.push(MovedRemote {
+                    Some((address, port)) => remotes.push(ImportedRemote {
                         address: written(address, port),
-                        ..MovedRemote::default()
+                        ..ImportedRemote::default()
                     }),
                     None => self.wrong(&setting, "an address"),
                 }
@@ -309,8 +309,8 @@ impl PdnsReader<'_> {
                 self.server.defaults.also_notify = remotes;
             }
             let verdict = match is_primary {
-                true => MoveVerdict::Taken,
-                false => MoveVerdict::NotNeeded,
+                true => ImportVerdict::Taken,
+                false => ImportVerdict::NotNeeded,
             };
             self.note(verdict, &setting, text);
         }
@@ -319,15 +319,15 @@ impl PdnsReader<'_> {
                 "" => {
                     self.server.defaults.notify_name_servers = Some(false);
                     (
-                        MoveVerdict::Taken,
+                        ImportVerdict::Taken,
                         "only-notify: notify_name_servers in [zone_defaults]",
                     )
                 }
                 "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => {
-                    (MoveVerdict::NotNeeded, "only-notify: all")
+                    (ImportVerdict::NotNeeded, "only-notify: all")
                 }
                 _ => (
-                    MoveVerdict::NotPossible,
+                    ImportVerdict::NotPossible,
                     "only-notify: either all name servers of a zone are notified or none (notify_name_servers)",
                 ),
             };
@@ -337,16 +337,19 @@ impl PdnsReader<'_> {
             self.server.defaults.allow_notify =
                 Some(self.networks(&setting)).filter(|list| !list.is_empty());
             let text = "trusted-notification-proxy: allow_notify in [zone_defaults]";
-            self.note(MoveVerdict::Taken, &setting, text);
+            self.note(ImportVerdict::Taken, &setting, text);
         }
         if let Some(setting) = self.used("allow-notify-from") {
             let text = "allow-notify-from: the primaries of a zone may always notify";
-            self.note(MoveVerdict::Changed, &setting, text);
+            self.note(ImportVerdict::Changed, &setting, text);
         }
         if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
             let (verdict, text) = match setting.is_on() {
-                true => (MoveVerdict::NotPossible, "set SLAVE-RENOTIFY for each zone"),
-                false => (MoveVerdict::NotNeeded, "off"),
+                true => (
+                    ImportVerdict::NotPossible,
+                    "set SLAVE-RENOTIFY for each zone",
+                ),
+                false => (ImportVerdict::NotNeeded, "off"),
             };
             self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
         }
@@ -387,7 +390,7 @@ impl PdnsReader<'_> {
         );
     }
 
-    pub(super) fn note(&mut self, verdict: MoveVerdict, setting: &PdnsSetting, text: &str) {
+    pub(super) fn note(&mut self, verdict: ImportVerdict, setting: &PdnsSetting, text: &str) {
         self.server.report.add(verdict, &setting.place, text);
     }
 }

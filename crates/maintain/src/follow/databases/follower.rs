@@ -1,7 +1,7 @@
 //! The main loop of a follower: it makes the pending reads, waits for changes, and retries when the database is down.
 
 use super::{
-    DatabaseSource, FollowTerms, ServedFrom,
+    DatabaseSource, FollowSettings, ServedFrom,
     own_changes::{OwnChange, OwnChanges},
     pending_reads::PendingReads,
     policies::FollowedPolicies,
@@ -123,7 +123,7 @@ impl DatabaseFollower {
     pub(super) fn new(
         commits: &Arc<Commits>,
         source: DatabaseSource,
-        terms: &FollowTerms<'_>,
+        terms: &FollowSettings<'_>,
         first_read: Arc<FirstRead>,
     ) -> Self {
         let name = source.backend.options().address.to_string();

@@ -7,7 +7,7 @@
 use super::{Databases, FollowedDatabase};
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
+use nameward_store::sql::write::{WriteError, ZoneProgress, ZoneProgressList};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
@@ -65,7 +65,7 @@ impl NotifiedSerials {
         let mut inboxes = Vec::new();
         for database in parts.databases.all() {
             let inbox = Mailbox::default();
-            let mut keeper = SerialKeeper {
+            let mut keeper = NotifiedSerialWriter {
                 database: database.clone(),
                 policies: Arc::clone(&parts.policies),
                 notify: Arc::clone(&parts.notify),
@@ -83,7 +83,7 @@ impl NotifiedSerials {
 }
 
 /// The thread of one database.
-struct SerialKeeper {
+struct NotifiedSerialWriter {
     database: FollowedDatabase,
     policies: Arc<PolicyTable>,
     notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
@@ -93,7 +93,7 @@ struct SerialKeeper {
     unwritten: HashMap<NameBuf, Serial>,
 }
 
-impl SerialKeeper {
+impl NotifiedSerialWriter {
     fn run(&mut self) {
         let mut wait = FIRST_LOOK;
         while let Some(notified) = self.wait(wait) {
@@ -141,7 +141,10 @@ impl SerialKeeper {
         if ours.is_empty() {
             return Ok(());
         }
-        let asked = self.database.backend.standing(StandingZones::Named(&ours));
+        let asked = self
+            .database
+            .backend
+            .standing(ZoneProgressList::Named(&ours));
         for zone in self.runtime.block_on(asked)? {
             if zone.is_unnotified() {
                 self.note_serial(&zone)?;
@@ -151,7 +154,7 @@ impl SerialKeeper {
     }
 
     fn look_at_all(&mut self) -> Result<(), WriteError> {
-        let asked = self.database.backend.standing(StandingZones::Unnotified);
+        let asked = self.database.backend.standing(ZoneProgressList::Unnotified);
         for zone in self.runtime.block_on(asked)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if self.is_ours(&zone.name) && !is_notified {
@@ -162,7 +165,7 @@ impl SerialKeeper {
         Ok(())
     }
 
-    fn note_serial(&mut self, zone: &StandingZone) -> Result<(), WriteError> {
+    fn note_serial(&mut self, zone: &ZoneProgress) -> Result<(), WriteError> {
         let Some(serial) = zone.serial() else {
             return Ok(());
         };

@@ -7,7 +7,7 @@
 use super::follower::{DatabaseFollower, ReadContents};
 use crate::commit::{CommitError, VersionSource};
 use nameward_store::sql::{Change, SqlError, write::CommitMark};
-use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use std::{
@@ -154,7 +154,7 @@ impl DatabaseFollower {
         let source = VersionSource {
             zone,
             rank: self.rank,
-            home: ZoneHome::Database,
+            home: ZoneStorage::Database,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: author.clone(),

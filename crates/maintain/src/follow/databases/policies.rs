@@ -5,27 +5,27 @@
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::policy::{
-    Autoprimary, PolicyPart, PolicySet, PolicySource, PolicyTable, ZoneKind,
+    Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, ZoneKind,
     database::{read_keys, read_policy},
 };
 use nameward_dnssec::tsig::TsigKey;
 use nameward_store::sql::{
-    SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey, TermItem, TermItems, ZoneRow,
+    SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey, ZoneRow,
 };
 use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The zone settings in a database; access to each table may be denied separately.
-pub(super) struct StoredTerms {
-    items: Result<TermItems, SqlError>,
+pub(super) struct StoredSettings {
+    items: Result<SettingItems, SqlError>,
     keys: Result<Vec<StoredTsigKey>, SqlError>,
     autoprimaries: Result<Vec<StoredAutoprimary>, SqlError>,
 }
 
-impl StoredTerms {
+impl StoredSettings {
     pub(super) async fn read(backend: &SqlBackend) -> Self {
-        StoredTerms {
+        StoredSettings {
             items: backend.term_items(None).await,
             keys: backend.tsig_keys().await,
             autoprimaries: backend.autoprimaries().await,
@@ -38,7 +38,7 @@ pub(super) struct FollowedPolicies {
     table: Arc<PolicyTable>,
     source: PolicySource,
     /// Fragments in use: most zones of a database have the same.
-    shared: HashMap<PolicyPart, Arc<PolicyPart>>,
+    shared: HashMap<PolicyFragment, Arc<PolicyFragment>>,
     /// The metadata of all zones was read once.
     is_read: bool,
     keys: Vec<Arc<TsigKey>>,
@@ -80,7 +80,7 @@ impl FollowedPolicies {
         self.table.load().of(zone).is_presigned
     }
 
-    fn share(&mut self, part: PolicyPart) -> Arc<PolicyPart> {
+    fn share(&mut self, part: PolicyFragment) -> Arc<PolicyFragment> {
         if let Some(shared) = self.shared.get(&part) {
             return Arc::clone(shared);
         }
@@ -89,7 +89,12 @@ impl FollowedPolicies {
         shared
     }
 
-    fn part(&mut self, row: &ZoneRow, items: &[TermItem], name: &str) -> Option<Arc<PolicyPart>> {
+    fn part(
+        &mut self,
+        row: &ZoneRow,
+        items: &[SettingItem],
+        name: &str,
+    ) -> Option<Arc<PolicyFragment>> {
         let policy = read_policy(row, items);
         for problem in policy.problems {
             self.log(format!("{name}: zone {}: {problem}", row.name));
@@ -97,8 +102,8 @@ impl FollowedPolicies {
         policy.part.map(|part| self.share(part))
     }
 
-    fn closed(&mut self, row: &ZoneRow) -> Arc<PolicyPart> {
-        self.share(PolicyPart::closed(row.kind))
+    fn closed(&mut self, row: &ZoneRow) -> Arc<PolicyFragment> {
+        self.share(PolicyFragment::closed(row.kind))
     }
 
     /// Logs a problem, once.
@@ -112,7 +117,7 @@ impl FollowedPolicies {
 
 impl DatabaseFollower {
     /// Applies the policies of all zones. Call before new zones are published.
-    pub(super) fn apply_policies(&mut self, zones: &[ZoneRow], terms: StoredTerms) {
+    pub(super) fn apply_policies(&mut self, zones: &[ZoneRow], terms: StoredSettings) {
         self.apply_keys(terms.keys, terms.autoprimaries);
         let name = self.name.clone();
         let policies = &mut self.policies;
@@ -211,7 +216,9 @@ impl DatabaseFollower {
 
     /// Denies all access to zones that are known only from before the start.
     pub(super) fn close_policies(&mut self, zones: &[Box<[u8]>]) {
-        let part = self.policies.share(PolicyPart::closed(Default::default()));
+        let part = self
+            .policies
+            .share(PolicyFragment::closed(Default::default()));
         let closed = zones.iter().map(|zone| {
             let name = NameBuf::from(Name::from_wire(zone).unwrap_or(Name::ROOT));
             (name, Some(Arc::clone(&part)))

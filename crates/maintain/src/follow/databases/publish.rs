@@ -5,7 +5,7 @@ use crate::commit::Commits;
 use crate::follow::contested;
 use crate::policy::CONFIGURED_RANK;
 use crate::reconcile::Reconciler;
-use nameward_store::state::ZoneHome;
+use nameward_store::state::ZoneStorage;
 use nameward_zone::{Contest, TableChange, Zone};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,11 +26,11 @@ pub(super) struct FirstRead {
 impl FirstRead {
     pub(super) fn new(commits: &Arc<Commits>, databases: usize) -> Arc<Self> {
         let first_read = Arc::new(FirstRead {
-            journals: Reconciler::new(commits, ZoneHome::Database),
+            journals: Reconciler::new(commits, ZoneStorage::Database),
             unlisted: AtomicUsize::new(databases),
         });
         if databases == 0 {
-            first_read.journals.forget_vanished(ZoneHome::Database);
+            first_read.journals.forget_vanished(ZoneStorage::Database);
         }
         first_read
     }
@@ -39,7 +39,7 @@ impl FirstRead {
     /// long as one is down, that is unknown.
     pub(super) fn note_listed(&self) {
         if self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.journals.forget_vanished(ZoneHome::Database);
+            self.journals.forget_vanished(ZoneStorage::Database);
         }
     }
 }
@@ -56,7 +56,7 @@ impl DatabaseFollower {
         };
         let mut changes: Vec<_> = steps.iter().map(change).collect();
         self.first_read.journals.bring_forward(&mut changes);
-        for contest in self.commits.load(changes, ZoneHome::Database) {
+        for contest in self.commits.load(changes, ZoneStorage::Database) {
             self.log_contest(&contest, steps);
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     ServedFrom,
     follower::{DatabaseFollower, FollowedZone, ReadContents, ZoneServing},
-    policies::StoredTerms,
+    policies::StoredSettings,
     publish::TableStep,
 };
 use crate::follow::log::zone_text;
@@ -34,7 +34,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct ListedZones {
     list: ZoneList,
     versions: HashMap<i64, i64>,
-    terms: StoredTerms,
+    terms: StoredSettings,
 }
 
 impl ListedZones {
@@ -47,7 +47,7 @@ impl ListedZones {
             ServedFrom::Lookups => HashMap::new(),
         };
         let list = backend.zones().await?;
-        let terms = StoredTerms::read(backend).await;
+        let terms = StoredSettings::read(backend).await;
         Ok(ListedZones {
             list,
             versions,

@@ -11,7 +11,7 @@ use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
-use nameward_store::sql::{SqlBackend, write::StandingZones};
+use nameward_store::sql::{SqlBackend, write::ZoneProgressList};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -99,7 +99,7 @@ impl DatabaseFollower {
 
 impl SoaChecker {
     async fn run(&self) {
-        let found = match self.backend.standing(StandingZones::WithoutSoa).await {
+        let found = match self.backend.standing(ZoneProgressList::WithoutSoa).await {
             Ok(found) => found,
             // An unresponsive database is reported elsewhere.
             Err(error) => {

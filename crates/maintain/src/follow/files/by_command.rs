@@ -7,7 +7,7 @@
 use super::{FileFollower, LoadLog};
 use crate::commit::Commits;
 use crate::contents::contents_of;
-use crate::policy::{KeptError, UNCONFIGURED_RANK};
+use crate::policy::{StoredPolicyError, UNCONFIGURED_RANK};
 use crate::sync::{SyncMode, whole_text};
 use nameward_base::file::{DurableFile, sync_directory};
 use nameward_store::file::{FileSource, LoadEvent};
@@ -39,7 +39,7 @@ pub struct ServedFile {
 const COPY_NAMES_MAX: u32 = 100;
 
 /// Stores the last version of a zone whose file is set aside, with the settings of the secondary that it becomes.
-pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), KeptError> + Send>;
+pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), StoredPolicyError> + Send>;
 
 /// Why a zone file was not created, removed or set aside.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub enum ZoneFileError {
     Changed,
     /// The version or the settings of the zone cannot be stored.
     #[error(transparent)]
-    NotStored(KeptError),
+    NotStored(StoredPolicyError),
     /// The zone is a secondary, but its file is still in the directory.
     #[error("the zone is a secondary now, but its file could not be removed, remove it: {}: {error}", path.display())]
     NotRemoved {

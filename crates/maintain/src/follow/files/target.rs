@@ -6,7 +6,7 @@ use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use crate::reconcile::Reconciler;
 use nameward_store::file::ZoneTarget;
-use nameward_store::state::ZoneHome;
+use nameward_store::state::ZoneStorage;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl ZoneTarget for FileTarget {
 
     fn publish(&self, mut changes: Vec<TableChange>) -> Vec<Contest> {
         self.reconciler.bring_forward(&mut changes);
-        self.commits.load(changes, ZoneHome::File)
+        self.commits.load(changes, ZoneStorage::File)
     }
 
     fn set_access(&self, rules: AccessRules) {

@@ -1,9 +1,9 @@
 //! Compares the keys in a database with their recorded states: changes by others count from the moment they are
 //! found.
 
-use super::NotedLife;
+use super::NotedKeyState;
 use crate::keys::local::{KeyPlan, ZoneKey, ZoneKeysError};
-use nameward_dnssec::rollover::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
+use nameward_dnssec::rollover::{KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase};
 use nameward_dnssec::{KeyUse, Keys};
 
 /// The two columns of a key that determine its use.
@@ -35,7 +35,7 @@ impl RowUse {
     /// Returns the use that the row of a key must have for its state. A key that signs the keys and will sign the
     /// rest later signs everything at once, because a row cannot express the difference: an additional signature
     /// breaks nothing.
-    pub(super) fn of_life(life: &KeyLife) -> Self {
+    pub(super) fn of_life(life: &KeyState) -> Self {
         let is_published = life.dnskey.is_shown();
         RowUse {
             is_active: is_published && life.role.signs_keys() || life.zone_rrsig.is_shown(),
@@ -75,7 +75,7 @@ pub(super) fn effective_uses(
 
 /// Whether the keys of a zone were managed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acquaintance {
+pub(super) enum KeyFamiliarity {
     /// No: they are adopted from their previous manager.
     New,
     /// Yes: differences from the records were made by others, or by a server that was killed before it recorded them.
@@ -85,15 +85,16 @@ pub(super) enum Acquaintance {
 /// Returns the keys of rows with states, and descriptions of changes by others.
 pub(super) fn reconcile_keys(
     rows: &[ZoneKey],
-    noted: &[NotedLife],
-    acquaintance: Acquaintance,
+    noted: &[NotedKeyState],
+    acquaintance: KeyFamiliarity,
     (plan, now): (&KeyPlan, u64),
 ) -> Result<(Vec<ZoneKey>, Vec<String>), ZoneKeysError> {
     let effective = effective_uses(rows, |key| RowUse::of_row(key.usage))?;
     let (mut keys, mut changes) = (rows.to_vec(), Vec::new());
     for (key, usage) in keys.iter_mut().zip(effective.iter().copied()) {
         let fingerprint = *key.key()?.fingerprint();
-        let is_it = |one: &&NotedLife| (one.life.id, one.fingerprint) == (key.number, fingerprint);
+        let is_it =
+            |one: &&NotedKeyState| (one.life.id, one.fingerprint) == (key.number, fingerprint);
         let row = RowUse::of_row(key.usage);
         let number = key.number;
         let life = match noted.iter().find(is_it) {
@@ -109,7 +110,7 @@ pub(super) fn reconcile_keys(
                 changed_life(&one.life, row, (plan, now))
             }
             None => {
-                if acquaintance == Acquaintance::Known && row.is_active | row.is_published {
+                if acquaintance == KeyFamiliarity::Known && row.is_active | row.is_published {
                     changes.push(format!("key {number} was added externally"));
                 }
                 new_life(key, usage, acquaintance, (plan, now))
@@ -119,7 +120,7 @@ pub(super) fn reconcile_keys(
         key.created = life.created_at;
         key.set_life(life);
     }
-    let is_there = |one: &&NotedLife| keys.iter().any(|key| key.number == one.life.id);
+    let is_there = |one: &&NotedKeyState| keys.iter().any(|key| key.number == one.life.id);
     let gone = noted.iter().filter(|one| !is_there(one));
     changes.extend(gone.map(|one| format!("key {} was removed externally", one.life.id)));
     if !changes.is_empty() {
@@ -137,7 +138,7 @@ fn note_stand_ins(keys: &mut [ZoneKey], effective: &[KeyUse], at: (&KeyPlan, u64
     for (key, usage) in keys.iter_mut().zip(effective) {
         let is_alone = !signed.contains(&key.private.algorithm());
         if let Some(life) = key.life.clone().filter(|_| is_alone && usage.signs_zone) {
-            key.set_life(KeyLife {
+            key.set_life(KeyState {
                 zone_rrsig: in_transit(true, at),
                 ..life
             });
@@ -155,7 +156,7 @@ pub(super) fn end_stand_ins(
     for (key, usage) in keys.iter_mut().zip(effective) {
         let is_over = key.role == KeyRole::KeySigning && key.usage.signs_zone && !usage.signs_zone;
         if let Some(life) = key.life.clone().filter(|_| is_over) {
-            key.set_life(KeyLife {
+            key.set_life(KeyState {
                 zone_rrsig: in_transit(false, at),
                 ..life
             });
@@ -165,8 +166,8 @@ pub(super) fn end_stand_ins(
 }
 
 /// Returns the state of a record that is published, or withdrawn, from now on.
-fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> RecordLife {
-    RecordLife {
+fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> KeyRecordState {
+    KeyRecordState {
         phase: match is_shown {
             true => RecordPhase::Rumoured,
             false => RecordPhase::Unretentive,
@@ -177,7 +178,7 @@ fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> RecordLife {
 }
 
 /// Returns the state of a key whose row differs from its expected use. A key that others took out of use is retired.
-fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
+fn changed_life(life: &KeyState, row: RowUse, at: (&KeyPlan, u64)) -> KeyState {
     let expected = RowUse::of_life(life);
     let mut life = life.clone();
     let is_shown = row.is_published && (row.is_active || !life.role.signs_keys());
@@ -202,9 +203,9 @@ fn changed_life(life: &KeyLife, row: RowUse, at: (&KeyPlan, u64)) -> KeyLife {
 fn new_life(
     key: &ZoneKey,
     usage: KeyUse,
-    acquaintance: Acquaintance,
+    acquaintance: KeyFamiliarity,
     (plan, now): (&KeyPlan, u64),
-) -> KeyLife {
+) -> KeyState {
     let algorithm = key.private.algorithm();
     let role = match (usage.signs_keys, usage.signs_zone) {
         (true, true) => KeyRole::Combined,
@@ -221,32 +222,32 @@ fn new_life(
     };
     let shown = |is_shown: bool| match is_shown {
         true => in_transit(true, (plan, now)),
-        false => RecordLife::default(),
+        false => KeyRecordState::default(),
     };
     let has_ds = usage.published && usage.signs_keys;
-    KeyLife {
+    KeyState {
         dnskey: shown(usage.published),
         zone_rrsig: shown(usage.signs_zone),
         ds: match (has_ds, acquaintance) {
-            (false, _) => RecordLife::default(),
-            (true, Acquaintance::New) => RecordLife::omnipresent(now),
-            (true, Acquaintance::Known) => RecordLife {
+            (false, _) => KeyRecordState::default(),
+            (true, KeyFamiliarity::New) => KeyRecordState::omnipresent(now),
+            (true, KeyFamiliarity::Known) => KeyRecordState {
                 phase: RecordPhase::Rumoured,
                 since: now,
                 settles_at: None,
             },
         },
-        ..KeyLife::new(key.number, (role, algorithm), now)
+        ..KeyState::new(key.number, (role, algorithm), now)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::local::PrivateKeyHome;
+    use crate::keys::local::PrivateKeyLocation;
     use nameward_dnssec::PrivateKey;
 
-    fn key(number: u32, flags: u16, life: KeyLife) -> ZoneKey {
+    fn key(number: u32, flags: u16, life: KeyState) -> ZoneKey {
         let mut key = ZoneKey {
             number,
             flags,
@@ -255,7 +256,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: PrivateKeyHome::Store,
+            home: PrivateKeyLocation::Store,
         };
         key.set_life(life);
         key
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_rows_cannot_say_is_found() {
-        let in_use = |number, role| KeyLife::in_use(number, (role, 13), 0);
+        let in_use = |number, role| KeyState::in_use(number, (role, 13), 0);
         let combined = |number, flags| key(number, flags, in_use(number, KeyRole::Combined));
         let zone = || key(9, 256, in_use(9, KeyRole::ZoneSigning));
         // A single key signs everything, whatever its flags, and so do two of a kind.

@@ -1,15 +1,15 @@
 //! The steps of a policy for the keys of a database zone: planned with the existing rows, written in one transaction,
 //! then recorded.
 
-use super::comparison::{Acquaintance, RowUse, end_stand_ins, reconcile_keys, unfit_key};
-use super::{KeyZone, KeysOrDatabase, NotedLife, StoredKeys, StoredKeysError};
+use super::comparison::{KeyFamiliarity, RowUse, end_stand_ins, reconcile_keys, unfit_key};
+use super::{KeyZone, KeysOrDatabase, NotedKeyState, StoredKeys, StoredKeysError};
 use super::{LIVES, ZONES, note, read_rows};
 use crate::keys::local::{
-    KeyPlan, KeyProgress, ManagedTerms, SigningTerms, ZoneKey, ZoneKeysError, item_name, made_key,
-    wire,
+    KeyPlan, KeyProgress, ManagedSettings, SigningSettings, ZoneKey, ZoneKeysError, item_name,
+    made_key, wire,
 };
-use nameward_dnssec::DenialTerms;
-use nameward_dnssec::rollover::{self, KeyLife, ParentWish, PolicyKey};
+use nameward_dnssec::DenialSettings;
+use nameward_dnssec::rollover::{self, KeyState, ParentRequest, PolicyKey};
 use nameward_store::sql::write::{
     AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyStep, MetadataEdit, ParentRecords,
     StoredKey,
@@ -33,8 +33,8 @@ struct ZoneRound<'r> {
     now: u64,
     rows: Vec<StoredKey>,
     keys: Vec<ZoneKey>,
-    noted: Vec<NotedLife>,
-    terms: SigningTerms,
+    noted: Vec<NotedKeyState>,
+    terms: SigningSettings,
     is_found: bool,
 }
 
@@ -82,8 +82,8 @@ impl StoredKeys {
         let noted = self.noted(name.as_name())?;
         let terms = self.terms(name.as_name())?;
         let acquaintance = match terms.managed {
-            None => Acquaintance::New,
-            Some(_) => Acquaintance::Known,
+            None => KeyFamiliarity::New,
+            Some(_) => KeyFamiliarity::Known,
         };
         let found = reconcile_keys(&read_rows(&rows)?, &noted, acquaintance, (plan, now));
         let (keys, changes) = found?;
@@ -157,7 +157,7 @@ impl StoredKeys {
             || wish != before
             || managed.is_none_or(|managed| {
                 managed.shows_cds != shows_cds
-                    || managed.asks_removal != (wish == ParentWish::Removal)
+                    || managed.asks_removal != (wish == ParentRequest::Removal)
             });
         let took = Instant::now();
         let committed = match is_due {
@@ -174,7 +174,7 @@ impl StoredKeys {
         // A database may delay a step: it counts from when it was written.
         let late = took.elapsed().as_secs();
         let lives = keys.iter().filter_map(|key| key.life.as_ref());
-        let lives: Vec<KeyLife> = lives.map(|life| delayed(life, round.now, late)).collect();
+        let lives: Vec<KeyState> = lives.map(|life| delayed(life, round.now, late)).collect();
         for (key, life) in keys.iter_mut().zip(&lives) {
             key.set_life(life.clone());
         }
@@ -254,13 +254,13 @@ impl StoredKeys {
         &self,
         round: &ZoneRound<'_>,
         keys: &[ZoneKey],
-        lives: &[KeyLife],
+        lives: &[KeyState],
     ) -> Result<(), ZoneKeysError> {
         let name = round.zone.row.name;
         let zone = name.as_name();
         let mut changes = Vec::new();
         for (key, life) in keys.iter().zip(lives) {
-            let one = NotedLife {
+            let one = NotedKeyState {
                 fingerprint: *key.key()?.fingerprint(),
                 life: life.clone(),
             };
@@ -268,7 +268,7 @@ impl StoredKeys {
                 changes.push(note(zone, &one));
             }
         }
-        let is_gone = |one: &&NotedLife| !lives.iter().any(|life| life.id == one.life.id);
+        let is_gone = |one: &&NotedKeyState| !lives.iter().any(|life| life.id == one.life.id);
         let gone = round.noted.iter().filter(is_gone);
         changes.extend(gone.map(|one| forget(LIVES, item_name(zone, one.life.id))));
         let terms = round.next_terms(lives);
@@ -289,7 +289,7 @@ impl StoredKeys {
 }
 
 impl ZoneRound<'_> {
-    fn lives(&self) -> Vec<KeyLife> {
+    fn lives(&self) -> Vec<KeyState> {
         let lives = self.keys.iter().filter_map(|key| key.life.clone());
         lives.collect()
     }
@@ -345,14 +345,14 @@ impl ZoneRound<'_> {
             changes.extend(denial.metadata().map(|(kind, content)| set(kind, content)));
         }
         if keys.is_empty() {
-            let kinds = DenialTerms::METADATA.into_iter().chain([KEY_SERVER]);
+            let kinds = DenialSettings::METADATA.into_iter().chain([KEY_SERVER]);
             changes.extend(kinds.map(|kind| set(kind, None)));
         }
         changes
     }
 
     /// Returns the records that request the DS set that the policy wants from the parent.
-    fn parent_records(&self, keys: &[ZoneKey], wish: &ParentWish) -> ParentRecords {
+    fn parent_records(&self, keys: &[ZoneKey], wish: &ParentRequest) -> ParentRecords {
         let zone: Name<'_> = self.zone.row.name.as_name();
         let mut records = ParentRecords {
             ttl: self.plan.dnskey_ttl,
@@ -361,12 +361,12 @@ impl ZoneRound<'_> {
         };
         match wish {
             _ if !self.plan.shows_cds => {}
-            ParentWish::Nothing => {}
-            ParentWish::Removal => {
+            ParentRequest::Nothing => {}
+            ParentRequest::Removal => {
                 records.cds.push(CDS_REMOVAL.into());
                 records.cdnskey.push(CDNSKEY_REMOVAL.into());
             }
-            ParentWish::Keys(numbers) => {
+            ParentRequest::Keys(numbers) => {
                 let wanted = keys.iter().filter(|key| numbers.contains(&key.number));
                 for made in wanted.filter_map(|key| key.key().ok()) {
                     records.cds.extend(made.ds(zone, DIGEST));
@@ -378,23 +378,23 @@ impl ZoneRound<'_> {
     }
 
     /// Returns the settings to record; none for a zone that is insecure and has no policy.
-    fn next_terms(&self, lives: &[KeyLife]) -> Option<SigningTerms> {
+    fn next_terms(&self, lives: &[KeyState]) -> Option<SigningSettings> {
         let plan = self.plan;
         if lives.is_empty() && plan.rollover.keys.is_empty() {
             return None;
         }
         let wish = rollover::parent_wish(&plan.rollover, lives);
-        Some(SigningTerms {
+        Some(SigningSettings {
             denial: plan.denial.clone(),
-            managed: Some(ManagedTerms {
+            managed: Some(ManagedSettings {
                 signatures: plan.signatures,
                 dnskey_ttl: plan.dnskey_ttl,
                 shows_cds: plan.shows_cds,
-                asks_removal: wish == ParentWish::Removal,
+                asks_removal: wish == ParentRequest::Removal,
                 times: plan.rollover.times,
                 parent: plan.parent.clone(),
             }),
-            ..SigningTerms::default()
+            ..SigningSettings::default()
         })
     }
 }
@@ -404,7 +404,7 @@ fn forget(kind: &'static str, name: Vec<u8>) -> StateChange {
 }
 
 /// Returns a state whose steps of `now` were taken this many seconds later.
-fn delayed(life: &KeyLife, now: u64, late: u64) -> KeyLife {
+fn delayed(life: &KeyState, now: u64, late: u64) -> KeyState {
     let mut life = life.clone();
     for record in [&mut life.dnskey, &mut life.zone_rrsig, &mut life.ds] {
         if record.since == now {

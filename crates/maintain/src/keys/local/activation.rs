@@ -1,11 +1,11 @@
 //! Activates a zone's stored keys: the signing that the zone table adds to each version.
 
-use super::{SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError, directory, read_all, signing_keys};
+use super::{SigningSettings, ZoneKey, ZoneKeys, ZoneKeysError, directory, read_all, signing_keys};
 use nameward_dnssec::{Keys, Publish, Signing, SigningPolicy};
 use nameward_wire::Name;
 use std::sync::Arc;
 
-impl SigningTerms {
+impl SigningSettings {
     fn policy(&self) -> SigningPolicy {
         let managed = self.managed.as_ref();
         let shows_cds = managed.is_none_or(|managed| managed.shows_cds);

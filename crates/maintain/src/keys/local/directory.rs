@@ -11,11 +11,11 @@
 //! ```
 //! An error changes nothing: a zone in service keeps its keys, one that is just being started is not served unsigned.
 
-use super::encoding::{KeptPair, kept_pair};
-use super::files::{KeyPairError, PrivateKeyHome, is_away, lacks_private, read_pair};
+use super::encoding::{StoredPair, kept_pair};
+use super::files::{KeyPairError, PrivateKeyLocation, is_away, lacks_private, read_pair};
 use super::serial::{SeenUses, keep_terms};
 use super::{KEYS, MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, item_name};
-use nameward_dnssec::rollover::{KeyLife, KeyRole};
+use nameward_dnssec::rollover::{KeyRole, KeyState};
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse};
 use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
@@ -35,7 +35,7 @@ pub struct KeyFileProgress {
 
 /// The findings of checking the pairs of a zone.
 #[derive(Default)]
-struct PairLook {
+struct PairScan {
     changes: Vec<StateChange>,
     progress: KeyFileProgress,
     /// File names of pairs that have a number.
@@ -78,7 +78,7 @@ impl ZoneKeys {
             Some(directory) => self.directories.pairs(directory, zone)?,
             None => Vec::new(),
         };
-        let mut look = PairLook::default();
+        let mut look = PairScan::default();
         look.progress.has_files = directory.is_some();
         for (number, value) in &values {
             look.last_number = look.last_number.max(*number);
@@ -125,7 +125,7 @@ impl ZoneKeys {
     fn raise_for_files(
         &self,
         zone: Name<'_>,
-        look: &mut PairLook,
+        look: &mut PairScan,
         now: u64,
     ) -> Result<(), ZoneKeysError> {
         let terms = self.terms(zone)?;
@@ -139,10 +139,10 @@ impl ZoneKeys {
     fn read_known(
         &self,
         zone: Name<'_>,
-        (kept, value): (KeptPair, &[u8]),
+        (kept, value): (StoredPair, &[u8]),
         pairs: &[PathBuf],
         now: u64,
-        look: &mut PairLook,
+        look: &mut PairScan,
     ) -> Result<(), ZoneKeysError> {
         look.progress.has_files = true;
         let name = PathBuf::from(kept.path.file_name().unwrap_or_default());
@@ -210,7 +210,7 @@ fn take_pair(
     zone: Name<'_>,
     (path, file): (&PathBuf, KeyFile),
     now: u64,
-    look: &mut PairLook,
+    look: &mut PairScan,
 ) -> Result<(), ZoneKeysError> {
     if file.times.delete.is_some_and(|delete| delete <= now) {
         return Ok(());
@@ -231,9 +231,9 @@ fn take_pair(
         // A policy publishes a new key in its own order, whatever its times say.
         life: look
             .is_managed
-            .then(|| KeyLife::new(number, (role, algorithm), now)),
+            .then(|| KeyState::new(number, (role, algorithm), now)),
         private: file.private,
-        home: PrivateKeyHome::Files {
+        home: PrivateKeyLocation::Files {
             path: path.clone(),
             times: file.times,
         },
@@ -264,14 +264,14 @@ pub(super) fn role_of(flags: u16) -> KeyRole {
 /// Checks whether CDS and CDNSKEY are omitted, because the times of the keys request none.
 pub(super) fn hide_ds(keys: &[ZoneKey]) -> bool {
     let is_timed =
-        |key: &ZoneKey| key.life.is_none() && matches!(key.home, PrivateKeyHome::Files { .. });
+        |key: &ZoneKey| key.life.is_none() && matches!(key.home, PrivateKeyLocation::Files { .. });
     keys.iter().any(is_timed) && !keys.iter().any(|key| key.usage.asks_ds)
 }
 
 impl ZoneKey {
     /// Returns the key as the texts of its files; none for a key that is not stored in files.
     pub(super) fn file(&self, zone: Name<'_>) -> Option<KeyFile> {
-        let PrivateKeyHome::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.home else {
             return None;
         };
         Some(KeyFile {
@@ -316,13 +316,13 @@ impl ZoneKey {
             }
             .into());
         }
-        self.home = PrivateKeyHome::Files { path, times };
+        self.home = PrivateKeyLocation::Files { path, times };
         Ok(())
     }
 
     /// Returns since when the key has had its current use, as far as recorded.
     pub(crate) fn shown_since(&self, now: u64) -> u64 {
-        let PrivateKeyHome::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.home else {
             return self.created.min(now);
         };
         let known = [Some(self.created), times.publish, times.activate];
@@ -332,7 +332,7 @@ impl ZoneKey {
 
     /// Adopts the use according to its times, if it is a pair of files that no policy manages.
     fn follow_times(&mut self, now: u64, next_at: &mut Option<u64>) {
-        let PrivateKeyHome::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.home else {
             return;
         };
         if self.life.is_none() {

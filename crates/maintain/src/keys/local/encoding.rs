@@ -11,13 +11,13 @@
 
 use super::files::read_pair;
 use super::{
-    ManagedTerms, ParentTerms, PrivateKeyHome, SerialOffsetRaise, SigningTerms, ZoneKey,
-    ZoneKeysError,
+    ManagedSettings, ParentSettings, PrivateKeyLocation, SerialOffsetRaise, SigningSettings,
+    ZoneKey, ZoneKeysError,
 };
 use nameward_dnssec::rollover::{
-    KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase, RolloverTimes,
+    KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase, RolloverTimes,
 };
-use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
+use nameward_dnssec::{DenialSettings, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ impl ZoneKey {
         let bits = bits.iter().rev();
         let usage = bits.fold(0, |all, bit| all << 1 | u8::from(*bit));
         let form = match self.home {
-            PrivateKeyHome::Store => KEY_FORM,
-            PrivateKeyHome::Files { .. } => PAIR_FORM,
+            PrivateKeyLocation::Store => KEY_FORM,
+            PrivateKeyLocation::Files { .. } => PAIR_FORM,
         };
         let mut value = vec![form, role, usage];
         value.extend(self.flags.to_be_bytes());
@@ -61,8 +61,8 @@ impl ZoneKey {
             put_life(life, &mut value);
         }
         match &self.home {
-            PrivateKeyHome::Store => value.extend(self.private.to_text().as_bytes()),
-            PrivateKeyHome::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
+            PrivateKeyLocation::Store => value.extend(self.private.to_text().as_bytes()),
+            PrivateKeyLocation::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
         }
         value
     }
@@ -72,12 +72,12 @@ impl ZoneKey {
         match value.split_first() {
             Some((&FIRST_KEY_FORM, rest)) => read_first(number, rest),
             Some((&KEY_FORM, rest)) => {
-                let head = KeptHead::read(rest).ok_or_else(unknown)?;
+                let head = CachedHead::read(rest).ok_or_else(unknown)?;
                 let private = read_private(number, head.rest)?;
-                Ok(head.key(number, private, PrivateKeyHome::Store))
+                Ok(head.key(number, private, PrivateKeyLocation::Store))
             }
             Some((&PAIR_FORM, rest)) => {
-                let head = KeptHead::read(rest).ok_or_else(unknown)?;
+                let head = CachedHead::read(rest).ok_or_else(unknown)?;
                 read_in_files(number, head, Path::new(OsStr::from_bytes(head.rest)))
             }
             _ => Err(unknown()),
@@ -86,13 +86,13 @@ impl ZoneKey {
 
     /// Reads a key whose files may have moved.
     pub(super) fn read_at(number: u32, value: &[u8], path: &Path) -> Result<Self, ZoneKeysError> {
-        let head = value.strip_prefix(&[PAIR_FORM]).and_then(KeptHead::read);
+        let head = value.strip_prefix(&[PAIR_FORM]).and_then(CachedHead::read);
         read_in_files(number, head.ok_or(ZoneKeysError::Form(number))?, path)
     }
 }
 
 /// A key in files, as far as the state store knows it.
-pub(super) struct KeptPair {
+pub(super) struct StoredPair {
     pub(super) number: u32,
     /// The path of its files without extensions.
     pub(super) path: PathBuf,
@@ -107,16 +107,16 @@ pub(super) fn is_pair(value: &[u8]) -> bool {
 }
 
 /// Reads the stored part of a key in files; `None` for one that is not in files.
-pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<KeptPair>, ZoneKeysError> {
+pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<StoredPair>, ZoneKeysError> {
     let Some(rest) = value.strip_prefix(&[PAIR_FORM]) else {
         return Ok(None);
     };
-    let head = KeptHead::read(rest).ok_or(ZoneKeysError::Form(number))?;
+    let head = CachedHead::read(rest).ok_or(ZoneKeysError::Form(number))?;
     let is_hidden = head.life.is_none_or(|octets| {
-        let life = read_life(octets, KeyLife::new(number, (head.role, 0), 0));
+        let life = read_life(octets, KeyState::new(number, (head.role, 0), 0));
         life.is_some_and(|life| life.is_hidden())
     });
-    Ok(Some(KeptPair {
+    Ok(Some(StoredPair {
         number,
         path: PathBuf::from(OsStr::from_bytes(head.rest)),
         usage: head.usage,
@@ -124,9 +124,9 @@ pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<KeptPair>, Z
     }))
 }
 
-fn read_in_files(number: u32, head: KeptHead<'_>, path: &Path) -> Result<ZoneKey, ZoneKeysError> {
+fn read_in_files(number: u32, head: CachedHead<'_>, path: &Path) -> Result<ZoneKey, ZoneKeysError> {
     let file = read_pair(path)?;
-    let home = PrivateKeyHome::Files {
+    let home = PrivateKeyLocation::Files {
         path: path.to_path_buf(),
         times: file.times,
     };
@@ -155,13 +155,13 @@ fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
         created: u64::from_be_bytes(created),
         life: None,
         private: read_private(number, text)?,
-        home: PrivateKeyHome::Store,
+        home: PrivateKeyLocation::Store,
     })
 }
 
 /// All of a key except its private part.
 #[derive(Clone, Copy)]
-struct KeptHead<'v> {
+struct CachedHead<'v> {
     role: KeyRole,
     usage: KeyUse,
     flags: u16,
@@ -170,7 +170,7 @@ struct KeptHead<'v> {
     rest: &'v [u8],
 }
 
-impl<'v> KeptHead<'v> {
+impl<'v> CachedHead<'v> {
     fn read(value: &'v [u8]) -> Option<Self> {
         let (head, rest) = value.split_first_chunk::<12>()?;
         let [role, usage, high, low, created @ ..] = *head;
@@ -180,11 +180,11 @@ impl<'v> KeptHead<'v> {
             0 => (None, rest),
             _ => {
                 let (life, rest) = rest.split_first_chunk::<LIFE>()?;
-                read_life(life, KeyLife::new(0, (role, 0), 0))?;
+                read_life(life, KeyState::new(0, (role, 0), 0))?;
                 (Some(life), rest)
             }
         };
-        Some(KeptHead {
+        Some(CachedHead {
             role,
             usage: KeyUse {
                 signs_keys: usage & 1 != 0,
@@ -199,9 +199,9 @@ impl<'v> KeptHead<'v> {
         })
     }
 
-    fn key(self, number: u32, private: PrivateKey, home: PrivateKeyHome) -> ZoneKey {
+    fn key(self, number: u32, private: PrivateKey, home: PrivateKeyLocation) -> ZoneKey {
         let kind = (self.role, private.algorithm());
-        let new = KeyLife::new(number, kind, self.created);
+        let new = KeyState::new(number, kind, self.created);
         ZoneKey {
             number,
             flags: self.flags,
@@ -233,7 +233,7 @@ fn role_of(number: u8) -> Option<KeyRole> {
 }
 
 /// Encodes the recorded state of a key in a database.
-pub(crate) fn life_value(life: &KeyLife, fingerprint: &[u8; 32]) -> Vec<u8> {
+pub(crate) fn life_value(life: &KeyState, fingerprint: &[u8; 32]) -> Vec<u8> {
     let mut value = vec![LIFE_FORM, role_number(life.role), life.algorithm];
     value.extend(life.created_at.to_be_bytes());
     put_life(life, &mut value);
@@ -242,18 +242,18 @@ pub(crate) fn life_value(life: &KeyLife, fingerprint: &[u8; 32]) -> Vec<u8> {
 }
 
 /// Decodes the recorded state of a key in a database.
-pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyLife, [u8; 32])> {
+pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyState, [u8; 32])> {
     let (&[form, role, algorithm], rest) = value.split_first_chunk::<3>()?;
     let (created, rest) = rest.split_first_chunk::<8>()?;
     let (life, fingerprint) = rest.split_first_chunk::<LIFE>()?;
     let kind = (role_of(role)?, algorithm);
-    let new = KeyLife::new(number, kind, u64::from_be_bytes(*created));
+    let new = KeyState::new(number, kind, u64::from_be_bytes(*created));
     let life = read_life(life, new)?;
     let fingerprint = fingerprint.try_into().ok()?;
     (form == LIFE_FORM).then_some((life, fingerprint))
 }
 
-fn put_life(life: &KeyLife, value: &mut Vec<u8>) {
+fn put_life(life: &KeyState, value: &mut Vec<u8>) {
     value.push(u8::from(life.goal == KeyGoal::Gone));
     value.push(u8::from(life.is_rolled_by_hand));
     for record in [&life.dnskey, &life.zone_rrsig, &life.ds] {
@@ -261,7 +261,7 @@ fn put_life(life: &KeyLife, value: &mut Vec<u8>) {
     }
 }
 
-fn put_record(record: &RecordLife, value: &mut Vec<u8>) {
+fn put_record(record: &KeyRecordState, value: &mut Vec<u8>) {
     value.push(match record.phase {
         RecordPhase::Hidden => 0,
         RecordPhase::Rumoured => 1,
@@ -273,10 +273,10 @@ fn put_record(record: &RecordLife, value: &mut Vec<u8>) {
     value.extend(record.settles_at.unwrap_or(0).to_be_bytes());
 }
 
-fn read_life(octets: &[u8; LIFE], new: KeyLife) -> Option<KeyLife> {
+fn read_life(octets: &[u8; LIFE], new: KeyState) -> Option<KeyState> {
     let (head, records) = octets.split_first_chunk::<2>()?;
     let mut records = records.chunks_exact(RECORD).map(read_record);
-    Some(KeyLife {
+    Some(KeyState {
         goal: match head[0] {
             0 => KeyGoal::Present,
             _ => KeyGoal::Gone,
@@ -289,11 +289,11 @@ fn read_life(octets: &[u8; LIFE], new: KeyLife) -> Option<KeyLife> {
     })
 }
 
-fn read_record(octets: &[u8]) -> Option<RecordLife> {
+fn read_record(octets: &[u8]) -> Option<KeyRecordState> {
     let (phase, times) = octets.split_first()?;
     let (since, settles_at) = times.split_first_chunk::<8>()?;
     let settles_at = u64::from_be_bytes(settles_at.try_into().ok()?);
-    Some(RecordLife {
+    Some(KeyRecordState {
         phase: match phase {
             0 => RecordPhase::Hidden,
             1 => RecordPhase::Rumoured,
@@ -306,7 +306,7 @@ fn read_record(octets: &[u8]) -> Option<RecordLife> {
     })
 }
 
-impl SigningTerms {
+impl SigningSettings {
     pub(crate) fn value(&self) -> Vec<u8> {
         let denial = self.denial.word();
         let mut text = format!("{denial} {}", self.soa_edit.word());
@@ -332,14 +332,17 @@ impl SigningTerms {
         let text = value.strip_prefix(&[ZONE_FORM]).unwrap_or_default();
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
-        let denial = words.next().and_then(DenialTerms::read).unwrap_or_default();
+        let denial = words
+            .next()
+            .and_then(DenialSettings::read)
+            .unwrap_or_default();
         let soa_edit = words.next().and_then(SoaEdit::read).unwrap_or_default();
         let word = words.next().unwrap_or_default();
         let numbers = |kind: &str| -> Option<Vec<u64>> {
             let numbers = word.strip_prefix(kind)?.split(',');
             numbers.map(|word| word.parse().ok()).collect()
         };
-        let managed = numbers("managed=").and_then(|numbers| ManagedTerms::of_numbers(&numbers));
+        let managed = numbers("managed=").and_then(|numbers| ManagedSettings::of_numbers(&numbers));
         let own = numbers("serial=").and_then(|numbers| SerialOffsetRaise::of_numbers(&numbers));
         let (mut managed, of_policy) = managed.unzip();
         let serial = of_policy.or(own).unwrap_or_default();
@@ -348,7 +351,7 @@ impl SigningTerms {
             let servers = servers.split(',').filter_map(|word| word.parse().ok());
             managed.parent.servers = servers.collect();
         }
-        SigningTerms {
+        SigningSettings {
             denial,
             soa_edit,
             managed,
@@ -357,7 +360,7 @@ impl SigningTerms {
     }
 }
 
-impl ManagedTerms {
+impl ManagedSettings {
     fn numbers(&self, serial: SerialOffsetRaise) -> [u64; 19] {
         let (signatures, times) = (&self.signatures, &self.times);
         [
@@ -390,7 +393,7 @@ impl ManagedTerms {
             offset: small(7)?,
             period: large(8)?,
         };
-        let managed = ManagedTerms {
+        let managed = ManagedSettings {
             signatures: SignatureTimes {
                 validity: small(0)?,
                 refresh: small(1)?,
@@ -411,7 +414,7 @@ impl ManagedTerms {
                 safety: large(16)?,
                 purge_after: large(17)?,
             },
-            parent: ParentTerms {
+            parent: ParentSettings {
                 servers: Vec::new(),
                 interval: large(18)?,
             },
@@ -424,7 +427,7 @@ impl ManagedTerms {
 mod tests {
     use super::*;
 
-    fn key(life: Option<KeyLife>) -> ZoneKey {
+    fn key(life: Option<KeyState>) -> ZoneKey {
         ZoneKey {
             number: 7,
             flags: 257,
@@ -433,13 +436,13 @@ mod tests {
             created: 1_800_000_000,
             life,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: PrivateKeyHome::Store,
+            home: PrivateKeyLocation::Store,
         }
     }
 
     #[test]
     fn keys_are_read_as_they_were_written() {
-        let mut life = KeyLife::in_use(7, (KeyRole::Combined, 13), 1_800_000_000);
+        let mut life = KeyState::in_use(7, (KeyRole::Combined, 13), 1_800_000_000);
         life.goal = KeyGoal::Gone;
         life.ds.phase = RecordPhase::Unretentive;
         life.dnskey.settles_at = Some(1_900_000_000);
@@ -454,7 +457,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_of_a_key_in_a_database_is_read_as_it_was_written() {
-        let mut life = KeyLife::in_use(7, (KeyRole::KeySigning, 15), 1_800_000_000);
+        let mut life = KeyState::in_use(7, (KeyRole::KeySigning, 15), 1_800_000_000);
         life.is_rolled_by_hand = true;
         life.zone_rrsig.settles_at = Some(1_900_000_000);
         let value = life_value(&life, &[3; 32]);
@@ -476,22 +479,22 @@ mod tests {
     #[test]
     fn ways_of_signing_are_read_as_they_were_written() {
         let numbers: Vec<u64> = (1..20).collect();
-        let (mut managed, serial) = ManagedTerms::of_numbers(&numbers).unwrap();
+        let (mut managed, serial) = ManagedSettings::of_numbers(&numbers).unwrap();
         managed.asks_removal = false;
         managed.parent.servers = vec![
             "192.0.2.1:53".parse().unwrap(),
             "[::1]:5300".parse().unwrap(),
         ];
         for managed in [None, Some(managed)] {
-            let terms = SigningTerms {
-                denial: DenialTerms::read("compact").unwrap(),
+            let terms = SigningSettings {
+                denial: DenialSettings::read("compact").unwrap(),
                 soa_edit: SoaEdit::Epoch,
                 managed,
                 serial,
             };
-            assert_eq!(SigningTerms::read(&terms.value()), terms);
+            assert_eq!(SigningSettings::read(&terms.value()), terms);
         }
-        assert_eq!(SigningTerms::read(b"\x01nsec NONE").managed, None);
-        assert_eq!(ManagedTerms::of_numbers(&numbers[..18]), None);
+        assert_eq!(SigningSettings::read(b"\x01nsec NONE").managed, None);
+        assert_eq!(ManagedSettings::of_numbers(&numbers[..18]), None);
     }
 }

@@ -5,7 +5,7 @@
 
 use nameward_base::file;
 use nameward_base::sync::Mutex;
-use nameward_dnssec::rollover::{KeyLife, RecordLife, RecordPhase};
+use nameward_dnssec::rollover::{KeyRecordState, KeyState, RecordPhase};
 use nameward_dnssec::{KeyFile, KeyFileError, KeyTimes, file_owner};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ const CLOCK_GRAIN: Duration = Duration::from_secs(2);
 
 /// Where the private part of a key is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum PrivateKeyHome {
+pub enum PrivateKeyLocation {
     /// The state store.
     #[default]
     Store,
@@ -215,15 +215,16 @@ fn sync_parent(path: &Path) -> Result<(), KeyPairError> {
 }
 
 /// Writes the steps of a policy into the times of a key: a time that has passed stays after the record is removed.
-pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyLife) {
-    let follow =
-        |record: &RecordLife, begin: &mut Option<u64>, end: &mut Option<u64>| match record.phase {
+pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyState) {
+    let follow = |record: &KeyRecordState, begin: &mut Option<u64>, end: &mut Option<u64>| {
+        match record.phase {
             RecordPhase::Rumoured | RecordPhase::Omnipresent => {
                 (*begin, *end) = (Some(record.since), None);
             }
             RecordPhase::Unretentive => *end = Some(record.since),
             RecordPhase::Hidden => {}
-        };
+        }
+    };
     follow(&life.dnskey, &mut times.publish, &mut times.delete);
     let signs = match life.role.signs_zone() {
         true => &life.zone_rrsig,

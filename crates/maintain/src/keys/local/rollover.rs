@@ -6,14 +6,15 @@
 use super::files::{follow_life, remove_pair};
 use super::serial::{SerialOffsetRaise, keep_terms, seen_uses};
 use super::{
-    KEYS, ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError,
+    KEYS, ManagedSettings, ParentSettings, PrivateKeyLocation, SigningSettings, ZoneKey, ZoneKeys,
+    ZoneKeysError,
 };
 use super::{forget, item_name, signing_keys};
 use nameward_dnssec::rollover::{
-    self, DsSight, KeyGoal, KeyLife, KeyRole, KskRollover, ParentWish, PolicyKey, RecordLife,
-    RecordPhase, RolloverPolicy, RolloverStep,
+    self, DsSight, KeyGoal, KeyRecordState, KeyRole, KeyState, KskRollover, ParentRequest,
+    PolicyKey, RecordPhase, RolloverPolicy, RolloverStep,
 };
-use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
+use nameward_dnssec::{DenialSettings, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 use nameward_store::state::StateChange;
 use nameward_wire::Name;
 
@@ -30,7 +31,7 @@ pub struct KeyPlan {
     /// Size of RSA keys in bits.
     pub rsa_bits: usize,
     /// The denial of existence method.
-    pub denial: DenialTerms,
+    pub denial: DenialSettings,
     /// Inception, expiration and renewal of signatures.
     pub signatures: SignatureTimes,
     /// The TTL of DNSKEY, CDS and CDNSKEY.
@@ -38,7 +39,7 @@ pub struct KeyPlan {
     /// Whether CDS and CDNSKEY request the DS from the parent.
     pub shows_cds: bool,
     /// How the parent is queried.
-    pub parent: ParentTerms,
+    pub parent: ParentSettings,
 }
 
 /// The outcome of processing the keys of a zone.
@@ -58,7 +59,7 @@ pub struct KeyProgress {
 
 impl ZoneKey {
     /// Returns the use that follows from its state.
-    fn usage_of(life: &KeyLife) -> KeyUse {
+    fn usage_of(life: &KeyState) -> KeyUse {
         let is_shown = life.dnskey.is_shown();
         KeyUse {
             published: is_shown,
@@ -68,9 +69,9 @@ impl ZoneKey {
         }
     }
 
-    pub(crate) fn set_life(&mut self, life: KeyLife) {
+    pub(crate) fn set_life(&mut self, life: KeyState) {
         self.usage = ZoneKey::usage_of(&life);
-        if let PrivateKeyHome::Files { times, .. } = &mut self.home {
+        if let PrivateKeyLocation::Files { times, .. } = &mut self.home {
             follow_life(times, &life);
         }
         self.life = Some(life);
@@ -89,7 +90,7 @@ impl ZoneKey {
 
 impl KeyPlan {
     /// Returns the plan for a zone that no longer has a policy: it goes insecure, signed as before until then.
-    pub fn insecure(terms: &SigningTerms, managed: &ManagedTerms) -> Self {
+    pub fn insecure(terms: &SigningSettings, managed: &ManagedSettings) -> Self {
         KeyPlan {
             rollover: RolloverPolicy {
                 keys: Vec::new(),
@@ -123,7 +124,7 @@ impl ZoneKeys {
         let mut keys = adopted(&before, plan, now)?;
         let mut progress = KeyProgress::default();
         for _ in 0..ROUNDS {
-            let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+            let lives: Vec<KeyState> = keys.iter().filter_map(|key| key.life.clone()).collect();
             let next = rollover::advance(&plan.rollover, &lives, now);
             keys.retain(|key| next.keys.iter().any(|life| life.id == key.number));
             for (key, life) in keys.iter_mut().zip(next.keys) {
@@ -219,19 +220,19 @@ impl ZoneKeys {
         now: u64,
     ) -> Result<bool, ZoneKeysError> {
         let terms_before = self.terms(zone)?;
-        let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+        let lives: Vec<KeyState> = keys.iter().filter_map(|key| key.life.clone()).collect();
         let wish = rollover::parent_wish(&plan.rollover, &lives);
         let managed_before = terms_before.managed.as_ref();
-        let managed = ManagedTerms {
+        let managed = ManagedSettings {
             signatures: plan.signatures,
             dnskey_ttl: plan.dnskey_ttl,
             shows_cds: plan.shows_cds,
-            asks_removal: wish == ParentWish::Removal,
+            asks_removal: wish == ParentRequest::Removal,
             times: plan.rollover.times,
             parent: plan.parent.clone(),
         };
         // These are not visible from outside.
-        let with_times = |managed: &ManagedTerms| ManagedTerms {
+        let with_times = |managed: &ManagedSettings| ManagedSettings {
             times: plan.rollover.times,
             parent: plan.parent.clone(),
             ..managed.clone()
@@ -247,15 +248,15 @@ impl ZoneKeys {
             ..terms_before.serial
         };
         let mut terms = match keys.is_empty() {
-            false => SigningTerms {
+            false => SigningSettings {
                 denial: plan.denial.clone(),
                 soa_edit: SoaEdit::None,
                 managed: Some(managed),
                 serial,
             },
-            true => SigningTerms {
+            true => SigningSettings {
                 serial,
-                ..SigningTerms::default()
+                ..SigningSettings::default()
             },
         };
         // A zone that never had keys stays as it is.
@@ -287,7 +288,7 @@ impl ZoneKeys {
         zone: Name<'_>,
         (before, keys): (&[ZoneKey], &[ZoneKey]),
     ) -> Result<(), ZoneKeysError> {
-        let of_number = |number, keys: &'_ [ZoneKey]| -> Option<PrivateKeyHome> {
+        let of_number = |number, keys: &'_ [ZoneKey]| -> Option<PrivateKeyLocation> {
             let mut keys = keys.iter();
             Some(keys.find(|key| key.number == number)?.home.clone())
         };
@@ -300,7 +301,7 @@ impl ZoneKeys {
             .iter()
             .filter(|key| of_number(key.number, keys).is_none())
         {
-            if let PrivateKeyHome::Files { path, .. } = &key.home {
+            if let PrivateKeyLocation::Files { path, .. } = &key.home {
                 remove_pair(path)?;
             }
         }
@@ -340,23 +341,23 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
         let since = key.shown_since(now);
         let settles_at = since.saturating_add(settled);
         let shown = |is_shown: bool| match is_shown {
-            true if settles_at > now => RecordLife {
+            true if settles_at > now => KeyRecordState {
                 phase: RecordPhase::Rumoured,
                 since,
                 settles_at: Some(settles_at),
             },
-            true => RecordLife::omnipresent(since),
-            false => RecordLife::default(),
+            true => KeyRecordState::omnipresent(since),
+            false => KeyRecordState::default(),
         };
         let kind = (key.role, key.private.algorithm());
-        let life = KeyLife {
+        let life = KeyState {
             dnskey: shown(usage.published),
             zone_rrsig: shown(usage.signs_zone),
             ds: match usage.signs_keys && usage.published {
-                true => RecordLife::omnipresent(since),
-                false => RecordLife::default(),
+                true => KeyRecordState::omnipresent(since),
+                false => KeyRecordState::default(),
             },
-            ..KeyLife::new(key.number, kind, key.created.min(now))
+            ..KeyState::new(key.number, kind, key.created.min(now))
         };
         key.set_life(life);
     }
@@ -379,7 +380,7 @@ pub(crate) fn made_key(
     let mut tries = 0;
     loop {
         let private = PrivateKey::generate(wanted.algorithm, rsa_bits).map_err(failed)?;
-        let life = KeyLife::new(number, (wanted.role, wanted.algorithm), now);
+        let life = KeyState::new(number, (wanted.role, wanted.algorithm), now);
         let key = ZoneKey {
             number,
             flags: match wanted.role.signs_keys() {
@@ -391,7 +392,7 @@ pub(crate) fn made_key(
             created: now,
             life: Some(life),
             private,
-            home: PrivateKeyHome::Store,
+            home: PrivateKeyLocation::Store,
         };
         tries += 1;
         if !tags.contains(&key.key()?.tag()) || tries >= TAG_TRIES {

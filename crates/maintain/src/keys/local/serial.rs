@@ -9,7 +9,9 @@
 //! SOA-EDIT is applied to the sum. Some of its rules produce the same serial for a whole week whatever the stored one
 //! is; the offset is then incremented until the resulting serial rises, too.
 
-use super::{KEYS, NUMBER, SigningTerms, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding, wire};
+use super::{
+    KEYS, NUMBER, SigningSettings, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding, wire,
+};
 use nameward_dnssec::{KeyUse, SoaEdit, signature_week};
 use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
@@ -51,7 +53,7 @@ fn seen(uses: Vec<(u32, KeyUse)>) -> SeenUses {
 }
 
 /// Returns the rule for the serial: SOA-EDIT applies while the zone is signed.
-fn edit_in_force(terms: &SigningTerms, uses: &SeenUses) -> SoaEdit {
+fn edit_in_force(terms: &SigningSettings, uses: &SeenUses) -> SoaEdit {
     match uses.iter().any(|(_, usage)| usage.is_active()) {
         true => terms.soa_edit,
         false => SoaEdit::None,
@@ -60,13 +62,13 @@ fn edit_in_force(terms: &SigningTerms, uses: &SeenUses) -> SoaEdit {
 
 /// A serial on top of that of the contents: the offset, and the rule applied to the sum.
 #[derive(Clone, Copy)]
-struct ShownSerial {
+struct ServedSerial {
     offset: u32,
     edit: SoaEdit,
 }
 
 /// Returns the offset that makes the serial rise. `home` is the serial of the contents, if known.
-fn raised_offset(home: Option<Serial>, before: ShownSerial, edit_after: SoaEdit, now: u64) -> u32 {
+fn raised_offset(home: Option<Serial>, before: ServedSerial, edit_after: SoaEdit, now: u64) -> u32 {
     let next = before.offset.wrapping_add(1);
     let Some(home) = home else {
         return next;
@@ -85,14 +87,14 @@ impl ZoneKeys {
     pub(super) fn raised(
         &self,
         zone: Name<'_>,
-        (before, uses_before): (&SigningTerms, &SeenUses),
-        (mut after, uses_after): (SigningTerms, &SeenUses),
+        (before, uses_before): (&SigningSettings, &SeenUses),
+        (mut after, uses_after): (SigningSettings, &SeenUses),
         now: u64,
-    ) -> SigningTerms {
+    ) -> SigningSettings {
         let table = self.table.load();
         let version = table.exact(zone).filter(|version| !version.is_stand_in());
         let home = version.map(|version| version.unsigned().serial());
-        let shown = ShownSerial {
+        let shown = ServedSerial {
             offset: before.serial.offset,
             edit: edit_in_force(before, uses_before),
         };
@@ -110,7 +112,7 @@ impl ZoneKeys {
         &self,
         zone: Name<'_>,
         mut changes: Vec<StateChange>,
-        (terms, uses): (SigningTerms, SeenUses),
+        (terms, uses): (SigningSettings, SeenUses),
         now: u64,
     ) -> Result<(), ZoneKeysError> {
         let before = self.terms(zone)?;
@@ -163,7 +165,7 @@ impl ZoneKeys {
             .collect();
         let items = store.items(ZONES)?;
         let ahead = items.iter().filter(|(name, value)| {
-            !with_keys.contains(&name[..]) && SigningTerms::read(value).serial.offset != 0
+            !with_keys.contains(&name[..]) && SigningSettings::read(value).serial.offset != 0
         });
         let names = ahead.filter_map(|(name, _)| Some(Name::from_wire(name).ok()?.into()));
         Ok(names.collect())
@@ -172,9 +174,9 @@ impl ZoneKeys {
 
 /// Returns the change that stores the settings of a zone; those of a zone without keys and with the serial of its
 /// contents are removed.
-pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningTerms) -> StateChange {
+pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningSettings) -> StateChange {
     let (kind, name) = (ZONES, wire(zone));
-    match *terms == SigningTerms::default() {
+    match *terms == SigningSettings::default() {
         true => StateChange::RemoveItem { kind, name },
         false => StateChange::SetItem {
             kind,
@@ -206,7 +208,7 @@ mod tests {
     fn shown(home: u32, (offset, before): (u32, SoaEdit), after: SoaEdit) -> (Serial, Serial) {
         let raised = raised_offset(
             Some(Serial(home)),
-            ShownSerial {
+            ServedSerial {
                 offset,
                 edit: before,
             },

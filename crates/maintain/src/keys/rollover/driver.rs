@@ -5,7 +5,7 @@
 //! forward makes caches look as if they had followed the last step; so steps pause for an hour, in which a wrong
 //! clock is usually corrected.
 
-use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
+use super::{ParentAnswer, QueryParent, RolloverError, RolloverManager};
 use crate::clock::{SteadyClock, step_text};
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use nameward_base::sync::Mutex;
@@ -121,9 +121,9 @@ impl KeyDriverHandle {
 
 /// Starts the thread. `changed` is called for each zone that is served differently than before.
 pub fn start(
-    keeper: Arc<KeyKeeper>,
+    keeper: Arc<RolloverManager>,
     handle: &KeyDriverHandle,
-    parent: Box<dyn AskParent>,
+    parent: Box<dyn QueryParent>,
     changed: impl Fn(NameBuf) + Send + 'static,
 ) -> io::Result<()> {
     let driver = KeyDriver {
@@ -147,9 +147,9 @@ pub fn start(
 const LOOKING: &str = "rolling keys";
 
 struct KeyDriver {
-    keeper: Arc<KeyKeeper>,
+    keeper: Arc<RolloverManager>,
     handle: KeyDriverHandle,
-    parent: Box<dyn AskParent>,
+    parent: Box<dyn QueryParent>,
     changed: Box<dyn Fn(NameBuf) + Send>,
     schedule: Schedule,
     numbers: HashMap<NameBuf, ZoneNumber>,
@@ -160,7 +160,7 @@ struct KeyDriver {
     /// When unannounced new zones were last searched.
     new_looked_at: Option<Moment>,
     /// The last error of each zone, which is logged once.
-    said: HashMap<ZoneNumber, KeyLookError>,
+    said: HashMap<ZoneNumber, RolloverError>,
     /// Until when no step is taken because the clock was set forward.
     rests_until: Option<Moment>,
 }
@@ -282,7 +282,7 @@ impl KeyDriver {
                 continue;
             };
             match event {
-                ZoneEvent::AskParent => self.ask_parent(number, zone),
+                ZoneEvent::QueryParent => self.ask_parent(number, zone),
                 _ => self.look(number, zone),
             }
         }
@@ -310,20 +310,20 @@ impl KeyDriver {
                 let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
                 match is_awaited {
                     true if self.waiting.insert(number) => {
-                        self.plan(zone, ZoneEvent::AskParent, now);
+                        self.plan(zone, ZoneEvent::QueryParent, now);
                     }
                     true => {}
                     false => {
                         self.waiting.remove(&number);
-                        self.schedule.cancel(number, ZoneEvent::AskParent);
+                        self.schedule.cancel(number, ZoneEvent::QueryParent);
                     }
                 }
             }
             Err(error) => {
                 // A zone that has a policy and is not loaded may appear from a database without notice.
                 let is_tried_again = match &error {
-                    KeyLookError::Keys(_) | KeyLookError::Stored(_) => true,
-                    KeyLookError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
+                    RolloverError::Keys(_) | RolloverError::Stored(_) => true,
+                    RolloverError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
                     _ => false,
                 };
                 if is_tried_again {
@@ -335,9 +335,9 @@ impl KeyDriver {
     }
 
     /// Logs why nothing is done for a zone, once.
-    fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: KeyLookError) {
+    fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: RolloverError) {
         // A zone that is not loaded is checked when it is; one without a policy is not managed.
-        if matches!(error, KeyLookError::NotLoaded | KeyLookError::NoPolicy) {
+        if matches!(error, RolloverError::NotLoaded | RolloverError::NoPolicy) {
             return;
         }
         if self.said.get(&number) != Some(&error) {
@@ -353,6 +353,6 @@ impl KeyDriver {
         };
         self.parent.ask(question);
         let again = self.now().plus(Duration::from_secs(interval.max(1)));
-        self.plan(zone, ZoneEvent::AskParent, again);
+        self.plan(zone, ZoneEvent::QueryParent, again);
     }
 }

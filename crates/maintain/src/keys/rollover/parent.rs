@@ -1,6 +1,6 @@
 //! Compares the DS RRset at a parent's servers with the keys of a zone.
 
-use super::KeyKeeper;
+use super::RolloverManager;
 use crate::keys::local::ZoneKey;
 use nameward_dnssec::rollover::DsSight;
 use nameward_wire::{Name, NameBuf};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 const DIGESTS: [u8; 3] = [1, 2, 4];
 
 /// A query for the DS of a zone.
-pub struct ParentQuestion {
+pub struct ParentQuery {
     /// The zone.
     pub zone: NameBuf,
     /// The servers of its parent; the resolvers of this server if empty.
@@ -27,9 +27,9 @@ pub struct ParentAnswer {
 }
 
 /// Queries the parent; the answer goes to the driver, some time later or never.
-pub trait AskParent: Send {
+pub trait QueryParent: Send {
     /// Starts a query. Must not block.
-    fn ask(&mut self, question: ParentQuestion);
+    fn ask(&mut self, question: ParentQuery);
 }
 
 impl ParentAnswer {
@@ -52,14 +52,14 @@ impl ParentAnswer {
     }
 }
 
-impl KeyKeeper {
+impl RolloverManager {
     /// Returns the query for the parent of a zone with a pending DS change, and the seconds until it is repeated.
-    pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuestion, u64)> {
+    pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuery, u64)> {
         let keys = self.keys_of(zone).ok()?;
         keys.iter().find_map(ZoneKey::awaited_ds)?;
         // Stored with the zone, so that it also applies after the policy is removed.
         let parent = self.terms_of(zone).ok()?.managed?.parent;
-        let question = ParentQuestion {
+        let question = ParentQuery {
             zone: zone.into(),
             servers: parent.servers,
         };
@@ -111,7 +111,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: crate::keys::local::PrivateKeyHome::Store,
+            home: crate::keys::local::PrivateKeyLocation::Store,
         };
         let own = key.key().unwrap().ds(zone.as_name(), 4).unwrap();
         let other = vec![0; own.len()];

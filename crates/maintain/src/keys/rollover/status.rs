@@ -1,9 +1,9 @@
 //! The status of a zone's keys, for operators: the use of each, what is pending, and what comes next.
 
-use super::{KeyHome, KeyKeeper, KeyLookError, LookedAfter, TakeTtls as _, step_words};
+use super::{KeyLocation, ManagedZone, RolloverError, RolloverManager, TtlSink as _, step_words};
 use crate::keys::local::ZoneKey;
 use nameward_dnssec::rollover::{
-    self, DsSight, KeyGoal, KeyLife, RecordPhase, Rollover, RolloverPolicy, RolloverStep,
+    self, DsSight, KeyGoal, KeyState, RecordPhase, Rollover, RolloverPolicy, RolloverStep,
     RolloverTimes,
 };
 use nameward_wire::Name;
@@ -42,15 +42,15 @@ pub struct ZoneSigningStatus {
     pub earliest_end: u64,
 }
 
-impl KeyKeeper {
+impl RolloverManager {
     /// Returns the state of a zone's keys; an error if no policy manages them.
-    pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, KeyLookError> {
+    pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, RolloverError> {
         let after = self.looked_after(zone)?;
         let keys = match &after.home {
-            KeyHome::Store => self.keys.keys(zone)?,
-            KeyHome::Database(home) => self.stored.keys(home)?,
+            KeyLocation::Store => self.keys.keys(zone)?,
+            KeyLocation::Database(home) => self.stored.keys(home)?,
         };
-        let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+        let lives: Vec<KeyState> = keys.iter().filter_map(|key| key.life.clone()).collect();
         let awaited = keys
             .iter()
             .find_map(|key| Some((key.number, key.awaited_ds()?)));
@@ -82,16 +82,16 @@ pub enum DsReadiness {
     AfterSigning(u64),
 }
 
-impl KeyKeeper {
+impl RolloverManager {
     /// Determines when no cache has an answer without the signatures that a DS promises. Secondaries that are behind
     /// are not considered.
-    pub fn ds_readiness(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
+    pub fn ds_readiness(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, RolloverError> {
         let after = match self.looked_after(zone) {
-            Err(KeyLookError::NoPolicy) => return self.ds_readiness_by_hand(zone, now),
+            Err(RolloverError::NoPolicy) => return self.ds_readiness_by_hand(zone, now),
             after => after?,
         };
         let lives = self.lives_of(zone, &after)?;
-        let is_asked = |life: &KeyLife| life.goal == KeyGoal::Present && life.ds.is_shown();
+        let is_asked = |life: &KeyState| life.goal == KeyGoal::Present && life.ds.is_shown();
         if lives.iter().any(is_asked) {
             return Ok(DsReadiness::Ready);
         }
@@ -106,8 +106,8 @@ impl KeyKeeper {
         })
     }
 
-    /// Like [`KeyKeeper::ds_readiness`], for keys that are changed by commands.
-    fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, KeyLookError> {
+    /// Like [`RolloverManager::ds_readiness`], for keys that are changed by commands.
+    fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, RolloverError> {
         let table = self.table.load();
         let version = table.exact(zone).map(Zone::unsigned);
         let mut times = RolloverTimes::NONE;
@@ -116,12 +116,12 @@ impl KeyKeeper {
                 let home = self
                     .stored
                     .zone(zone, rank)?
-                    .ok_or(KeyLookError::NotLoaded)?;
+                    .ok_or(RolloverError::NotLoaded)?;
                 self.stored.take_ttls(&home, &mut times)?;
                 return Ok(DsReadiness::AfterSigning(times.settled_after()));
             }
             (None, Some(version)) if !version.is_stand_in() => times.take_ttls(&version),
-            (None, _) => return Err(KeyLookError::NotLoaded),
+            (None, _) => return Err(RolloverError::NotLoaded),
         }
         let keys = self.keys.keys(zone)?;
         let signing = keys.iter().filter(|key| key.usage.is_active());
@@ -136,11 +136,11 @@ impl KeyKeeper {
     fn lives_of(
         &self,
         zone: Name<'_>,
-        after: &LookedAfter<'_>,
-    ) -> Result<Vec<KeyLife>, KeyLookError> {
+        after: &ManagedZone<'_>,
+    ) -> Result<Vec<KeyState>, RolloverError> {
         let keys = match &after.home {
-            KeyHome::Store => self.keys.keys(zone)?,
-            KeyHome::Database(home) => self.stored.keys(home)?,
+            KeyLocation::Store => self.keys.keys(zone)?,
+            KeyLocation::Database(home) => self.stored.keys(home)?,
         };
         Ok(keys.iter().filter_map(|key| key.life.clone()).collect())
     }
@@ -153,7 +153,7 @@ const LOOK_AHEAD: usize = 4 * rollover::MAX_KEYS;
 /// Simulates the rollover, as far as it gets without the parent, until something is found; returns when that will be.
 fn look_ahead(
     policy: &RolloverPolicy,
-    lives: &[KeyLife],
+    lives: &[KeyState],
     now: u64,
     is_it: impl Fn(&Rollover) -> bool,
 ) -> Option<(u64, Rollover)> {
@@ -171,7 +171,7 @@ fn look_ahead(
 }
 
 /// Finds the next step that is taken automatically.
-fn next_step(policy: &RolloverPolicy, lives: &[KeyLife], now: u64) -> Option<NextStep> {
+fn next_step(policy: &RolloverPolicy, lives: &[KeyState], now: u64) -> Option<NextStep> {
     let has_steps = |then: &Rollover| !then.steps.is_empty() || !then.missing.is_empty();
     let (at, then) = look_ahead(policy, lives, now, has_steps)?;
     let steps = then.steps.iter().map(step_words);
@@ -203,7 +203,7 @@ impl KeyStatus {
 }
 
 /// Returns the keyword for the state of a key, as in RFC 7583 section 3.1.
-fn state_word(life: &KeyLife) -> &'static str {
+fn state_word(life: &KeyState) -> &'static str {
     let use_phase = match life.role.signs_keys() {
         true => life.ds.phase,
         false => life.zone_rrsig.phase,

@@ -1,8 +1,8 @@
 //! Storage of keys: the state store for file zones and secondaries, the database for its zones.
 
-use super::{DnssecPolicy, KeyKeeper, KeyLookError, LookedAfter, NO_POLICY, TakeTtls};
+use super::{DnssecPolicy, ManagedZone, NO_POLICY, RolloverError, RolloverManager, TtlSink};
 use crate::keys::database::{KeyDatabase, KeyZone, POLICY_METADATA, StoredKeysError};
-use crate::keys::local::{KeyPlan, SigningTerms, ZoneKey};
+use crate::keys::local::{KeyPlan, SigningSettings, ZoneKey};
 use nameward_store::sql::write::KEY_SERVER;
 use nameward_wire::Name;
 use nameward_zone::SigningState;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// Where the keys of a zone are stored.
-pub(super) enum KeyHome<'k> {
+pub(super) enum KeyLocation<'k> {
     /// The state store; the zone is in memory.
     Store,
     /// The database that has the zone.
     Database(Box<KeyZone<'k>>),
 }
 
-impl KeyKeeper {
+impl RolloverManager {
     /// Sets the databases that store the keys of their zones, and the runtime that drives their connections.
     pub fn set_databases(&self, databases: Vec<KeyDatabase>, runtime: Handle) {
         self.stored.set_databases(databases, runtime);
@@ -31,13 +31,13 @@ impl KeyKeeper {
     }
 
     /// Reads the keys of a zone, with their rollover states.
-    pub fn keys_of(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, KeyLookError> {
+    pub fn keys_of(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, RolloverError> {
         let rank = self.database_rank(zone);
         match rank {
             None => Ok(self.keys.keys(zone)?),
             Some(rank) => {
                 let found = self.stored.zone(zone, rank)?;
-                let home = found.ok_or(KeyLookError::NotLoaded)?;
+                let home = found.ok_or(RolloverError::NotLoaded)?;
                 Ok(self.stored.keys(&home)?)
             }
         }
@@ -50,7 +50,7 @@ impl KeyKeeper {
     }
 
     /// Reads how a zone is signed.
-    pub(super) fn terms_of(&self, zone: Name<'_>) -> Result<SigningTerms, KeyLookError> {
+    pub(super) fn terms_of(&self, zone: Name<'_>) -> Result<SigningSettings, RolloverError> {
         Ok(match self.is_in_database(zone) {
             true => self.stored.terms(zone)?,
             false => self.keys.terms(zone)?,
@@ -64,31 +64,31 @@ impl KeyKeeper {
     }
 
     /// Determines what has to be done for a zone.
-    pub(super) fn looked_after(&self, zone: Name<'_>) -> Result<LookedAfter<'_>, KeyLookError> {
+    pub(super) fn looked_after(&self, zone: Name<'_>) -> Result<ManagedZone<'_>, RolloverError> {
         if let Some(rank) = self.database_rank(zone) {
             return self.looked_after_in_database(zone, rank);
         }
         let table = self.table.load();
-        let served = table.exact(zone).ok_or(KeyLookError::NotLoaded)?;
+        let served = table.exact(zone).ok_or(RolloverError::NotLoaded)?;
         let version = served.unsigned();
         if version.is_stand_in() || !version.is_ready() {
-            return Err(KeyLookError::NotLoaded);
+            return Err(RolloverError::NotLoaded);
         }
         if matches!(version.signing(), SigningState::Stored(_)) {
-            return Err(KeyLookError::Presigned);
+            return Err(RolloverError::Presigned);
         }
         let policy = self.named_policy(self.policy_name(zone))?;
         let mut plan = match &policy {
             Some(policy) => policy.plan(),
             None => {
-                let terms: SigningTerms = self.keys.terms(zone)?;
-                let managed = terms.managed.clone().ok_or(KeyLookError::NoPolicy)?;
+                let terms: SigningSettings = self.keys.terms(zone)?;
+                let managed = terms.managed.clone().ok_or(RolloverError::NoPolicy)?;
                 KeyPlan::insecure(&terms, &managed)
             }
         };
         plan.rollover.times.take_ttls(&version);
-        Ok(LookedAfter {
-            home: KeyHome::Store,
+        Ok(ManagedZone {
+            home: KeyLocation::Store,
             plan,
             policy,
         })
@@ -97,26 +97,26 @@ impl KeyKeeper {
     fn named_policy(
         &self,
         name: Option<String>,
-    ) -> Result<Option<Arc<DnssecPolicy>>, KeyLookError> {
+    ) -> Result<Option<Arc<DnssecPolicy>>, RolloverError> {
         let Some(name) = name else {
             return Ok(None);
         };
         match self.policies.load().get(&name) {
             Some(policy) => Ok(Some(Arc::clone(policy))),
-            None => Err(KeyLookError::NoSuchPolicy(name)),
+            None => Err(RolloverError::NoSuchPolicy(name)),
         }
     }
 
-    /// Like [`KeyKeeper::looked_after`]. The policy is read from the metadata of the zone each time: the policy table
+    /// Like [`RolloverManager::looked_after`]. The policy is read from the metadata of the zone each time: the policy table
     /// may not have it yet, and a zone must not go insecure because of that.
     fn looked_after_in_database(
         &self,
         zone: Name<'_>,
         rank: u16,
-    ) -> Result<LookedAfter<'_>, KeyLookError> {
+    ) -> Result<ManagedZone<'_>, RolloverError> {
         let terms = self.stored.terms(zone);
         let found = self.stored.zone(zone, rank)?;
-        let home = found.ok_or(KeyLookError::NotLoaded)?;
+        let home = found.ok_or(RolloverError::NotLoaded)?;
         let metadata = self.stored.metadata(&home)?;
         let item = |wanted: &str| {
             let mut items = metadata.iter();
@@ -131,13 +131,13 @@ impl KeyKeeper {
         let mut plan = match &policy {
             Some(policy) => policy.plan(),
             None => {
-                let terms = terms.map_err(|_| KeyLookError::NoPolicy)?;
-                let managed = terms.managed.clone().ok_or(KeyLookError::NoPolicy)?;
+                let terms = terms.map_err(|_| RolloverError::NoPolicy)?;
+                let managed = terms.managed.clone().ok_or(RolloverError::NoPolicy)?;
                 KeyPlan::insecure(&terms, &managed)
             }
         };
         if item("PRESIGNED").as_deref() == Some("1") {
-            return Err(KeyLookError::Presigned);
+            return Err(RolloverError::Presigned);
         }
         if home.row.kind.is_transferred() {
             return Err(StoredKeysError::Secondary.into());
@@ -148,8 +148,8 @@ impl KeyKeeper {
             return Err(StoredKeysError::OtherServer.into());
         }
         self.stored.take_ttls(&home, &mut plan.rollover.times)?;
-        Ok(LookedAfter {
-            home: KeyHome::Database(Box::new(home)),
+        Ok(ManagedZone {
+            home: KeyLocation::Database(Box::new(home)),
             plan,
             policy,
         })

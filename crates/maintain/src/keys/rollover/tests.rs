@@ -6,9 +6,9 @@ mod in_files;
 mod stored;
 
 use super::*;
-use crate::keys::local::{ParentTerms, PrivateKeyHome};
+use crate::keys::local::{ParentSettings, PrivateKeyLocation};
 use crate::outgoing::signed_copy;
-use crate::policy::{PolicyPart, PolicySet, PolicySource};
+use crate::policy::{PolicyFragment, PolicySet, PolicySource};
 use nameward_base::calendar::UtcTime;
 use nameward_dnssec::SignatureCache;
 use nameward_store::state::{JournalBounds, StateStore};
@@ -35,7 +35,7 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
         keys: keys.iter().map(key).collect(),
         ksk_rollover: KskRollover::default(),
         rsa_bits: 2048,
-        denial: DenialTerms::default(),
+        denial: DenialSettings::default(),
         signatures: SignatureTimes {
             validity: 14 * DAY as u32,
             refresh: 7 * DAY as u32,
@@ -55,7 +55,7 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
             safety: HOUR,
             purge_after: 30 * DAY,
         },
-        parent: ParentTerms::default(),
+        parent: ParentSettings::default(),
     }
 }
 
@@ -63,7 +63,7 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
 struct Life {
     directory: tempfile::TempDir,
     key_directory: Option<tempfile::TempDir>,
-    keeper: Option<KeyKeeper>,
+    keeper: Option<RolloverManager>,
     zone: NameBuf,
     now: u64,
     parent: Vec<Vec<u8>>,
@@ -116,9 +116,9 @@ impl Life {
         let mut set = PolicySet::default();
         let mut policies = DnssecPolicies::new();
         if let Some(policy) = &self.policy {
-            set.default = PolicyPart {
+            set.default = PolicyFragment {
                 dnssec_policy: Some(policy.name.clone()),
-                ..PolicyPart::default()
+                ..PolicyFragment::default()
             };
             policies.insert(policy.name.clone(), Arc::new(policy.clone()));
         }
@@ -128,12 +128,12 @@ impl Life {
         let keys = ZoneKeys::new(Some(store), Arc::clone(&table), cache, Arc::clone(&zones));
         let keys = Arc::new(keys);
         keys.apply(self.now).unwrap();
-        let keeper = KeyKeeper::new(keys, table, zones, Vec::new());
+        let keeper = RolloverManager::new(keys, table, zones, Vec::new());
         keeper.set_policies(policies);
         self.keeper = Some(keeper);
     }
 
-    fn keeper(&self) -> &KeyKeeper {
+    fn keeper(&self) -> &RolloverManager {
         self.keeper.as_ref().unwrap()
     }
 
@@ -157,7 +157,7 @@ impl Life {
             let progress = match self.keeper().look(self.zone.as_name(), self.now) {
                 Ok(progress) => progress,
                 // Insecure, and no policy: nothing is managed.
-                Err(KeyLookError::NoPolicy) => return,
+                Err(RolloverError::NoPolicy) => return,
                 Err(error) => panic!("{error}"),
             };
             self.note_version();
@@ -481,7 +481,7 @@ fn keys_made_by_hand_are_taken_over_by_a_policy_without_a_gap() {
         created: BEGIN - 90 * DAY,
         life: None,
         private,
-        home: PrivateKeyHome::Store,
+        home: PrivateKeyLocation::Store,
     };
     let zone = life.zone;
     let added = life.keeper().keys.add(zone.as_name(), own, life.now);

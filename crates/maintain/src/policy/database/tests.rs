@@ -16,8 +16,8 @@ fn row(kind: ZoneKind, primaries: &str) -> ZoneRow {
     }
 }
 
-fn items(rows: &[(&'static str, &str)]) -> Vec<TermItem> {
-    let item = |(kind, content): &(&'static str, &str)| TermItem {
+fn items(rows: &[(&'static str, &str)]) -> Vec<SettingItem> {
+    let item = |(kind, content): &(&'static str, &str)| SettingItem {
         kind,
         content: (*content).into(),
     };

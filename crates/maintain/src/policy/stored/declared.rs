@@ -3,7 +3,7 @@
 //! A declaration consists of text lines after a format number: `kind secondary`, `primary 192.0.2.1:53 key.example.`,
 //! `template pool`, `catalog catalog.example.`.
 
-use crate::policy::{PolicyPart, RemoteServer, ZoneKind};
+use crate::policy::{PolicyFragment, RemoteServer, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -38,12 +38,12 @@ pub struct KeptSettings {
 
 impl KeptSettings {
     /// Returns the policy for these settings, completed by those of the template.
-    pub(super) fn part(&self, templates: &HashMap<String, PolicyPart>) -> PolicyPart {
-        let own = PolicyPart {
+    pub(super) fn part(&self, templates: &HashMap<String, PolicyFragment>) -> PolicyFragment {
+        let own = PolicyFragment {
             kind: Some(self.kind),
             primaries: (!self.primaries.is_empty()).then(|| self.primaries.clone()),
             catalog: self.catalog,
-            ..PolicyPart::default()
+            ..PolicyFragment::default()
         };
         // A zone does not vanish because its template does.
         match templates.get(&self.template) {

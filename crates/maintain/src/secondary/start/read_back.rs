@@ -4,13 +4,13 @@
 //! larger than one chunk of contents, or has a long journal, is built by it while it is read, so that its records are
 //! not in memory twice and little waits for a thread.
 
-use super::{TakenOver, held};
+use super::{LoadedSecondary, held};
 use crate::contents::{ContentsReader, PART};
 use crate::secondary::key;
 use crate::zone::{SecondarySettings, SharedName};
 use nameward_base::sync::Mutex;
 use nameward_store::state::{
-    JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
+    JournalEntry, JournaledZone, StateError, StateStore, StoredZoneSink, ZoneTimers,
 };
 use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
@@ -26,15 +26,15 @@ const HELPERS_MAX: usize = 3;
 const WAITING_MAX: usize = 4;
 
 /// Zones by name.
-pub(super) type WantedZones = HashMap<SharedName, SecondarySettings>;
+pub(super) type RequestedZones = HashMap<SharedName, SecondarySettings>;
 
 /// Reads zones back, `few` by name or all in one pass, and passes them on. Returns the zones without stored state.
 pub(super) fn read_back(
     store: &StateStore,
-    wanted: WantedZones,
+    wanted: RequestedZones,
     few: Option<Vec<NameBuf>>,
-    take: &mut dyn FnMut(TakenOver),
-) -> WantedZones {
+    take: &mut dyn FnMut(LoadedSecondary),
+) -> RequestedZones {
     let helpers = match few {
         Some(_) => 0,
         None => thread::available_parallelism().map_or(0, |count| count.get() - 1),
@@ -77,7 +77,7 @@ pub(super) fn read_back(
 fn build_all(
     store: &StateStore,
     read: &Mutex<Receiver<Vec<ReadZone>>>,
-    built: &Sender<Vec<TakenOver>>,
+    built: &Sender<Vec<LoadedSecondary>>,
 ) {
     loop {
         let next = read.lock().recv();
@@ -108,7 +108,7 @@ enum ReadRecords {
 }
 
 impl ReadZone {
-    fn build(self, store: &StateStore) -> TakenOver {
+    fn build(self, store: &StateStore) -> LoadedSecondary {
         let name = self.settings.name.to_buf();
         let reader = match self.contents {
             ReadRecords::Begun(reader) => *reader,
@@ -125,7 +125,7 @@ impl ReadZone {
             tracing::error!("zone {name}: {error}; transferring it again");
             None
         });
-        TakenOver {
+        LoadedSecondary {
             settings: self.settings,
             held: held(version),
             timers: self.timers,
@@ -135,15 +135,15 @@ impl ReadZone {
 
 /// Zones being read.
 struct Reading<'r> {
-    wanted: WantedZones,
+    wanted: RequestedZones,
     /// The zone whose chunks are being read.
     zone: Option<(SecondarySettings, Option<ReadRecords>)>,
     /// Zones that are read and not built yet.
     together: Vec<ReadZone>,
     /// The building threads, if there are any.
     helpers: Option<SyncSender<Vec<ReadZone>>>,
-    built: Receiver<Vec<TakenOver>>,
-    take: &'r mut dyn FnMut(TakenOver),
+    built: Receiver<Vec<LoadedSecondary>>,
+    take: &'r mut dyn FnMut(LoadedSecondary),
 }
 
 impl Reading<'_> {
@@ -166,7 +166,7 @@ impl Reading<'_> {
     }
 
     /// Finishes reading; returns the zones that were not found.
-    fn finish(mut self, store: &StateStore) -> WantedZones {
+    fn finish(mut self, store: &StateStore) -> RequestedZones {
         self.hand_over(store);
         self.helpers = None;
         // Reading may have failed within a zone.
@@ -180,8 +180,8 @@ impl Reading<'_> {
     }
 }
 
-impl TakeStoredZones for Reading<'_> {
-    fn begin(&mut self, zone: &KeptZone) -> bool {
+impl StoredZoneSink for Reading<'_> {
+    fn begin(&mut self, zone: &JournaledZone) -> bool {
         let settings = self.wanted.remove(&*key(zone.name.as_name()));
         self.zone = settings.map(|settings| (settings, None));
         self.zone.is_some()
@@ -209,7 +209,7 @@ impl TakeStoredZones for Reading<'_> {
     fn end(
         &mut self,
         store: &StateStore,
-        zone: &KeptZone,
+        zone: &JournaledZone,
         journal: Result<Vec<JournalEntry>, StateError>,
     ) {
         let Some((settings, contents)) = self.zone.take() else {

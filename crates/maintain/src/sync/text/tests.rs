@@ -38,7 +38,7 @@ fn zone(text: &[u8]) -> Zone {
 /// Returns the text after the change from one zone to another.
 fn patched(wanted: &str) -> Result<String, TextFault> {
     let difference = zone(wanted.as_bytes()).difference_from(&zone(ZONE.as_bytes()));
-    let place = NewRecordPlace::BesideOwner;
+    let place = NewRecordLocation::BesideOwner;
     let text = put_difference(ZONE.as_bytes(), &options(), &difference, place)?;
     assert!(zone(&text).has_same_records(&zone(wanted.as_bytes())));
     Ok(String::from_utf8(text).unwrap())

@@ -9,7 +9,7 @@ use nameward_control::operations::{
     ErrorKind, KeyTemplate, ListedItem, ListedKind, ListedZoneKey, OperationError,
     OperationRequest, OperationResult, SecretText, ZoneDetails,
 };
-use nameward_control::socket::AskError;
+use nameward_control::socket::ControlError;
 use nameward_dnssec::ds_data;
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
@@ -119,7 +119,8 @@ fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey
         }
     });
     match listed {
-        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::NotFound => {}
+        Err(CommandError::Ask(ControlError::Failed(error)))
+            if error.kind == ErrorKind::NotFound => {}
         listed => drop(listed?),
     }
     Ok(keys)
@@ -263,7 +264,8 @@ fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, 
     });
     match listed {
         // File zones have none.
-        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::Refused => {}
+        Err(CommandError::Ask(ControlError::Failed(error))) if error.kind == ErrorKind::Refused => {
+        }
         listed => drop(listed?),
     }
     Ok(items)

@@ -7,7 +7,7 @@ use nameward_control::operations::{
     BatchDeletion, BatchRequest, BatchStep, ErrorKind, ListedItem, OperationError,
     OperationRequest, OperationResult, ZoneBatch, zone_name,
 };
-use nameward_control::socket::AskError;
+use nameward_control::socket::ControlError;
 use nameward_dnssec::{Nsec3, Nsec3Param, PrivateKey, algorithm_name, algorithm_number};
 use nameward_maintain::policy::ZonemdRule;
 use nameward_wire::rdata::parse_text;
@@ -135,7 +135,7 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
     });
     match listed {
         // A zone that is not in a database has no metadata.
-        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::Refused => {
+        Err(CommandError::Ask(ControlError::Failed(error))) if error.kind == ErrorKind::Refused => {
             let show = OperationRequest::ZoneShow { zone: zone.into() };
             let OperationResult::Zone(details) = remote::ask(show, overrides, &mut drop)? else {
                 return Err(CommandError::Interrupted);

@@ -1,7 +1,7 @@
 //! The lines about zone changes.
 
 use nameward_control::operations::{
-    ListedChange, ListedComment, ListedDifference, RecordFate, ZoneChanged,
+    ListedChange, ListedComment, ListedDifference, RecordChange, ZoneChanged,
 };
 
 use super::{backend_text, zone_text};
@@ -10,8 +10,8 @@ use crate::serve::moment;
 /// Formats a removed or added record as a batch line.
 pub fn difference(record: &ListedDifference) -> String {
     let sign = match record.change {
-        RecordFate::Removed => '-',
-        RecordFate::Added => '+',
+        RecordChange::Removed => '-',
+        RecordChange::Added => '+',
     };
     let ListedDifference {
         name,

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::alias::{UnresolvedTarget, read_addresses};
 use crate::pipeline::ServingState;
-use crate::recursor::{Resolvers, UpstreamQuestion};
+use crate::recursor::{Resolvers, UpstreamMessage};
 
 /// Maximum number of pending zones; the name servers of more are not notified of this change.
 const ZONES_MAX: usize = 10_000;
@@ -108,9 +108,9 @@ async fn ask_all(
         let before = servers.addresses.len();
         let mut reason = String::from("it has no address");
         for rtype in [Type::A, Type::AAAA] {
-            let question = UpstreamQuestion::new(host.as_name(), rtype);
+            let question = UpstreamMessage::new(host.as_name(), rtype);
             let reply = resolvers
-                .ask(UpstreamQuestion::new(host.as_name(), rtype))
+                .ask(UpstreamMessage::new(host.as_name(), rtype))
                 .await;
             let read = reply
                 .map_err(UnresolvedTarget::from)

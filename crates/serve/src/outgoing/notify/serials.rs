@@ -83,9 +83,9 @@ fn note_failure(error: Option<StateError>) {
 }
 
 /// The stored serials, by the zone's name in wire format and lower case.
-pub(super) struct KeptSerials(HashMap<Vec<u8>, Serial>);
+pub(super) struct StoredSerials(HashMap<Vec<u8>, Serial>);
 
-impl KeptSerials {
+impl StoredSerials {
     /// Reads all of them; `None` if nothing is stored or it cannot be read.
     pub(super) fn read(store: &StateStore) -> Option<Self> {
         let items = match store.items(KIND) {
@@ -101,7 +101,7 @@ impl KeptSerials {
             let octets = <[u8; 4]>::try_from(&value[..]).ok()?;
             Some((name, Serial(u32::from_be_bytes(octets))))
         });
-        Some(KeptSerials(serials.collect()))
+        Some(StoredSerials(serials.collect()))
     }
 
     /// Checks whether the servers of a zone were notified of a serial.

@@ -12,7 +12,7 @@ use super::super::{keys, read_zone};
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
 use nameward_dnssec::{MadeTypes, SigningPolicy};
-use nameward_wire::zonefile::{Record, RecordPlace, Severity};
+use nameward_wire::zonefile::{Record, RecordLocation, Severity};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::collections::{HashMap, HashSet};
@@ -351,7 +351,7 @@ enum CheckFault {
     #[error("{0} is outside the zone")]
     OutsideZone(String),
     #[error("{0}")]
-    NotFound(Unfindable),
+    NotFound(UnmatchedName),
 }
 
 /// Checks a row on its own and passes it to the builder.
@@ -386,29 +386,30 @@ fn check_record(
         .map_err(|fault| CheckFault::Content(name.to_string(), fault))?;
     let id = row.int(0).unwrap_or(0);
     builder.add(
-        &Record::new(name.as_name(), rtype, read_ttl(row.int(3)), &rdata).at(RecordPlace::row(id)),
+        &Record::new(name.as_name(), rtype, read_ttl(row.int(3)), &rdata)
+            .at(RecordLocation::row(id)),
     );
     Ok(())
 }
 
 /// A stored name that lookups do not find: they use the form that PowerDNS stores.
 #[derive(Debug, thiserror::Error)]
-enum Unfindable {
+enum UnmatchedName {
     #[error("name '{0}' has upper-case letters: look-ups do not find it")]
     UpperCase(String),
     #[error("name '{0}' has a trailing dot: look-ups do not find it")]
     FinalDot(String),
 }
 
-fn unfindable(engine: SqlEngine, text: &[u8]) -> Option<Unfindable> {
+fn unfindable(engine: SqlEngine, text: &[u8]) -> Option<UnmatchedName> {
     // MySQL collations ignore case, unless an operator chose another one.
     if engine != SqlEngine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
-        return Some(Unfindable::UpperCase(shown(text)));
+        return Some(UnmatchedName::UpperCase(shown(text)));
     }
     let rest = text.strip_suffix(b".").filter(|rest| !rest.is_empty())?;
     let backslashes = rest.iter().rev().take_while(|octet| **octet == b'\\');
     // An odd number escapes the dot: it is part of the label.
-    (backslashes.count() % 2 == 0).then(|| Unfindable::FinalDot(shown(text)))
+    (backslashes.count() % 2 == 0).then(|| UnmatchedName::FinalDot(shown(text)))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use super::super::apex::{Apex, ApexRecord, ApexScope};
 use super::super::error::{RowError, SqlError};
 use super::super::row::shown;
 use super::need::{self, is_needed};
-use super::{FetchedRow, Gathering, WantedName};
-use nameward_wire::zonefile::{Record, RecordPlace, Severity};
+use super::{FetchedRow, Gathering, RequestedName};
+use nameward_wire::zonefile::{Record, RecordLocation, Severity};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder, is_digest_of};
 use std::cell::RefCell;
@@ -13,14 +13,14 @@ use std::sync::{Arc, OnceLock};
 
 thread_local! {
     /// Buffers of each thread that builds fragments.
-    static PARTS: RefCell<PartBuilder> = RefCell::new(PartBuilder {
+    static PARTS: RefCell<FragmentBuilder> = RefCell::new(FragmentBuilder {
         zone: ZoneBuilder::new(Name::ROOT),
         rdata: Vec::new(),
     });
 }
 
 /// Buffers reused from one fragment to the next.
-struct PartBuilder {
+struct FragmentBuilder {
     zone: ZoneBuilder,
     rdata: Vec<u8>,
 }
@@ -77,7 +77,7 @@ impl Gathering {
 
     /// Returns how much the answer needs a row of a name. An unreadable row of the closest encloser does not fail the
     /// answer: it is not about that name.
-    fn is_needed(&self, wanted: &WantedName, row: &FetchedRow, is_apex: bool) -> Need {
+    fn is_needed(&self, wanted: &RequestedName, row: &FetchedRow, is_apex: bool) -> Need {
         let signing = self.signing.as_ref();
         let is_signed = signing.is_some();
         let is_made =
@@ -166,8 +166,8 @@ impl Gathering {
         packed.is_some()
     }
 
-    fn finish_in(&mut self, parts: &mut PartBuilder, has_apex: bool) -> Result<Zone, SqlError> {
-        let PartBuilder {
+    fn finish_in(&mut self, parts: &mut FragmentBuilder, has_apex: bool) -> Result<Zone, SqlError> {
+        let FragmentBuilder {
             zone: builder,
             rdata,
         } = parts;
@@ -226,7 +226,8 @@ impl Gathering {
                     has_stale_digest = true;
                     continue;
                 }
-                builder.add(&Record::new(name, rtype, row.ttl, rdata).at(RecordPlace::row(row.id)));
+                builder
+                    .add(&Record::new(name, rtype, row.ttl, rdata).at(RecordLocation::row(row.id)));
             }
             // A name with records here exists because of them.
             if exists && builder.record_count() == records {

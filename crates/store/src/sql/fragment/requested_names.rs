@@ -6,7 +6,7 @@ use nameward_wire::Name;
 use std::ops::{Index, IndexMut, Range};
 
 /// A name whose rows a lookup requests.
-pub(super) struct WantedName {
+pub(super) struct RequestedName {
     wire: Range<usize>,
     text: Range<usize>,
     /// Its rows have been requested.
@@ -21,16 +21,16 @@ pub(super) struct WantedName {
 }
 
 /// The names of one lookup; the first is the zone apex.
-pub(super) struct WantedNames {
-    list: Vec<WantedName>,
+pub(super) struct RequestedNames {
+    list: Vec<RequestedName>,
     wires: Vec<u8>,
     /// The names as stored in the database.
     texts: String,
 }
 
-impl WantedNames {
+impl RequestedNames {
     pub(super) fn new() -> Self {
-        WantedNames {
+        RequestedNames {
             list: Vec::with_capacity(4),
             wires: Vec::with_capacity(96),
             texts: String::with_capacity(96),
@@ -45,7 +45,7 @@ impl WantedNames {
         let (wire, text) = (self.wires.len(), self.texts.len());
         self.wires.extend_from_slice(name.as_wire());
         append_name(name, &mut self.texts);
-        self.list.push(WantedName {
+        self.list.push(RequestedName {
             wire: wire..self.wires.len(),
             text: text..self.texts.len(),
             asked: false,
@@ -86,21 +86,21 @@ impl WantedNames {
         self.list.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &WantedName> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RequestedName> {
         self.list.iter()
     }
 }
 
-impl Index<usize> for WantedNames {
-    type Output = WantedName;
+impl Index<usize> for RequestedNames {
+    type Output = RequestedName;
 
-    fn index(&self, at: usize) -> &WantedName {
+    fn index(&self, at: usize) -> &RequestedName {
         &self.list[at]
     }
 }
 
-impl IndexMut<usize> for WantedNames {
-    fn index_mut(&mut self, at: usize) -> &mut WantedName {
+impl IndexMut<usize> for RequestedNames {
+    fn index_mut(&mut self, at: usize) -> &mut RequestedName {
         &mut self.list[at]
     }
 }

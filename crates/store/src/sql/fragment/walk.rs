@@ -2,7 +2,7 @@
 
 use super::super::empty_nonterminals::Above;
 use super::super::error::SqlError;
-use super::super::shared_fragments::PartKind;
+use super::super::shared_fragments::FragmentKind;
 use super::{Gathering, need};
 use nameward_wire::rdata::names as names_in;
 use nameward_wire::{Name, NameBuf, Type};
@@ -87,7 +87,7 @@ impl Gathering {
             if below_apex && self.has_type(at, Type::NS) && n < labels {
                 self.wanted[at].needs |= need::CUT;
                 if target == WalkTarget::Question {
-                    self.kind = Some((PartKind::Delegation, n));
+                    self.kind = Some((FragmentKind::Delegation, n));
                 }
                 self.fetch_targets(at, &[Type::NS])?;
                 return Ok(Walked::Done);
@@ -137,7 +137,7 @@ impl Gathering {
                 self.ready = Some(Arc::clone(&part.zone));
                 return Ok(());
             }
-            self.kind = Some((PartKind::Encloser, encloser));
+            self.kind = Some((FragmentKind::Encloser, encloser));
         }
         if let Some(at) = self.wanted.position(key.suffix(encloser)) {
             self.wanted[at].needs |= need::ENCLOSER;

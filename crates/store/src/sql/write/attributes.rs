@@ -6,7 +6,7 @@ use super::super::dialect::{SqlEngine, int};
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
 use super::commit::{self, LockedZone, lock_zone};
-use super::derive::KeptDenial;
+use super::derive::CachedDenial;
 use super::keys::{self, KeyEdit, KeyRefusal};
 use super::rectify::rectify;
 use super::request::{Asked, SigningRows, read_signing};
@@ -292,7 +292,7 @@ async fn raise_serial(
     if locked.signing.is_presigned {
         return Ok(None);
     }
-    let is_unsigned = |signing: &SigningRows| matches!(signing.denial, KeptDenial::Unsigned);
+    let is_unsigned = |signing: &SigningRows| matches!(signing.denial, CachedDenial::Unsigned);
     let was_unsigned = before.as_ref().is_none_or(is_unsigned);
     if !has_key_edit && was_unsigned && is_unsigned(&locked.signing) {
         return Ok(None);

@@ -7,7 +7,7 @@
 use super::super::{SqlError, ZoneRow, read_zone};
 use super::check::{check, shown};
 use super::derive::{
-    CanonicalName, Derived, KeptDenial, Knowledge, NameFacts, NameStanding, ancestors, key,
+    CachedDenial, CanonicalName, Derived, Knowledge, NameEffect, NameFacts, ancestors, key,
 };
 use super::edit::{apply, bears_on_parent};
 use super::local_changes::CommitMark;
@@ -124,7 +124,7 @@ pub(super) async fn change(
         }
     };
     // Records of a zone that was signed elsewhere are served by different rules.
-    let is_signed = !matches!(signing.denial, KeptDenial::Unsigned);
+    let is_signed = !matches!(signing.denial, CachedDenial::Unsigned);
     let bears = |edit: &Edit| is_signed && bears_on_parent(edit, &zone.name);
     let is_told = !signing.is_presigned && !change.edits.iter().any(bears);
     let before = is_told.then(|| work.served()).flatten();
@@ -168,7 +168,7 @@ pub(super) async fn change(
 /// A change in progress.
 pub(super) struct Work {
     pub(super) apex: CanonicalName,
-    pub(super) denial: KeptDenial,
+    pub(super) denial: CachedDenial,
     pub(super) made: MadeTypes,
     pub(super) rows: Rows,
     /// Names that edits refer to.
@@ -180,7 +180,7 @@ pub(super) struct Work {
     /// Empty non-terminals below which all names were read.
     pub(super) explored: BTreeSet<CanonicalName>,
     /// Empty non-terminals with more names below than were read, and the effect of the names read.
-    pub(super) glimpsed: HashMap<CanonicalName, NameStanding>,
+    pub(super) glimpsed: HashMap<CanonicalName, NameEffect>,
 }
 
 /// The desired row of an empty non-terminal.
@@ -228,7 +228,7 @@ impl Work {
     /// Returns the records served at the apex and at the names that edits refer to; `None` if rows there are
     /// unreadable.
     fn served(&self) -> Option<RecordList> {
-        let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
+        let is_signed = !matches!(self.denial, CachedDenial::Unsigned);
         let mut list = RecordList::default();
         let own = self.touched.iter().filter(|name| ***name != *self.apex);
         for name in std::iter::once(&self.apex).chain(own) {
@@ -258,7 +258,7 @@ impl Work {
         let minimum =
             |list: &RecordList| list.first_of(Type::SOA).map(|soa| soa_minimum(soa.rdata));
         // The apex records made by signing have it as their TTL.
-        let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
+        let is_signed = !matches!(self.denial, CachedDenial::Unsigned);
         if is_signed && minimum(&before) != minimum(&after) {
             return None;
         }
@@ -403,7 +403,7 @@ impl Work {
     pub(super) fn empties(&self) -> Vec<Empty> {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
-        let mut below: HashMap<&[u8], NameStanding> = HashMap::new();
+        let mut below: HashMap<&[u8], NameEffect> = HashMap::new();
         for name in facts.keys() {
             let standing = knowledge.standing(name);
             for above in ancestors(name, &self.apex) {
@@ -419,7 +419,7 @@ impl Work {
                 known
             } else {
                 // Data that is not looked up is as stored in the table.
-                let stored = stored.map(|row| NameStanding {
+                let stored = stored.map(|row| NameEffect {
                     exists: true,
                     auth: row.derived.as_ref().is_some_and(|d| d.auth),
                     ordered: row.derived.as_ref().is_some_and(|d| d.ordername.is_some()),
@@ -482,11 +482,11 @@ impl Work {
 }
 
 /// Returns the state shown by a sample of rows: enough to know that names are left.
-fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameStanding {
-    let mut standing = NameStanding::default();
+fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameEffect {
+    let mut standing = NameEffect::default();
     for row in rows.filter(|row| row.is_served()) {
         let stored = row.derived.as_ref();
-        standing = standing.or(NameStanding {
+        standing = standing.or(NameEffect {
             exists: true,
             auth: row.rtype() != Some(Type::DS) && stored.is_some_and(|d| d.auth),
             ordered: stored.is_some_and(|d| d.ordername.is_some()),

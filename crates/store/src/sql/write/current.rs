@@ -18,7 +18,7 @@ pub const WITHOUT_SOA_MAX: usize = 100_000;
 
 /// The zones whose status is requested.
 #[derive(Debug, Clone, Copy)]
-pub enum StandingZones<'n> {
+pub enum ZoneProgressList<'n> {
     /// Zones with these names.
     Named(&'n [NameBuf]),
     /// All secondary zones.
@@ -31,7 +31,7 @@ pub enum StandingZones<'n> {
 
 /// The status of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingZone {
+pub struct ZoneProgress {
     /// `domains.id`.
     pub id: i64,
     /// The zone name.
@@ -44,7 +44,7 @@ pub struct StandingZone {
     pub soa: Option<Vec<u8>>,
 }
 
-impl StandingZone {
+impl ZoneProgress {
     /// Reads a row: id, name, last_check, notified_serial, content of the SOA.
     fn read(row: &dyn Cells) -> Option<Self> {
         let mut name = NameBuf::root();
@@ -54,7 +54,7 @@ impl StandingZone {
             read_content(Type::SOA, None, content, &mut rdata).ok()?;
             Some(rdata)
         });
-        Some(StandingZone {
+        Some(ZoneProgress {
             id: row.int(0)?,
             name,
             last_check: row.int(2),
@@ -111,19 +111,19 @@ impl SqlBackend {
     /// Reads the status of zones, on the primary.
     pub async fn standing(
         &self,
-        zones: StandingZones<'_>,
-    ) -> Result<Vec<StandingZone>, WriteError> {
+        zones: ZoneProgressList<'_>,
+    ) -> Result<Vec<ZoneProgress>, WriteError> {
         let mut session = self.reader().await?;
         let select = select(session.engine());
         let mut found = Vec::new();
         // Few of those to notify are kept, however many there are.
-        let wants_all = !matches!(zones, StandingZones::Unnotified);
+        let wants_all = !matches!(zones, ZoneProgressList::Unnotified);
         let each = &mut |row: &dyn Cells| {
-            let zone = StandingZone::read(row);
+            let zone = ZoneProgress::read(row);
             found.extend(zone.filter(|zone| wants_all || zone.is_unnotified()));
         };
         match zones {
-            StandingZones::Named(names) => {
+            ZoneProgressList::Named(names) => {
                 for chunk in names.chunks(NAMES_AT_ONCE) {
                     let texts: Vec<String> = chunk.iter().map(text_of).collect();
                     let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
@@ -132,15 +132,15 @@ impl SqlBackend {
                     session.rows(&sql, &values, each).await?;
                 }
             }
-            StandingZones::Secondary => {
+            ZoneProgressList::Secondary => {
                 let kinds = of_kinds(&[ZoneKind::Secondary, ZoneKind::Consumer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
-            StandingZones::Unnotified => {
+            ZoneProgressList::Unnotified => {
                 let kinds = of_kinds(&[ZoneKind::Primary, ZoneKind::Producer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
-            StandingZones::WithoutSoa => {
+            ZoneProgressList::WithoutSoa => {
                 // The sum keeps planners off the zone index, with which they would read every zone as a whole.
                 let sql = format!(
                     "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = d.name AND s.type = 'SOA' \

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// How a zone denies existence, as far as PowerDNS stores it in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum KeptDenial {
+pub(super) enum CachedDenial {
     Unsigned,
     Nsec,
     Nsec3 {
@@ -93,7 +93,7 @@ impl KnownNames for Zone {
 /// The facts about a zone: about each relevant name, and about all its ancestors.
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
-    pub(super) denial: &'k KeptDenial,
+    pub(super) denial: &'k CachedDenial,
     pub(super) facts: &'k dyn KnownNames,
 }
 
@@ -106,16 +106,16 @@ pub(super) struct Derived {
 
 /// The effect of a name on the empty non-terminals above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct NameStanding {
+pub(super) struct NameEffect {
     pub(super) exists: bool,
     pub(super) auth: bool,
     /// It has a position in the NSEC3 order of a zone with opt-out.
     pub(super) ordered: bool,
 }
 
-impl NameStanding {
-    pub(super) fn or(self, other: NameStanding) -> NameStanding {
-        NameStanding {
+impl NameEffect {
+    pub(super) fn or(self, other: NameEffect) -> NameEffect {
+        NameEffect {
             exists: self.exists || other.exists,
             auth: self.auth || other.auth,
             ordered: self.ordered || other.ordered,
@@ -123,7 +123,7 @@ impl NameStanding {
     }
 
     /// Checks whether something has been lost compared to `before`.
-    pub(super) fn is_less_than(self, before: NameStanding) -> bool {
+    pub(super) fn is_less_than(self, before: NameEffect) -> bool {
         self.or(before) != self
     }
 }
@@ -141,11 +141,11 @@ impl Knowledge<'_> {
         ancestors(name, self.apex).any(|above| self.is_cut(above))
     }
 
-    pub(super) fn standing(&self, name: &[u8]) -> NameStanding {
+    pub(super) fn standing(&self, name: &[u8]) -> NameEffect {
         let facts = self.facts(name);
         let below = self.is_below_cut(name);
         let only_ns = self.is_cut(name) && !facts.ds && !facts.other;
-        NameStanding {
+        NameEffect {
             exists: facts.exists(),
             auth: facts.exists() && !below && !self.is_cut(name),
             ordered: facts.exists() && !below && !only_ns,
@@ -158,10 +158,10 @@ impl Knowledge<'_> {
         let is_ds = rtype == Some(Type::DS);
         let is_glue = (cut || below) && matches!(rtype, Some(Type::A | Type::AAAA));
         let ordername = match self.denial {
-            KeptDenial::Unsigned => None,
-            KeptDenial::Nsec if is_glue => None,
-            KeptDenial::Nsec => Some(order(name, self.apex)),
-            KeptDenial::Nsec3 { param, narrow } => {
+            CachedDenial::Unsigned => None,
+            CachedDenial::Nsec if is_glue => None,
+            CachedDenial::Nsec => Some(order(name, self.apex)),
+            CachedDenial::Nsec3 { param, narrow } => {
                 let opted_out =
                     param.opt_out && cut && rtype == Some(Type::NS) && !self.facts(name).ds;
                 let hidden = *narrow || is_glue || below || opted_out;
@@ -175,13 +175,13 @@ impl Knowledge<'_> {
     }
 
     /// Returns the columns of an empty non-terminal with these names below it.
-    pub(super) fn of_empty(&self, name: &[u8], below: NameStanding) -> Derived {
+    pub(super) fn of_empty(&self, name: &[u8], below: NameEffect) -> Derived {
         match self.denial {
-            KeptDenial::Unsigned | KeptDenial::Nsec => Derived {
+            CachedDenial::Unsigned | CachedDenial::Nsec => Derived {
                 auth: below.auth,
                 ordername: None,
             },
-            KeptDenial::Nsec3 { param, narrow } => {
+            CachedDenial::Nsec3 { param, narrow } => {
                 let (auth, ordered) = match param.opt_out {
                     true => (below.auth, below.ordered),
                     false => (!self.is_below_cut(name), !self.is_below_cut(name)),

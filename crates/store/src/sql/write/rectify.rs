@@ -3,7 +3,7 @@
 
 use super::super::ZoneRow;
 use super::commit::Work;
-use super::derive::{CanonicalName, KeptDenial, ancestors, key};
+use super::derive::{CachedDenial, CanonicalName, ancestors, key};
 use super::rows::Rows;
 use super::session::{Failure, Session};
 use nameward_dnssec::MadeTypes;
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) async fn rectify(
     session: &mut Session,
     zone: &ZoneRow,
-    denial: KeptDenial,
+    denial: CachedDenial,
 ) -> Result<bool, Failure> {
     let apex = key(zone.name.as_name());
     let mut rows = Rows::new(zone.id);

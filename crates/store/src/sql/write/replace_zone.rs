@@ -7,7 +7,7 @@
 use super::super::ZoneRow;
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
-use super::derive::{CanonicalName, KeptDenial, Knowledge, NameStanding, ancestors, key};
+use super::derive::{CachedDenial, CanonicalName, Knowledge, NameEffect, ancestors, key};
 use super::insert::{INSERTS_AT_ONCE, insert_rows};
 use super::request::read_signing;
 use super::rows::{Row, Rows, What, text_of};
@@ -70,7 +70,7 @@ pub(super) async fn replace(
         denial: &denial,
         facts: version,
     };
-    let mut empties: BTreeMap<CanonicalName, NameStanding> = BTreeMap::new();
+    let mut empties: BTreeMap<CanonicalName, NameEffect> = BTreeMap::new();
     for node in version.nodes_in_order().filter(|node| !node.is_empty()) {
         let name = key(node.name());
         note_empties(&name, &knowledge, version, &mut empties);
@@ -109,7 +109,7 @@ fn note_empties(
     name: &[u8],
     knowledge: &Knowledge<'_>,
     version: &Zone,
-    empties: &mut BTreeMap<CanonicalName, NameStanding>,
+    empties: &mut BTreeMap<CanonicalName, NameEffect>,
 ) {
     let mut standing = None;
     for above in ancestors(name, knowledge.apex) {
@@ -129,7 +129,7 @@ async fn note_signatures(
     session: &mut Session,
     zone: &ZoneRow,
     version: &Zone,
-) -> Result<KeptDenial, WriteError> {
+) -> Result<CachedDenial, WriteError> {
     let apex = version.apex();
     let is_signed = apex.rrset(Type::RRSIG).is_some();
     let kept = read_signing(session, zone.id).await?;
@@ -152,8 +152,8 @@ async fn note_signatures(
     let read = param.map(|text| Nsec3Param::read(&text)).transpose();
     let read = read.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()));
     Ok(match read.map_err(WriteError::Sql)? {
-        None => KeptDenial::Nsec,
-        Some(param) => KeptDenial::Nsec3 {
+        None => CachedDenial::Nsec,
+        Some(param) => CachedDenial::Nsec3 {
             param,
             narrow: false,
         },

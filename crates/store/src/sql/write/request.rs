@@ -3,7 +3,7 @@
 use super::super::{SqlError, ZoneRow};
 use super::InvalidChange;
 use super::commit::Work;
-use super::derive::{CanonicalName, KeptDenial, key};
+use super::derive::{CachedDenial, CanonicalName, key};
 use super::edit::check_edit;
 use super::key_step::KEY_SERVER;
 use super::rows::What;
@@ -65,7 +65,7 @@ pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<CanonicalName> {
 
 /// How a zone is signed, according to its database.
 pub(super) struct SigningRows {
-    pub(super) denial: KeptDenial,
+    pub(super) denial: CachedDenial,
     pub(super) is_presigned: bool,
     /// The types that this server makes, if it signs the zone.
     pub(super) made: MadeTypes,
@@ -110,9 +110,9 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     let param = param.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()))?;
     Ok(SigningRows {
         denial: match (has_keys || is_presigned, param) {
-            (false, _) => KeptDenial::Unsigned,
-            (true, None) => KeptDenial::Nsec,
-            (true, Some(param)) => KeptDenial::Nsec3 { param, narrow },
+            (false, _) => CachedDenial::Unsigned,
+            (true, None) => CachedDenial::Nsec,
+            (true, Some(param)) => CachedDenial::Nsec3 { param, narrow },
         },
         is_presigned,
         soa_edit: match has_keys && !is_presigned {
@@ -150,8 +150,8 @@ impl RecordsAt for Work {
 
     fn signed_by(&self) -> SignedBy {
         match self.denial {
-            KeptDenial::Unsigned => SignedBy::Nobody,
-            KeptDenial::Nsec | KeptDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
+            CachedDenial::Unsigned => SignedBy::Nobody,
+            CachedDenial::Nsec | CachedDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
         }
     }
 }

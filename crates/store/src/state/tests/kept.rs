@@ -38,15 +38,15 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
     let kept = || store.zones().unwrap()[0].digest;
     let first = zone(&[list("example.", 1, &[b"\x01x"])]);
     store
-        .write(vec![append("example.", ZoneHome::File, 1, 2)])
+        .write(vec![append("example.", ZoneStorage::File, 1, 2)])
         .unwrap();
     assert_eq!(kept(), None);
     // Of an earlier version in the journal.
     store
         .write(vec![
-            append("example.", ZoneHome::File, 2, 3),
+            append("example.", ZoneStorage::File, 2, 3),
             set_digest(1, &first),
-            append("example.", ZoneHome::File, 3, 4),
+            append("example.", ZoneStorage::File, 3, 4),
         ])
         .unwrap();
     let (two, three, four) = (text(2), text(3), text(4));
@@ -60,7 +60,7 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
     assert_eq!(kept(), Some(ContentsDigest::of(&last)));
     let restart = StateChange::RestartJournal {
         zone: name("example."),
-        home: ZoneHome::File,
+        home: ZoneStorage::File,
         serial: Serial(7),
     };
     store.write(vec![restart]).unwrap();
@@ -77,13 +77,13 @@ fn a_zone_that_vanished_is_forgotten_unless_its_home_lacks_changes() {
     };
     store
         .write(vec![
-            append("lacking.", ZoneHome::File, 1, 2),
-            append("database.", ZoneHome::Database, 1, 2),
+            append("lacking.", ZoneStorage::File, 1, 2),
+            append("database.", ZoneStorage::Database, 1, 2),
             contents("secondary.", 1),
         ])
         .unwrap();
     let all = ["lacking.", "database.", "secondary.", "unknown."];
-    let changes = all.map(|zone| vanished(zone, ZoneHome::File));
+    let changes = all.map(|zone| vanished(zone, ZoneStorage::File));
     let written = store.write(changes.into()).unwrap();
     assert_eq!(written.unsettled, [name("lacking.")]);
     assert_eq!(written.removed, []);
@@ -94,8 +94,8 @@ fn a_zone_that_vanished_is_forgotten_unless_its_home_lacks_changes() {
     };
     let changes = vec![
         settle,
-        vanished("lacking.", ZoneHome::File),
-        vanished("database.", ZoneHome::Database),
+        vanished("lacking.", ZoneStorage::File),
+        vanished("database.", ZoneStorage::Database),
     ];
     let written = store.write(changes).unwrap();
     assert_eq!(written.removed, [name("lacking."), name("database.")]);
@@ -109,7 +109,7 @@ fn contents_are_written_anew_while_the_journal_goes_on() {
     let store = open(&directory);
     store.write(vec![contents("example.", 1)]).unwrap();
     for serial in 1..10 {
-        let change = append("example.", ZoneHome::Store, serial, serial + 1);
+        let change = append("example.", ZoneStorage::Store, serial, serial + 1);
         store.write(vec![change]).unwrap();
     }
     let refresh = |serial: u32| {
@@ -140,12 +140,12 @@ fn contents_are_written_anew_while_the_journal_goes_on() {
 fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
     let directory = TempDir::new().unwrap();
     let (store, zone) = (open(&directory), name("example."));
-    let step = |from, to| match append("example.", ZoneHome::File, from, to) {
+    let step = |from, to| match append("example.", ZoneStorage::File, from, to) {
         StateChange::Append { difference, .. } => difference,
         _ => unreachable!("it is an addition"),
     };
     for serial in 1..3 {
-        let change = append("example.", ZoneHome::File, serial, serial + 1);
+        let change = append("example.", ZoneStorage::File, serial, serial + 1);
         store.write(vec![change]).unwrap();
     }
     let rebase = |file, before, to| StateChange::Rebase {
@@ -159,14 +159,14 @@ fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
     let from = |serial| store.journal_from(&zone, Serial(serial)).unwrap();
     let lacking = || serials(&store.journal_after_base(&zone).unwrap());
     store.write(vec![rebase(1, 3, 4)]).unwrap();
-    let later = append("example.", ZoneHome::File, 4, 5);
+    let later = append("example.", ZoneStorage::File, 4, 5);
     store.write(vec![later]).unwrap();
     assert_eq!(serials(&from(1).unwrap()), [(1, 2), (2, 3), (3, 4), (4, 5)]);
     assert_eq!(lacking(), [(1, 4), (4, 5)]);
     // A second edit.
     store.write(vec![rebase(2, 5, 6)]).unwrap();
     assert_eq!(lacking(), [(2, 6)]);
-    let home = ZoneHome::File;
+    let home = ZoneStorage::File;
     let vanished = store.write(vec![StateChange::RemoveVanished { zone, home }]);
     assert_eq!(vanished.unwrap().unsettled, [zone]);
     // The file was written.
@@ -188,8 +188,8 @@ fn a_caller_that_is_refused_takes_nothing_from_others_of_its_zone() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     let (results, received) = mpsc::channel();
-    let step = |from, to| append("example.", ZoneHome::File, from, to);
-    let new = |from, to| append("new.", ZoneHome::File, from, to);
+    let step = |from, to| append("example.", ZoneStorage::File, from, to);
+    let new = |from, to| append("new.", ZoneStorage::File, from, to);
     let mut callers = vec![vec![step(1, 2)]];
     for serial in 2..40 {
         callers.push(vec![new(1, 2), step(serial, serial + 1), step(900, 901)]);

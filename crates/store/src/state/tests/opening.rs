@@ -51,7 +51,7 @@ fn an_older_store_is_migrated_in_whole_steps() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     store
-        .write(vec![append("example.", ZoneHome::Database, 1, 2)])
+        .write(vec![append("example.", ZoneStorage::Database, 1, 2)])
         .unwrap();
     drop(store);
     let mut connection = open_to_write(&directory.path().join(FILE)).unwrap();
@@ -105,7 +105,7 @@ fn a_store_of_each_older_version_keeps_its_journal() {
         let directory = TempDir::new().unwrap();
         let mut connection = open_to_write(&directory.path().join(FILE)).unwrap();
         schema::migrate(&mut connection, &schema::MIGRATIONS[..old]).unwrap();
-        let change = append("example.", ZoneHome::Database, 1, 2);
+        let change = append("example.", ZoneStorage::Database, 1, 2);
         let StateChange::Append { difference, .. } = &change else {
             unreachable!("append makes one");
         };
@@ -131,7 +131,7 @@ fn a_store_of_each_older_version_keeps_its_journal() {
             (JournalOrigin::Change, 9)
         );
         store
-            .write(vec![append("example.", ZoneHome::Database, 2, 3)])
+            .write(vec![append("example.", ZoneStorage::Database, 2, 3)])
             .unwrap();
         drop(store);
         let report = StateStore::check(directory.path()).unwrap();

@@ -45,7 +45,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
     let keys = life.keeper().keys.keys(life.zone.as_name()).unwrap();
     assert_eq!(key_files(&life).len(), keys.len());
     for key in &keys {
-        let PrivateKeyHome::Files { path, .. } = &key.home else {
+        let PrivateKeyLocation::Files { path, .. } = &key.home else {
             panic!("{key:?}");
         };
         let private = format!("{}.private", path.display());

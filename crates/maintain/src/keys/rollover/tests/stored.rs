@@ -26,7 +26,7 @@ struct StoredLife {
     directory: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     backend: SqlBackend,
-    keeper: Option<Arc<KeyKeeper>>,
+    keeper: Option<Arc<RolloverManager>>,
     table: Arc<TableWriter>,
     now: u64,
     policy: Option<DnssecPolicy>,
@@ -109,7 +109,7 @@ impl StoredLife {
         self.directory.path().join("state")
     }
 
-    fn keeper_in(&self, state: &Path) -> KeyKeeper {
+    fn keeper_in(&self, state: &Path) -> RolloverManager {
         let bounds = JournalBounds {
             octets: 1 << 20,
             entries: 10,
@@ -127,7 +127,7 @@ impl StoredLife {
             policies.insert(policy.name.clone(), Arc::new(policy.clone()));
         }
         zones.set(PolicySource::Configured, set);
-        let keeper = KeyKeeper::new(keys, Arc::clone(&self.table), zones, vec![RANK]);
+        let keeper = RolloverManager::new(keys, Arc::clone(&self.table), zones, vec![RANK]);
         keeper.set_policies(policies);
         let database = KeyDatabase {
             rank: RANK,
@@ -158,7 +158,7 @@ impl StoredLife {
         self.table.publish(&[TableChange::Offer(Arc::new(zone))]);
     }
 
-    fn look(&mut self) -> Result<KeyProgress, KeyLookError> {
+    fn look(&mut self) -> Result<KeyProgress, RolloverError> {
         let zone: NameBuf = "example.".parse().unwrap();
         let looked = self.keeper.as_ref().unwrap().look(zone.as_name(), self.now);
         self.load();
@@ -212,7 +212,7 @@ impl StoredLife {
             }
             let progress = match self.look() {
                 Ok(progress) => progress,
-                Err(KeyLookError::NoPolicy) => return self.note_version(),
+                Err(RolloverError::NoPolicy) => return self.note_version(),
                 Err(error) => panic!("{error}"),
             };
             self.note_version();
@@ -408,7 +408,7 @@ fn changes_by_others_are_found_and_two_servers_do_not_both_roll() {
     // Another server, with its own state, leaves the keys alone.
     let other = life.keeper_in(&life.directory.path().join("other"));
     let refused = other.look(zone, life.now);
-    let expected = KeyLookError::Stored(StoredKeysError::OtherServer);
+    let expected = RolloverError::Stored(StoredKeysError::OtherServer);
     assert_eq!(refused, Err(expected));
     let before = life.rrset(Type::DNSKEY);
     assert_eq!(before.len(), 2);
