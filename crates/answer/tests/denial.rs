@@ -78,10 +78,11 @@ struct Range<T> {
 
 impl<T: Ord> Range<T> {
     fn covers(&self, name: &T) -> bool {
-        match self.owner < self.next {
-            true => self.owner < *name && *name < self.next,
+        if self.owner < self.next {
+            self.owner < *name && *name < self.next
+        } else {
             // The last one of the zone.
-            false => self.owner < *name || *name < self.next,
+            self.owner < *name || *name < self.next
         }
     }
 
@@ -150,9 +151,10 @@ fn existing(apex: &NameBuf, owners: &[(NameBuf, u16)]) -> Existing {
 fn build(apex: &NameBuf, text: &str) -> Option<Zone> {
     let mut builder = ZoneBuilder::new(apex.as_name());
     let report = parse_bytes("zone", text.as_bytes(), &Options::new(*apex), &mut builder);
-    match report.has_errors() {
-        true => None,
-        false => builder.finish().0,
+    if report.has_errors() {
+        None
+    } else {
+        builder.finish().0
     }
 }
 

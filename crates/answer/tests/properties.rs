@@ -33,9 +33,12 @@ fn label() -> impl Strategy<Value = &'static str> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    proptest::collection::vec(label(), 0..5).prop_map(|labels| match labels.is_empty() {
-        true => "@".to_string(),
-        false => labels.join("."),
+    proptest::collection::vec(label(), 0..5).prop_map(|labels| {
+        if labels.is_empty() {
+            "@".to_string()
+        } else {
+            labels.join(".")
+        }
     })
 }
 

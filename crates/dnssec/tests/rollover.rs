@@ -348,9 +348,10 @@ fn random_keys(dice: &mut Dice) -> Vec<PolicyKey> {
 }
 
 fn random_way(dice: &mut Dice) -> KskRollover {
-    match dice.percent(50) {
-        true => KskRollover::DoubleDs,
-        false => KskRollover::DoubleSignature,
+    if dice.percent(50) {
+        KskRollover::DoubleDs
+    } else {
+        KskRollover::DoubleSignature
     }
 }
 

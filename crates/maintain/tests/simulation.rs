@@ -373,9 +373,10 @@ impl World {
                 _ => primary.last().0,
             };
             let is_newer = ask.have.is_none_or(|have| Serial(serial).is_after(have));
-            return Ok(match is_newer {
-                true => PrimaryAnswer::Newer(Some(Serial(serial))),
-                false => PrimaryAnswer::Same(Serial(serial)),
+            return Ok(if is_newer {
+                PrimaryAnswer::Newer(Some(Serial(serial)))
+            } else {
+                PrimaryAnswer::Same(Serial(serial))
             });
         }
         let whole = |at: usize| {

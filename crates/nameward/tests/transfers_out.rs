@@ -150,7 +150,7 @@ fn transfers_are_for_nobody_unless_the_configuration_says_so() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("Transfer failed"), "{said}");
     assert!(
-        server.wait_for_log("AXFR refused to 127.0.0.1"),
+        server.wait_for_log(": AXFR to 127.0.0.1"),
         "{}",
         server.log()
     );

@@ -211,9 +211,10 @@ impl Server {
         let shared = ServingState::with_live(Engine::default(), stats, settings);
         let add = |name, source: &Arc<Memory>| shared.live.add_source(name, source.clone());
         let first = add("first", &sources[0]);
-        let second = match Arc::ptr_eq(&sources[0], &sources[1]) {
-            true => first,
-            false => add("second", &sources[1]),
+        let second = if Arc::ptr_eq(&sources[0], &sources[1]) {
+            first
+        } else {
+            add("second", &sources[1])
         };
         let lives = [Live::new(first, 0), Live::new(second, 1)];
         let [source, _] = sources;

@@ -49,9 +49,10 @@ impl NotifySink for Sink {
         let zone = notification.zone.to_string();
         let is_autoprimary = zone.starts_with("auto");
         self.unknown.lock().unwrap().push(zone);
-        match is_autoprimary {
-            true => NotifyOutcome::Taken,
-            false => NotifyOutcome::NotAuth,
+        if is_autoprimary {
+            NotifyOutcome::Taken
+        } else {
+            NotifyOutcome::NotAuth
         }
     }
 }

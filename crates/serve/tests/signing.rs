@@ -152,9 +152,12 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     let flood = server.udp();
     flood.set_nonblocking(true).unwrap();
     let (mut truncated, mut whole) = (0u64, 0u64);
-    let mut count = |reply: Vec<u8>| match is_truncated(&reply) {
-        true => truncated += 1,
-        false => whole += 1,
+    let mut count = |reply: Vec<u8>| {
+        if is_truncated(&reply) {
+            truncated += 1
+        } else {
+            whole += 1
+        }
     };
     const NAMES: u64 = 600;
     for n in 0..NAMES {

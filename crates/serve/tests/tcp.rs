@@ -98,9 +98,10 @@ impl MessageStream for Numbered {
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
         let number = self.made.load(Ordering::SeqCst);
         if number == self.end {
-            return match self.is_broken {
-                true => NextMessage::Broken,
-                false => NextMessage::End,
+            return if self.is_broken {
+                NextMessage::Broken
+            } else {
+                NextMessage::End
             };
         }
         out[..4].copy_from_slice(&(number as u32).to_be_bytes());

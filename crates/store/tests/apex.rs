@@ -105,7 +105,7 @@ fn an_apex_with_two_soa_records_fails_each_name() {
                 let Err(SqlError::Row(error)) = result else {
                     panic!("expected an error about a row");
                 };
-                assert!(error.reason.contains("exactly one SOA"), "{error}");
+                assert!(error.reason.contains("more than one SOA record"), "{error}");
             }
         }
         let sql = "DELETE FROM records WHERE type = 'SOA' AND content LIKE '% 2 2 3 4 5'";

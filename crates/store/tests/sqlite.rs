@@ -60,8 +60,8 @@ fn check_names_what_is_missing_and_which_rows_are_wrong() {
     let text = report.schema.join("\n");
     for expected in [
         "table tsigkeys",
-        "column options of domains",
-        "index of records that starts with name",
+        "column options of table domains",
+        "table records is missing an index that starts with name",
     ] {
         assert!(text.contains(expected), "{text}");
     }

@@ -240,9 +240,12 @@ fn listed_names_deny_nothing_that_they_may_have() {
 fn owner() -> impl Strategy<Value = String> {
     let label = proptest::sample::select(&["a", "b", "*", r"a\000", "c"][..]);
     let labels = proptest::collection::vec(label, 0..4);
-    labels.prop_map(|labels| match labels.is_empty() {
-        true => APEX.to_string(),
-        false => format!("{}.{APEX}", labels.join(".")),
+    labels.prop_map(|labels| {
+        if labels.is_empty() {
+            APEX.to_string()
+        } else {
+            format!("{}.{APEX}", labels.join("."))
+        }
     })
 }
 

@@ -16,9 +16,12 @@ fn colors(block: &str) -> BTreeMap<&str, [f64; 3]> {
 
 /// The relative luminance of a color.
 fn luminance(color: [f64; 3]) -> f64 {
-    let [red, green, blue] = color.map(|part| match part <= 0.04045 {
-        true => part / 12.92,
-        false => ((part + 0.055) / 1.055).powf(2.4),
+    let [red, green, blue] = color.map(|part| {
+        if part <= 0.04045 {
+            part / 12.92
+        } else {
+            ((part + 0.055) / 1.055).powf(2.4)
+        }
     });
     0.2126 * red + 0.7152 * green + 0.0722 * blue
 }

@@ -182,9 +182,10 @@ impl World {
         let there = self.ds.current();
         let ids: Vec<u32> = self.keys.iter().map(|key| key.id).collect();
         for id in ids {
-            let sight = match there.contains(&id) {
-                true => DsSight::Seen,
-                false => DsSight::Gone,
+            let sight = if there.contains(&id) {
+                DsSight::Seen
+            } else {
+                DsSight::Gone
             };
             note_ds(&mut self.keys, id, (sight, self.now), &self.policy.times);
         }

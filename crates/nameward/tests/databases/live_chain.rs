@@ -42,9 +42,10 @@ struct Span<T> {
 
 impl<T: Ord> Span<T> {
     fn covers(&self, name: &T) -> bool {
-        match self.owner < self.next {
-            true => self.owner < *name && *name < self.next,
-            false => self.owner < *name || *name < self.next,
+        if self.owner < self.next {
+            self.owner < *name && *name < self.next
+        } else {
+            self.owner < *name || *name < self.next
         }
     }
 }

@@ -65,9 +65,10 @@ fn setup(kind: DatabaseKind, database: &Database, memory: &Sqlite, settings: &st
         "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"resident\"\n",
         memory.path.display()
     );
-    let timeout = match settings.contains("query_timeout_ms = 60000") {
-        true => "timeout_ms = 60000\n",
-        false => "timeout_ms = 1000\n",
+    let timeout = if settings.contains("query_timeout_ms = 60000") {
+        "timeout_ms = 60000\n"
+    } else {
+        "timeout_ms = 1000\n"
     };
     let live = backend(kind, &database.url(), "live") + timeout;
     let server = Setup::new()

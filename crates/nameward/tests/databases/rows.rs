@@ -24,9 +24,10 @@ pub fn stored(name: Name<'_>) -> String {
         };
         label.iter().map(octet).collect()
     };
-    match name.is_root() {
-        true => ".".into(),
-        false => name.labels().map(label).collect::<Vec<_>>().join("."),
+    if name.is_root() {
+        ".".into()
+    } else {
+        name.labels().map(label).collect::<Vec<_>>().join(".")
     }
 }
 

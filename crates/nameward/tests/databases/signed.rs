@@ -195,9 +195,10 @@ fn check_denial(seed: u64, mode: &str, metadata: &[(&str, &str)]) {
     let validator = validator.unwrap_or_else(|error| panic!("{error}"));
     let mut contents = metadata.iter().map(|(_, content)| content);
     let is_opt_out = contents.any(|content| content.starts_with("1 1"));
-    let expected = match is_opt_out {
-        true => Judged::NotBogus,
-        false => Judged::Secure,
+    let expected = if is_opt_out {
+        Judged::NotBogus
+    } else {
+        Judged::Secure
     };
     let asked = judge_all(
         &validator,

@@ -21,9 +21,10 @@ fn extended_error(message: &Message) -> Option<u16> {
 
 /// The response codes over UDP and TCP, which have to be the same.
 fn rcode(server: &TestServer, source: &str, name: &str) -> u16 {
-    let address = match source.contains(':') {
-        true => server.address_v6(),
-        false => server.address(),
+    let address = if source.contains(':') {
+        server.address_v6()
+    } else {
+        server.address()
     };
     let client = Client::new(source, address);
     let [udp, tcp] = BOTH.map(|transport| {

@@ -147,7 +147,7 @@ fn a_bind_configuration_and_its_zones_are_seen() {
     becomes(&server, "www.b.example", 0);
     // A mistake changes nothing; without it the zone is gone.
     write(&bind.join("conf.d/a.conf"), "zone \"a.example\" {");
-    assert!(server.wait_for_log("conf.d/a.conf:1:18: error: this '{' is not closed"));
+    assert!(server.wait_for_log("conf.d/a.conf:1:18: error: unclosed '{'"));
     assert_eq!(rcode(server.address(), "www.a.example"), 0);
     fs::remove_file(bind.join("conf.d/a.conf")).unwrap();
     becomes(&server, "www.a.example", REFUSED);

@@ -545,7 +545,10 @@ fn zones_of_the_configuration_are_the_operators_and_the_message_names_the_line()
             "9",
         ],
     );
-    assert!(code == 7 && said.contains("backend 9 is neither"), "{said}");
+    assert!(
+        code == 7 && said.contains("backend 9 cannot store new zones"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn check_reads_the_files_of_keys() {
     let key = private_file(&place.keygen(&["-a", "13"]));
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let fault = format!(
-        "zone one.test.: {}: others may read this private key",
+        "zone one.test.: {}: private key is readable by other users",
         key.display()
     );
     let (is_good, text) = place.check();

@@ -21,9 +21,10 @@ const RA: u16 = 0x80;
 /// A server with one zone and these resolvers, patient enough for a busy machine unless a test says otherwise.
 pub fn server(resolvers: &[SocketAddr], settings: &str) -> TestServer {
     let resolvers: Vec<String> = resolvers.iter().map(SocketAddr::to_string).collect();
-    let timeout = match settings.contains("timeout_ms") {
-        true => "",
-        false => "timeout_ms = 20000\n",
+    let timeout = if settings.contains("timeout_ms") {
+        ""
+    } else {
+        "timeout_ms = 20000\n"
     };
     let config = format!("[recursor]\naddress = {resolvers:?}\n{timeout}{settings}\n");
     Setup::new().zone("example", ZONE).config(&config).start()
@@ -311,9 +312,12 @@ fn questions_beyond_the_bound_get_servfail_at_once() {
 #[test]
 fn one_client_leaves_room_for_others_however_much_it_asks() {
     // Names that begin with "good" are answered, all others are left without a reply.
-    let resolver = ScriptedResolver::start(|query, _| match query[13..].starts_with(b"good") {
-        true => vec![address(query, 7)],
-        false => Replies::new(),
+    let resolver = ScriptedResolver::start(|query, _| {
+        if query[13..].starts_with(b"good") {
+            vec![address(query, 7)]
+        } else {
+            Replies::new()
+        }
     });
     // A quarter of all places is for one client, since nothing else is said.
     let settings = "in_flight_max = 24\nrandomize_case = false\ntimeout_ms = 60000";

@@ -83,7 +83,7 @@ fn a_reload_changes_recursors_and_their_clients_at_once() {
     // An address of our own is not taken, and says so.
     let own = reloaded.server.address();
     let said = reloaded.reload(&format!("[recursor]\naddress = \"{own}\"\n"));
-    let expected = format!("recursor.address: {own} is an address that this server answers on");
+    let expected = format!("recursor.address: {own} is an address of this server");
     assert!(said.contains(&expected), "{said}");
     assert_eq!(last_octet(&reloaded.ask("b.test")), Some(9));
 

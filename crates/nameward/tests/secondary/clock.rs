@@ -141,7 +141,7 @@ fn rollovers_rest_after_the_clock_was_set_forward() {
     // Policies that are read again wake the thread that rolls keys.
     assert!(server.command(&["reload"]).status.success());
     assert!(
-        server.wait_for_log("rollovers rest for an hour, so that a wrong clock does no harm"),
+        server.wait_for_log("rollovers are paused for one hour in case the clock is wrong"),
         "{}",
         server.log()
     );

@@ -34,9 +34,10 @@ fn start(primary: &Primary, more: &str) -> TestServer {
              {more}\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\ntransfer_size_max_mb = 1\n\
              primaries = [{{ address = \"{}\"{} }}]\n",
             primary.address,
-            match more.is_empty() {
-                true => "",
-                false => ", key = \"k.example.\"",
+            if more.is_empty() {
+                ""
+            } else {
+                ", key = \"k.example.\""
             }
         ))
         .start()

@@ -22,9 +22,10 @@ fn compare(one: &Path, other: &Path) -> Result<(), TestFailure> {
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let last = text.lines().last().unwrap_or_default().trim().to_owned();
-    match last == "+0\t-0\t~0" {
-        true => Ok(()),
-        false => Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into()),
+    if last == "+0\t-0\t~0" {
+        Ok(())
+    } else {
+        Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

@@ -195,7 +195,7 @@ fn the_size_limit_of_a_zone_bounds_the_memory_of_its_transfer() {
     primary.set_serial(2);
     retrieve(&server);
     server.wait_until("the refusal", || {
-        status(&server, "example").contains("larger than 32 MiB")
+        status(&server, "example").contains("exceeds 32 MiB")
     });
     let grown = peak(&server) - before;
     assert!(grown < 56 << 10, "{grown} KiB");

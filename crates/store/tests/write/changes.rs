@@ -91,7 +91,7 @@ fn what_would_break_the_zone_is_refused_and_nothing_is_written() {
         ),
         (
             Edit::Add(rrset("alias.example.org", "CNAME", &["b."])),
-            "expected one CNAME",
+            "more than one CNAME record",
         ),
         (
             Edit::Replace(rrset("x.d.example.org", "A", &["192.0.2.1"])),
@@ -219,7 +219,7 @@ fn disabled_rows_comments_and_metadata_keep_their_meaning() {
         "INSERT INTO domainmetadata (domain_id, kind, content) VALUES ({zone}, 'PRESIGNED', '1')"
     ));
     let error = store.commit(zone, vec![next]).unwrap_err();
-    assert!(error.contains("PRESIGNED"), "{error}");
+    assert!(error.contains("presigned"), "{error}");
     run(&format!(
         "UPDATE domains SET type = 'SLAVE' WHERE id = {zone}"
     ));

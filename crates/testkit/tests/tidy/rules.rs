@@ -174,9 +174,10 @@ fn declared(line: &str) -> Option<&str> {
     while ["pub", "crate)", "super)", "crate", "super", "unsafe"].contains(&word) {
         word = words.next()?;
     }
-    match ["struct", "enum", "trait", "union"].contains(&word) {
-        true => words.next(),
-        false => None,
+    if ["struct", "enum", "trait", "union"].contains(&word) {
+        words.next()
+    } else {
+        None
     }
 }
 
