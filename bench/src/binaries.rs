@@ -82,9 +82,10 @@ impl BinaryArguments {
 /// Servers run in directories of their own, so a path has to be absolute.
 fn checked(path: &Path) -> Result<PathBuf, TestFailure> {
     let path = std::path::absolute(path)?;
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(format!("{}: no such program", path.display()).into()),
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(format!("{}: no such program", path.display()).into())
     }
 }
 

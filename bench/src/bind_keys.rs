@@ -44,11 +44,10 @@ pub fn run(command: &mut Command) -> io::Result<()> {
     let output = command
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            Err(io::Error::other(format!("{program}: {said}")))
-        }
+    if output.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(io::Error::other(format!("{program}: {said}")))
     }
 }

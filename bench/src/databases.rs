@@ -178,11 +178,12 @@ impl Filled {
             .stdout(Stdio::null())
             .output()?;
         fs::remove_file(&script)?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other(
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other(
                 String::from_utf8_lossy(&output.stderr).into_owned(),
-            )),
+            ))
         }
     }
 
@@ -379,9 +380,10 @@ fn run(
     let (pids, database) = (process::tree(peer.pid())?, filled.pids()?);
     let own = [std::process::id()];
     let times = || [&pids[..], &database[..], &own[..]].map(process::cpu_time);
-    let samples = match filled.is_pinned() {
-        true => ModeSamples::begin(plan.server_core).ok(),
-        false => None,
+    let samples = if filled.is_pinned() {
+        ModeSamples::begin(plan.server_core).ok()
+    } else {
+        None
     };
     let (busy, before) = (process::machine_busy(), times());
     let outcome = generator.run(plan.limit)?;

@@ -290,9 +290,10 @@ fn compare(arguments: &CompareArguments) -> Result<(), TestFailure> {
         .iter()
         .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
         .collect::<Result<_, _>>()?;
-    let scenarios = match arguments.scenario.is_empty() {
-        true => Scenario::ALL.to_vec(),
-        false => arguments.scenario.clone(),
+    let scenarios = if arguments.scenario.is_empty() {
+        Scenario::ALL.to_vec()
+    } else {
+        arguments.scenario.clone()
     };
     let run = &arguments.run;
     let binaries = run.binaries.find()?;
@@ -417,9 +418,10 @@ fn compare_signing(arguments: &SigningArguments) -> Result<(), TestFailure> {
 
 fn compare_updates(arguments: &UpdateArguments) -> Result<(), TestFailure> {
     let binaries = arguments.binaries.find()?;
-    let servers = match arguments.server.is_empty() {
-        true => updates::UpdatedServer::ALL.to_vec(),
-        false => arguments.server.clone(),
+    let servers = if arguments.server.is_empty() {
+        updates::UpdatedServer::ALL.to_vec()
+    } else {
+        arguments.server.clone()
     };
     let terms = updates::UpdateTerms {
         records: arguments.records,

@@ -135,9 +135,10 @@ fn measure(
     // Never read: what the server sends fills the buffer of the socket and is dropped.
     let hanging = UdpSocket::bind("127.0.0.1:0")?;
     let address = hanging.local_addr()?;
-    let settings = match case.has_recursor() {
-        true => format!("[recursor]\naddress = \"{address}\"\n\n"),
-        false => String::new(),
+    let settings = if case.has_recursor() {
+        format!("[recursor]\naddress = \"{address}\"\n\n")
+    } else {
+        String::new()
     };
     let options = PeerOptions {
         cpu: Some(plan.server_core),

@@ -90,9 +90,10 @@ impl Scenario {
 
     /// The questions, the same in every run. Those of signed zones have DO.
     pub fn queries(self, edns: QuestionEdns) -> Queries {
-        let edns = match self.is_signed() {
-            true => QuestionEdns::Dnssec,
-            false => edns,
+        let edns = if self.is_signed() {
+            QuestionEdns::Dnssec
+        } else {
+            edns
         };
         let mut random = Random::seeded(0x6e61_6d65_7761_7264);
         let size = self.size();

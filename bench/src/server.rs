@@ -103,9 +103,10 @@ pub fn launch_ours(
         let workers = options.threads;
         // Its own control socket, so that a server of this machine is not disturbed.
         let control = directory.join("control.sock");
-        let defaults = match options.allow_transfer {
-            true => "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\n",
-            false => "",
+        let defaults = if options.allow_transfer {
+            "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\n"
+        } else {
+            ""
         };
         fs::write(
             &config,

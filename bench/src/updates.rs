@@ -148,11 +148,12 @@ fn fill(nameward: &Path, file: &Path, records: usize) -> io::Result<()> {
          SELECT 1, 'r' || i || '.{ZONE}', 'A', '192.0.2.1', 300, 1 FROM numbers WHERE i < {records};"
     );
     let filled = Command::new("sqlite3").arg(file).arg(sql).output()?;
-    match filled.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if filled.status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             String::from_utf8_lossy(&filled.stderr).into_owned(),
-        )),
+        ))
     }
 }
 
@@ -268,9 +269,10 @@ fn client(server: SocketAddr, shared: &UpdateLoad) -> io::Result<()> {
                 Err(_) => break false,
             }
         };
-        match is_good {
-            true => shared.good.fetch_add(1, Ordering::Relaxed),
-            false => shared.failed.fetch_add(1, Ordering::Relaxed),
+        if is_good {
+            shared.good.fetch_add(1, Ordering::Relaxed)
+        } else {
+            shared.failed.fetch_add(1, Ordering::Relaxed)
         };
     }
     Ok(())

@@ -103,9 +103,10 @@ pub fn find_target<'z, Z: Zones>(
             return TargetLocation::Outside(name);
         };
         if zone.is_elsewhere() {
-            return match zone.is_ready() {
-                true => TargetLocation::Pending,
-                false => TargetLocation::Failed,
+            return if zone.is_ready() {
+                TargetLocation::Pending
+            } else {
+                TargetLocation::Failed
             };
         }
         let found = zone.find(key);
@@ -213,9 +214,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             return TargetAddresses::Unknown;
         };
         self.alias.is_used = true;
-        match known.records.is_empty() {
-            true => TargetAddresses::None,
-            false => TargetAddresses::Known(known.ttl),
+        if known.records.is_empty() {
+            TargetAddresses::None
+        } else {
+            TargetAddresses::Known(known.ttl)
         }
     }
 }

@@ -95,9 +95,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
         if let Some(opt) = &opt {
             self.writer.reserve(opt.octets());
         }
-        let result = match plan.truncate {
-            true => Err(Stop::Full),
-            false => self.sections(plan, made),
+        let result = if plan.truncate {
+            Err(Stop::Full)
+        } else {
+            self.sections(plan, made)
         };
         let truncated = result.is_err();
         self.writer.release_reserved();

@@ -210,9 +210,10 @@ impl Engine {
         };
         if zone.is_elsewhere() {
             // One test for both kinds of placeholder, so that zones in memory do not pay for a second one.
-            return match zone.is_ready() {
-                true => Reply::PENDING,
-                false => self.respond_with_failure(query, BackendFailure::NotReady, medium, out),
+            return if zone.is_ready() {
+                Reply::PENDING
+            } else {
+                self.respond_with_failure(query, BackendFailure::NotReady, medium, out)
             };
         }
         if query.qtype == Type::RRSIG && zone.signing().online().is_some() {

@@ -199,9 +199,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        let found = match self.qtype.is_server_internal() {
-            true => None,
-            false => node.rrset(self.qtype),
+        let found = if self.qtype.is_server_internal() {
+            None
+        } else {
+            node.rrset(self.qtype)
         };
         match found {
             Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,

@@ -21,9 +21,10 @@ impl Scratch {
     /// Returns the name at which a chain needs contents that are not here, unless it is the query name, after
     /// [`crate::AnswerKind::Pending`].
     pub fn pending(&self) -> &NameKey {
-        match self.alias.is_pending {
-            true => &self.alias.key,
-            false => &self.key,
+        if self.alias.is_pending {
+            &self.alias.key
+        } else {
+            &self.key
         }
     }
 

@@ -87,9 +87,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let state = zone.signing();
         if state.is_signed() {
             // RFC 9824 section 3.3: a name matched by a wildcard is presented as one that exists.
-            let owner = match state.is_compact() {
-                true => owner(current),
-                false => Owner::Name(node.name()),
+            let owner = if state.is_compact() {
+                owner(current)
+            } else {
+                Owner::Name(node.name())
             };
             self.prove(Claim::NoType, owner, (zone, node));
         }
@@ -240,9 +241,10 @@ impl<'n> Encoder<'n, '_> {
                 }
                 SigningState::Chained(chained) if entry.section == Section::Answer => {
                     let name = Name::from_valid_wire(self.spelled(entry.owner, made));
-                    match name == entry.node.name() {
-                        true => self.proof_of_chain(entry, (claim, name), chained.as_ref().into()),
-                        false => self.asked_nsec((owner, name), (entry, claim), &chained.signing),
+                    if name == entry.node.name() {
+                        self.proof_of_chain(entry, (claim, name), chained.as_ref().into())
+                    } else {
+                        self.asked_nsec((owner, name), (entry, claim), &chained.signing)
                     }
                 }
                 SigningState::Online(signing) => {

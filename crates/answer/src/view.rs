@@ -83,12 +83,13 @@ impl ZoneView for Zone {
 
     fn known_node(&self, name: Name<'_>) -> Option<Node<'_>> {
         let found = || Zone::find(self, &NameKey::new(name));
-        match self.is_part() {
-            true => None,
-            false => match found() {
+        if self.is_part() {
+            None
+        } else {
+            match found() {
                 Find::Exact(node) | Find::Cut { node, exact: true } => Some(node),
                 _ => None,
-            },
+            }
         }
     }
 

@@ -364,11 +364,12 @@ pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
 
 /// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.
 fn check_ascii(text: &str) -> Result<(), OperationError> {
-    match text.is_ascii() {
-        true => Ok(()),
-        false => Err(OperationError::invalid(format!(
+    if text.is_ascii() {
+        Ok(())
+    } else {
+        Err(OperationError::invalid(format!(
             "{text:?} is not ASCII: use the A-label form (xn--...)"
-        ))),
+        )))
     }
 }
 

@@ -45,9 +45,10 @@ pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Opti
         }
     }
     let sibling = NameBuf::join(&with_length(&label), parent).ok()?;
-    match is_free(sibling.as_name()) {
-        true => Some(sibling),
-        false => Some(last_below(sibling.as_name())),
+    if is_free(sibling.as_name()) {
+        Some(sibling)
+    } else {
+        Some(last_below(sibling.as_name()))
     }
 }
 

@@ -99,10 +99,7 @@ impl Signing {
         types: impl Iterator<Item = Type>,
     ) -> Option<Proof> {
         // RFC 5155 section 6: every record in the chain may have it, whether or not its span contains a delegation.
-        let flags = match self.is_opt_out() {
-            true => nsec3::OPT_OUT,
-            false => 0,
-        };
+        let flags = if self.is_opt_out() { nsec3::OPT_OUT } else { 0 };
         self.nsec3((params, flags), links, types)
     }
 

@@ -210,9 +210,10 @@ pub fn advance(policy: &RolloverPolicy, keys: &[KeyState], now: u64) -> Rollover
         ring.set_goals();
         ring.take_steps(&mut steps);
     }
-    let next_at = match missing.is_empty() {
-        true => ring.next_at(),
-        false => Some(now),
+    let next_at = if missing.is_empty() {
+        ring.next_at()
+    } else {
+        Some(now)
     };
     Rollover {
         missing,

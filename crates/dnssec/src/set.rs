@@ -107,9 +107,10 @@ fn push_in_order<'a>(
         many.extend(few.drain(..));
         many.push(place);
     }
-    let places = match many.is_empty() {
-        true => &mut few[..],
-        false => &mut many[..],
+    let places = if many.is_empty() {
+        &mut few[..]
+    } else {
+        &mut many[..]
     };
     // RFC 4034 section 6.3: sorted by data, without duplicates.
     let rdata_at = |&(start, end): &(usize, usize)| &data[start..end];

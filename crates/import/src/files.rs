@@ -89,9 +89,10 @@ pub fn reason_of(error: &io::Error) -> String {
 }
 
 fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    let here = match directory.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => directory,
+    let here = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
     };
     let entries = match fs::read_dir(here) {
         Ok(entries) => entries,

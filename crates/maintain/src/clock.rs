@@ -63,10 +63,7 @@ impl SteadyClock {
 /// Describes a step for the log: `back by 730 d 12 h`.
 pub fn step_text(milliseconds: i64) -> String {
     let seconds = milliseconds.unsigned_abs() / 1000;
-    let direction = match milliseconds < 0 {
-        true => "back",
-        false => "forward",
-    };
+    let direction = if milliseconds < 0 { "back" } else { "forward" };
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{direction} by {seconds} s"),

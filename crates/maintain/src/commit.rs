@@ -322,9 +322,10 @@ impl Commits {
             return Ok(Vec::new());
         };
         if self.durable.is_none() {
-            return match source.is_home_first() {
-                true => Ok(Vec::new()),
-                false => Err(CommitError::NoStore(source.zone.to_string())),
+            return if source.is_home_first() {
+                Ok(Vec::new())
+            } else {
+                Err(CommitError::NoStore(source.zone.to_string()))
             };
         }
         let serial = zone.serial();
@@ -389,9 +390,10 @@ impl Commits {
             // The storage has it, so it is served; only the history is lost.
             Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
         }
-        match is_published || self.publish(committed) {
-            true => Ok(()),
-            false => Err(CommitError::NoSuchZone),
+        if is_published || self.publish(committed) {
+            Ok(())
+        } else {
+            Err(CommitError::NoSuchZone)
         }
     }
 
@@ -444,9 +446,10 @@ impl NewVersion {
 /// Applies a change to a version; there is no new version if it changes nothing.
 fn changed(tip: &Arc<Zone>, change: &ZoneChange) -> Result<NewVersion, CommitError> {
     let difference = tip.difference_of(change)?;
-    let zone = match difference.is_empty() {
-        true => None,
-        false => Some(Arc::new(tip.apply(&difference)?)),
+    let zone = if difference.is_empty() {
+        None
+    } else {
+        Some(Arc::new(tip.apply(&difference)?))
     };
     Ok(NewVersion::new(difference, zone))
 }

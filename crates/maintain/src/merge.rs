@@ -211,9 +211,10 @@ fn rebase(
     let Some((ttl, rdata)) = soa else {
         return Ok(Merge::AsFile);
     };
-    let serial = match file.serial().is_after(last) {
-        true => file.serial().next(now),
-        false => last.next(now),
+    let serial = if file.serial().is_after(last) {
+        file.serial().next(now)
+    } else {
+        last.next(now)
     };
     let mut next = rdata.to_vec();
     if let (Some(at), Some(_)) = (next.len().checked_sub(20), soa_serial(rdata)) {

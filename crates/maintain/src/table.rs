@@ -68,11 +68,13 @@ impl TableWriter {
                 self.prepare(zone);
             }
         }
-        match changes.is_empty() {
-            true => Vec::new(),
-            false => self.write(|table, additions| match additions.is_empty() {
-                true => table.make(changes),
-                false => {
+        if changes.is_empty() {
+            Vec::new()
+        } else {
+            self.write(|table, additions| {
+                if additions.is_empty() {
+                    table.make(changes)
+                } else {
                     let changes = changes.iter().cloned();
                     let signed: Vec<_> = changes
                         .map(|change| match change {
@@ -85,7 +87,7 @@ impl TableWriter {
                         .collect();
                     table.make(&signed)
                 }
-            }),
+            })
         }
     }
 
@@ -165,12 +167,13 @@ impl TableWriter {
         let signing = {
             let additions = self.writing.lock();
             let name = zone.apex_name().as_wire();
-            match additions.signings.is_empty() {
-                true => None,
-                false => additions
+            if additions.signings.is_empty() {
+                None
+            } else {
+                additions
                     .signings
                     .get(&name.to_ascii_lowercase()[..])
-                    .cloned(),
+                    .cloned()
             }
         };
         if let Some(signing) = signing {

@@ -105,15 +105,12 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     }
     let table = CheckedZones::new(&config);
     for fault in key_file_faults(&table.policies.load()) {
-        let severity = match fault.is_fatal {
-            true => {
-                errors += 1;
-                "error"
-            }
-            false => {
-                warnings += 1;
-                "warning"
-            }
+        let severity = if fault.is_fatal {
+            errors += 1;
+            "error"
+        } else {
+            warnings += 1;
+            "warning"
         };
         message(severity, &fault.to_string(), &mut printer).map_err(CommandError::Output)?;
     }

@@ -308,9 +308,10 @@ fn parse_zone(text: &str) -> Result<ZoneFile, ArgumentError> {
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let cli = Cli::parse_from(pdns::spelled_out(std::env::args_os().collect()));
-    let form = match cli.json {
-        true => OutputForm::Json,
-        false => OutputForm::Text,
+    let form = if cli.json {
+        OutputForm::Json
+    } else {
+        OutputForm::Text
     };
     print::set_form(form);
     let command = cli

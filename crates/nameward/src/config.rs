@@ -174,11 +174,12 @@ impl Config {
         let has_key = [&self.api.key, &self.web.api_key]
             .iter()
             .any(|key| !key.reveal().is_empty());
-        match self.api.listen.is_some() && !has_key {
-            false => Ok(()),
-            true => Err(ConfigError::Contradiction(
-                "api.listen is set and api.key is empty: set the key that clients send as X-API-Key".into(),
-            )),
+        if self.api.listen.is_none() || has_key {
+            Ok(())
+        } else {
+            Err(ConfigError::Contradiction(
+            "api.listen is set and api.key is empty: set the key that clients send as X-API-Key".into(),
+        ))
         }
     }
 

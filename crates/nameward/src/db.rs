@@ -38,9 +38,10 @@ pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError>
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let report = wait_for(&address, db::check(&address))?;
     print(&address, &report, &mut Printer::new(form)).map_err(CommandError::Output)?;
-    Ok(match report.is_clean() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if report.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -143,9 +143,10 @@ pub fn run(
         printer.object(&object, text)
     };
     print().map_err(CommandError::Output)?;
-    Ok(match server.warnings.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if server.warnings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -128,9 +128,10 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
             .object(&object, message)
             .map_err(CommandError::Output)?;
     }
-    Ok(match is_good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -69,9 +69,10 @@ impl DefaultLocation {
 
     /// Creates the directory if that is up to us.
     pub fn prepare(&self) -> Result<(), SocketError> {
-        match self.ours {
-            true => socket::make_private_directory(&self.directory),
-            false => Ok(()),
+        if self.ours {
+            socket::make_private_directory(&self.directory)
+        } else {
+            Ok(())
         }
     }
 }

@@ -149,9 +149,10 @@ pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandErro
     printer
         .object(&object, text)
         .map_err(CommandError::Output)?;
-    Ok(match report.faults.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    Ok(if report.faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

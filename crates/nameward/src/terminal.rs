@@ -33,9 +33,10 @@ impl<W: Write> Write for Escaping<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
             let is_kept = self.kept == Kept::LinesAndTabs && matches!(c, '\n' | '\t');
-            match c.is_control() && !is_kept {
-                true => write!(self.to, "\\{:03}", u32::from(c))?,
-                false => self.to.write_char(c)?,
+            if c.is_control() && !is_kept {
+                write!(self.to, "\\{:03}", u32::from(c))?
+            } else {
+                self.to.write_char(c)?
             }
         }
         Ok(())

@@ -240,9 +240,10 @@ impl OutgoingShared {
             SoaReply::Serial(serial, expire) => (serial, expire),
         };
         let is_newer = ask.have.is_none_or(|have| serial.is_after(have));
-        let answer = match is_newer {
-            true => PrimaryAnswer::Newer(Some(serial)),
-            false => PrimaryAnswer::Same(serial),
+        let answer = if is_newer {
+            PrimaryAnswer::Newer(Some(serial))
+        } else {
+            PrimaryAnswer::Same(serial)
         };
         Ok(PrimaryReply {
             expire: expire.map(|seconds| Duration::from_secs(seconds.into())),

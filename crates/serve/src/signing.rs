@@ -113,9 +113,10 @@ fn answer_all(
     patience: Duration,
 ) {
     for job in jobs.drain(..) {
-        match job.request.received().elapsed() < patience {
-            true => answerer.answer(shared, job),
-            false => answerer.give_up(shared, job),
+        if job.request.received().elapsed() < patience {
+            answerer.answer(shared, job)
+        } else {
+            answerer.give_up(shared, job)
         }
     }
     answerer.flush();

@@ -273,9 +273,10 @@ impl OutgoingTransfers {
         Ok(TransferSource {
             zone: Arc::clone(zone),
             wanted,
-            alias_form: match policy.expands_alias {
-                true => AliasForm::Addresses,
-                false => AliasForm::Records,
+            alias_form: if policy.expands_alias {
+                AliasForm::Addresses
+            } else {
+                AliasForm::Records
             },
             client: request.peer.ip(),
             access,
@@ -384,9 +385,10 @@ impl OutgoingTransfers {
     pub(crate) fn expires_in(&self, zone: &Zone) -> Option<u32> {
         let policies = self.policies.load();
         let name = zone.apex_name();
-        match policies.of(name).kind.is_transferred() {
-            true => self.expiry.get()?(name),
-            false => zone.soa_expire(),
+        if policies.of(name).kind.is_transferred() {
+            self.expiry.get()?(name)
+        } else {
+            zone.soa_expire()
         }
     }
 }

@@ -200,15 +200,14 @@ impl ZoneRequests for UpdateRequests {
 /// for its key.
 fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     let key = sender.key.as_ref().map(NameBuf::as_name);
-    match policy.allow_update.is_none() {
-        false => policy.allow_update.allows(sender.peer.ip(), key),
-        true => {
-            let named = policy
-                .update_rules
-                .iter()
-                .filter_map(|rule| rule.key.as_ref());
-            key.is_some_and(|key| { named }.any(|wanted| wanted.as_name() == key))
-        }
+    if !policy.allow_update.is_none() {
+        policy.allow_update.allows(sender.peer.ip(), key)
+    } else {
+        let named = policy
+            .update_rules
+            .iter()
+            .filter_map(|rule| rule.key.as_ref());
+        key.is_some_and(|key| { named }.any(|wanted| wanted.as_name() == key))
     }
 }
 

@@ -214,14 +214,15 @@ pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), Tes
             .collect::<Vec<_>>()
             .join("\n  ")
     };
-    match is_equal && ours == theirs {
-        true => Ok(()),
-        false => Err(format!(
+    if is_equal && ours == theirs {
+        Ok(())
+    } else {
+        Err(format!(
             "{text}{}\nonly at {one}:\n  {}\nonly at {other}:\n  {}",
             String::from_utf8_lossy(&output.stderr),
             only(&ours, &theirs),
             only(&theirs, &ours)
         )
-        .into()),
+        .into())
     }
 }

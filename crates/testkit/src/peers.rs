@@ -263,9 +263,10 @@ impl Peer {
         let status = Command::new("kill")
             .args(["-s", name, &self.child.id().to_string()])
             .status()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other("the server is not there to be signalled")),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other("the server is not there to be signalled"))
         }
     }
 

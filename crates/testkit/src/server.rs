@@ -245,9 +245,10 @@ impl Setup {
         let config_path = self.dir.path().join("nameward.toml");
         let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"";
         let watch = self.watch;
-        let config = match self.patient {
-            true => with_patience(&self.config),
-            false => self.config,
+        let config = if self.patient {
+            with_patience(&self.config)
+        } else {
+            self.config
         };
         let text = format!("{config}{backend}\nwatch = {watch}\n");
         fs::write(&config_path, text).expect("the configuration can be written");

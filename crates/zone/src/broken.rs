@@ -51,9 +51,12 @@ impl ZoneBuilder {
     /// Sorts the records of a name and reports conflicts between them.
     pub(crate) fn normalise(&mut self, draft: &mut Draft, owner: Name<'_>) {
         let (mut flaws, mut more) = (Vec::new(), 0);
-        draft.normalise(|flaw, entry| match flaw.is_error() || flaws.len() < KEPT {
-            true => flaws.push((flaw, *entry)),
-            false => more += 1,
+        draft.normalise(|flaw, entry| {
+            if flaw.is_error() || flaws.len() < KEPT {
+                flaws.push((flaw, *entry))
+            } else {
+                more += 1
+            }
         });
         self.findings.count_warnings(more);
         for (flaw, entry) in flaws {
@@ -110,12 +113,13 @@ impl ZoneBuilder {
 pub(crate) fn bits_of_targets(node: Node<'_>, is_broken_host: impl FnMut(Name<'_>) -> bool) -> u8 {
     let servers = node.rrset(Type::NS).filter(|_| node.has(CUT));
     let records = servers.into_iter().flat_map(|servers| servers.records());
-    match records
+    if records
         .filter_map(|record| record.target())
         .any(is_broken_host)
     {
-        true => BROKEN | BROKEN_ABOVE,
-        false => 0,
+        BROKEN | BROKEN_ABOVE
+    } else {
+        0
     }
 }
 

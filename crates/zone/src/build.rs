@@ -88,9 +88,10 @@ impl Sink for ZoneBuilder {
     #[inline]
     fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
         self.add(record);
-        match self.is_full {
-            false => Ok(()),
-            true => Err(SinkRefusal::Stop),
+        if !self.is_full {
+            Ok(())
+        } else {
+            Err(SinkRefusal::Stop)
         }
     }
 
@@ -316,9 +317,10 @@ impl ZoneBuilder {
             return Ok(());
         }
         try_push(&mut self.with_targets, PlacedNode { place, from })?;
-        match self.places.are_plain() {
-            true => Ok(()),
-            false => self.note_places(draft, place, from),
+        if self.places.are_plain() {
+            Ok(())
+        } else {
+            self.note_places(draft, place, from)
         }
     }
 

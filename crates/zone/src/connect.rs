@@ -46,9 +46,10 @@ impl ZoneBuilder {
             for labels in depth..=parent {
                 // An empty non-terminal `*` is a wildcard too (RFC 4592 section 2.2.3).
                 if key.suffix(labels + 1).is_wildcard() {
-                    let place = match labels == depth {
-                        true => found,
-                        false => deepest + (parent - labels) as u32 * CHAIN_STEP,
+                    let place = if labels == depth {
+                        found
+                    } else {
+                        deepest + (parent - labels) as u32 * CHAIN_STEP
                     };
                     self.set_flags(place, flags::WILDCARD_CHILD);
                 }
@@ -118,9 +119,10 @@ impl ZoneBuilder {
                     key.set(name);
                     key.labels() >= labels && key.suffix(labels) == apex
                 };
-                let found = match is_inside {
-                    true => self.find(&key, key.labels()),
-                    false => None,
+                let found = if is_inside {
+                    self.find(&key, key.labels())
+                } else {
+                    None
                 };
                 if let Some(place) = found {
                     self.set_target(target.record_at, place);
@@ -128,12 +130,11 @@ impl ZoneBuilder {
                 if self.findings.are_silent() {
                     continue;
                 }
-                let message = match is_inside {
-                    true => self.warning_about_target(target, &key, found, origin.place),
-                    false => {
-                        let owner = (self.node(origin.place), target.rtype);
-                        self.advice_on_foreign_host(owner, self.name_at(target))
-                    }
+                let message = if is_inside {
+                    self.warning_about_target(target, &key, found, origin.place)
+                } else {
+                    let owner = (self.node(origin.place), target.rtype);
+                    self.advice_on_foreign_host(owner, self.name_at(target))
                 };
                 if let Some(message) = message {
                     self.findings

@@ -297,9 +297,10 @@ fn beside_cname(entries: &[DraftEntry]) -> Option<DraftEntry> {
     let others = entries.iter().filter(is_beside);
     let other = *others.max_by_key(|entry| entry.start)?;
     let cname = entries.iter().find(|entry| entry.rtype == Type::CNAME)?;
-    let from = match cname.start > other.start {
-        true => cname.from,
-        false => other.from,
+    let from = if cname.start > other.start {
+        cname.from
+    } else {
+        other.from
     };
     Some(DraftEntry { from, ..other })
 }

@@ -221,9 +221,10 @@ mod tests {
 
     fn zone(name: &str, rank: u16, is_ready: bool) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();
-        let mut zone = match is_ready {
-            true => Zone::stand_in(name.as_name(), Live::new(0, rank.into())),
-            false => Zone::not_ready(name.as_name()),
+        let mut zone = if is_ready {
+            Zone::stand_in(name.as_name(), Live::new(0, rank.into()))
+        } else {
+            Zone::not_ready(name.as_name())
         };
         zone.set_rank(rank);
         Arc::new(zone)

@@ -50,9 +50,10 @@ impl Serial {
             next => next,
         };
         let first = Serial::first(now);
-        match self.is_dated() && first.0 > next.0 {
-            true => first,
-            false => next,
+        if self.is_dated() && first.0 > next.0 {
+            first
+        } else {
+            next
         }
     }
 

@@ -187,9 +187,10 @@ impl Zone {
             .nodes_in_order()
             .filter(|node| node.rrset(rtype).is_some());
         let owners: Box<[Box<[u8]>]> = chain.map(|node| node.name().as_wire().into()).collect();
-        match owners.is_empty() {
-            true => SigningState::Unsigned,
-            false => SigningState::Stored(Arc::new(DenialIndex { hashing, owners })),
+        if owners.is_empty() {
+            SigningState::Unsigned
+        } else {
+            SigningState::Stored(Arc::new(DenialIndex { hashing, owners }))
         }
     }
 }

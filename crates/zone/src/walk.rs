@@ -67,18 +67,20 @@ impl ZoneWalk {
     /// Returns the node at a position of this walk.
     #[inline]
     pub fn node(&self, place: WalkPosition) -> Node<'_> {
-        match place.is_changed {
-            false => Node::at(&self.packed().arena[place.at..]),
-            true => Node::at(&self.changed[place.at]),
+        if !place.is_changed {
+            Node::at(&self.packed().arena[place.at..])
+        } else {
+            Node::at(&self.changed[place.at])
         }
     }
 
     /// Returns the position of the next node.
     #[inline]
     pub fn next(&self, place: WalkPosition) -> Option<WalkPosition> {
-        let at = match place.is_changed {
-            false => place.at + octets_at(&self.packed().arena[place.at..]),
-            true => place.at + 1,
+        let at = if !place.is_changed {
+            place.at + octets_at(&self.packed().arena[place.at..])
+        } else {
+            place.at + 1
         };
         self.settle(WalkPosition { at, ..place })
     }
@@ -206,15 +208,12 @@ mod tests {
             prop_assert_eq!(met, expected);
             for (owner, is_added) in changes {
                 let name: NameBuf = format!("{owner}.example.").parse().unwrap();
-                let edit = match is_added {
-                    true => Edit::Replace(RrsetData {
-                        name,
-                        rtype: Type::TXT,
-                        ttl: 60,
-                        records: vec![NewRecord { rdata: b"\x03new".to_vec(), disabled: false }],
-                    }),
-                    false => Edit::DeleteName { name },
-                };
+                let edit = if is_added { Edit::Replace(RrsetData {
+                    name,
+                    rtype: Type::TXT,
+                    ttl: 60,
+                    records: vec![NewRecord { rdata: b"\x03new".to_vec(), disabled: false }],
+                }) } else { Edit::DeleteName { name } };
                 let change = ZoneChange {
                     edits: vec![edit],
                     origin: ChangeOrigin::Operator,

@@ -160,12 +160,11 @@ impl<'n> Encoder<'n, '_> {
         let (link, listed) = found.ok_or(Stop::CannotSign)?;
         let owner = link.name.as_name();
         // The data looked up is newer than the list.
-        let proof = match owner == entry.node.name() {
-            true => {
-                let absent = self.absent.filter(|_| claim == Claim::NoType);
-                signing.nsec_of_chain(owner, link.next, types(entry.node, absent))
-            }
-            false => signing.nsec_of_chain(owner, link.next, listed.iter()),
+        let proof = if owner == entry.node.name() {
+            let absent = self.absent.filter(|_| claim == Claim::NoType);
+            signing.nsec_of_chain(owner, link.next, types(entry.node, absent))
+        } else {
+            signing.nsec_of_chain(owner, link.next, listed.iter())
         };
         self.proof(Some(proof), entry.ttl, signing)
     }

@@ -379,9 +379,10 @@ impl Operations {
             found += usize::from(is_meant);
             Ok(NewRecord {
                 rdata,
-                disabled: match is_meant {
-                    true => !request.enabled,
-                    false => record.disabled,
+                disabled: if is_meant {
+                    !request.enabled
+                } else {
+                    record.disabled
                 },
             })
         });
@@ -407,9 +408,10 @@ impl Operations {
         let zone = row.name.to_string();
         let place = ZoneLocation::Database(database, row);
         let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
-        Ok(match outcome.is_changed {
-            true => OperationResult::ZoneChanged(outcome.changed),
-            false => OperationResult::NoChange { zone },
+        Ok(if outcome.is_changed {
+            OperationResult::ZoneChanged(outcome.changed)
+        } else {
+            OperationResult::NoChange { zone }
         })
     }
 

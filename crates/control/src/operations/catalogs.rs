@@ -289,12 +289,13 @@ impl Operations {
             one.listed_by == PolicySource::Configured && one.address.ip() == row.address
         });
         let (address, server) = (row.address, &row.name_server);
-        OperationError::not_found(match is_configured {
-            true => format!(
+        OperationError::not_found(if is_configured {
+            format!(
                 "autoprimary {address} {server} is not in a database: remove its [[autoprimary]] table from the \
-                 configuration"
-            ),
-            false => format!("autoprimary {address} {server} not found"),
+             configuration"
+            )
+        } else {
+            format!("autoprimary {address} {server} not found")
         })
     }
 }

@@ -295,9 +295,10 @@ impl Operations {
             WriteError::Refused(refused) => of_refused(&refused),
             error => database.error(&error),
         })?;
-        let warnings = match committed.is_changed && mode == ChangeMode::Make {
-            true => self.publish(database, &committed)?,
-            false => committed.warnings.clone(),
+        let warnings = if committed.is_changed && mode == ChangeMode::Make {
+            self.publish(database, &committed)?
+        } else {
+            committed.warnings.clone()
         };
         Ok(ChangeOutcome {
             changed: database.changed(&committed, warnings),
@@ -380,14 +381,15 @@ fn try_in_memory(
     }
     let next = tip.apply(&difference);
     let next = next.map_err(|error| of_error(error.into()))?;
-    match next.serial().is_after(tip.serial()) {
-        true => Ok((next.serial(), difference)),
-        false => Err(OperationError::invalid(format!(
+    if next.serial().is_after(tip.serial()) {
+        Ok((next.serial(), difference))
+    } else {
+        Err(OperationError::invalid(format!(
             "{}: serial {} is not greater than {}",
             change.apex,
             next.serial(),
             tip.serial()
-        ))),
+        )))
     }
 }
 

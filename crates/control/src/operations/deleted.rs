@@ -210,16 +210,13 @@ impl Operations {
                 "there is no copy of zone {name}; see `nameward zone list --deleted`"
             ))
         })?;
-        let changed = match local_copy::is_local(&rows) {
-            true => {
-                let was_file = copy.zone.backend != u32::from(UNCONFIGURED_RANK);
-                let before = was_file.then_some(copy.zone.backend);
-                self.restore_local(&name, &rows, backend.or(before))?
-            }
-            false => {
-                let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
-                self.restore(database, &name, &rows)?
-            }
+        let changed = if local_copy::is_local(&rows) {
+            let was_file = copy.zone.backend != u32::from(UNCONFIGURED_RANK);
+            let before = was_file.then_some(copy.zone.backend);
+            self.restore_local(&name, &rows, backend.or(before))?
+        } else {
+            let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
+            self.restore(database, &name, &rows)?
         };
         // It is restored: whatever happens to the copy, nothing is lost.
         let number = copy.number;

@@ -44,9 +44,10 @@ impl Operations {
         let (name, store) = self.kept_journal(zone)?;
         let versions = store.history(&name);
         let versions = versions.map_err(|error| OperationError::backend(error.to_string()))?;
-        let home = match self.is_in_database(&name) {
-            true => "database",
-            false => "file",
+        let home = if self.is_in_database(&name) {
+            "database"
+        } else {
+            "file"
         };
         let count = versions.len() as u64;
         let _ = versions.into_iter().all(|(entry, author)| {
@@ -92,9 +93,10 @@ impl Operations {
             let mut entries = entries.iter();
             entries.any(|entry| entry.from.0 == serial || entry.to.0 == serial)
         };
-        let difference = match from == to && is_known(from) {
-            true => Some(Difference::default()),
-            false => between(from, to).or_else(|| between(to, from).map(reversed)),
+        let difference = if from == to && is_known(from) {
+            Some(Difference::default())
+        } else {
+            between(from, to).or_else(|| between(to, from).map(reversed))
         };
         let difference = difference.ok_or_else(|| {
             let oldest = entries.first().map(|entry| entry.from.0);

@@ -51,12 +51,13 @@ impl Operations {
         let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;
         let mut own = uses.iter().filter(|(key, _)| *key == number);
         let mut others = uses.iter().filter(|(key, _)| *key != number);
-        match own.any(is_used) {
-            true if !others.any(is_used) => Err(OperationError::refused(format!(
+        if own.any(is_used) && !others.any(is_used) {
+            Err(OperationError::refused(format!(
                 "key {number} is the only active key of zone {name}; use `nameward zone unsecure {name}` to stop \
-                 signing"
-            ))),
-            _ => Ok(()),
+             signing"
+            )))
+        } else {
+            Ok(())
         }
     }
 }

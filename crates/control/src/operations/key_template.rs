@@ -26,9 +26,10 @@ impl KeyTemplate {
     /// Reads a private key in either format.
     pub(super) fn read(&self, text: &SecretText) -> Result<PrivateKey, OperationError> {
         let octets = text.0.as_bytes();
-        let read = match text.0.contains("-----BEGIN ") {
-            true => PrivateKey::from_pem(octets, self.algorithm()?),
-            false => PrivateKey::from_text(octets),
+        let read = if text.0.contains("-----BEGIN ") {
+            PrivateKey::from_pem(octets, self.algorithm()?)
+        } else {
+            PrivateKey::from_text(octets)
         };
         read.map_err(|error| OperationError::invalid(error.to_string()))
     }
@@ -58,9 +59,10 @@ impl KeyTemplate {
         };
         Ok(ZoneKey {
             number: 0,
-            flags: match role.signs_keys() {
-                true => ENTRY_POINT,
-                false => ZONE_SIGNING,
+            flags: if role.signs_keys() {
+                ENTRY_POINT
+            } else {
+                ZONE_SIGNING
             },
             role,
             usage: use_of(role, !self.inactive, !self.unpublished),

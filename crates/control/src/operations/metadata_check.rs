@@ -53,11 +53,12 @@ pub(super) fn check_kind(kind: &str) -> Result<(), OperationError> {
         || SIGNING.contains(&kind)
         || OTHERS.contains(&kind)
         || term_kind(kind).is_some();
-    match is_known {
-        true => Ok(()),
-        false => Err(OperationError::invalid(format!(
+    if is_known {
+        Ok(())
+    } else {
+        Err(OperationError::invalid(format!(
             "unknown metadata kind {kind}: neither this server nor PowerDNS uses it; custom kinds start with X-"
-        ))),
+        )))
     }
 }
 
@@ -70,12 +71,15 @@ pub(super) fn check_values(kind: &str, values: &[String]) -> Result<(), Operatio
 }
 
 fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
-    let one_of = |words: &[&str], is_it: bool| match is_it {
-        true => Ok(()),
-        false => Err(OperationError::invalid(format!(
-            "expected {kind} {}, found {value:?}",
-            words.join(", ")
-        ))),
+    let one_of = |words: &[&str], is_it: bool| {
+        if is_it {
+            Ok(())
+        } else {
+            Err(OperationError::invalid(format!(
+                "expected {kind} {}, found {value:?}",
+                words.join(", ")
+            )))
+        }
     };
     if SWITCHES.contains(&kind) {
         return one_of(&SWITCH_WORDS, SWITCH_WORDS.contains(&value.trim()));

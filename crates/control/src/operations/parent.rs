@@ -52,11 +52,12 @@ impl Operations {
                 tags.join(", ")
             ));
         }
-        match answers.is_empty() || answers.contains(&None) {
-            true => refused(
+        if answers.is_empty() || answers.contains(&None) {
+            refused(
                 "cannot check its parent for a DS: no server answered for the parent zone".into(),
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 

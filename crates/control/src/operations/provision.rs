@@ -196,9 +196,10 @@ impl Operations {
         for step in &steps {
             comments.extend(step.comments_change(&name)?);
         }
-        let records = match kind.is_transferred() {
-            true => Vec::new(),
-            false => request.rrsets(&name, steps, SystemTime::now())?,
+        let records = if kind.is_transferred() {
+            Vec::new()
+        } else {
+            request.rrsets(&name, steps, SystemTime::now())?
         };
         let edits: Vec<Edit> = records.iter().cloned().map(Edit::Replace).collect();
         refuse_stored_only(&name, &edits, &comments)?;
@@ -288,9 +289,10 @@ impl ZoneProvision {
         for rrset in rrsets.iter_mut().filter(|rrset| rrset.rtype == Type::SOA) {
             for record in &mut rrset.records {
                 // A new SOA counts from 0, as that of PowerDNS does.
-                let serial = match is_made {
-                    true => Serial(0),
-                    false => soa_serial(&record.rdata).unwrap_or_default(),
+                let serial = if is_made {
+                    Serial(0)
+                } else {
+                    soa_serial(&record.rdata).unwrap_or_default()
                 };
                 set_serial(&mut record.rdata, serial.raised(rule, now));
             }

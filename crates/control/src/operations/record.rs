@@ -89,11 +89,12 @@ impl Operations {
             ..OperatorChange::new(apex, vec![edit(&apex)?])
         };
         let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
-        Ok(match outcome.is_changed {
-            true => OperationResult::ZoneChanged(outcome.changed),
-            false => OperationResult::NoChange {
+        Ok(if outcome.is_changed {
+            OperationResult::ZoneChanged(outcome.changed)
+        } else {
+            OperationResult::NoChange {
                 zone: apex.to_string(),
-            },
+            }
         })
     }
 }
@@ -218,13 +219,14 @@ pub(super) fn read_deletion(
         return Ok(Edit::DeleteName { name });
     };
     let rdata = contents.iter().map(|text| read_content(rtype, text));
-    Ok(match contents.is_empty() {
-        true => Edit::DeleteRrset { name, rtype },
-        false => Edit::DeleteRecords {
+    Ok(if contents.is_empty() {
+        Edit::DeleteRrset { name, rtype }
+    } else {
+        Edit::DeleteRecords {
             name,
             rtype,
             rdata: rdata.collect::<Result<_, _>>()?,
-        },
+        }
     })
 }
 
@@ -237,10 +239,11 @@ pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationErro
     }
     check_ascii(text)?;
     let absolute = NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(wrong)?;
-    match absolute.as_name().is_at_or_below(apex.as_name()) {
-        true => Ok(absolute),
+    if absolute.as_name().is_at_or_below(apex.as_name()) {
+        Ok(absolute)
+    } else {
         // With a final dot it stays absolute, and is refused as outside the zone.
-        false => NameBuf::from_text(text.as_bytes(), apex.as_name()).map_err(wrong),
+        NameBuf::from_text(text.as_bytes(), apex.as_name()).map_err(wrong)
     }
 }
 
@@ -257,12 +260,11 @@ pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
 pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
     // A shell removes the quotes; one string is meant, not one for each word.
     let quoted;
-    let text = match matches!(rtype, Type::TXT | SPF) && !text.contains('"') {
-        true => {
-            quoted = format!("\"{text}\"");
-            &quoted
-        }
-        false => text,
+    let text = if matches!(rtype, Type::TXT | SPF) && !text.contains('"') {
+        quoted = format!("\"{text}\"");
+        &quoted
+    } else {
+        text
     };
     if text.contains('\n') {
         return Err(OperationError::invalid(format!(

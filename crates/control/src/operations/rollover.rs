@@ -136,17 +136,18 @@ impl Operations {
         let zone = name.as_name();
         let rank = (self.rank_of)(zone);
         let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
-        let policy = match is_in_database {
-            false => self.keeper.policy_name(zone),
+        let policy = if is_in_database {
             // The policy of a zone whose keys are not ours to roll, such as a secondary, has no
             // effect.
-            true => match self.keeper.status(zone, now_seconds()) {
+            match self.keeper.status(zone, now_seconds()) {
                 Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
                 Err(RolloverError::Stored(StoredKeysError::OtherServer)) => {
                     self.keeper.policy_name(zone)
                 }
                 Err(_) => None,
-            },
+            }
+        } else {
+            self.keeper.policy_name(zone)
         };
         match policy {
             None => Ok(()),

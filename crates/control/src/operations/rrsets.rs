@@ -139,11 +139,12 @@ impl Operations {
             ..OperatorChange::new(apex, edits)
         };
         let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
-        Ok(match outcome.is_changed {
-            true => OperationResult::ZoneChanged(outcome.changed),
-            false => OperationResult::NoChange {
+        Ok(if outcome.is_changed {
+            OperationResult::ZoneChanged(outcome.changed)
+        } else {
+            OperationResult::NoChange {
                 zone: apex.to_string(),
-            },
+            }
         })
     }
 

@@ -169,12 +169,13 @@ pub(super) fn check_item(kind: &str, content: &str) -> Result<(), OperationError
     Nsec3Param::read(content).map_err(|error| OperationError::invalid(error.to_string()))?;
     let iterations = content.split_whitespace().nth(2);
     let iterations = iterations.and_then(|text| text.parse::<u16>().ok());
-    match iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
-        true => Ok(()),
+    if iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
+        Ok(())
+    } else {
         // RFC 9276 section 3.2: validators treat more as insecure, or fail.
-        false => Err(OperationError::invalid(format!(
+        Err(OperationError::invalid(format!(
             "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
-        ))),
+        )))
     }
 }
 

@@ -226,10 +226,13 @@ fn live_denial_word(signing: &Signing) -> &'static str {
     let is_nsec3 = matches!(signing.denial(), Denial::Nsec3(_));
     match (signing.style(), is_nsec3) {
         (DenialStyle::Chain, false) if signing.lists_live_names() => "nsec",
-        (DenialStyle::Chain, true) if signing.lists_live_names() => match signing.is_opt_out() {
-            true => "nsec3-opt-out",
-            false => "nsec3",
-        },
+        (DenialStyle::Chain, true) if signing.lists_live_names() => {
+            if signing.is_opt_out() {
+                "nsec3-opt-out"
+            } else {
+                "nsec3"
+            }
+        }
         (DenialStyle::Compact, _) => "compact",
         (_, true) => "nsec3-narrow",
         (_, false) => "white-lies",

@@ -236,9 +236,10 @@ impl Operations {
         has_secrets: bool,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let secrets = match has_secrets {
-            true => self.secrets()?,
-            false => HashMap::new(),
+        let secrets = if has_secrets {
+            self.secrets()?
+        } else {
+            HashMap::new()
         };
         let mut keys: Vec<_> = self.policies.keys_by_source();
         keys.sort_by(|(a, one), (b, other)| {
@@ -395,9 +396,10 @@ fn key_name(text: &str) -> Result<NameBuf, OperationError> {
     let mut name =
         name.map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))?;
     name.make_lowercase();
-    match name.as_name().is_root() {
-        true => Err(OperationError::invalid("a key needs a name")),
-        false => Ok(name),
+    if name.as_name().is_root() {
+        Err(OperationError::invalid("a key needs a name"))
+    } else {
+        Ok(name)
     }
 }
 

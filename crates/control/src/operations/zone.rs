@@ -86,12 +86,13 @@ impl Operations {
                 let known: Vec<String> = list
                     .map(|database| format!("{} ({})", database.number(), database.address()))
                     .collect();
-                OperationError::not_found(match known.is_empty() {
-                    true => format!("backend {number} is not a database; none is configured"),
-                    false => format!(
+                OperationError::not_found(if known.is_empty() {
+                    format!("backend {number} is not a database; none is configured")
+                } else {
+                    format!(
                         "backend {number} is not a database; databases are {}",
                         known.join(", ")
-                    ),
+                    )
                 })
             })
     }
@@ -134,12 +135,13 @@ pub(super) fn stored_primaries(
     }
     let addresses = servers.iter().map(|server| address_text(server.address));
     let text = addresses.collect::<Vec<_>>().join(", ");
-    match text.len() <= MASTER_MAX {
-        true => Ok((text, key)),
-        false => Err(OperationError::invalid(format!(
+    if text.len() <= MASTER_MAX {
+        Ok((text, key))
+    } else {
+        Err(OperationError::invalid(format!(
             "the list of primaries has {} characters, domains.master holds at most {MASTER_MAX}",
             text.len()
-        ))),
+        )))
     }
 }
 
@@ -204,19 +206,21 @@ impl ZoneTemplate {
         name: &NameBuf,
         now: SystemTime,
     ) -> Result<Vec<RrsetData>, OperationError> {
-        match self.records.is_empty() {
-            true => self.first_records(name, now),
-            false => self.given_records(name),
+        if self.records.is_empty() {
+            self.first_records(name, now)
+        } else {
+            self.given_records(name)
         }
     }
 
     /// Refuses records for a zone that is transferred or produced here.
     pub(super) fn check_no_records(&self) -> Result<(), OperationError> {
-        match self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
-            true => Ok(()),
-            false => Err(OperationError::invalid(
+        if self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
+            Ok(())
+        } else {
+            Err(OperationError::invalid(
                 "a secondary, consumer or producer zone has no local records: omit --ns and --hostmaster",
-            )),
+            ))
         }
     }
 
@@ -228,11 +232,12 @@ impl ZoneTemplate {
             let is_it = |rrset: &RrsetData| rrset.rtype == rtype && rrset.name == *name;
             rrsets.iter().any(is_it)
         };
-        match has(Type::SOA) {
-            true => Ok(rrsets),
-            false => Err(OperationError::invalid(format!(
+        if has(Type::SOA) {
+            Ok(rrsets)
+        } else {
+            Err(OperationError::invalid(format!(
                 "a zone needs an SOA record at {name}"
-            ))),
+            )))
         }
     }
 
@@ -257,11 +262,14 @@ impl ZoneTemplate {
                 OperationError::invalid(format!("invalid name server or mailbox name {text:?}"))
             })
         };
-        let server = |text: &String| match text.trim_end_matches('.').contains('.') {
-            true => host(text),
-            false => Err(OperationError::invalid(format!(
-                "{text:?} is not a full name: did you mean {text}.{name}?"
-            ))),
+        let server = |text: &String| {
+            if text.trim_end_matches('.').contains('.') {
+                host(text)
+            } else {
+                Err(OperationError::invalid(format!(
+                    "{text:?} is not a full name: did you mean {text}.{name}?"
+                )))
+            }
         };
         let servers: Vec<NameBuf> = self
             .name_servers

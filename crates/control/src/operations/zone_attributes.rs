@@ -143,9 +143,10 @@ impl Operations {
                 .collect(),
             last_check: 0,
             notified_serial: 0,
-            serial: match has_data {
-                true => zone.unsigned().serial().0,
-                false => 0,
+            serial: if has_data {
+                zone.unsigned().serial().0
+            } else {
+                0
             },
             edited_serial: served_serial(zone).unwrap_or(0),
             is_signed: !matches!(zone.signing(), SigningState::Unsigned),

@@ -260,9 +260,10 @@ impl Operations {
         let key = keys.find(|key| key.number == number);
         let key = key.ok_or_else(|| of_keys(&name)(ZoneKeysError::NotThere(number)))?;
         tracing::info!("zone {name}: key {number} exported");
-        let private = SecretText(match is_pem {
-            true => key.private.to_pem(),
-            false => key.private.to_text(),
+        let private = SecretText(if is_pem {
+            key.private.to_pem()
+        } else {
+            key.private.to_text()
         });
         Ok(OperationResult::ZoneKeyText { private })
     }
@@ -351,9 +352,10 @@ impl Operations {
                 keys.map_err(of_keys(name))?
             }
         };
-        match keys.is_empty() {
-            true => Err(no_keys(name)),
-            false => Ok(keys),
+        if keys.is_empty() {
+            Err(no_keys(name))
+        } else {
+            Ok(keys)
         }
     }
 
@@ -361,9 +363,10 @@ impl Operations {
     fn listed_keys(&self, name: &NameBuf) -> Result<Vec<ListedZoneKey>, OperationError> {
         if let Some(home) = self.key_home(name)? {
             let keys = self.listed_rows(&home)?;
-            return match keys.is_empty() {
-                true => Err(no_keys(name)),
-                false => Ok(keys),
+            return if keys.is_empty() {
+                Err(no_keys(name))
+            } else {
+                Ok(keys)
             };
         }
         let keys = self.keys_of(name)?;

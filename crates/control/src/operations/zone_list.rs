@@ -105,9 +105,10 @@ impl Operations {
             }
         }
         let policies = self.policies.load();
-        let state = match self.commits.table().load().is_empty() {
-            true => "not loaded",
-            false => "not served",
+        let state = if self.commits.table().load().is_empty() {
+            "not loaded"
+        } else {
+            "not served"
         };
         for row in listed.zones {
             let overview = overview.remove(&row.name);

@@ -26,9 +26,10 @@ impl ZoneTerms {
         if let Some(patch) = &self.options_patch {
             merge(&mut options, read(patch)?);
         }
-        Ok(match options.as_object().is_some_and(Map::is_empty) {
-            true => String::new(),
-            false => options.to_string(),
+        Ok(if options.as_object().is_some_and(Map::is_empty) {
+            String::new()
+        } else {
+            options.to_string()
         })
     }
 }

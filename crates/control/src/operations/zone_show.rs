@@ -149,9 +149,10 @@ impl Operations {
     ) -> Result<ZoneDetails, OperationError> {
         let (mut records, mut disabled) = (0_u64, 0_u64);
         let mut take = |record: StoredRecord| {
-            match record.disabled {
-                true => disabled += 1,
-                false => records += 1,
+            if record.disabled {
+                disabled += 1
+            } else {
+                records += 1
             }
             true
         };

@@ -60,10 +60,11 @@ pub(super) async fn respond<'a>(
     let Ok(_in_line) = shared.in_line.try_acquire() else {
         return (busy(), None);
     };
-    let permit = match routes::is_about_zones(&request, &route) {
+    let permit = if routes::is_about_zones(&request, &route) {
         // A database may be slow, and others must not queue behind it.
-        true => shared.zone_drawings.try_acquire().ok(),
-        false => shared.drawings.acquire().await.ok(),
+        shared.zone_drawings.try_acquire().ok()
+    } else {
+        shared.drawings.acquire().await.ok()
     };
     let Some(permit) = permit else {
         return (busy(), None);

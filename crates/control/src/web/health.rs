@@ -88,9 +88,10 @@ impl<'a> PageFrame<'a> {
     pub fn new(view: PageView, title: &'a str, status: &'a ServerStatus) -> Self {
         let zones = counted(status.zones, "zone");
         let backends = counted(status.backends.len(), "backend");
-        let line = match status.backends.is_empty() {
-            true => format!("{zones} served"),
-            false => format!("{zones} served, {backends} up"),
+        let line = if status.backends.is_empty() {
+            format!("{zones} served")
+        } else {
+            format!("{zones} served, {backends} up")
         };
         let kinds: Vec<FaultKind> = status.faults.iter().map(|fault| fault.kind).collect();
         let show = |fault: &'a ServerFault| ShownFault {

@@ -163,9 +163,10 @@ pub fn draw(
             _ => None,
         },
         charts,
-        cache_note: match uses_caches {
-            true => "",
-            false => "Not used: all zones are in memory.",
+        cache_note: if uses_caches {
+            ""
+        } else {
+            "Not used: all zones are in memory."
         },
         filter: drawing.filter,
         one_ring: ring.is_some(),
@@ -198,9 +199,10 @@ fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
 }
 
 fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
-    let ranking = match drawing.filter.is_empty() {
-        true => view.rank(limit, &drawing.mnemonic),
-        false => view.rank_matching(limit, drawing.filter, &drawing.mnemonic),
+    let ranking = if drawing.filter.is_empty() {
+        view.rank(limit, &drawing.mnemonic)
+    } else {
+        view.rank_matching(limit, drawing.filter, &drawing.mnemonic)
     };
     let total = ranking.total;
     let is_message = view.ring() == Ring::Logmessages;

@@ -136,9 +136,10 @@ pub(super) fn respond_at_once(
 /// Returns the reply to a load balancer's probe: why the server is not ready, one reason per line.
 fn readiness(shared: &WebState) -> Response {
     let reasons = (shared.status)().reasons(&shared.settings.ready);
-    match reasons.is_empty() {
-        true => Response::new(200, media::TEXT, "ready\n"),
-        false => Response::new(503, media::TEXT, reasons.join("\n") + "\n"),
+    if reasons.is_empty() {
+        Response::new(200, media::TEXT, "ready\n")
+    } else {
+        Response::new(503, media::TEXT, reasons.join("\n") + "\n")
     }
 }
 

@@ -108,9 +108,10 @@ pub(super) fn state_class(state: &str) -> &'static str {
 fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
     let (matching, total) = (list.matching, list.total);
     let zones = counted(total, "zone");
-    match query.search.is_empty() && !query.without_data {
-        true => zones,
-        false => format!("{matching} of {zones}"),
+    if query.search.is_empty() && !query.without_data {
+        zones
+    } else {
+        format!("{matching} of {zones}")
     }
 }
 

@@ -177,12 +177,13 @@ impl KeyFile {
             times: KeyTimes::read(&KeyFields::read(private)?)?,
         };
         let key = file.key(KeyUse::UNUSED)?;
-        match key.dnskey() == &dnskey[..] {
-            true => Ok(file),
-            false => Err(KeyFileError::Mismatch {
+        if key.dnskey() == &dnskey[..] {
+            Ok(file)
+        } else {
+            Err(KeyFileError::Mismatch {
                 public: super::key_tag(&dnskey),
                 private: key.tag(),
-            }),
+            })
         }
     }
 
@@ -202,9 +203,10 @@ impl KeyFile {
     /// Returns the `.key` text.
     pub fn public_text(&self) -> Result<String, KeyError> {
         let key = self.key(KeyUse::UNUSED)?;
-        let kind = match key.is_entry_point() {
-            true => "key-signing",
-            false => "zone-signing",
+        let kind = if key.is_entry_point() {
+            "key-signing"
+        } else {
+            "zone-signing"
         };
         let (owner, tag) = (absolute(self.owner.as_name()), key.tag());
         let mut text = format!("; This is a {kind} key, keyid {tag}, for {owner}\n");
@@ -253,9 +255,10 @@ pub fn file_owner(zone: Name<'_>) -> String {
 /// Returns the name with the final dot.
 fn absolute(name: Name<'_>) -> String {
     let text = name.to_string();
-    match text.ends_with('.') {
-        true => text,
-        false => format!("{text}."),
+    if text.ends_with('.') {
+        text
+    } else {
+        format!("{text}.")
     }
 }
 

@@ -140,9 +140,12 @@ impl KeyState {
 
     /// Returns a key that has been in use for a long time, with a DS at the parent if its role requires one.
     pub fn in_use(id: u32, (role, algorithm): (KeyRole, u8), since: u64) -> Self {
-        let shown = |is_had: bool| match is_had {
-            true => KeyRecordState::omnipresent(since),
-            false => KeyRecordState::default(),
+        let shown = |is_had: bool| {
+            if is_had {
+                KeyRecordState::omnipresent(since)
+            } else {
+                KeyRecordState::default()
+            }
         };
         KeyState {
             dnskey: shown(true),
@@ -162,9 +165,10 @@ impl KeyState {
 
     /// Returns the records that put the key to use, in either order.
     fn use_records(&self) -> [&KeyRecordState; 2] {
-        match self.role.signs_keys() {
-            true => [&self.dnskey, &self.ds],
-            false => [&self.dnskey, &self.zone_rrsig],
+        if self.role.signs_keys() {
+            [&self.dnskey, &self.ds]
+        } else {
+            [&self.dnskey, &self.zone_rrsig]
         }
     }
 

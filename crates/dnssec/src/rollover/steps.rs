@@ -82,9 +82,10 @@ impl<'p> KeyRing<'p> {
         let is_new = !current.is_established() && !is_given_up;
         is_new
             || others.any(|key| {
-                let is_alike = match wanted.role.signs_keys() {
-                    true => key.role.signs_keys(),
-                    false => wanted.asks_for(key),
+                let is_alike = if wanted.role.signs_keys() {
+                    key.role.signs_keys()
+                } else {
+                    wanted.asks_for(key)
                 };
                 is_alike && !key.is_hidden()
             })
@@ -151,9 +152,10 @@ impl<'p> KeyRing<'p> {
             let others = keys.iter().filter_map(|key| record.of(key).settles_at);
             let latest = others.max().unwrap_or_default();
             *record.of_mut(&mut keys[place]) = KeyRecordState {
-                phase: match is_shown {
-                    true => RecordPhase::Rumoured,
-                    false => RecordPhase::Unretentive,
+                phase: if is_shown {
+                    RecordPhase::Rumoured
+                } else {
+                    RecordPhase::Unretentive
                 },
                 since: self.now,
                 settles_at: delay.map(|delay| self.now.saturating_add(delay).max(latest)),
@@ -287,9 +289,10 @@ impl<'p> KeyRing<'p> {
 
     /// Removes keys that have been out of use long enough; the limit on keys shortens that time.
     pub(super) fn remove_hidden(&mut self, steps: &mut Vec<RolloverStep>) {
-        let purge_after = match self.keys.len() < MAX_KEYS {
-            true => self.policy.times.purge_after,
-            false => 0,
+        let purge_after = if self.keys.len() < MAX_KEYS {
+            self.policy.times.purge_after
+        } else {
+            0
         };
         let now = self.now;
         self.keys.retain(|key| {

@@ -136,9 +136,10 @@ pub fn verify_request(
 fn check_mac_len(record: &TsigRecord<'_>, key: &TsigKey) -> Result<(), TsigFailure> {
     let algorithm = key.algorithm();
     let allowed = algorithm.shortest_mac()..=algorithm.mac_len();
-    match allowed.contains(&record.mac.len()) {
-        true => Ok(()),
-        false => Err(TsigFailure::Malformed),
+    if allowed.contains(&record.mac.len()) {
+        Ok(())
+    } else {
+        Err(TsigFailure::Malformed)
     }
 }
 
@@ -281,9 +282,10 @@ impl ReplySigner {
                 let mut context = key.mac.begin();
                 add_prior(&mut context, prior);
                 context.update(reply);
-                match std::mem::take(is_first) {
-                    true => add_variables(&mut context, key, &fields),
-                    false => fields.digest_timers(|octets| context.update(octets)),
+                if std::mem::take(is_first) {
+                    add_variables(&mut context, key, &fields)
+                } else {
+                    fields.digest_timers(|octets| context.update(octets))
                 }
                 *prior = context.finish();
                 let names = (key.name(), key.algorithm().wire_name());
@@ -360,9 +362,10 @@ impl ReplyVerifier {
         check_mac_len(&record, key)?;
         add_received(&mut self.context, reply, &record);
         let fields = record.fields();
-        match std::mem::take(&mut self.is_first) {
-            true => add_variables(&mut self.context, key, &fields),
-            false => fields.digest_timers(|octets| self.context.update(octets)),
+        if std::mem::take(&mut self.is_first) {
+            add_variables(&mut self.context, key, &fields)
+        } else {
+            fields.digest_timers(|octets| self.context.update(octets))
         }
         let next = begin_reply(key, &MacOctets::from_slice(record.mac));
         let mac = std::mem::replace(&mut self.context, next).finish();

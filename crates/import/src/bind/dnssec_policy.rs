@@ -224,9 +224,10 @@ fn sum(text: &str, unit: impl Fn(char) -> Option<u64>) -> Option<u64> {
         digits.clear();
         total = total.checked_add(number.checked_mul(unit(c)?)?)?;
     }
-    match digits.is_empty() {
-        true => Some(total),
-        false => total.checked_add(digits.parse().ok()?),
+    if digits.is_empty() {
+        Some(total)
+    } else {
+        total.checked_add(digits.parse().ok()?)
     }
 }
 

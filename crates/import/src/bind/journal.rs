@@ -133,9 +133,10 @@ fn read_to(mut file: impl Read, begin: u32, end: u32) -> Result<Vec<u8>, Journal
     let mut octets = Vec::new();
     // The buffer grows as data arrives, not by a length that may be wrong.
     let read = file.take(length).read_to_end(&mut octets)?;
-    match read as u64 == length {
-        true => Ok(octets),
-        false => Err(JournalError::Short),
+    if read as u64 == length {
+        Ok(octets)
+    } else {
+        Err(JournalError::Short)
     }
 }
 

@@ -275,9 +275,10 @@ impl BindImporter {
             kind,
             file: zone.file.clone().filter(|_| is_primary),
             terms: ImportedSettings {
-                primaries: match is_primary {
-                    true => Vec::new(),
-                    false => zone.primaries.iter().map(moved_remote).collect(),
+                primaries: if is_primary {
+                    Vec::new()
+                } else {
+                    zone.primaries.iter().map(moved_remote).collect()
                 },
                 also_notify: zone.also_notify.iter().map(moved_remote).collect(),
                 ..ImportedSettings::default()

@@ -126,9 +126,10 @@ impl<R: Read> RawReader<R> {
         buffer.clear();
         let part = &mut self.file;
         let read = part.take(length).read_to_end(buffer)?;
-        match read as u64 == length {
-            true => Ok(()),
-            false => Err(RawError::ShortFile),
+        if read as u64 == length {
+            Ok(())
+        } else {
+            Err(RawError::ShortFile)
         }
     }
 

@@ -280,12 +280,12 @@ impl<'f> NamedConfReader<'f> {
             let reason = reason_of(error);
             wrong(format!("cannot read {}: {reason}", path.display()))
         };
-        let paths = match has_wildcards(&word.text) {
-            false => vec![path],
-            true => self
-                .files
+        let paths = if !has_wildcards(&word.text) {
+            vec![path]
+        } else {
+            self.files
                 .matching(&path)
-                .map_err(|error| cannot(&path, &error))?,
+                .map_err(|error| cannot(&path, &error))?
         };
         if paths.is_empty() {
             return Err(wrong(format!("no file matches {}", quoted(&word.text))));

@@ -65,15 +65,16 @@ pub(super) fn read(
 ) -> Result<(Option<String>, RemoteList), ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     let mut words = words.into_iter();
-    let name = match has_name {
-        true => match words.next() {
+    let name = if has_name {
+        match words.next() {
             Some(word) => Some(word.string()),
             None => {
                 let message = "expected a list name, found '{'";
                 return Err(ConfMistake::new(statement.place(), message));
             }
-        },
-        false => None,
+        }
+    } else {
+        None
     };
     let options = options(words)?;
     let mut list = RemoteList {
@@ -107,9 +108,10 @@ fn options<'w, 't: 'w>(
         };
         if keyword.is("port") {
             // `*` is any port, which is meaningless for a destination.
-            options.port = match value.is("*") {
-                true => None,
-                false => Some(port(value)?),
+            options.port = if value.is("*") {
+                None
+            } else {
+                Some(port(value)?)
             };
         } else if keyword.is("key") {
             options.key = Some(value.string().into());

@@ -253,9 +253,10 @@ impl ServerStatements {
                 }
                 _ => false,
             };
-            list = match is_plain {
-                true => acl::read_block(statement.place(), block, spot.0).ok(),
-                false => None,
+            list = if is_plain {
+                acl::read_block(statement.place(), block, spot.0).ok()
+            } else {
+                None
             };
         }
         self.listen.push(ListenStatement {

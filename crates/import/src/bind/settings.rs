@@ -198,9 +198,10 @@ fn rule(words: &[String]) -> Option<ImportedUpdateRule> {
     Some(ImportedUpdateRule {
         key: crate::migrate::full_name(key)?,
         scope,
-        types: match is_any {
-            true => Vec::new(),
-            false => types.iter().map(|word| word.to_ascii_uppercase()).collect(),
+        types: if is_any {
+            Vec::new()
+        } else {
+            types.iter().map(|word| word.to_ascii_uppercase()).collect()
         },
     })
 }

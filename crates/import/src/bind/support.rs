@@ -233,14 +233,15 @@ pub(super) fn judged(message: &str) -> (ImportVerdict, String) {
     if let Some((_, verdict, reason)) = PASSED_OVER.iter().find(|row| row.0 == keyword) {
         return (*verdict, format!("{subject}: {reason}"));
     }
-    match NOT_NEEDED.contains(&keyword) {
-        true => (
+    if NOT_NEEDED.contains(&keyword) {
+        (
             ImportVerdict::NotNeeded,
             format!("{subject}: no effect on this server"),
-        ),
-        false => (
+        )
+    } else {
+        (
             ImportVerdict::NotPossible,
             format!("{subject}: no equivalent"),
-        ),
+        )
     }
 }

@@ -120,9 +120,10 @@ fn address(number: u128, width: u32) -> IpAddr {
 }
 
 fn spelled(address: IpAddr, bits: u8) -> String {
-    match bits == width(address) {
-        true => address.to_string(),
-        false => format!("{address}/{bits}"),
+    if bits == width(address) {
+        address.to_string()
+    } else {
+        format!("{address}/{bits}")
     }
 }
 

@@ -50,9 +50,10 @@ pub fn secret_file_name(key: &str) -> String {
     let name = key.trim_end_matches('.').to_ascii_lowercase();
     let mut safe = String::new();
     for c in name.chars() {
-        match is_plain(c) && !(c == '.' && safe.is_empty()) {
-            true => safe.push(c),
-            false => _ = write!(safe, "_{:x}_", u32::from(c)),
+        if is_plain(c) && !(c == '.' && safe.is_empty()) {
+            safe.push(c)
+        } else {
+            _ = write!(safe, "_{:x}_", u32::from(c));
         }
     }
     safe.push_str(".secret");

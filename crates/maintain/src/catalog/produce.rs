@@ -117,10 +117,7 @@ impl CatalogFollower {
 }
 
 fn later(one: Serial, other: Serial) -> Serial {
-    match other.is_after(one) {
-        true => other,
-        false => one,
-    }
+    if other.is_after(one) { other } else { one }
 }
 
 /// Returns the serial after a change: the time, or one more if that would not be forward (RFC 1982).

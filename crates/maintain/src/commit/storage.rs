@@ -41,9 +41,10 @@ impl Commits {
                     Merge::Both(rebased) => return Ok(merged(rebased, tip)),
                 }
             }
-            let difference = match tip.is_stand_in() {
-                true => Difference::default(),
-                false => zone.difference_from(tip),
+            let difference = if tip.is_stand_in() {
+                Difference::default()
+            } else {
+                zone.difference_from(tip)
             };
             Ok(NewVersion::new(difference, Some(zone)))
         };

@@ -215,15 +215,14 @@ impl FollowedDatabase {
         committed: &[&Committed],
     ) -> Vec<Result<(), PublishError>> {
         // All are passed on before any is waited for: those of a resident zone share a write to the journal.
-        let handed = committed
-            .iter()
-            .map(|one| match self.outdate(commits, one) {
-                true => Ok(None),
-                false => {
-                    let handed = self.hand_over(runtime, |done| own_change(one, done));
-                    handed.map(Some)
-                }
-            });
+        let handed = committed.iter().map(|one| {
+            if self.outdate(commits, one) {
+                Ok(None)
+            } else {
+                let handed = self.hand_over(runtime, |done| own_change(one, done));
+                handed.map(Some)
+            }
+        });
         let handed: Vec<Result<Option<Followed>, PublishError>> = handed.collect();
         let wait = |followed: Option<Followed>| match followed {
             Some(followed) => runtime.block_on(await_followed(followed)),

@@ -392,9 +392,10 @@ impl LoadLog {
                 if self.loaded <= LOADED_MAX || tracing::enabled!(tracing::Level::DEBUG) {
                     let name = name.to_string();
                     let (zone_name, serial) = (zone_text(&name), zone.serial());
-                    match self.loaded <= LOADED_MAX {
-                        true => tracing::info!("zone {zone_name}: loaded serial {serial}"),
-                        false => tracing::debug!("zone {zone_name}: loaded serial {serial}"),
+                    if self.loaded <= LOADED_MAX {
+                        tracing::info!("zone {zone_name}: loaded serial {serial}")
+                    } else {
+                        tracing::debug!("zone {zone_name}: loaded serial {serial}")
                     }
                 }
                 for diagnostic in *diagnostics {

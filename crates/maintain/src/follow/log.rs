@@ -21,9 +21,10 @@ pub fn place_of_rank(rank: u16) -> String {
 
 /// Returns the message that a secondary has no copy.
 pub fn waiting(name: Name<'_>, path: &Path) -> String {
-    let place = match path.as_os_str().is_empty() {
-        true => "no file configured".to_string(),
-        false => format!("{} does not exist", path.display()),
+    let place = if path.as_os_str().is_empty() {
+        "no file configured".to_string()
+    } else {
+        format!("{} does not exist", path.display())
     };
     format!("zone {name}: secondary zone without data: {place}; answered SERVFAIL")
 }

@@ -207,11 +207,10 @@ impl ZoneKeys {
         }
         for (zone, values) in zones {
             let zone = Name::from_wire(&zone).map_err(|_| ZoneKeysError::UnknownZone)?;
-            match values.iter().any(|(_, value)| encoding::is_pair(value)) {
-                true => {
-                    in_files.insert(zone.into());
-                }
-                false => self.put_in_force(zone, &read_all(&values))?,
+            if values.iter().any(|(_, value)| encoding::is_pair(value)) {
+                in_files.insert(zone.into());
+            } else {
+                self.put_in_force(zone, &read_all(&values))?
             }
         }
         for zone in self.zones_with_serials()? {
@@ -431,9 +430,10 @@ pub fn may_have_keys(directory: &Path) -> bool {
 /// Creates the signing keys. Unmanaged keys complement each other according to their flags.
 pub fn signing_keys(keys: &[ZoneKey]) -> Result<Keys, ZoneKeysError> {
     let made = keys.iter().map(ZoneKey::key).collect::<Result<_, _>>()?;
-    Ok(match keys.iter().any(|key| key.life.is_some()) {
-        true => Keys::new(made),
-        false => Keys::by_flags(made),
+    Ok(if keys.iter().any(|key| key.life.is_some()) {
+        Keys::new(made)
+    } else {
+        Keys::by_flags(made)
     })
 }
 

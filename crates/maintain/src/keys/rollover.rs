@@ -211,9 +211,10 @@ impl RolloverManager {
             after => Some(after?),
         };
         // Keys of a database are stored there, whatever directory others have.
-        let files = match self.is_in_database(zone) {
-            true => KeyFileProgress::default(),
-            false => self.keys.read_files(zone, now)?,
+        let files = if self.is_in_database(zone) {
+            KeyFileProgress::default()
+        } else {
+            self.keys.read_files(zone, now)?
         };
         let Some(after) = after else {
             return self.look_without_policy(zone, files, now);
@@ -250,9 +251,10 @@ impl RolloverManager {
         files: KeyFileProgress,
         now: u64,
     ) -> Result<KeyProgress, RolloverError> {
-        let renewal = match self.is_in_database(zone) {
-            true => None,
-            false => self.keys.renew(zone, now)?,
+        let renewal = if self.is_in_database(zone) {
+            None
+        } else {
+            self.keys.renew(zone, now)?
         };
         if !files.has_files && renewal.is_none() {
             return Err(RolloverError::NoPolicy);
@@ -273,9 +275,10 @@ impl RolloverManager {
         sight: DsSight,
         now: u64,
     ) -> Result<(Vec<u32>, KeyProgress), RolloverError> {
-        let noted = match self.is_in_database(zone) {
-            true => self.stored.note_ds((zone, key), sight, now)?,
-            false => self.keys.note_ds((zone, key), sight, now)?,
+        let noted = if self.is_in_database(zone) {
+            self.stored.note_ds((zone, key), sight, now)?
+        } else {
+            self.keys.note_ds((zone, key), sight, now)?
         };
         let words = match sight {
             DsSight::Seen => "DS seen at the parent",

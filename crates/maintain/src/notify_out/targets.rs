@@ -95,9 +95,10 @@ enum KnownHost<'z> {
 
 /// Finds a host in the zone itself, including glue, or in another zone in memory.
 fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> KnownHost<'z> {
-    let own = match host.is_at_or_below(zone.apex_name()) {
-        true => zone.node_of(host),
-        false => None,
+    let own = if host.is_at_or_below(zone.apex_name()) {
+        zone.node_of(host)
+    } else {
+        None
     };
     if let Some(node) = own {
         return KnownHost::Here(node);
@@ -112,9 +113,10 @@ fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> K
         }
         name = apex.parent();
     }
-    match host.is_at_or_below(Name::from_valid_wire(INVALID)) {
-        true => KnownHost::Nowhere,
-        false => KnownHost::Elsewhere,
+    if host.is_at_or_below(Name::from_valid_wire(INVALID)) {
+        KnownHost::Nowhere
+    } else {
+        KnownHost::Elsewhere
     }
 }
 

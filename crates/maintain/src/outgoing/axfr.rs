@@ -99,9 +99,10 @@ impl AxfrMessages {
         match stage {
             AxfrStage::FirstSoa | AxfrStage::LastSoa => {
                 if self.write_soa(writer)?.is_err() {
-                    return match writer.is_empty() {
-                        true => Err(self.soa_too_large()),
-                        false => Ok(Err(stage)),
+                    return if writer.is_empty() {
+                        Err(self.soa_too_large())
+                    } else {
+                        Ok(Err(stage))
                     };
                 }
                 Ok(Ok(match stage {
@@ -172,9 +173,10 @@ fn write_node<'n>(
             ttl: rrset.ttl(),
             form: rrset.form(),
         };
-        let done = match number == progress.rrsets {
-            true => progress.records,
-            false => 0,
+        let done = if number == progress.rrsets {
+            progress.records
+        } else {
+            0
         };
         for (at, record) in rrset.records().enumerate().skip(done) {
             let head = match head.rtype {

@@ -219,9 +219,10 @@ fn read_ixfr(records: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     assert_eq!(first, last);
     let mut parts: Vec<Vec<String>> = Vec::new();
     for record in rest {
-        match is_soa(record) {
-            true => parts.push(vec![record.clone()]),
-            false => parts.last_mut().expect("a SOA first").push(record.clone()),
+        if is_soa(record) {
+            parts.push(vec![record.clone()])
+        } else {
+            parts.last_mut().expect("a SOA first").push(record.clone())
         }
     }
     assert_eq!(parts.len() % 2, 0);

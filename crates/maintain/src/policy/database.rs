@@ -275,9 +275,10 @@ fn update_list(items: &[SettingItem], problems: &mut Vec<String>) -> Option<Acce
         AccessWord::Network(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
         AccessWord::Network(Ipv6Addr::LOCALHOST.into(), 128),
     ];
-    let networks = match has_networks {
-        true => networks(items, "ALLOW-DNSUPDATE-FROM", problems),
-        false => loopback.map(AccessEntry::positive).into(),
+    let networks = if has_networks {
+        networks(items, "ALLOW-DNSUPDATE-FROM", problems)
+    } else {
+        loopback.map(AccessEntry::positive).into()
     };
     let networks = AccessList::new(&networks);
     match (has_networks, has_keys) {

@@ -69,9 +69,10 @@ impl UpdateRule {
             UpdateScope::Name(name) => owner == name.as_name(),
             UpdateScope::KeyName => key == Some(owner),
         };
-        let is_typed = match self.types.is_empty() {
-            true => !HOLDS_A_ZONE_TOGETHER.contains(&rtype),
-            false => self.types.contains(&rtype) || self.types.contains(&Type::ANY),
+        let is_typed = if self.types.is_empty() {
+            !HOLDS_A_ZONE_TOGETHER.contains(&rtype)
+        } else {
+            self.types.contains(&rtype) || self.types.contains(&Type::ANY)
         };
         is_signed && is_named && is_typed
     }

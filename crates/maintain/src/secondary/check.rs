@@ -40,9 +40,10 @@ impl<O: QueryPrimary> Secondaries<O> {
             return self.give_up(number, now);
         }
         zone.asked += 1;
-        match zone.serial().is_some() && !zone.is_forced {
-            true => self.ask(number, PrimaryRequestStep::Serial, now),
-            false => self.queue_transfer(number, now),
+        if zone.serial().is_some() && !zone.is_forced {
+            self.ask(number, PrimaryRequestStep::Serial, now)
+        } else {
+            self.queue_transfer(number, now)
         }
     }
 
@@ -52,9 +53,10 @@ impl<O: QueryPrimary> Secondaries<O> {
             return;
         };
         // A newer version of a served zone takes precedence over zones that were never transferred.
-        let urgency = match zone.serial().is_some() {
-            true => EventUrgency::Asked,
-            false => zone.urgency,
+        let urgency = if zone.serial().is_some() {
+            EventUrgency::Asked
+        } else {
+            zone.urgency
         };
         let lane = zone.lane();
         self.schedule.finish(number);
@@ -74,9 +76,10 @@ impl<O: QueryPrimary> Secondaries<O> {
         let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
         let wants_whole = zone.wants_whole || zone.is_forced || is_unseen;
         let is_incremental = policy.is_incremental && !wants_whole;
-        let way = match is_incremental {
-            true => TransferWay::Incremental,
-            false => TransferWay::Whole,
+        let way = if is_incremental {
+            TransferWay::Incremental
+        } else {
+            TransferWay::Whole
         };
         self.ask(number, PrimaryRequestStep::Transfer(way), now);
     }

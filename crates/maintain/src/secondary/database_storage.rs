@@ -186,9 +186,10 @@ impl StorageWorker {
     }
 
     fn standing(&self, zones: &[NameBuf]) -> Result<Vec<ZoneProgress>, WriteError> {
-        let asked = match zones.len() < MANY {
-            true => ZoneProgressList::Named(zones),
-            false => ZoneProgressList::Secondary,
+        let asked = if zones.len() < MANY {
+            ZoneProgressList::Named(zones)
+        } else {
+            ZoneProgressList::Secondary
         };
         self.runtime.block_on(self.database.backend.standing(asked))
     }
@@ -228,9 +229,10 @@ impl StorageWorker {
     ) -> Result<Committed, WriteError> {
         let id = self.id_of(zone)?;
         let backend = &self.database.backend;
-        match is_forced {
-            true => self.runtime.block_on(backend.force_zone(id, version)),
-            false => self.runtime.block_on(backend.replace_zone(id, version)),
+        if is_forced {
+            self.runtime.block_on(backend.force_zone(id, version))
+        } else {
+            self.runtime.block_on(backend.replace_zone(id, version))
         }
     }
 

@@ -341,9 +341,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
                 let is_file = own.is_some_and(|policy| {
                     policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
                 });
-                let heir = match is_file {
-                    true => ZoneSuccessor::File,
-                    false => ZoneSuccessor::Nobody,
+                let heir = if is_file {
+                    ZoneSuccessor::File
+                } else {
+                    ZoneSuccessor::Nobody
                 };
                 self.secondaries.remove(name, heir);
                 continue;

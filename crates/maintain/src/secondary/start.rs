@@ -213,10 +213,11 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.numbers.insert(settings.name.clone(), number);
         let zone = Secondary::new(settings, home, held, timers, now);
         let is_good = zone.state == ZoneState::Current;
-        let check = match is_good {
+        let check = if is_good {
             // A NOTIFY may have been missed while the server was down; but do not check all zones at once.
-            true => now.plus(self.draw(spread)),
-            false => now,
+            now.plus(self.draw(spread))
+        } else {
+            now
         };
         let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
         self.zones.insert(number, Box::new(zone));

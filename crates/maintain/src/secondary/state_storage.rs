@@ -94,9 +94,10 @@ impl SecondaryStorage for StateStorage {
                 error => done(StorageOutcome { held: None, error }),
             }
         };
-        match is_large {
-            true => self.large.run(zone.settings.name.to_buf(), commit),
-            false => commit(),
+        if is_large {
+            self.large.run(zone.settings.name.to_buf(), commit)
+        } else {
+            commit()
         }
     }
 
@@ -133,9 +134,10 @@ impl SecondaryStorage for StateStorage {
             Some(error) => ended(Err(CommitError::WrongDigest(error))),
             None => commits.version_with_contents(source, version, contents, ended),
         };
-        match is_large {
-            true => self.large.run(zone.settings.name.to_buf(), commit),
-            false => commit(),
+        if is_large {
+            self.large.run(zone.settings.name.to_buf(), commit)
+        } else {
+            commit()
         }
     }
 

@@ -19,12 +19,11 @@ impl<O: QueryPrimary> Secondaries<O> {
         }
         (zone.asked, zone.urgency) = (0, urgency);
         zone.is_forced = std::mem::take(&mut zone.is_force_requested);
-        match zone.home.is_shared() {
-            true => self.look(number, PollReason::Check),
-            false => {
-                zone.is_check_asked = false;
-                self.ask_next(number, now);
-            }
+        if zone.home.is_shared() {
+            self.look(number, PollReason::Check)
+        } else {
+            zone.is_check_asked = false;
+            self.ask_next(number, now);
         }
     }
 
@@ -68,10 +67,11 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         let is_asked = std::mem::take(&mut zone.is_check_asked);
         let is_due = now.seconds() >= zone.timers.next_check || zone.state != ZoneState::Current;
-        match is_newer && !is_asked && !is_due {
+        if is_newer && !is_asked && !is_due {
             // Another server on the same storage has made the check.
-            true => self.end_check(number, now),
-            false => self.ask_next(number, now),
+            self.end_check(number, now)
+        } else {
+            self.ask_next(number, now)
         }
     }
 

@@ -92,9 +92,10 @@ impl DifferenceChain {
         self.done.push(std::mem::take(&mut self.current));
         if to == self.newest {
             let last = serial_of(record)?;
-            return match last == to {
-                true => Ok(Some(std::mem::take(&mut self.done))),
-                false => Err(TransferFailure::LastSoaDiffers { first: to, last }),
+            return if last == to {
+                Ok(Some(std::mem::take(&mut self.done)))
+            } else {
+                Err(TransferFailure::LastSoaDiffers { first: to, last })
             };
         }
         self.begin_sequence(to, record)?;

@@ -51,9 +51,10 @@ impl AskedQuestion {
         let mut message = Vec::with_capacity(HEADER + 2 * 255);
         message.extend_from_slice(&self.id.to_be_bytes());
         // RFC 1996 section 4.5: a NOTIFY is authoritative.
-        let aa = match self.opcode == Opcode::NOTIFY {
-            true => 0x04,
-            false => 0,
+        let aa = if self.opcode == Opcode::NOTIFY {
+            0x04
+        } else {
+            0
         };
         message.extend_from_slice(&[self.opcode.0 << 3 | aa, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
         message.extend_from_slice(self.zone.as_name().as_wire());
@@ -97,9 +98,10 @@ impl AskedQuestion {
         let (name, at) = NameBuf::from_message(octets, HEADER).map_err(MessageError::Name)?;
         let fixed = octets.get(at..at + 4).ok_or(MessageError::Short)?;
         let expected = [self.qtype.0.to_be_bytes(), Class::IN.0.to_be_bytes()].concat();
-        match name.as_name() == self.zone.as_name() && fixed == expected {
-            true => Ok(at + 4),
-            false => Err(TransferFailure::WrongQuestion),
+        if name.as_name() == self.zone.as_name() && fixed == expected {
+            Ok(at + 4)
+        } else {
+            Err(TransferFailure::WrongQuestion)
         }
     }
 }

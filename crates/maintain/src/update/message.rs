@@ -193,12 +193,11 @@ impl UpdateRequest {
 
     /// Rejects names outside the zone (RFC 2136 sections 3.2.5 and 3.4.1.3).
     fn check_owner(&self, record: &RecordView<'_>) -> Result<(), ChangeRefused> {
-        match record.name().is_at_or_below(self.zone.as_name()) {
-            true => Ok(()),
-            false => {
-                let reason = format!("{} is outside the zone", record.owner);
-                Err(refused(Rcode::NotZone, reason))
-            }
+        if record.name().is_at_or_below(self.zone.as_name()) {
+            Ok(())
+        } else {
+            let reason = format!("{} is outside the zone", record.owner);
+            Err(refused(Rcode::NotZone, reason))
         }
     }
 }

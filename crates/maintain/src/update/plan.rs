@@ -112,12 +112,11 @@ impl<P: UpdatePermission> UpdateChange<P> {
                 );
                 return Err(refused(Rcode::Refused, reason));
             }
-            match self.permission.permits(name, rtype) {
-                true => Ok(()),
-                false => {
-                    let reason = format!("{name} {rtype}: not permitted by the update policy");
-                    Err(refused(Rcode::Refused, reason))
-                }
+            if self.permission.permits(name, rtype) {
+                Ok(())
+            } else {
+                let reason = format!("{name} {rtype}: not permitted by the update policy");
+                Err(refused(Rcode::Refused, reason))
             }
         };
         match step.rtype() {
@@ -210,9 +209,10 @@ impl UpdateDraft<'_> {
                 )
             }
         };
-        match is_met {
-            true => Ok(()),
-            false => Err(refused(rcode, format!("prerequisite not met: {reason}"))),
+        if is_met {
+            Ok(())
+        } else {
+            Err(refused(rcode, format!("prerequisite not met: {reason}")))
         }
     }
 

@@ -178,9 +178,10 @@ impl Updates {
             return Ok(());
         };
         let (kind, name, value) = (FROZEN, key(zone).into_vec(), Vec::new());
-        let change = match is_frozen {
-            true => StateChange::SetItem { kind, name, value },
-            false => StateChange::RemoveItem { kind, name },
+        let change = if is_frozen {
+            StateChange::SetItem { kind, name, value }
+        } else {
+            StateChange::RemoveItem { kind, name }
         };
         store.write(vec![change]).map(|_| ())
     }
@@ -231,9 +232,10 @@ fn collect(first: QueueItem, queue: &Queue<QueueItem>) -> (Vec<UpdateJob>, Vec<S
             QueueItem::Update(job) => group.push(*job),
             QueueItem::Mark(mark) => marks.push(mark),
         }
-        next = match marks.is_empty() && group.len() < GROUP {
-            true => queue.try_pop(),
-            false => None,
+        next = if marks.is_empty() && group.len() < GROUP {
+            queue.try_pop()
+        } else {
+            None
         };
     }
     (group, marks)

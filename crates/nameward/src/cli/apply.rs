@@ -41,9 +41,10 @@ pub fn request(
 
 /// Returns the name of a file in messages.
 pub fn shown(file: &Path) -> String {
-    match file.as_os_str() == "-" {
-        true => "stdin".into(),
-        false => file.display().to_string(),
+    if file.as_os_str() == "-" {
+        "stdin".into()
+    } else {
+        file.display().to_string()
     }
 }
 
@@ -53,17 +54,19 @@ pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
         |error: io::Error| OperationError::invalid(format!("cannot read {}: {error}", shown(file)));
     let mut text = String::new();
     let mut read = |from: &mut dyn Read| from.take(max + 1).read_to_string(&mut text);
-    match file.as_os_str() == "-" {
-        true => read(&mut io::stdin().lock()),
-        false => fs::File::open(file).and_then(|mut file| read(&mut file)),
+    if file.as_os_str() == "-" {
+        read(&mut io::stdin().lock())
+    } else {
+        fs::File::open(file).and_then(|mut file| read(&mut file))
     }
     .map_err(failed)?;
-    match text.len() as u64 <= max {
-        true => Ok(text),
-        false => Err(OperationError::invalid(format!(
+    if text.len() as u64 <= max {
+        Ok(text)
+    } else {
+        Err(OperationError::invalid(format!(
             "{} is larger than {} MiB: split it",
             shown(file),
             max >> 20
-        ))),
+        )))
     }
 }

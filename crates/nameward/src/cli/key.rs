@@ -196,9 +196,10 @@ pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments
 
 pub(super) fn read_key(path: &Path) -> Result<String, OperationError> {
     let mut text = String::new();
-    let read = match path == Path::new("-") {
-        true => io::stdin().take(KEY_MAX).read_to_string(&mut text),
-        false => File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text)),
+    let read = if path == Path::new("-") {
+        io::stdin().take(KEY_MAX).read_to_string(&mut text)
+    } else {
+        File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text))
     };
     match read {
         Ok(_) => Ok(text),

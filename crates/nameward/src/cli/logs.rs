@@ -74,9 +74,12 @@ pub fn query_log_text(status: &QueryLogStatus) -> String {
         ..
     } = status;
     let state = if status.is_on { "on" } else { "off" };
-    let all_or = |list: &[String]| match list.is_empty() {
-        true => "all".to_string(),
-        false => list.join(", "),
+    let all_or = |list: &[String]| {
+        if list.is_empty() {
+            "all".to_string()
+        } else {
+            list.join(", ")
+        }
     };
     let (zones, clients) = (all_or(&status.zones), all_or(&status.clients));
     let mut text = format!(

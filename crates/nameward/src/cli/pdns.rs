@@ -265,9 +265,10 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
         PdnsStep::ShowCounters(name) => show_counters(&name, overrides),
         PdnsStep::Purge(names) => {
             let mut dropped = 0;
-            let names = match names.is_empty() {
-                true => vec![None],
-                false => names.into_iter().map(Some).collect(),
+            let names = if names.is_empty() {
+                vec![None]
+            } else {
+                names.into_iter().map(Some).collect()
             };
             for name in names {
                 let request = OperationRequest::CacheFlush { name };
@@ -446,9 +447,10 @@ fn show_counters(name: &str, overrides: &Overrides) -> Result<String, CommandErr
     };
     let mut text = String::new();
     for counter in &counters {
-        match is_one {
-            true => text.push_str(&counter.value.to_string()),
-            false => text.push_str(&format!("{}={},", counter.name, counter.value)),
+        if is_one {
+            text.push_str(&counter.value.to_string())
+        } else {
+            text.push_str(&format!("{}={},", counter.name, counter.value))
         }
     }
     text.push('\n');

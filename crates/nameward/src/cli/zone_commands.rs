@@ -283,9 +283,10 @@ fn print_difference(
         return ended(Err(error));
     }
     ended(printer.end())?;
-    Ok(match is_different {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
+    Ok(if is_different {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 

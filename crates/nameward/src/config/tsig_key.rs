@@ -113,9 +113,10 @@ impl KeySettings {
             Some(path) => self.secret = read_secret(path)?,
             None => {}
         }
-        match self.secret.reveal().is_empty() {
-            true => Err(KeyFault::NoSecret),
-            false => Ok(()),
+        if self.secret.reveal().is_empty() {
+            Err(KeyFault::NoSecret)
+        } else {
+            Ok(())
         }
     }
 

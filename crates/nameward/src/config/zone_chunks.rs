@@ -69,9 +69,10 @@ impl<'t> ZonePieces<'t> {
     }
 
     fn push(&mut self, part: &'t str, is_piece: bool) {
-        match is_piece {
-            true => self.pieces.push(part),
-            false => self.rest.push_str(part),
+        if is_piece {
+            self.pieces.push(part)
+        } else {
+            self.rest.push_str(part)
         }
     }
 }

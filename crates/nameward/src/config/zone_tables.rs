@@ -180,9 +180,10 @@ impl ConfigReader<'_> {
             if self.problems.len() > before {
                 continue;
             }
-            match has_name {
-                true => take(self, entry, section),
-                false => self.problem(entry.span(), format!("a {} needs a name", S::NAME)),
+            if has_name {
+                take(self, entry, section)
+            } else {
+                self.problem(entry.span(), format!("a {} needs a name", S::NAME))
             }
         }
     }

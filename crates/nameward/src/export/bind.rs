@@ -120,9 +120,10 @@ fn policy(zone: &ExportedZone, warnings: &mut Vec<String>) -> (String, String) {
             _ if zone.has_combined_key() => "csk",
             role => role,
         };
-        let bits = match key.algorithm.starts_with("rsa") {
-            true => format!(" {}", key.bits),
-            false => String::new(),
+        let bits = if key.algorithm.starts_with("rsa") {
+            format!(" {}", key.bits)
+        } else {
+            String::new()
         };
         let line = format!(
             "{role} lifetime unlimited algorithm {}{bits}; ",

@@ -112,9 +112,10 @@ impl ImportOutput<'_> {
             }
             self.file(file, file.mode == 0o600 || parent == self.dnssec_keys)?;
         }
-        let backup = match is_sample {
-            true => Some(self.keep_sample(&target)?),
-            false => None,
+        let backup = if is_sample {
+            Some(self.keep_sample(&target)?)
+        } else {
+            None
         };
         let config = NewFile {
             path: target,

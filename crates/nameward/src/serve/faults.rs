@@ -145,12 +145,11 @@ impl FaultSources<'_> {
                 let names: Vec<_> = names.map(|name| zone_text(&name).to_string()).collect();
                 let have = if number == 1 { "has" } else { "have" };
                 let zones = counted(number, "zone");
-                match names.is_empty() {
-                    true => format!("{zones} {have} no data to serve."),
-                    false => {
-                        let (more, names) = (and_more(number - names.len()), names.join(", "));
-                        format!("{zones} {have} no data to serve: {names}{more}.")
-                    }
+                if names.is_empty() {
+                    format!("{zones} {have} no data to serve.")
+                } else {
+                    let (more, names) = (and_more(number - names.len()), names.join(", "));
+                    format!("{zones} {have} no data to serve: {names}{more}.")
                 }
             }
         };

@@ -82,13 +82,14 @@ impl TrafficLogs {
 
     /// Turns the query log on or off according to the settings.
     pub fn apply(&self, settings: &QueryLogSettings) {
-        match settings.enabled {
-            false => self.query_log.turn_off(),
-            true => self.query_log.turn_on(QueryFilter {
+        if !settings.enabled {
+            self.query_log.turn_off()
+        } else {
+            self.query_log.turn_on(QueryFilter {
                 zones: settings.zones.iter().map(|zone| zone.0).collect(),
                 clients: settings.clients.clone(),
                 one_in: u32::try_from(settings.share.get()).unwrap_or(u32::MAX),
-            }),
+            })
         }
     }
 

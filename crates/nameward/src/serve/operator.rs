@@ -117,9 +117,10 @@ pub fn operations(
             let (shared, runtime) = (Arc::clone(shared), runtime.clone());
             move |zone, servers| {
                 let answers = runtime.block_on(find_ds(&shared, *zone, servers));
-                match answers.is_empty() {
-                    true => Err(NoParent("no [recursor] is configured")),
-                    false => Ok(answers),
+                if answers.is_empty() {
+                    Err(NoParent("no [recursor] is configured"))
+                } else {
+                    Ok(answers)
                 }
             }
         }),
@@ -263,12 +264,13 @@ impl Operator {
         match item {
             ListedItem::Status(mut status) => {
                 let operations = &self.operations;
-                let signing = zone_name(&status.name)
-                    .ok()
-                    .and_then(|zone| match is_named {
-                        true => operations.signing_of(zone.as_name()),
-                        false => operations.signing_in_memory(zone.as_name()),
-                    });
+                let signing = zone_name(&status.name).ok().and_then(|zone| {
+                    if is_named {
+                        operations.signing_of(zone.as_name())
+                    } else {
+                        operations.signing_in_memory(zone.as_name())
+                    }
+                });
                 let signing = signing.filter(|signing| signing.signed != "no");
                 status.signing = signing.map(Box::new);
                 ListedItem::Status(status)
@@ -300,9 +302,10 @@ impl Operator {
     /// Writes the changes that a zone's file lacks into it.
     fn sync(&self, zone: &str, rewrite: bool) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
-        let mode = match rewrite {
-            true => SyncMode::Rewrite,
-            false => SyncMode::KeepLayout,
+        let mode = if rewrite {
+            SyncMode::Rewrite
+        } else {
+            SyncMode::KeepLayout
         };
         let (serial, records) = match self.maintenance.sync(zone, mode)? {
             SyncOutcome::UpToDate(serial) => (serial, 0),
@@ -351,15 +354,14 @@ impl Operator {
             return Err(OperationError::refused(text));
         }
         let thawed = self.updates.thaw(zone.as_name());
-        match thawed.map_err(|error| OperationError::backend(error.to_string()))? {
-            true => {
-                tracing::info!("zone {zone}: thawed");
-                let zone = zone.to_string();
-                Ok(OperationResult::ZoneThawed { zone })
-            }
-            false => Err(OperationError::conflict(format!(
+        if thawed.map_err(|error| OperationError::backend(error.to_string()))? {
+            tracing::info!("zone {zone}: thawed");
+            let zone = zone.to_string();
+            Ok(OperationResult::ZoneThawed { zone })
+        } else {
+            Err(OperationError::conflict(format!(
                 "zone {zone} is not frozen"
-            ))),
+            )))
         }
     }
 

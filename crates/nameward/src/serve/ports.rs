@@ -69,9 +69,10 @@ impl Ports {
 
     /// Returns the address of the API: its own port, or that of the status page.
     pub fn api_address(&self, config: &Config) -> Option<SocketAddr> {
-        match config.shares_web_port() {
-            true => self.web_address(),
-            false => self.api.as_ref().and_then(|api| api.local_addr().ok()),
+        if config.shares_web_port() {
+            self.web_address()
+        } else {
+            self.api.as_ref().and_then(|api| api.local_addr().ok())
         }
     }
 

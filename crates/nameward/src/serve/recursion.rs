@@ -210,9 +210,12 @@ fn resolvers(
 fn is_ours(address: SocketAddr, ours: &[SocketAddr]) -> bool {
     let mut same_port = ours.iter().filter(|own| own.port() == address.port());
     let ip = address.ip().to_canonical();
-    same_port.any(|own| match own.ip().is_unspecified() {
-        true => is_local(ip),
-        false => own.ip().to_canonical() == ip,
+    same_port.any(|own| {
+        if own.ip().is_unspecified() {
+            is_local(ip)
+        } else {
+            own.ip().to_canonical() == ip
+        }
     })
 }
 

@@ -331,12 +331,13 @@ impl RunningServer {
 
     fn announce_ready(&self) {
         let zones = self.shared.zones.load();
-        let question = match self.example {
-            true => Some(example::QUESTION.to_string()),
-            false => zones
+        let question = if self.example {
+            Some(example::QUESTION.to_string())
+        } else {
+            zones
                 .zones()
                 .find(|zone| zone.is_ready())
-                .map(|zone| format!("{} SOA", zone.apex_name())),
+                .map(|zone| format!("{} SOA", zone.apex_name()))
         };
         if zones.is_empty() {
             tracing::warn!("no zones: all queries are refused");

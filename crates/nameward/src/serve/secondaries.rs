@@ -398,9 +398,10 @@ impl SecondaryZones {
     /// Refreshes a secondary zone at once: transfers it if its primary has a newer version, or unconditionally.
     pub fn retrieve(&self, zone: &str, force: bool) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        let (retrieval, what) = match force {
-            true => (Retrieval::Forced, "forced transfer"),
-            false => (Retrieval::IfNewer, "check"),
+        let (retrieval, what) = if force {
+            (Retrieval::Forced, "forced transfer")
+        } else {
+            (Retrieval::IfNewer, "check")
         };
         if !self.life.check(name, retrieval) {
             return Err(OperationError::not_found(format!(

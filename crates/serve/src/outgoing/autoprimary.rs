@@ -249,9 +249,10 @@ impl AutoprimaryShared {
         // The state store waits for the disk.
         let made = tokio::task::spawn_blocking(move || {
             let count = kept.secondaries()?.len();
-            match count < ZONES_MAX {
-                true => kept.set_secondary(&secondary).map(|()| true),
-                false => Ok(false),
+            if count < ZONES_MAX {
+                kept.set_secondary(&secondary).map(|()| true)
+            } else {
+                Ok(false)
             }
         });
         let peer = autoprimary.address;

@@ -49,12 +49,11 @@ impl ParentClient {
 fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolvers>> {
     let aliases = shared.aliases();
     let resolvers = aliases.and_then(|aliases| aliases.resolvers());
-    match servers.is_empty() {
-        true => resolvers.into_iter().collect(),
-        false => {
-            let servers = servers.iter().take(SERVERS_MAX);
-            servers.map(|server| alone(*server)).collect()
-        }
+    if servers.is_empty() {
+        resolvers.into_iter().collect()
+    } else {
+        let servers = servers.iter().take(SERVERS_MAX);
+        servers.map(|server| alone(*server)).collect()
     }
 }
 

@@ -77,9 +77,10 @@ fn now() -> std::time::Instant {
 }
 
 async fn connect(ask: &Ask) -> io::Result<TcpStream> {
-    let socket = match ask.primary.address.is_ipv4() {
-        true => TcpSocket::new_v4()?,
-        false => TcpSocket::new_v6()?,
+    let socket = if ask.primary.address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
     };
     if ask.primary.source.is_some() {
         socket.bind(local_address(&ask.primary))?;

@@ -116,9 +116,10 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         record_received(self.recorder, query, transport, peer.ip());
-        match query.is_plain {
-            true => self.decide_verified((query, None), arrival, asked, out),
-            false => self.decide_extended(query, arrival, asked, out),
+        if query.is_plain {
+            self.decide_verified((query, None), arrival, asked, out)
+        } else {
+            self.decide_extended(query, arrival, asked, out)
         }
     }
 

@@ -28,12 +28,11 @@ impl Turn<'_> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        match query.is_signed {
-            true => self.decide_signed(query, arrival, asked, out),
-            false => {
-                let verdict = self.decide_verified((query, None), arrival, asked, out);
-                self.add_expire(verdict, query, asked, out)
-            }
+        if query.is_signed {
+            self.decide_signed(query, arrival, asked, out)
+        } else {
+            let verdict = self.decide_verified((query, None), arrival, asked, out);
+            self.add_expire(verdict, query, asked, out)
         }
     }
 

@@ -80,9 +80,10 @@ impl SigningQueue {
     /// Returns whether threads outside the queue make signatures: only if there are no signing threads.
     #[inline]
     pub(crate) fn making_of_others(&self) -> Making {
-        match self.is_open.load(Ordering::Relaxed) {
-            true => Making::Never,
-            false => Making::NOW,
+        if self.is_open.load(Ordering::Relaxed) {
+            Making::Never
+        } else {
+            Making::NOW
         }
     }
 

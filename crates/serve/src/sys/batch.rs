@@ -414,9 +414,10 @@ impl Replies<'_> {
 /// Returns the destination address of a datagram, from its socket and its control message.
 #[inline]
 fn asked_at(bound: SocketAddr, control: &Control) -> SocketAddr {
-    match bound.ip().is_unspecified() {
-        false => bound,
-        true => SocketAddr::new(control.asked_address(bound), bound.port()),
+    if !bound.ip().is_unspecified() {
+        bound
+    } else {
+        SocketAddr::new(control.asked_address(bound), bound.port())
     }
 }
 

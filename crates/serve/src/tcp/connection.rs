@@ -195,9 +195,10 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             if first_message(&self.input).is_none() {
                 return self.keep_within_bounds();
             }
-            return match self.answer_input() {
-                true => Ok(()),
-                false => Err(io::ErrorKind::ConnectionAborted.into()),
+            return if self.answer_input() {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::ConnectionAborted.into())
             };
         }
         let mut scratch = self.seat.shared.borrow_scratch();

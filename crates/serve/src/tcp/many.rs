@@ -39,13 +39,12 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         written?;
         self.last_message = Instant::now();
         self.keep_within_bounds()?;
-        Ok(match is_none {
-            true => Pulled::Nothing,
-            false => {
-                // It is as active as a connection that sends queries; idle ones are closed first.
-                self.seat.shared.registry.touch(self.seat.id);
-                Pulled::Some
-            }
+        Ok(if is_none {
+            Pulled::Nothing
+        } else {
+            // It is as active as a connection that sends queries; idle ones are closed first.
+            self.seat.shared.registry.touch(self.seat.id);
+            Pulled::Some
         })
     }
 

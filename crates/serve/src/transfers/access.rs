@@ -42,9 +42,10 @@ pub(super) fn access_of(
     if zone.live().is_some() {
         return TransferAccess::NameServers;
     }
-    match is_name_server(client, zone, table) {
-        true => TransferAccess::Allowed,
-        false => TransferAccess::Refused,
+    if is_name_server(client, zone, table) {
+        TransferAccess::Allowed
+    } else {
+        TransferAccess::Refused
     }
 }
 

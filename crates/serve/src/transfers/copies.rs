@@ -270,9 +270,10 @@ impl OutgoingCopies {
         let is_newest = |known: &KnownCopy| std::ptr::eq(known.job.as_ptr(), job);
         // A version older than the newest requested one would lead backwards.
         let is_noted = self.known.lock().get(&job.name).is_some_and(is_newest);
-        let version = match is_noted {
-            true => self.sent.note(version),
-            false => version,
+        let version = if is_noted {
+            self.sent.note(version)
+        } else {
+            version
         };
         let mut known = self.known.lock();
         if let Some(known) = known.get_mut(&job.name).filter(|known| is_newest(known)) {

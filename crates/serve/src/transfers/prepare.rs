@@ -177,12 +177,11 @@ impl OutgoingTransfers {
         // The journal has ALIAS records and not their addresses, so a client that gets addresses needs the whole
         // zone.
         let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
-        let differences = match has_alias {
-            true => None,
-            false => {
-                let read = move || transfers.differences(&of, serial);
-                on_thread(&self.journal_reads, read).await?
-            }
+        let differences = if has_alias {
+            None
+        } else {
+            let read = move || transfers.differences(&of, serial);
+            on_thread(&self.journal_reads, read).await?
         };
         let differences =
             differences.filter(|list| !is_expanded || !list.iter().any(changes_alias));
@@ -225,9 +224,10 @@ impl OutgoingTransfers {
         if source.access == TransferAccess::NameServers {
             self.check_name_server(shared, &source)?;
         }
-        let mut zone = match source.zone.live().is_some() {
-            true => self.live_reads.read(self, shared, (&source.zone, &gone))?,
-            false => source.zone,
+        let mut zone = if source.zone.live().is_some() {
+            self.live_reads.read(self, shared, (&source.zone, &gone))?
+        } else {
+            source.zone
         };
         drop(turn);
         let has_alias = source.alias_form == AliasForm::Addresses && has_alias(&zone);
@@ -333,13 +333,15 @@ impl OutgoingTransfers {
             SignerQueue::start(&self.copies, threads).map_err(PrepareFault::NoThread)?;
             let source = || {
                 Ok(CopySource {
-                    digest: match makes_digest {
-                        true => CopyDigest::Made,
-                        false => CopyDigest::Kept,
+                    digest: if makes_digest {
+                        CopyDigest::Made
+                    } else {
+                        CopyDigest::Kept
                     },
-                    zone: match makes_digest {
-                        true => with_placeholder(&zone)?,
-                        false => Arc::clone(&zone),
+                    zone: if makes_digest {
+                        with_placeholder(&zone)?
+                    } else {
+                        Arc::clone(&zone)
                     },
                     signing,
                 })

@@ -83,10 +83,11 @@ impl SignerQueue {
         let mut state = self.lock();
         let is_queued = state.jobs.iter().any(|other| Arc::ptr_eq(other, job));
         if job.has_work() && !is_queued {
-            match job.is_new() {
+            if job.is_new() {
                 // Its client has received nothing yet, and preparing a copy signs nothing.
-                true => state.jobs.push_front(Arc::clone(job)),
-                false => state.jobs.push_back(Arc::clone(job)),
+                state.jobs.push_front(Arc::clone(job))
+            } else {
+                state.jobs.push_back(Arc::clone(job))
             }
             drop(state);
             self.more.notify_one();

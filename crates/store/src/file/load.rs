@@ -92,9 +92,10 @@ impl Load<'_> {
                 return;
             }
             self.summary.refused += 1;
-            let standing = match slot.served {
-                true => Standing::OldVersion,
-                false => self.serve_copy(job, slot),
+            let standing = if slot.served {
+                Standing::OldVersion
+            } else {
+                self.serve_copy(job, slot)
             };
             (self.events)(LoadEvent::Refused(name, &read.diagnostics, standing));
             return;
@@ -162,12 +163,13 @@ fn advice_on_serial(before: &Zone, now: &Zone) -> Option<String> {
     if new.is_after(old) || !before.is_ready() || now.has_same_records(before) {
         return None;
     }
-    Some(match old == new {
-        true => format!(
+    Some(if old == new {
+        format!(
             "the contents changed but the serial is still {new}: secondaries will not transfer this version"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the serial decreased from {old} to {new}: secondaries will not transfer this version"
-        ),
+        )
     })
 }

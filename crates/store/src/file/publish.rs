@@ -158,9 +158,10 @@ impl<'t> Publisher<'t> {
 
     /// Publishes the changes. Returns the zones that another source has too.
     pub(super) fn publish(&mut self) -> Vec<Contest> {
-        match self.changes.is_empty() {
-            true => Vec::new(),
-            false => self.target.publish(std::mem::take(&mut self.changes)),
+        if self.changes.is_empty() {
+            Vec::new()
+        } else {
+            self.target.publish(std::mem::take(&mut self.changes))
         }
     }
 }

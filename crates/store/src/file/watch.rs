@@ -133,9 +133,10 @@ impl Watcher {
 
     /// Watches a directory. Must be called before the directory is read, so that nothing is missed.
     pub(super) fn directory(&self, path: &Path, kind: WatchedFiles) {
-        let opened = match path.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => path,
+        let opened = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
         };
         let mut state = self.0.lock();
         let Some(inotify) = &self.0.inotify else {

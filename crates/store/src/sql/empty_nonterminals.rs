@@ -170,9 +170,10 @@ impl AncestorSets {
         match &entry.chain {
             ChainProgress::TooLarge => ChainFound::Never,
             ChainProgress::Made(chain) if chain.fits(signing) => {
-                match entry.read_at.elapsed() <= limit {
-                    true => ChainFound::Usable(Arc::clone(chain)),
-                    false => ChainFound::Later,
+                if entry.read_at.elapsed() <= limit {
+                    ChainFound::Usable(Arc::clone(chain))
+                } else {
+                    ChainFound::Later
                 }
             }
             // Keys or metadata have changed since the names were read.

@@ -120,12 +120,11 @@ impl SqlBackend {
         let is_full = lister.is_full();
         // A thread that may block on SQLite can just as well do this.
         let is_at_once = lister.len() <= RECORDS_AT_ONCE || self.is_blocking();
-        let made = match is_at_once {
-            true => lister.finish(),
-            false => {
-                let made = tokio::task::spawn_blocking(|| lister.finish());
-                made.await.ok().flatten()
-            }
+        let made = if is_at_once {
+            lister.finish()
+        } else {
+            let made = tokio::task::spawn_blocking(|| lister.finish());
+            made.await.ok().flatten()
         };
         if let Some(chain) = made {
             return ChainProgress::Made(Arc::new(chain));

@@ -85,10 +85,8 @@ impl<'b> SqlLookupBatch<'b> {
     /// Adds a lookup of `qname`, at or below the apex of `zone`. Its index is the number of lookups added before.
     pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
         let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
-        let above = match is_deep {
-            true => self.backend.inner.above.usable(zone.id),
-            false => None,
-        };
+        let ancestors = &self.backend.inner.above;
+        let above = is_deep.then(|| ancestors.usable(zone.id)).flatten();
         let is_stuck = is_deep && above.is_none();
         self.add_with(zone, qname, above, is_stuck);
     }
@@ -136,10 +134,8 @@ impl<'b> SqlLookupBatch<'b> {
         let backend = self.backend;
         let unknown = self.unknown_zones();
         let facts = async {
-            match unknown.is_empty() {
-                true => None,
-                false => Some(backend.read_facts(&unknown).await),
-            }
+            (!unknown.is_empty()).then_some(())?;
+            Some(backend.read_facts(&unknown).await)
         };
         let (statements, facts) = tokio::join!(self.fetch_names(), facts);
         round.statements += statements;
@@ -299,9 +295,10 @@ impl Open {
                 None => return Ok(LookupProgress::NeedsAbove),
             }
         }
-        Ok(match self.gathering.is_short() {
-            true => LookupProgress::NeedsMore,
-            false => LookupProgress::Complete,
+        Ok(if self.gathering.is_short() {
+            LookupProgress::NeedsMore
+        } else {
+            LookupProgress::Complete
         })
     }
 

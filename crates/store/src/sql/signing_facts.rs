@@ -121,9 +121,10 @@ impl SqlBackend {
         if keys.is_empty() || metadata.policy.is_presigned {
             return None;
         }
-        let keys = match metadata.is_broken {
-            true => Arc::new(Keys::broken()),
-            false => keys,
+        let keys = if metadata.is_broken {
+            Arc::new(Keys::broken())
+        } else {
+            keys
         };
         let cache = self.inner.options.security.signatures.clone();
         let signing = Signing::new(zone.apex.as_name(), keys, metadata.policy.clone(), cache);
@@ -177,15 +178,12 @@ fn or_last<T>(
 /// Logs a row that signing needs but cannot use; once per read, so not for every query.
 pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
-    match has_last {
-        true => {
-            tracing::error!(
-                "zone {apex}: cannot use the new keys or metadata, signing with the previous ones: {error}"
-            )
-        }
-        false => tracing::error!(
-            "zone {apex}: cannot sign, queries with DO are answered SERVFAIL: {error}"
-        ),
+    if has_last {
+        tracing::error!(
+            "zone {apex}: cannot use the new keys or metadata, signing with the previous ones: {error}"
+        )
+    } else {
+        tracing::error!("zone {apex}: cannot sign, queries with DO are answered SERVFAIL: {error}")
     }
 }
 

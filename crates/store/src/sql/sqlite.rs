@@ -89,9 +89,10 @@ impl Sqlite {
         let Some(session) = slot.as_ref() else {
             return Err(SqlError::Unavailable("no connection".into()));
         };
-        let limit = match statement.reads_little() {
-            true => (START.elapsed() + self.timeout).as_millis() as u64,
-            false => u64::MAX,
+        let limit = if statement.reads_little() {
+            (START.elapsed() + self.timeout).as_millis() as u64
+        } else {
+            u64::MAX
         };
         session.deadline.store(limit, Ordering::Relaxed);
         let result = self.run(&session.connection, statement, zone, names, each);

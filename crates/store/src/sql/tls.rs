@@ -80,9 +80,10 @@ fn read_authorities(path: &Path) -> Result<RootCertStore, AuthorityError> {
     for certificate in CertificateDer::pem_file_iter(path)? {
         store.add(certificate?)?;
     }
-    match store.is_empty() {
-        true => Err(AuthorityError::Empty),
-        false => Ok(store),
+    if store.is_empty() {
+        Err(AuthorityError::Empty)
+    } else {
+        Ok(store)
     }
 }
 

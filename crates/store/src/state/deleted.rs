@@ -29,9 +29,10 @@ impl CopyBounds {
 
     /// Returns the maximum size of one copy in octets; 0 if none are kept.
     pub fn octets_max(&self) -> u64 {
-        match self.copies == 0 || self.seconds == 0 {
-            true => 0,
-            false => self.octets.min(Self::COPY_MAX),
+        if self.copies == 0 || self.seconds == 0 {
+            0
+        } else {
+            self.octets.min(Self::COPY_MAX)
         }
     }
 }

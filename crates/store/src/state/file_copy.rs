@@ -119,9 +119,10 @@ impl StateStore {
                 part(list(row, 0)?);
                 count += 1;
             }
-            match count == copy.parts {
-                true => Ok(Some(copy)),
-                false => Err(StateError::corrupt("incomplete copy of a zone file")),
+            if count == copy.parts {
+                Ok(Some(copy))
+            } else {
+                Err(StateError::corrupt("incomplete copy of a zone file"))
             }
         })
     }

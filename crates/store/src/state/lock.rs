@@ -66,8 +66,9 @@ fn write_user(file: &mut File, user: StoreUser) -> std::io::Result<()> {
 fn read_user(file: &mut File) -> StoreUser {
     let mut text = String::new();
     let read = file.take(TEXT_MAX).read_to_string(&mut text);
-    match read.is_ok() && text.starts_with(StoreUser::Command.word()) {
-        true => StoreUser::Command,
-        false => StoreUser::Server,
+    if read.is_ok() && text.starts_with(StoreUser::Command.word()) {
+        StoreUser::Command
+    } else {
+        StoreUser::Server
     }
 }

@@ -134,13 +134,14 @@ fn known_version(connection: &Connection) -> Result<i64, StateError> {
         schema::version(connection)?,
         schema::MIGRATIONS.len() as i64,
     );
-    match found <= known {
-        true => Ok(found),
-        false => Err(StateError::Newer {
+    if found <= known {
+        Ok(found)
+    } else {
+        Err(StateError::Newer {
             path: PathBuf::new(),
             found,
             known,
-        }),
+        })
     }
 }
 

@@ -305,12 +305,13 @@ fn run(program: &str, directory: &Path, arguments: &[&str]) -> io::Result<()> {
 }
 
 fn checked(output: &std::process::Output, program: &str) -> io::Result<()> {
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "{program}: {}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
-        ))),
+        )))
     }
 }

@@ -96,9 +96,10 @@ impl ChangingZone {
                 all
             }
         };
-        match set.is_empty() {
-            true => self.owners.remove(&owner),
-            false => self.owners.insert(owner, set),
+        if set.is_empty() {
+            self.owners.remove(&owner)
+        } else {
+            self.owners.insert(owner, set)
         };
     }
 
@@ -181,11 +182,12 @@ impl ZoneSigner {
 }
 
 fn checked(output: &std::process::Output, program: &str) -> io::Result<()> {
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!(
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
             "{program}: {}",
             String::from_utf8_lossy(&output.stderr)
-        ))),
+        )))
     }
 }

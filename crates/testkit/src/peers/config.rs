@@ -109,13 +109,15 @@ fn knot(
     // The control socket cannot be disabled; it stays in the peer's own directory. Its databases
     // are created even if they stay empty. ANY gets one RRset over UDP (RFC 8482), and no setting
     // changes that.
-    let acl = match options.allow_transfer {
-        true => "acl:\n  - id: loopback\n    address: 127.0.0.1\n    action: transfer\n",
-        false => "",
+    let acl = if options.allow_transfer {
+        "acl:\n  - id: loopback\n    address: 127.0.0.1\n    action: transfer\n"
+    } else {
+        ""
     };
-    let acl_use = match options.allow_transfer {
-        true => "    acl: loopback\n",
-        false => "",
+    let acl_use = if options.allow_transfer {
+        "    acl: loopback\n"
+    } else {
+        ""
     };
     write!(
         out,
@@ -162,9 +164,10 @@ fn bind(
     options: &PeerOptions,
 ) -> io::Result<()> {
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let transfer = match options.allow_transfer {
-        true => "127.0.0.1",
-        false => "none",
+    let transfer = if options.allow_transfer {
+        "127.0.0.1"
+    } else {
+        "none"
     };
     // The check-* options allow zones to load that the other brands serve too; minimal-* is off so
     // that additional data and complete ANY answers are returned.
@@ -227,9 +230,10 @@ fn powerdns(
     list.flush()?;
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
     let (zone_list, threads) = (zone_list.display(), options.threads);
-    let transfer = match options.allow_transfer {
-        true => "disable-axfr=no\nallow-axfr-ips=127.0.0.1",
-        false => "disable-axfr=yes",
+    let transfer = if options.allow_transfer {
+        "disable-axfr=no\nallow-axfr-ips=127.0.0.1"
+    } else {
+        "disable-axfr=yes"
     };
     // any-to-tcp is on by default and would answer ANY over UDP with TC only. Caches keep their
     // defaults: they are part of what this server is.

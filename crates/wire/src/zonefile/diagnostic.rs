@@ -34,9 +34,10 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A file name may contain line ends and terminal control characters; a diagnostic is a single line.
         for c in self.file.chars() {
-            match c.is_control() {
-                true => write!(f, "\\{:03}", u32::from(c))?,
-                false => f.write_char(c)?,
+            if c.is_control() {
+                write!(f, "\\{:03}", u32::from(c))?
+            } else {
+                f.write_char(c)?
             }
         }
         for place in [self.line, self.column] {

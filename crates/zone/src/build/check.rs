@@ -22,9 +22,10 @@ impl ZoneBuilder {
             "expected the SOA record at {}, found one at {name}",
             self.apex_name
         );
-        match self.is_tolerant {
-            true => self.findings.error_of_name(soa.from, message),
-            false => self.findings.error(soa.from, message),
+        if self.is_tolerant {
+            self.findings.error_of_name(soa.from, message)
+        } else {
+            self.findings.error(soa.from, message)
         }
         self.add_broken(name.as_name(), None);
     }
@@ -41,9 +42,10 @@ impl ZoneBuilder {
                 let message = format_args!(
                     "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
                 );
-                match self.is_tolerant {
-                    true => self.findings.error_of_name(entry.from, message),
-                    false => self.findings.error(entry.from, message),
+                if self.is_tolerant {
+                    self.findings.error_of_name(entry.from, message)
+                } else {
+                    self.findings.error(entry.from, message)
                 }
                 let name = self.current_name;
                 self.add_broken(name.as_name(), None);

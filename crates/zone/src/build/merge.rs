@@ -74,9 +74,10 @@ impl ZoneBuilder {
         let has_places = self.places.are_plain() && !node.has(flags::CUT);
         for rrset in node.rrsets() {
             for record in rrset.records() {
-                let from = match has_places && record.place != 0 {
-                    true => self.places.place(record.place),
-                    false => RecordLocation::NONE,
+                let from = if has_places && record.place != 0 {
+                    self.places.place(record.place)
+                } else {
+                    RecordLocation::NONE
                 };
                 draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, from)?;
             }

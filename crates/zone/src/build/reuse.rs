@@ -182,9 +182,10 @@ impl ZoneBuilder {
         if self.is_full {
             return None;
         }
-        let with_targets = match self.broken.is_empty() {
-            true => Vec::new(),
-            false => self.with_targets.clone(),
+        let with_targets = if self.broken.is_empty() {
+            Vec::new()
+        } else {
+            self.with_targets.clone()
         };
         self.check_targets();
         self.mark_broken(&with_targets);
@@ -230,8 +231,9 @@ impl ZoneBuilder {
 
 /// Clears a buffer, and frees its memory if it is larger than most zones need.
 pub(crate) fn empty<T>(buffer: &mut Vec<T>, kept: usize) {
-    match buffer.capacity() > kept {
-        true => *buffer = Vec::new(),
-        false => buffer.clear(),
+    if buffer.capacity() > kept {
+        *buffer = Vec::new()
+    } else {
+        buffer.clear()
     }
 }

@@ -38,9 +38,10 @@ impl MemberBlock {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.member(middle).is_some_and(&is_before) {
-                true => low = middle + 1,
-                false => high = middle,
+            if self.member(middle).is_some_and(&is_before) {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         low
@@ -165,9 +166,10 @@ impl MemberList {
             };
             let (own, others) = rest.split_at(own);
             rest = others;
-            match own.is_empty() {
-                true => made.share(listed),
-                false => merge(&listed.block, own, &mut made),
+            if own.is_empty() {
+                made.share(listed)
+            } else {
+                merge(&listed.block, own, &mut made)
             }
         }
         // Only non-empty if the list was empty.
@@ -294,10 +296,7 @@ mod tests {
             check(&list, &model);
             for change in changes {
                 for (member, &is_there) in &change {
-                    match is_there {
-                        true => model.insert(member.clone()),
-                        false => model.remove(member),
-                    };
+                    if is_there { model.insert(member.clone()) } else { model.remove(member) };
                 }
                 let edits = change.into_iter().map(|(member, is_there)| MemberEdit { member, is_there });
                 list = list.edited(edits.collect());

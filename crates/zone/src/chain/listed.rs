@@ -119,9 +119,10 @@ impl ListedChain {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.member(middle).is_some_and(|member| member <= key) {
-                true => low = middle + 1,
-                false => high = middle,
+            if self.member(middle).is_some_and(|member| member <= key) {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         low

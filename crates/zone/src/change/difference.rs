@@ -18,9 +18,10 @@ type Pair<'z> = (Option<Node<'z>>, Option<Node<'z>>);
 impl Zone {
     /// Returns the difference that turns `older` into this version.
     pub fn difference_from(&self, older: &Zone) -> Difference {
-        let mut pairs = match self.shares_base_with(older) {
-            true => self.changed_pairs(older),
-            false => self.all_pairs(older),
+        let mut pairs = if self.shares_base_with(older) {
+            self.changed_pairs(older)
+        } else {
+            self.all_pairs(older)
         };
         let name = |pair: &Pair<'_>| {
             pair.0

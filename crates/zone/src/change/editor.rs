@@ -273,9 +273,10 @@ fn hash(name: Name<'_>) -> u64 {
 }
 
 fn wildcard_bit(child: Name<'_>) -> u8 {
-    match child.is_wildcard() {
-        true => flags::WILDCARD_CHILD,
-        false => 0,
+    if child.is_wildcard() {
+        flags::WILDCARD_CHILD
+    } else {
+        0
     }
 }
 

@@ -36,13 +36,15 @@ impl Zone {
 
     /// Packs the zone if that is fast, or if a background repack is long overdue.
     pub(super) fn pack_if_small(self) -> Zone {
-        let is_due = match self.name_count() <= SMALL {
-            true => self.is_worth_packing(),
-            false => self.changed() > self.name_count(),
+        let is_due = if self.name_count() <= SMALL {
+            self.is_worth_packing()
+        } else {
+            self.changed() > self.name_count()
         };
-        match is_due {
-            true => self.pack().unwrap_or(self),
-            false => self,
+        if is_due {
+            self.pack().unwrap_or(self)
+        } else {
+            self
         }
     }
 

@@ -77,9 +77,10 @@ impl BindImporter {
             policy = Some(name);
         }
         Ok(ImportedSigning {
-            source: match zone.is_signed_in_place {
-                true => None,
-                false => Some(version.with_extension("")),
+            source: if zone.is_signed_in_place {
+                None
+            } else {
+                Some(version.with_extension(""))
             },
             version,
             keys: ImportedKeyStore::Pairs(statements.directory.join(directory)),
@@ -110,12 +111,11 @@ impl BindImporter {
         };
         let changes = written.map_or(&[][..], |written| &written.changes);
         let text = format!("dnssec-policy {name}: [[dnssec_policy]]");
-        match changes.is_empty() {
-            true => self.note(ImportVerdict::Taken, spot, text),
-            false => {
-                let text = format!("{text}: {}", changes.join("; "));
-                self.note(ImportVerdict::Changed, spot, text);
-            }
+        if changes.is_empty() {
+            self.note(ImportVerdict::Taken, spot, text)
+        } else {
+            let text = format!("{text}: {}", changes.join("; "));
+            self.note(ImportVerdict::Changed, spot, text);
         }
         let place = self.place(spot);
         self.server.policies.push(ImportedPolicy {

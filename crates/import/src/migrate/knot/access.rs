@@ -146,9 +146,10 @@ impl<'i> KnotIndex<'i> {
             }
         }
         let peers = self.peers(acl)?;
-        let sign = match acl.entry("deny").is_some_and(KnotEntry::is_on) {
-            true => "!",
-            false => "",
+        let sign = if acl.entry("deny").is_some_and(KnotEntry::is_on) {
+            "!"
+        } else {
+            ""
         };
         let signed: Vec<String> = peers.iter().map(|peer| format!("{sign}{peer}")).collect();
         let Some(actions) = acl.entry("action") else {

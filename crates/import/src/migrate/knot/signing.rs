@@ -115,16 +115,15 @@ impl KnotReader<'_> {
         };
         let place = policy.map_or(&user.place, |policy| &policy.place).clone();
         let report = &mut self.server.report;
-        match changes.is_empty() {
-            true => report.add(
+        if changes.is_empty() {
+            report.add(
                 ImportVerdict::Taken,
                 &place,
                 format!("policy {id}: [[dnssec_policy]]"),
-            ),
-            false => {
-                let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
-                report.add(ImportVerdict::Changed, &place, text);
-            }
+            )
+        } else {
+            let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
+            report.add(ImportVerdict::Changed, &place, text);
         }
         self.server.policies.push(ImportedPolicy {
             name: id.to_string(),
@@ -145,9 +144,10 @@ fn settings(
     index: &KnotIndex<'_>,
 ) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
     let is_on = |key: &str| policy.entry(key).is_some_and(KnotEntry::is_on);
-    let mut settings = match is_on("single-type-signing") {
-        true => vec![("keys", ImportedValue::Text("csk".into()))],
-        false => split_keys(),
+    let mut settings = if is_on("single-type-signing") {
+        vec![("keys", ImportedValue::Text("csk".into()))]
+    } else {
+        split_keys()
     };
     let mut changes = Vec::new();
     if let Some(entry) = policy.entry("algorithm") {

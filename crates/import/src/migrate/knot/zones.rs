@@ -106,9 +106,10 @@ impl KnotReader<'_> {
                 // It has its own line.
                 continue;
             }
-            let (verdict, end) = match index.is_used(section, id) {
-                true => (ImportVerdict::Taken, "used by its zones"),
-                false => (ImportVerdict::NotNeeded, "unused"),
+            let (verdict, end) = if index.is_used(section, id) {
+                (ImportVerdict::Taken, "used by its zones")
+            } else {
+                (ImportVerdict::NotNeeded, "unused")
             };
             let text = format!("{section} {id}: {end}");
             self.server.report.add(verdict, &item.place, text);
@@ -163,12 +164,13 @@ impl KnotReader<'_> {
                     .add(ImportVerdict::Taken, &entry.place, text);
                 continue;
             }
-            let (verdict, reason) = match QUIET_MODULES.contains(&name) {
-                true => (ImportVerdict::NotPossible, "modules are not supported"),
-                false => (
+            let (verdict, reason) = if QUIET_MODULES.contains(&name) {
+                (ImportVerdict::NotPossible, "modules are not supported")
+            } else {
+                (
                     ImportVerdict::Breaks,
                     "modules are not supported, answers would differ",
-                ),
+                )
             };
             let text = format!("global-module {name}: {reason}");
             self.server.report.add(verdict, &entry.place, text);

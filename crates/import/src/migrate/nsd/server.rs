@@ -235,9 +235,10 @@ impl NsdReader<'_> {
         let name = attribute.name.as_str();
         let is_off = ["no", "\"\"", "", "0"].contains(&attribute.value());
         if is_off || NOT_NEEDED.contains(&name) {
-            let reason = match is_off {
-                true => "off",
-                false => "no effect on this server",
+            let reason = if is_off {
+                "off"
+            } else {
+                "no effect on this server"
             };
             self.note(ImportVerdict::NotNeeded, attribute, reason);
         } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {

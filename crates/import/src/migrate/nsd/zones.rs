@@ -72,9 +72,10 @@ impl NsdReader<'_> {
         for (at, clause) in clauses.iter().enumerate() {
             if clause.word == "pattern" {
                 let name = clause.attribute("name").map_or("", |name| name.value());
-                let (verdict, end) = match self.used_patterns.contains(&at) {
-                    true => (ImportVerdict::Taken, "used by its zones"),
-                    false => (ImportVerdict::NotNeeded, "unused"),
+                let (verdict, end) = if self.used_patterns.contains(&at) {
+                    (ImportVerdict::Taken, "used by its zones")
+                } else {
+                    (ImportVerdict::NotNeeded, "unused")
                 };
                 let text = format!("pattern {name}: {end}");
                 self.server.report.add(verdict, &clause.place, text);

@@ -172,9 +172,10 @@ impl PdnsReader<'_> {
             }
             let terms = ImportedSettings {
                 primaries: zone.terms.primaries,
-                also_notify: match is_primary {
-                    true => zone.terms.also_notify,
-                    false => Vec::new(),
+                also_notify: if is_primary {
+                    zone.terms.also_notify
+                } else {
+                    Vec::new()
                 },
                 ..ImportedSettings::default()
             };
@@ -200,9 +201,10 @@ impl PdnsReader<'_> {
         let automatic = self.used_of(&["autosecondary", "superslave"]);
         let primary = self.used_of(&["primary", "master"]);
         if let Some(setting) = primary {
-            let text = match setting.is_switch_on() {
-                true => "primary: primary zones notify their name servers",
-                false => "primary is off: no NOTIFY is sent",
+            let text = if setting.is_switch_on() {
+                "primary: primary zones notify their name servers"
+            } else {
+                "primary is off: no NOTIFY is sent"
             };
             self.note(ImportVerdict::Taken, &setting, text);
         }

@@ -65,15 +65,16 @@ impl PdnsReader<'_> {
         let password = self.used("webserver-password");
         let key = self.used_of(&["api-key", "experimental-api-key"]);
         if let Some(api) = &api {
-            let (verdict, text) = match key.as_ref().is_some_and(PdnsSetting::is_on) {
-                true => (
+            let (verdict, text) = if key.as_ref().is_some_and(PdnsSetting::is_on) {
+                (
                     ImportVerdict::Taken,
                     "api: the API answers on the same port, see [api]",
-                ),
-                false => (
+                )
+            } else {
+                (
                     ImportVerdict::NotNeeded,
                     "api: there is no api-key, so that no client can use it",
-                ),
+                )
             };
             self.note(verdict, api, text);
         }
@@ -97,9 +98,10 @@ impl PdnsReader<'_> {
                 continue;
             }
             let value = ImportedValue::Text(setting.value.clone());
-            let from = match is_key {
-                true => "api-key",
-                false => "webserver-password",
+            let from = if is_key {
+                "api-key"
+            } else {
+                "webserver-password"
             };
             self.server.take(&setting.place, name, value, from);
         }
@@ -145,9 +147,10 @@ impl PdnsReader<'_> {
             let is_signed = signed
                 .as_ref()
                 .is_some_and(|one| one.place == setting.place);
-            let name = match is_signed {
-                true => "default-soa-edit-signed",
-                false => "default-soa-edit",
+            let name = if is_signed {
+                "default-soa-edit-signed"
+            } else {
+                "default-soa-edit"
             };
             match word.as_str() {
                 "" | "NONE" => {

@@ -238,9 +238,10 @@ pub(super) fn fate_of(name: &str) -> SettingOutcome {
             _ => NotNeeded("connections are pooled and limited (see docs/configuration.md)"),
         };
     }
-    match name.starts_with("bind-") {
-        true => NotNeeded("zone files are watched, and checked when they are loaded"),
-        false => SettingOutcome::Unknown,
+    if name.starts_with("bind-") {
+        NotNeeded("zone files are watched, and checked when they are loaded")
+    } else {
+        SettingOutcome::Unknown
     }
 }
 

@@ -172,9 +172,10 @@ impl PdnsReader<'_> {
 
     fn identity(&mut self) {
         // PowerDNS truncates ANY queries over UDP unless any-to-tcp is off.
-        let any = match self.is_on(&["any-to-tcp"], true) {
-            true => "truncate",
-            false => "all",
+        let any = if self.is_on(&["any-to-tcp"], true) {
+            "truncate"
+        } else {
+            "all"
         };
         self.server
             .set(None, ("server", "any"), ImportedValue::Text(any.into()));
@@ -229,17 +230,16 @@ impl PdnsReader<'_> {
                 continue;
             };
             let value = number.saturating_mul(*factor);
-            match (*least..=*most).contains(&value) {
-                true => {
-                    self.server
-                        .take(&setting.place, *key, ImportedValue::Number(value), name);
-                }
+            if (*least..=*most).contains(&value) {
+                self.server
+                    .take(&setting.place, *key, ImportedValue::Number(value), name);
+            } else {
                 // Zero means "no limit" there.
-                false => self.note(
+                self.note(
                     ImportVerdict::Changed,
                     &setting,
                     &format!("{name}: {} in [{}] keeps its default", key.1, key.0),
-                ),
+                )
             }
         }
         if let Some(setting) = self.used("xfr-max-received-mbytes") {
@@ -274,9 +274,10 @@ impl PdnsReader<'_> {
                 word.parse()
                     .is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
             });
-            let verdict = match is_any {
-                true => ImportVerdict::NotNeeded,
-                false => ImportVerdict::NotPossible,
+            let verdict = if is_any {
+                ImportVerdict::NotNeeded
+            } else {
+                ImportVerdict::NotPossible
             };
             let text = "query-local-address: set source for servers in primaries or also_notify; AXFR-SOURCE of a zone \
                         is used";
@@ -301,16 +302,18 @@ impl PdnsReader<'_> {
                     None => self.wrong(&setting, "an address"),
                 }
             }
-            let text = match is_primary {
-                true => "also-notify: also_notify in [zone_defaults]",
-                false => "also-notify: no NOTIFY is sent, primary is off",
+            let text = if is_primary {
+                "also-notify: also_notify in [zone_defaults]"
+            } else {
+                "also-notify: no NOTIFY is sent, primary is off"
             };
             if is_primary {
                 self.server.defaults.also_notify = remotes;
             }
-            let verdict = match is_primary {
-                true => ImportVerdict::Taken,
-                false => ImportVerdict::NotNeeded,
+            let verdict = if is_primary {
+                ImportVerdict::Taken
+            } else {
+                ImportVerdict::NotNeeded
             };
             self.note(verdict, &setting, text);
         }
@@ -344,12 +347,13 @@ impl PdnsReader<'_> {
             self.note(ImportVerdict::Changed, &setting, text);
         }
         if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
-            let (verdict, text) = match setting.is_on() {
-                true => (
+            let (verdict, text) = if setting.is_on() {
+                (
                     ImportVerdict::NotPossible,
                     "set SLAVE-RENOTIFY for each zone",
-                ),
-                false => (ImportVerdict::NotNeeded, "off"),
+                )
+            } else {
+                (ImportVerdict::NotNeeded, "off")
             };
             self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
         }

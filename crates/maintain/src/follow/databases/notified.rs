@@ -101,9 +101,10 @@ impl NotifiedSerialWriter {
                 wait = (wait * 2).min(LOOK_EVERY);
             }
             panic_guard("recording serials of notified zones", || {
-                let looked = match notified.is_empty() {
-                    true => self.look_at_all(),
-                    false => self.note_serials(&notified),
+                let looked = if notified.is_empty() {
+                    self.look_at_all()
+                } else {
+                    self.note_serials(&notified)
                 };
                 if let Err(error) = looked {
                     tracing::debug!("cannot store the serials of notified zones: {error}");

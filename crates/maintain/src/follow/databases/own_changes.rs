@@ -216,10 +216,11 @@ impl DatabaseFollower {
     /// Reports to the callers that wait for changes that are followed now.
     pub(super) fn finish_waiting(&mut self) {
         for (zone, done) in std::mem::take(&mut self.own.waiting) {
-            match self.pending.include(zone) {
-                true => self.own.waiting.push((zone, done)),
+            if self.pending.include(zone) {
+                self.own.waiting.push((zone, done))
+            } else {
                 // The caller may have disconnected.
-                false => drop(done.send(Ok(()))),
+                drop(done.send(Ok(())))
             }
         }
     }

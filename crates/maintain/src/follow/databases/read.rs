@@ -125,9 +125,10 @@ impl DatabaseFollower {
             self.read_namesake_again(before.as_deref());
         }
         let is_in_memory = |known: &FollowedZone| known.is_in_memory();
-        let loaded = match self.zones.get(&id).is_some_and(is_in_memory) {
-            true => self.load(id, &mut steps).await,
-            false => Ok(()),
+        let loaded = if self.zones.get(&id).is_some_and(is_in_memory) {
+            self.load(id, &mut steps).await
+        } else {
+            Ok(())
         };
         self.publish(&steps);
         self.soa_check.request();
@@ -409,9 +410,10 @@ impl DatabaseFollower {
             }
             Some(mut zone) => {
                 let is_presigned = self.policies.is_presigned(apex.as_name());
-                match is_presigned {
-                    true => self.set_own_signatures(&mut zone),
-                    false => zone.set_resident_signing(report.signing),
+                if is_presigned {
+                    self.set_own_signatures(&mut zone)
+                } else {
+                    zone.set_resident_signing(report.signing)
                 }
                 let is_unsigned = is_presigned && !zone.signing().is_signed();
                 self.faults

@@ -15,9 +15,10 @@ impl WithheldZones {
     pub(super) fn set(&self, zone: Name<'_>, is_withheld: bool) -> bool {
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
         let mut names = self.names.lock();
-        match is_withheld {
-            true => names.insert(name),
-            false => names.remove(&name),
+        if is_withheld {
+            names.insert(name)
+        } else {
+            names.remove(&name)
         }
     }
 

@@ -168,9 +168,10 @@ pub(super) fn end_stand_ins(
 /// Returns the state of a record that is published, or withdrawn, from now on.
 fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> KeyRecordState {
     KeyRecordState {
-        phase: match is_shown {
-            true => RecordPhase::Rumoured,
-            false => RecordPhase::Unretentive,
+        phase: if is_shown {
+            RecordPhase::Rumoured
+        } else {
+            RecordPhase::Unretentive
         },
         since: now,
         settles_at: Some(now.saturating_add(plan.rollover.times.settled_after())),
@@ -220,9 +221,12 @@ fn new_life(
             wanted.find(is_alike).map_or(key.role, |one| one.role)
         }
     };
-    let shown = |is_shown: bool| match is_shown {
-        true => in_transit(true, (plan, now)),
-        false => KeyRecordState::default(),
+    let shown = |is_shown: bool| {
+        if is_shown {
+            in_transit(true, (plan, now))
+        } else {
+            KeyRecordState::default()
+        }
     };
     let has_ds = usage.published && usage.signs_keys;
     KeyState {

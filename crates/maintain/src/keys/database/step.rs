@@ -160,16 +160,15 @@ impl StoredKeys {
                     || managed.asks_removal != (wish == ParentRequest::Removal)
             });
         let took = Instant::now();
-        let committed = match is_due {
-            true => {
-                let had_cds = shows_cds || managed.is_some_and(|managed| managed.shows_cds);
-                let parent = had_cds.then(|| round.parent_records(&keys, &wish));
-                let mut changes: Vec<AttributeChange> =
-                    edits.into_iter().map(AttributeChange::Key).collect();
-                changes.extend(round.metadata(&keys));
-                Some(self.write(&round, changes, parent, is_visible)?)
-            }
-            false => None,
+        let committed = if is_due {
+            let had_cds = shows_cds || managed.is_some_and(|managed| managed.shows_cds);
+            let parent = had_cds.then(|| round.parent_records(&keys, &wish));
+            let mut changes: Vec<AttributeChange> =
+                edits.into_iter().map(AttributeChange::Key).collect();
+            changes.extend(round.metadata(&keys));
+            Some(self.write(&round, changes, parent, is_visible)?)
+        } else {
+            None
         };
         // A database may delay a step: it counts from when it was written.
         let late = took.elapsed().as_secs();

@@ -35,13 +35,12 @@ impl ZoneKeys {
     /// Activates the stored state of a zone.
     pub(super) fn refresh(&self, zone: Name<'_>) -> Result<(), ZoneKeysError> {
         let values = self.values(zone)?;
-        match values.is_empty() {
-            true => {
-                let signing = self.without_keys(zone)?;
-                self.table.set_signing(zone, signing);
-                Ok(())
-            }
-            false => self.put_in_force(zone, &read_all(&values)),
+        if values.is_empty() {
+            let signing = self.without_keys(zone)?;
+            self.table.set_signing(zone, signing);
+            Ok(())
+        } else {
+            self.put_in_force(zone, &read_all(&values))
         }
     }
 

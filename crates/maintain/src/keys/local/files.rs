@@ -143,14 +143,15 @@ pub(super) fn read_pair(path: &Path) -> Result<KeyFile, KeyPairError> {
     let stem = file.stem().map_err(|error| no_key(error.into()))?;
     let key = file.key(Default::default());
     let key = key.map_err(|error| no_key(error.into()))?;
-    match path.file_name().and_then(|name| name.to_str()) == Some(&stem[..]) {
-        true => Ok(file),
-        false => Err(KeyPairError::OtherName {
+    if path.file_name().and_then(|name| name.to_str()) == Some(&stem[..]) {
+        Ok(file)
+    } else {
+        Err(KeyPairError::OtherName {
             path: shown,
             owner: file.owner.to_string(),
             algorithm: key.algorithm(),
             tag: key.tag(),
-        }),
+        })
     }
 }
 
@@ -226,9 +227,10 @@ pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyState) {
         }
     };
     follow(&life.dnskey, &mut times.publish, &mut times.delete);
-    let signs = match life.role.signs_zone() {
-        true => &life.zone_rrsig,
-        false => &life.dnskey,
+    let signs = if life.role.signs_zone() {
+        &life.zone_rrsig
+    } else {
+        &life.dnskey
     };
     follow(signs, &mut times.activate, &mut times.inactive);
     follow(&life.ds, &mut times.sync_publish, &mut times.sync_delete);

@@ -247,17 +247,18 @@ impl ZoneKeys {
             period,
             ..terms_before.serial
         };
-        let mut terms = match keys.is_empty() {
-            false => SigningSettings {
+        let mut terms = if !keys.is_empty() {
+            SigningSettings {
                 denial: plan.denial.clone(),
                 soa_edit: SoaEdit::None,
                 managed: Some(managed),
                 serial,
-            },
-            true => SigningSettings {
+            }
+        } else {
+            SigningSettings {
                 serial,
                 ..SigningSettings::default()
-            },
+            }
         };
         // A zone that never had keys stays as it is.
         if is_visible && !(before.is_empty() && keys.is_empty()) {
@@ -353,9 +354,10 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
         let life = KeyState {
             dnskey: shown(usage.published),
             zone_rrsig: shown(usage.signs_zone),
-            ds: match usage.signs_keys && usage.published {
-                true => KeyRecordState::omnipresent(since),
-                false => KeyRecordState::default(),
+            ds: if usage.signs_keys && usage.published {
+                KeyRecordState::omnipresent(since)
+            } else {
+                KeyRecordState::default()
             },
             ..KeyState::new(key.number, kind, key.created.min(now))
         };
@@ -383,10 +385,7 @@ pub(crate) fn made_key(
         let life = KeyState::new(number, (wanted.role, wanted.algorithm), now);
         let key = ZoneKey {
             number,
-            flags: match wanted.role.signs_keys() {
-                true => 257,
-                false => 256,
-            },
+            flags: if wanted.role.signs_keys() { 257 } else { 256 },
             role: wanted.role,
             usage: KeyUse::UNUSED,
             created: now,

@@ -54,9 +54,10 @@ fn seen(uses: Vec<(u32, KeyUse)>) -> SeenUses {
 
 /// Returns the rule for the serial: SOA-EDIT applies while the zone is signed.
 fn edit_in_force(terms: &SigningSettings, uses: &SeenUses) -> SoaEdit {
-    match uses.iter().any(|(_, usage)| usage.is_active()) {
-        true => terms.soa_edit,
-        false => SoaEdit::None,
+    if uses.iter().any(|(_, usage)| usage.is_active()) {
+        terms.soa_edit
+    } else {
+        SoaEdit::None
     }
 }
 
@@ -76,9 +77,10 @@ fn raised_offset(home: Option<Serial>, before: ServedSerial, edit_after: SoaEdit
     let shown =
         |edit: SoaEdit, offset: u32| Serial(edit.serial(home.0.wrapping_add(offset), now as u32));
     let shown_before = shown(before.edit, before.offset);
-    match shown(edit_after, next).is_after(shown_before) {
-        true => next,
-        false => shown_before.plus(1).0.wrapping_sub(home.0),
+    if shown(edit_after, next).is_after(shown_before) {
+        next
+    } else {
+        shown_before.plus(1).0.wrapping_sub(home.0)
     }
 }
 
@@ -118,9 +120,10 @@ impl ZoneKeys {
         let before = self.terms(zone)?;
         let uses_before = seen(self.uses(zone)?);
         let is_same = uses_before == uses && (uses.is_empty() || before == terms);
-        let terms = match is_same {
-            true => terms,
-            false => self.raised(zone, (&before, &uses_before), (terms, &uses), now),
+        let terms = if is_same {
+            terms
+        } else {
+            self.raised(zone, (&before, &uses_before), (terms, &uses), now)
         };
         changes.push(keep_terms(zone, &terms));
         self.store()?.write(changes)?;
@@ -176,13 +179,14 @@ impl ZoneKeys {
 /// contents are removed.
 pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningSettings) -> StateChange {
     let (kind, name) = (ZONES, wire(zone));
-    match *terms == SigningSettings::default() {
-        true => StateChange::RemoveItem { kind, name },
-        false => StateChange::SetItem {
+    if *terms == SigningSettings::default() {
+        StateChange::RemoveItem { kind, name }
+    } else {
+        StateChange::SetItem {
             kind,
             name,
             value: terms.value(),
-        },
+        }
     }
 }
 

@@ -220,9 +220,10 @@ impl KeyDriver {
         }
         let now = self.now();
         self.rests_until = (step > 0).then(|| now.plus(REST));
-        let rest = match step > 0 {
-            true => "; rollovers are paused for one hour in case the clock is wrong",
-            false => "",
+        let rest = if step > 0 {
+            "; rollovers are paused for one hour in case the clock is wrong"
+        } else {
+            ""
         };
         tracing::warn!(
             "system clock stepped {}: checking the keys of all signed zones{rest}; check the time synchronization of \
@@ -242,9 +243,10 @@ impl KeyDriver {
                 self.plan(answer.zone, ZoneEvent::RollKeys, now);
             }
         }
-        let all = match wakes.is_all {
-            true => self.keeper.all_zones(),
-            false => Vec::new(),
+        let all = if wakes.is_all {
+            self.keeper.all_zones()
+        } else {
+            Vec::new()
         };
         for zone in all.into_iter().chain(wakes.zones) {
             self.plan(zone, ZoneEvent::RollKeys, now);

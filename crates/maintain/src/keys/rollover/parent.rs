@@ -81,9 +81,10 @@ impl RolloverManager {
                 continue;
             }
             let of_key = (zone, Some(key.number));
-            let noted = match self.is_in_database(zone) {
-                true => self.stored.note_ds(of_key, sight, now),
-                false => self.keys.note_ds(of_key, sight, now),
+            let noted = if self.is_in_database(zone) {
+                self.stored.note_ds(of_key, sight, now)
+            } else {
+                self.keys.note_ds(of_key, sight, now)
             };
             match noted {
                 Ok(noted) => is_news |= !noted.is_empty(),

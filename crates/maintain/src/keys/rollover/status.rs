@@ -127,9 +127,10 @@ impl RolloverManager {
         let signing = keys.iter().filter(|key| key.usage.is_active());
         let since = signing.map(|key| key.shown_since(now)).min();
         let at = since.unwrap_or(now).saturating_add(times.settled_after());
-        Ok(match at > now {
-            true => DsReadiness::At(at),
-            false => DsReadiness::Ready,
+        Ok(if at > now {
+            DsReadiness::At(at)
+        } else {
+            DsReadiness::Ready
         })
     }
 
@@ -204,9 +205,10 @@ impl KeyStatus {
 
 /// Returns the keyword for the state of a key, as in RFC 7583 section 3.1.
 fn state_word(life: &KeyState) -> &'static str {
-    let use_phase = match life.role.signs_keys() {
-        true => life.ds.phase,
-        false => life.zone_rrsig.phase,
+    let use_phase = if life.role.signs_keys() {
+        life.ds.phase
+    } else {
+        life.zone_rrsig.phase
     };
     match (life.goal, use_phase, life.dnskey.phase) {
         _ if life.is_hidden() && life.goal == KeyGoal::Present => "generated",

@@ -51,9 +51,10 @@ impl RolloverManager {
 
     /// Reads how a zone is signed.
     pub(super) fn terms_of(&self, zone: Name<'_>) -> Result<SigningSettings, RolloverError> {
-        Ok(match self.is_in_database(zone) {
-            true => self.stored.terms(zone)?,
-            false => self.keys.terms(zone)?,
+        Ok(if self.is_in_database(zone) {
+            self.stored.terms(zone)?
+        } else {
+            self.keys.terms(zone)?
         })
     }
 

@@ -234,9 +234,10 @@ impl Life {
 fn next_look(progress: &KeyProgress, now: u64) -> u64 {
     let due = progress.next_at.unwrap_or(u64::MAX).max(now + 1);
     let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
-    match is_awaited {
-        true => due.min(now + 6 * HOUR),
-        false => due,
+    if is_awaited {
+        due.min(now + 6 * HOUR)
+    } else {
+        due
     }
 }
 

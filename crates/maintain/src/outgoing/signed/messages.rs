@@ -142,9 +142,10 @@ impl SignedMessages {
                     form: CompressibleNames::of(Type::SOA),
                 };
                 if head.write(rdata, None, writer).is_err() {
-                    return match writer.is_empty() {
-                        true => Err(head.too_large()),
-                        false => Ok(Err(stage)),
+                    return if writer.is_empty() {
+                        Err(head.too_large())
+                    } else {
+                        Ok(Err(stage))
                     };
                 }
                 Ok(Ok(match stage {
@@ -158,9 +159,10 @@ impl SignedMessages {
     }
 
     fn stage_at(&self, index: usize) -> SignedStage {
-        match index < self.copy.sent_chunks() {
-            true => SignedStage::Chunk { index, record: 0 },
-            false => SignedStage::LastSoa,
+        if index < self.copy.sent_chunks() {
+            SignedStage::Chunk { index, record: 0 }
+        } else {
+            SignedStage::LastSoa
         }
     }
 

@@ -178,9 +178,10 @@ fn pieces_are_sent_as_they_are_signed_and_make_up_the_whole_copy() {
         for piece in 0..copy.pieces() {
             copy.sign(piece, &mut || true).unwrap();
             let is_last = piece + 1 == copy.pieces();
-            let expected = match is_last {
-                true => SignedReady::Message,
-                false => SignedReady::Part,
+            let expected = if is_last {
+                SignedReady::Message
+            } else {
+                SignedReady::Part
             };
             assert_eq!(messages.ready(), expected, "piece {piece}");
             let len = messages.next_message(&mut out).unwrap().unwrap();

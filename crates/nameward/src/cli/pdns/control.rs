@@ -15,9 +15,10 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         ));
     };
     let own = |words: &[&str]| PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect());
-    let each = |command: &str, usage: &str| match rest.is_empty() {
-        true => Err(wrong(usage)),
-        false => {
+    let each = |command: &str, usage: &str| {
+        if rest.is_empty() {
+            Err(wrong(usage))
+        } else {
             let steps = rest.iter().map(|zone| own(&["zone", command, zone]));
             Ok(steps.collect())
         }
@@ -74,10 +75,13 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
                 ));
             }
         },
-        "bind-domain-status" | "bind-domain-extended-status" => match rest.is_empty() {
-            true => vec![own(&["zone", "status"])],
-            false => each("status", "")?,
-        },
+        "bind-domain-status" | "bind-domain-extended-status" => {
+            if rest.is_empty() {
+                vec![own(&["zone", "status"])]
+            } else {
+                each("status", "")?
+            }
+        }
         "xfr-queue" => vec![own(&["zone", "status"])],
         "quit" | "stop" => vec![own(&["stop"])],
         "notify-host" => {

@@ -197,9 +197,10 @@ fn show(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
         text.push_str("Zone is not actively secured\n");
     }
     text.push_str("Metadata items: ");
-    match metadata.is_empty() {
-        true => text.push_str("None\n"),
-        false => text.push('\n'),
+    if metadata.is_empty() {
+        text.push_str("None\n")
+    } else {
+        text.push('\n')
     }
     for (kind, content) in &metadata {
         text.push_str(&format!("\t{kind}\t{content}\n"));

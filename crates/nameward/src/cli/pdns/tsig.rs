@@ -82,9 +82,10 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
                 zone: zone.clone(),
                 kind: kind.into(),
                 content: vec![key.clone()],
-                change: match is_enabled {
-                    true => MetadataChange::Add,
-                    false => MetadataChange::Remove,
+                change: if is_enabled {
+                    MetadataChange::Add
+                } else {
+                    MetadataChange::Remove
                 },
             };
             let request = OperationRequest::MetadataChange(request);

@@ -201,10 +201,11 @@ fn absolute(rtype: &str, text: &str) -> String {
     let (mut rdata, mut written) = (Vec::new(), String::new());
     let mut fields = Fields::new(text.as_bytes());
     let read = parse_text(rtype, &mut fields, Name::ROOT, &mut rdata);
-    match read.is_ok() && write_text(rtype, &rdata, &mut written).is_ok() {
-        true => written,
+    if read.is_ok() && write_text(rtype, &rdata, &mut written).is_ok() {
+        written
+    } else {
         // The server reports the error later.
-        false => text.into(),
+        text.into()
     }
 }
 

@@ -26,9 +26,10 @@ pub fn difference(record: &ListedDifference) -> String {
 /// Formats a zone of a batch.
 pub fn changed(change: &ListedChange) -> String {
     let zone = zone_text(&change.changed.zone);
-    let word = match change.is_trial {
-        true => "would be changed",
-        false => "changed",
+    let word = if change.is_trial {
+        "would be changed"
+    } else {
+        "changed"
     };
     match (change.is_changed, change.changed.serial) {
         (false, _) => format!("zone {zone}: no change"),

@@ -47,9 +47,10 @@ pub fn text(status: &ServerStatus) -> String {
     let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
     row("memory", &format!("{mebibytes:.1} MiB"));
     if let Some(dnstap) = &status.dnstap {
-        let state = match dnstap.is_connected {
-            true => "sending to",
-            false => "not connected to",
+        let state = if dnstap.is_connected {
+            "sending to"
+        } else {
+            "not connected to"
         };
         let (socket, sent, dropped) = (&dnstap.socket, dnstap.sent, dnstap.dropped);
         row(
@@ -66,11 +67,10 @@ pub fn text(status: &ServerStatus) -> String {
         }
     }
     backends(&mut text, &status.backends);
-    match status.faults.is_empty() {
-        true => text.push_str("\nfaults: none\n"),
-        false => {
-            let _ = writeln!(text, "\nfaults: {}", status.faults.len());
-        }
+    if status.faults.is_empty() {
+        text.push_str("\nfaults: none\n")
+    } else {
+        let _ = writeln!(text, "\nfaults: {}", status.faults.len());
     }
     for fault in &status.faults {
         let (kind, said, since) = (fault.kind.word(), &fault.text, moment(fault.since));

@@ -41,9 +41,10 @@ impl Table {
         // Control characters are escaped, and count with their escaped width.
         let shown = row.iter().map(|cell| terminal::line(cell).to_string());
         self.rows.push(shown.collect());
-        match self.rows.len() < ROWS_AT_ONCE {
-            true => Ok(()),
-            false => self.print(out),
+        if self.rows.len() < ROWS_AT_ONCE {
+            Ok(())
+        } else {
+            self.print(out)
         }
     }
 

@@ -147,17 +147,17 @@ impl NotifySender {
             let is_now = is_asked_for || policy.notify_at_once;
             let is_live = policy.notifies_name_servers(origin) && zone.live().is_some();
             if is_live {
-                let time = match is_now {
-                    true => NotifyTime::Now,
-                    false => NotifyTime::NextRound,
+                let time = if is_now {
+                    NotifyTime::Now
+                } else {
+                    NotifyTime::NextRound
                 };
                 self.live_servers.look_up(name, time);
             }
-            match is_now || targets.is_empty() && !is_live {
-                true => self.note_sent(name, change.serial),
-                false => {
-                    self.delayed.insert(name, change.serial);
-                }
+            if is_now || targets.is_empty() && !is_live {
+                self.note_sent(name, change.serial)
+            } else {
+                self.delayed.insert(name, change.serial);
             }
             if targets.is_empty() {
                 continue;
@@ -170,9 +170,10 @@ impl NotifySender {
                 }
                 None => tracing::info!("zone {name}: sending notifies to {servers}"),
             }
-            let at = match is_now {
-                true => now(),
-                false => now().plus(NOTIFY_ROUND),
+            let at = if is_now {
+                now()
+            } else {
+                now().plus(NOTIFY_ROUND)
             };
             self.add_targets(&change, targets, at);
         }
@@ -399,9 +400,12 @@ impl NotifySender {
 pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
     let same_port = |listen: &&SocketAddr| listen.port() == target.port();
     let mut listens = listens.iter().filter(same_port);
-    listens.any(|listen| match listen.ip().is_unspecified() {
-        true => is_local(target),
-        false => listen.ip().to_canonical() == target.ip().to_canonical(),
+    listens.any(|listen| {
+        if listen.ip().is_unspecified() {
+            is_local(target)
+        } else {
+            listen.ip().to_canonical() == target.ip().to_canonical()
+        }
     })
 }
 

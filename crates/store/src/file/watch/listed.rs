@@ -77,9 +77,10 @@ impl Watcher {
 
 /// Returns the names of all links in a directory, unless it has more than `most` entries.
 fn links_in(directory: &Path, most: usize) -> io::Result<Option<HashSet<OsString>>> {
-    let opened = match directory.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => directory,
+    let opened = if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
     };
     let mut links = HashSet::new();
     for (count, entry) in fs::read_dir(opened)?.enumerate() {

@@ -44,10 +44,11 @@ impl Pending {
         }
         let quiet = if is_unfinished { QUIET_OPEN } else { QUIET };
         let waiting = self.files.entry(path).or_insert((now, now + LATEST));
-        waiting.0 = match waiting.1 <= now {
+        waiting.0 = if waiting.1 <= now && !is_unfinished {
             // Just closed, so it is complete, and no time would be better: it may be rewritten forever.
-            true if !is_unfinished => now,
-            _ => now + quiet,
+            now
+        } else {
+            now + quiet
         };
     }
 

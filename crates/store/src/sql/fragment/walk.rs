@@ -226,9 +226,10 @@ impl Gathering {
             // Addresses of a delegation's name servers are not signed, whatever is above them.
             let is_delegation = rtype == Type::NS && at != 0;
             let is_signed = self.signing.is_some() && !is_delegation;
-            let needs = match is_delegation {
-                true => need::ADDRESSES | need::GLUE,
-                false => need::ADDRESSES,
+            let needs = if is_delegation {
+                need::ADDRESSES | need::GLUE
+            } else {
+                need::ADDRESSES
             };
             targets.extend(
                 hosts

@@ -250,16 +250,18 @@ pub(super) async fn change(
     let zone = lock_zone(session, id).await?;
     let is_about_keys = changes.iter().any(AttributeChange::alters_transfers);
     // Data that is unreadable now may be what is being repaired.
-    let before = match is_about_keys {
-        true => read_signing(session, id).await.ok(),
-        false => None,
+    let before = if is_about_keys {
+        read_signing(session, id).await.ok()
+    } else {
+        None
     };
     let is_changed = change_locked(session, &zone, changes).await?;
     let is_key_edit = |change: &AttributeChange| matches!(change, AttributeChange::Key(_));
     let has_key_edit = changes.iter().any(is_key_edit);
-    let raised = match is_changed && is_about_keys {
-        true => raise_serial(session, &zone, before, has_key_edit).await?,
-        false => None,
+    let raised = if is_changed && is_about_keys {
+        raise_serial(session, &zone, before, has_key_edit).await?
+    } else {
+        None
     };
     if is_changed && raised.is_none() {
         session.notify_change(id).await?;
@@ -368,9 +370,10 @@ async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), W
     let values = [Value::Int(zone.id), Value::Text(&apex)];
     let each = &mut |_: &dyn Cells| has_signatures = true;
     session.rows(sql, &values, each).await?;
-    match has_keys && !has_signatures {
-        true => Err(KeyRefusal::NoSignatures.into()),
-        false => Ok(()),
+    if has_keys && !has_signatures {
+        Err(KeyRefusal::NoSignatures.into())
+    } else {
+        Ok(())
     }
 }
 

@@ -182,9 +182,10 @@ impl Knowledge<'_> {
                 ordername: None,
             },
             CachedDenial::Nsec3 { param, narrow } => {
-                let (auth, ordered) = match param.opt_out {
-                    true => (below.auth, below.ordered),
-                    false => (!self.is_below_cut(name), !self.is_below_cut(name)),
+                let (auth, ordered) = if param.opt_out {
+                    (below.auth, below.ordered)
+                } else {
+                    (!self.is_below_cut(name), !self.is_below_cut(name))
                 };
                 Derived {
                     auth,

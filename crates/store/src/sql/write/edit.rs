@@ -40,9 +40,10 @@ pub(super) fn check_edit(
     }
     let is_long =
         |record: &NewRecord| write_content(rtype, &record.rdata).content.len() > MAX_CONTENT;
-    match rrset.records.iter().any(is_long) {
-        true => Err(InvalidChange::DataTooLong(name.to_string(), rtype)),
-        false => Ok(()),
+    if rrset.records.iter().any(is_long) {
+        Err(InvalidChange::DataTooLong(name.to_string(), rtype))
+    } else {
+        Ok(())
     }
 }
 

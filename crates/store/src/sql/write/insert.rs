@@ -173,9 +173,10 @@ async fn derive_single(
         ordername.push_str(&format!(" WHEN {id} THEN ?"));
         values.push(Value::Text(name));
     }
-    let ordername = match ordername.is_empty() {
-        true => "NULL".to_owned(),
-        false => format!("CASE id{ordername} END"),
+    let ordername = if ordername.is_empty() {
+        "NULL".to_owned()
+    } else {
+        format!("CASE id{ordername} END")
     };
     let sql = format!(
         "UPDATE records SET auth = ?, ordername = {ordername} WHERE id IN ({})",

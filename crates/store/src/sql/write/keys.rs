@@ -250,9 +250,10 @@ async fn check_new(
     if keys.len() >= STORED_KEYS_MAX {
         return Err(KeyRefusal::TooMany.into());
     }
-    match read_presigned(session, zone).await? {
-        true => Err(KeyRefusal::Presigned.into()),
-        false => Ok(()),
+    if read_presigned(session, zone).await? {
+        Err(KeyRefusal::Presigned.into())
+    } else {
+        Ok(())
     }
 }
 
@@ -301,8 +302,9 @@ fn find(keys: &[StoredKey], id: i64) -> Result<&StoredKey, KeyRefusal> {
 fn check_others(keys: &[StoredKey], id: i64) -> Result<(), KeyRefusal> {
     let was_used = keys.iter().any(|key| key.id == id && key.is_used());
     let is_left = keys.iter().any(|key| key.id != id && key.is_used());
-    match was_used && !is_left {
-        true => Err(KeyRefusal::Last(id)),
-        false => Ok(()),
+    if was_used && !is_left {
+        Err(KeyRefusal::Last(id))
+    } else {
+        Ok(())
     }
 }

@@ -33,9 +33,10 @@ impl ZoneOverview {
     /// Returns the serial that clients get; `now` is in seconds since 1970.
     pub fn served_serial(&self, now: u32) -> Option<Serial> {
         let stored = self.serial?;
-        match self.has_keys && !self.is_presigned {
-            true => Some(Serial(self.soa_edit.serial(stored.0, now))),
-            false => Some(stored),
+        if self.has_keys && !self.is_presigned {
+            Some(Serial(self.soa_edit.serial(stored.0, now)))
+        } else {
+            Some(stored)
         }
     }
 
@@ -71,13 +72,14 @@ fn select(engine: SqlEngine, reads_keys: bool) -> String {
         )
     };
     let keys = "(SELECT COUNT(*) FROM cryptokeys k WHERE k.domain_id = d.id AND k.active)";
-    let (soa_edit, keys, presigned) = match reads_keys {
-        true => (
+    let (soa_edit, keys, presigned) = if reads_keys {
+        (
             metadata("MAX(m.content)", "SOA-EDIT"),
             keys.to_owned(),
             metadata("COUNT(*)", "PRESIGNED"),
-        ),
-        false => ("NULL".into(), "0".into(), "0".into()),
+        )
+    } else {
+        ("NULL".into(), "0".into(), "0".into())
     };
     let columns = [
         text(engine, "d.name"),

@@ -266,9 +266,10 @@ impl RowWriter<'_> {
 
     async fn write(&mut self, row: Row) -> Result<(), Failure> {
         self.waiting.push(row);
-        match self.waiting.len() < INSERTS_AT_ONCE {
-            true => Ok(()),
-            false => self.flush().await,
+        if self.waiting.len() < INSERTS_AT_ONCE {
+            Ok(())
+        } else {
+            self.flush().await
         }
     }
 

@@ -115,14 +115,16 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             (true, Some(param)) => CachedDenial::Nsec3 { param, narrow },
         },
         is_presigned,
-        soa_edit: match has_keys && !is_presigned {
-            true => policy.soa_edit,
-            false => SoaEdit::None,
+        soa_edit: if has_keys && !is_presigned {
+            policy.soa_edit
+        } else {
+            SoaEdit::None
         },
         // A policy that manages the keys writes CDS and CDNSKEY as rows.
-        made: match has_key_server {
-            true => MadeTypes::ALL,
-            false => policy.made_types(),
+        made: if has_key_server {
+            MadeTypes::ALL
+        } else {
+            policy.made_types()
         },
     })
 }

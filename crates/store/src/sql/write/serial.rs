@@ -61,9 +61,10 @@ impl RaisedSerial {
         let (before, after) = self.soa_edit;
         let next = serial.raised(SerialRule::default(), self.now);
         let shown_before = shown(before, serial);
-        match shown(after, next).is_after(shown_before) {
-            true => next,
-            false => shown_before.plus(1),
+        if shown(after, next).is_after(shown_before) {
+            next
+        } else {
+            shown_before.plus(1)
         }
     }
 }

@@ -104,9 +104,10 @@ pub(super) fn stored_columns(engine: SqlEngine) -> String {
 fn escaped(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for c in String::from_utf8_lossy(text).chars() {
-        match c.is_control() {
-            true => out.extend(c.escape_unicode()),
-            false => out.push(c),
+        if c.is_control() {
+            out.extend(c.escape_unicode())
+        } else {
+            out.push(c)
         }
     }
     out
@@ -263,9 +264,10 @@ impl SqlBackend {
         session
             .rows_until(sql, values, &mut |row| {
                 goes_on = each(row);
-                match goes_on {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if goes_on {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             })
             .await?;
