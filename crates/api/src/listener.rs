@@ -201,8 +201,8 @@ async fn answer(
         return finish(shared, routes::preflight());
     }
     let key = text(header::HeaderName::from_static("x-api-key"));
-    match shared.gate.check(key.as_deref(), client).await {
-        KeyVerdict::Right => {}
+    let key = match shared.gate.check(key.as_deref(), client).await {
+        KeyVerdict::Right(key) => key,
         KeyVerdict::Wrong => {
             let challenge = "X-API-Key realm=\"Nameward\"";
             return finish(shared, error(401).with("www-authenticate", challenge));
@@ -211,7 +211,7 @@ async fn answer(
             let seconds = KeyGate::RETRY_SECONDS.to_string();
             return finish(shared, error(429).with("retry-after", seconds));
         }
-    }
+    };
     let _room = match read_body(shared, request).await {
         Ok((body, room)) => {
             parsed.body = body;
@@ -224,7 +224,7 @@ async fn answer(
     };
     let _busy = place.begin();
     let running = Arc::clone(shared);
-    let responding = tokio::task::spawn_blocking(move || running.api.respond(&parsed));
+    let responding = tokio::task::spawn_blocking(move || running.api.respond(&parsed, &key));
     let response = responding.await.unwrap_or_else(|_| error(500));
     finish(shared, response)
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use nameward_control::api_keys::ApiKey;
 use nameward_control::operations::{
-    ItemSink, ListedItem, OperationError, OperationRequest, OperationResult, ZoneAttributes,
+    Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult, ZoneAttributes,
 };
 use nameward_stats::Snapshot;
-use nameward_zone::change::ChangeAuthor;
 
 use crate::request::ApiRequest;
 use crate::response::{ApiError, ApiResponse, ApiResult};
@@ -17,7 +17,7 @@ pub trait ApiOperator: Send + Sync + 'static {
     /// Runs an operation. It may block.
     fn run(
         &self,
-        author: &Arc<ChangeAuthor>,
+        caller: &Caller,
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
@@ -56,13 +56,13 @@ impl Api {
         }
     }
 
-    /// Answers a request of a client that has shown the key. It may block.
-    pub fn respond(&self, request: &ApiRequest) -> ApiResponse {
-        let author = ChangeAuthor::new(&format!("api {}", request.client), None);
+    /// Answers a request of a client that has shown this key. It may block.
+    pub fn respond(&self, request: &ApiRequest, key: &Arc<ApiKey>) -> ApiResponse {
         let call = Call {
             api: self,
             request,
-            author,
+            caller: Caller::for_key(key, request.client, None),
+            key,
         };
         match routes::dispatch(&call) {
             Ok(response) => response,
@@ -82,7 +82,8 @@ pub struct Call<'c> {
     pub api: &'c Api,
     /// The request.
     pub request: &'c ApiRequest,
-    author: Arc<ChangeAuthor>,
+    caller: Caller,
+    key: &'c Arc<ApiKey>,
 }
 
 impl Call<'_> {
@@ -97,7 +98,10 @@ impl Call<'_> {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> ApiResult<OperationResult> {
-        let result = self.api.operator.run(&self.author, request, items);
+        let (operator, scope) = (&self.api.operator, &self.key.scope);
+        let result = scope.run(request, items, |request, items| {
+            operator.run(&self.caller, request, items)
+        });
         result.map_err(ApiError::from)
     }
 
@@ -116,13 +120,15 @@ impl Call<'_> {
         found.ok_or(ApiError::NotFound)
     }
 
-    /// The counters.
-    pub fn snapshot(&self) -> Snapshot {
-        self.api.operator.snapshot()
+    /// The counters, for keys that are not limited to some zones.
+    pub fn snapshot(&self) -> ApiResult<Snapshot> {
+        self.key.scope.require_server()?;
+        Ok(self.api.operator.snapshot())
     }
 
-    /// The settings.
-    pub fn settings(&self) -> Vec<(String, String)> {
-        self.api.operator.settings()
+    /// The settings, for keys that are not limited to some zones.
+    pub fn settings(&self) -> ApiResult<Vec<(String, String)>> {
+        self.key.scope.require_server()?;
+        Ok(self.api.operator.settings())
     }
 }

@@ -82,6 +82,7 @@ impl From<OperationError> for ApiError {
     fn from(error: OperationError) -> Self {
         match error.kind {
             ErrorKind::NotFound => ApiError::NotFound,
+            ErrorKind::Forbidden => ApiError::Told(403, error.message),
             ErrorKind::Conflict => ApiError::Told(409, error.message),
             ErrorKind::Invalid | ErrorKind::Refused => ApiError::Told(422, error.message),
             ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => {
@@ -152,6 +153,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
         401 => "Unauthorized",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",

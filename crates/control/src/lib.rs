@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api_keys;
 pub mod operations;
 pub mod socket;
 pub mod web;

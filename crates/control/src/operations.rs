@@ -4,8 +4,10 @@
 //! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may block.
 
 mod advice;
+mod api_keys;
 mod attributes;
 mod batch;
+mod caller;
 mod catalogs;
 mod change;
 mod comments;
@@ -29,6 +31,7 @@ mod request;
 mod result;
 mod rollover;
 mod rrsets;
+mod scope;
 mod search;
 mod secure_all;
 mod server_status;
@@ -44,8 +47,10 @@ mod zone_list;
 mod zone_options;
 mod zone_show;
 
+pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse, ZoneTerms};
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
+pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
 pub use comments::{ListedComment, RecordComment};
 pub use deleted::ListedDeletedZone;
@@ -60,7 +65,10 @@ use nameward_maintain::keys::rollover::RolloverManager;
 use nameward_maintain::policy::{PolicyTable, StoredPolicies};
 pub use parent::{DsLookup, FindDs, NoParent};
 pub use provision::{MetadataSpec, ZoneProvision};
-pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
+pub use request::{
+    ConfigFile, ControlRequest, OperationRequest, RequestEffect, RequestReach, RequestSubject,
+    Urgency,
+};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
     NamedCounter, OperationResult, RecordChange, ReloadReport, ReplyLine, RunningTransferStatus,
@@ -68,6 +76,7 @@ pub use result::{
 };
 pub use rollover::{KeySteps, ListedStep};
 pub use rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
+pub use scope::KeyScope;
 pub use search::FoundRecord;
 pub use secure_all::SecuredZone;
 pub use server_status::{
@@ -84,6 +93,7 @@ pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
 pub use zone_show::ZoneDetails;
 
+use crate::api_keys::ApiKeys;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_store::state::CopyBoundsInForce;
@@ -177,6 +187,8 @@ pub struct Operations {
     pub secondary_serials: SecondarySerials,
     /// How many copies of deleted zones are kept, and for how long.
     pub copies: Arc<CopyBoundsInForce>,
+    /// The keys of the HTTP API.
+    pub api_keys: Arc<ApiKeys>,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -268,6 +280,9 @@ impl Operations {
             }
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
+            OperationRequest::ApiKeyCreate(template) => self.create_api_key(template),
+            OperationRequest::ApiKeyList => self.list_api_keys(items),
+            OperationRequest::ApiKeyDelete { key } => self.delete_api_key(key),
             OperationRequest::ZoneSecureAll => self.secure_all(items),
             OperationRequest::ZoneSecure { .. }
             | OperationRequest::ZoneUnsecure { .. }

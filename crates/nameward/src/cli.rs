@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod administration;
+mod api_key;
 mod apply;
 mod attributes;
 mod catalog;
@@ -21,6 +22,7 @@ mod tsig;
 mod zone_commands;
 
 use administration::{RecordCommand, ZoneCommand};
+use api_key::ApiKeyCommand;
 use apply::ApplyArguments;
 use attributes::MetadataCommand;
 use catalog::{AutoprimaryCommand, CatalogCommand};
@@ -102,6 +104,9 @@ enum Command {
     /// Manage TSIG keys
     #[command(subcommand)]
     Tsig(TsigCommand),
+    /// Manage keys for the HTTP API
+    #[command(subcommand)]
+    ApiKey(ApiKeyCommand),
     /// Manage the metadata of database zones, under its PowerDNS names
     #[command(subcommand)]
     Metadata(MetadataCommand),
@@ -393,6 +398,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Tsig(command) => {
             let (request, remote) = tsig::request(command)?;
+            ask(request, remote, form)
+        }
+        Command::ApiKey(command) => {
+            let (request, remote) = api_key::request(command);
             ask(request, remote, form)
         }
         Command::Stop(remote) => ask(OperationRequest::Stop, remote, form),

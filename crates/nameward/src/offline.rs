@@ -16,9 +16,10 @@ use std::{
     time::Duration,
 };
 
+use nameward_control::api_keys::ApiKeys;
 use nameward_control::operations::{
-    Database, ListedItem, NoParent, OperationError, OperationRequest, OperationResult, Operations,
-    Publish,
+    Caller, Database, ListedItem, NoParent, OperationError, OperationRequest, OperationResult,
+    Operations, Publish,
 };
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
@@ -33,7 +34,6 @@ use nameward_store::sql::{SqlBackend, write::Committed};
 use nameward_store::state::{
     CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneStorage,
 };
-use nameward_zone::change::ChangeAuthor;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
@@ -60,7 +60,7 @@ pub fn run(
     (file, asked): (&Path, &Overrides),
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
-    let author = author::of_user(privileges::real_user(), asked.message.as_deref())?;
+    let caller = author::of_user(privileges::real_user(), asked.message.as_deref())?;
     let overrides = Overrides {
         file: Some(file.to_path_buf()),
         ..Overrides::default()
@@ -83,7 +83,7 @@ pub fn run(
         .build()
         .map_err(CommandError::Threads)?;
     let stores = (store.clone(), &runtime);
-    let result = work((request, &author), (&config, file), stores, each);
+    let result = work((request, &caller), (&config, file), stores, each);
     if let Some(store) = store {
         store.close();
     }
@@ -93,7 +93,7 @@ pub fn run(
 
 /// Assembles the components that operations need, and executes the request with them.
 fn work(
-    (request, author): (&OperationRequest, &Arc<ChangeAuthor>),
+    (request, caller): (&OperationRequest, &Caller),
     (config, file): (&Config, &Path),
     (store, runtime): (Option<StateStore>, &Runtime),
     each: &mut dyn FnMut(ListedItem),
@@ -136,6 +136,7 @@ fn work(
     });
     zones.read(request)?;
     let zones = Arc::new(zones);
+    let api_keys = ApiKeys::load(store.clone())?;
     let operations = Operations {
         databases: databases
             .iter()
@@ -168,6 +169,7 @@ fn work(
         find_ds: Box::new(|_, _| Err(NoParent("no server is running"))),
         secondary_serials: Box::new(|_| None),
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
+        api_keys,
         runtime: Handle::clone(runtime.handle()),
     };
     // On a separate thread, as within a server: items wait here for a pager, and not in a database connection.
@@ -177,7 +179,7 @@ fn work(
         let take = move |item| sender.send(item).is_ok();
         let working = scope.spawn(move || {
             let mut take = take;
-            operations.run_for(Some(author), request, &mut take)
+            operations.run_for(Some(&caller.author), request, &mut take)
         });
         items.iter().for_each(each);
         working.join().map_err(|_| CommandError::Interrupted)

@@ -7,14 +7,14 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 
 /// All settings.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let settings = call.settings().into_iter();
+    let settings = call.settings()?.into_iter();
     let settings: Vec<Value> = settings.map(setting).collect();
     Ok(ApiResponse::json(200, &Value::Array(settings)))
 }
 
 /// One setting.
 pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let mut settings = call.settings().into_iter();
+    let mut settings = call.settings()?.into_iter();
     let found = settings.find(|(name, _)| name == arguments[0]);
     let found = found.ok_or(ApiError::NotFound)?;
     Ok(ApiResponse::json(200, &setting(found)))

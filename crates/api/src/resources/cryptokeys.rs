@@ -145,8 +145,13 @@ fn with_private(call: &Call<'_>, zone: &str, key: &ListedZoneKey) -> ApiResult<V
         pem: false,
     };
     let mut view = view(key);
-    if let OperationResult::ZoneKeyText { private } = call.run(&request)? {
-        view["privatekey"] = Value::String(private.0);
+    match call.run(&request) {
+        Ok(OperationResult::ZoneKeyText { private }) => {
+            view["privatekey"] = Value::String(private.0);
+        }
+        // A read-only API key gets the public part.
+        Ok(_) | Err(ApiError::Told(403, _)) => {}
+        Err(error) => return Err(error),
     }
     Ok(view)
 }

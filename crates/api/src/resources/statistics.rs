@@ -11,7 +11,7 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let rings = call.request.flag("includerings", true)?;
     let name = call.request.parameter("statistic");
     let mnemonic = |rtype| nameward_wire::Type(rtype).mnemonic();
-    let items = statistics(&call.snapshot(), name, rings, mnemonic);
+    let items = statistics(&call.snapshot()?, name, rings, mnemonic);
     let items = items.ok_or_else(|| ApiError::invalid("Unknown statistic name"))?;
     Ok(ApiResponse::json(200, &Value::Array(items)))
 }

@@ -64,6 +64,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
         primaries: optional_strings(&body, "masters")?.unwrap_or_default(),
         account: optional_string(&body, "account")?.unwrap_or("").to_owned(),
         catalog: read_catalog(&body)?.unwrap_or_default(),
+        is_default_catalog: false,
         name_servers: optional_strings(&body, "nameservers")?.unwrap_or_default(),
         rrsets,
         zone_file: optional_string(&body, "zone")?
@@ -112,6 +113,7 @@ fn add_defaults(call: &Call<'_>, request: &mut ZoneProvision) {
     let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
     if request.catalog.is_empty() && is_primary {
         request.catalog.clone_from(&defaults.catalog_zone);
+        request.is_default_catalog = true;
     }
 }
 

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Refused,
     /// A database or file failed.
     Backend,
+    /// The API key does not permit this.
+    Forbidden,
     /// The server of this configuration is not running.
     NotRunning,
     /// The server failed because of a bug; its log has more.
@@ -26,7 +28,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds, in the order of their exit codes.
-    pub const ALL: [ErrorKind; 7] = [
+    pub const ALL: [ErrorKind; 8] = [
         ErrorKind::Internal,
         ErrorKind::NotRunning,
         ErrorKind::NotFound,
@@ -34,6 +36,7 @@ impl ErrorKind {
         ErrorKind::Invalid,
         ErrorKind::Refused,
         ErrorKind::Backend,
+        ErrorKind::Forbidden,
     ];
 
     /// Returns the exit code of a command that ends with this error. 2 is an invalid command line; 3 is the
@@ -47,6 +50,7 @@ impl ErrorKind {
             ErrorKind::Invalid => 6,
             ErrorKind::Refused => 7,
             ErrorKind::Backend => 8,
+            ErrorKind::Forbidden => 9,
         }
     }
 }

@@ -43,6 +43,9 @@ pub struct ZoneProvision {
     /// The catalog that lists the zone; none if empty.
     #[serde(default)]
     pub catalog: String,
+    /// The catalog is the configured default, not the client's choice.
+    #[serde(skip)]
+    pub is_default_catalog: bool,
     /// Name servers: their NS records are added to `rrsets`.
     #[serde(default)]
     pub name_servers: Vec<String>,

@@ -1,7 +1,9 @@
 //! Requests to a running server: one JSON object each.
 
+mod effect;
 mod reach;
 
+pub use effect::{RequestEffect, RequestSubject};
 pub use reach::RequestReach;
 
 use std::path::PathBuf;
@@ -9,9 +11,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AutoprimaryTemplate, BatchRequest, DsReport, KeyChange, KeyTemplate, MetadataRequest,
-    QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, RrsetsRequest, SecretText,
-    ZoneProvision, ZoneTemplate, ZoneTerms,
+    ApiKeyTemplate, AutoprimaryTemplate, BatchRequest, DsReport, KeyChange, KeyTemplate,
+    MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, RrsetsRequest,
+    SecretText, ZoneProvision, ZoneTemplate, ZoneTerms,
 };
 
 /// A request line on the control socket.
@@ -376,6 +378,15 @@ pub enum OperationRequest {
     TsigRemove {
         /// The name of the key.
         name: String,
+    },
+    /// Creates a key for the HTTP API.
+    ApiKeyCreate(ApiKeyTemplate),
+    /// Lists the keys of the HTTP API, without their secrets.
+    ApiKeyList,
+    /// Deletes a key of the HTTP API.
+    ApiKeyDelete {
+        /// Its ID.
+        key: String,
     },
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DsAdvice, FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment,
+    DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAutoprimary, ListedCatalog, ListedComment,
     ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey,
     ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone,
     ServerStatus, ZoneAttributes, ZoneDetails,
@@ -59,6 +59,34 @@ pub enum ListedItem {
     Autoprimary(ListedAutoprimary),
     /// A zone among those that are to be signed.
     Secured(SecuredZone),
+    /// A key of the HTTP API.
+    ApiKey(ListedApiKey),
+}
+
+impl ListedItem {
+    /// Returns the zone that an item of a list of zones is about; none for items within one zone and of other lists.
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            ListedItem::Zone(zone) => Some(&zone.name),
+            ListedItem::Attributes(zone) => Some(&zone.name),
+            ListedItem::DeletedZone(zone) => Some(&zone.name),
+            ListedItem::ZoneKey(key) => Some(&key.zone),
+            ListedItem::Status(status) => Some(&status.name),
+            ListedItem::Found(found) => Some(&found.zone),
+            ListedItem::Catalog(catalog) => Some(&catalog.name),
+            ListedItem::Member(member) => Some(&member.zone),
+            ListedItem::Secured(zone) => Some(&zone.zone),
+            ListedItem::Record(_)
+            | ListedItem::TsigKey(_)
+            | ListedItem::Difference(_)
+            | ListedItem::Changed(_)
+            | ListedItem::Version(_)
+            | ListedItem::Metadata(_)
+            | ListedItem::Comment(_)
+            | ListedItem::Autoprimary(_)
+            | ListedItem::ApiKey(_) => None,
+        }
+    }
 }
 
 /// A zone of the server.
@@ -257,6 +285,19 @@ pub enum OperationResult {
         /// Where it was stored: `backend N`, `state store`, or several.
         #[serde(default)]
         source: String,
+    },
+    /// Result of `api-key create`.
+    ApiKeyCreated {
+        /// The key.
+        #[serde(flatten)]
+        key: ListedApiKey,
+        /// The text that clients send. It cannot be shown again.
+        secret: SecretText,
+    },
+    /// Result of `api-key delete`.
+    ApiKeyDeleted {
+        /// Its ID.
+        id: String,
     },
     /// Result of `autoprimary add`.
     AutoprimaryAdded {

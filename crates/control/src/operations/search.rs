@@ -8,7 +8,7 @@ use super::record::listed;
 use super::{ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations};
 
 /// Maximum number of results.
-const FOUND_MAX: u64 = 100_000;
+pub(super) const FOUND_MAX: u64 = 100_000;
 
 /// A record found by a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         files: Box::new(NoFiles),
         find_ds: Box::new(|_, _| Err(NoParent("nobody can be asked"))),
         copies: Arc::default(),
+        api_keys: Arc::default(),
         runtime: runtime.handle().clone(),
     }
 }

@@ -100,6 +100,7 @@ impl Printer {
             ListedItem::Member(member) => self.json(member),
             ListedItem::Autoprimary(one) => self.json(one),
             ListedItem::Secured(zone) => self.json(zone),
+            ListedItem::ApiKey(key) => self.json(key),
         }
     }
 
@@ -307,6 +308,11 @@ fn text(result: &OperationResult) -> String {
         OperationResult::TsigKeyRemoved { name, source } => {
             format!("removed TSIG key {name} from {source}\n")
         }
+        OperationResult::ApiKeyCreated { key, secret } => format!(
+            "id {}\nkey {}\nThe key is not stored and cannot be shown again. Clients send it in the header X-API-Key.\n",
+            key.id, secret.0
+        ),
+        OperationResult::ApiKeyDeleted { id } => format!("deleted API key {id}\n"),
         OperationResult::AutoprimaryAdded {
             address,
             name_server,

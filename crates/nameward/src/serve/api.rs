@@ -7,11 +7,10 @@ use nameward_api::{
     listener::{ApiLimits, ApiServer},
 };
 use nameward_control::{
-    operations::{ItemSink, OperationError, OperationRequest, OperationResult},
+    operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
     web::{BadHash, KeyGate},
 };
 use nameward_stats::Snapshot;
-use nameward_zone::change::ChangeAuthor;
 use tokio::sync::watch;
 
 use super::operator::Operator;
@@ -26,12 +25,11 @@ struct ServerApi {
 impl ApiOperator for ServerApi {
     fn run(
         &self,
-        author: &Arc<ChangeAuthor>,
+        caller: &Caller,
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        self.operator
-            .run_as(|| Ok(Arc::clone(author)), request, items)
+        self.operator.run_as(|| Ok(caller.clone()), request, items)
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -56,7 +54,7 @@ pub fn prepare(config: &Config, operator: &Arc<Operator>) -> Result<Option<ApiSe
     if config.api.listen.is_none() {
         return Ok(None);
     }
-    let gate = KeyGate::new(key(config))?;
+    let gate = KeyGate::new(key(config), Arc::clone(&operator.operations.api_keys))?;
     let settings = &config.api;
     let server = ServerApi {
         operator: Arc::clone(operator),

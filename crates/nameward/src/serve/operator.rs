@@ -8,10 +8,11 @@ use std::{
 };
 
 use nameward_control::{
+    api_keys::ApiKeys,
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, ItemSink, ListedItem, ListedSecondary,
-        NamedCounter, NoParent, OperationError, OperationRequest, OperationResult, Operations,
-        zone_name,
+        Caller, ConfigFile, ControlRequest, Database, ErrorKind, ItemSink, ListedItem,
+        ListedSecondary, NamedCounter, NoParent, OperationError, OperationRequest, OperationResult,
+        Operations, zone_name,
     },
     socket::{Commands, ControlPeer},
 };
@@ -27,7 +28,6 @@ use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
 use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
 use nameward_wire::NameBuf;
-use nameward_zone::change::ChangeAuthor;
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
@@ -76,7 +76,7 @@ pub fn operations(
     (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<StoredPolicies>, &RolloverHandles),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
     (copies, runtime, notifier): (&Arc<CopyBoundsInForce>, &Handle, &Notifier),
-    files: FollowedFiles,
+    (files, api_keys): (FollowedFiles, Arc<ApiKeys>),
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -129,6 +129,7 @@ pub fn operations(
             move |zone| Some(listed_secondaries(notifier.secondary_serials(zone)))
         }),
         copies: Arc::clone(copies),
+        api_keys,
         runtime: runtime.clone(),
     }
 }
@@ -166,16 +167,16 @@ impl Commands for Operator {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
-        let author = || author::of_user(peer.uid, request.message.as_deref());
-        self.run_as(author, &request.request, items)
+        let caller = || author::of_user(peer.uid, request.message.as_deref());
+        self.run_as(caller, &request.request, items)
     }
 }
 
 impl Operator {
-    /// Runs an operation. Changes are noted with their author.
+    /// Runs an operation. Changes are recorded with the caller as their author.
     pub fn run_as(
         &self,
-        author: impl FnOnce() -> Result<Arc<ChangeAuthor>, OperationError>,
+        caller: impl FnOnce() -> Result<Caller, OperationError>,
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
@@ -238,7 +239,8 @@ impl Operator {
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
             asked => {
-                let result = self.operations.run_for(Some(&author()?), asked, items)?;
+                let author = caller()?.author;
+                let result = self.operations.run_for(Some(&author), asked, items)?;
                 self.settle(asked)?;
                 Ok(result)
             }

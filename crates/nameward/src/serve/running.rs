@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameward_control::web;
+use nameward_control::{api_keys::ApiKeys, web};
 use nameward_maintain::{
     catalog::{CatalogStorage, StoredCatalogs},
     follow::databases::{
@@ -234,13 +234,14 @@ impl RunningServer {
             maintenance: maintenance.clone(),
             config: config_file.clone(),
         };
+        let api_keys = ApiKeys::load(commits.store().cloned()).map_err(StartError::State)?;
         let operations = Arc::new(operator::operations(
             &shared,
             &databases,
             (&policy_table, &kept, &keepers),
             (&commits, &updates),
             (&operator_copies, &Handle::current(), &outgoing.notifier),
-            files,
+            (files, api_keys),
         ));
         let web = web.showing_zones(PageZones {
             secondaries: secondaries.clone(),

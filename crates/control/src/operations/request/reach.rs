@@ -48,7 +48,10 @@ impl OperationRequest {
             | OperationRequest::TsigGenerate { .. }
             | OperationRequest::TsigImport { .. }
             | OperationRequest::TsigList { .. }
-            | OperationRequest::TsigRemove { .. } => RequestReach::Lists,
+            | OperationRequest::TsigRemove { .. }
+            | OperationRequest::ApiKeyCreate(_)
+            | OperationRequest::ApiKeyList
+            | OperationRequest::ApiKeyDelete { .. } => RequestReach::Lists,
             OperationRequest::Apply(batches) => {
                 let zones = batches.zones.iter();
                 RequestReach::Zones(zones.map(|batch| batch.zone.as_str()).collect())

@@ -216,6 +216,20 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
                 or_none(one.problem.clone()),
             ],
         ),
+        ListedItem::ApiKey(key) => (
+            &["ID", "ZONES", "RIGHTS", "CREATED", "EXPIRES", "DESCRIPTION"],
+            vec![
+                key.id.clone(),
+                match key.zones.is_empty() {
+                    true => "all".into(),
+                    false => key.zones.join(","),
+                },
+                if key.read_only { "read" } else { "change" }.into(),
+                moment(key.created),
+                key.expires.map_or_else(|| "never".into(), moment),
+                key.description.clone(),
+            ],
+        ),
         ListedItem::Version(version) => (change::VERSION_HEADER, version_row(version)),
         ListedItem::Found(_)
         | ListedItem::Record(_)

@@ -1,0 +1,304 @@
+//! Owns the API keys made by `nameward api-key create`: their storage, the check of a presented key, and its rights.
+//!
+//! A key reads `nw_ID_SECRET`. The ID is public and selects the stored key; the secret has 256 random bits. Only the SHA-256 of the
+//! whole text is stored. A slow hash such as scrypt would add nothing: it protects secrets that people choose, and 256 random
+//! bits cannot be guessed at any speed. The hashes are compared in constant time.
+//!
+//! Keys are kept in the state store (item kind `api-key`), and in memory for the check of each request. Invariant: memory has
+//! exactly what the store has; the store is written first.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use nameward_base::sync::RwLock;
+use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use crate::operations::{KeyScope, SecretText};
+
+/// The kind of the items in the state store.
+const ITEM: &str = "api-key";
+/// Every key starts with this, so that tools that search for leaked secrets recognise it.
+const PREFIX: &str = "nw_";
+/// Octets of an ID and of a secret.
+const ID_OCTETS: usize = 4;
+const SECRET_OCTETS: usize = 32;
+/// Maximum number of keys.
+const KEYS_MAX: usize = 10_000;
+/// The ID under which the key of the configuration acts.
+pub const CONFIGURED_KEY: &str = "config";
+
+/// A key that a client may present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Its public ID; `config` for the key of the configuration.
+    pub id: String,
+    /// The purpose, as given by the operator.
+    pub description: String,
+    /// The zones and operations that it is good for.
+    pub scope: KeyScope,
+    /// When it was created, in seconds since 1970.
+    pub created: u64,
+    /// When it expires, in seconds since 1970; never if none.
+    pub expires: Option<u64>,
+    hash: [u8; 32],
+}
+
+impl ApiKey {
+    /// The key of the configuration, which grants all rights and is checked elsewhere.
+    pub fn configured() -> Arc<Self> {
+        Arc::new(ApiKey {
+            id: CONFIGURED_KEY.into(),
+            description: String::new(),
+            scope: KeyScope::default(),
+            created: 0,
+            expires: None,
+            hash: [0; 32],
+        })
+    }
+
+    /// Checks whether it has expired.
+    pub fn is_expired(&self, now: u64) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+}
+
+/// A key to create.
+#[derive(Debug, Clone, Default)]
+pub struct NewApiKey {
+    /// The purpose.
+    pub description: String,
+    /// Its rights.
+    pub scope: KeyScope,
+    /// When it expires.
+    pub expires: Option<u64>,
+}
+
+/// A key as the state store has it.
+#[derive(Serialize, Deserialize)]
+struct StoredKey {
+    hash: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    zones: Vec<String>,
+    #[serde(default)]
+    read_only: bool,
+    created: u64,
+    #[serde(default)]
+    expires: Option<u64>,
+}
+
+/// Why keys could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiKeyError {
+    /// There is no state store.
+    #[error("API keys are kept in the state store: set server.state_directory")]
+    NoStore,
+    /// All places are taken.
+    #[error("there are {KEYS_MAX} API keys already: delete some with `nameward api-key delete`")]
+    TooMany,
+    /// The system has no randomness.
+    #[error("no random numbers")]
+    NoRandomness,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StateError),
+}
+
+/// All keys but the one of the configuration.
+#[derive(Default)]
+pub struct ApiKeys {
+    store: Option<StateStore>,
+    keys: RwLock<BTreeMap<String, Arc<ApiKey>>>,
+}
+
+impl ApiKeys {
+    /// Reads the keys of a state store. Without one there are none, and none can be created.
+    pub fn load(store: Option<StateStore>) -> Result<Arc<Self>, StateError> {
+        let mut keys = BTreeMap::new();
+        let items = match &store {
+            Some(store) => store.items(ITEM)?,
+            None => Vec::new(),
+        };
+        for (id, value) in items {
+            let id = String::from_utf8_lossy(&id).into_owned();
+            match read_key(&id, &value) {
+                Some(key) => {
+                    keys.insert(id, Arc::new(key));
+                }
+                // A key that cannot be read grants nothing.
+                None => tracing::error!("API key {id}: invalid entry in the state store; ignored"),
+            }
+        }
+        Ok(Arc::new(ApiKeys {
+            store,
+            keys: RwLock::new(keys),
+        }))
+    }
+
+    /// Returns the key that a client presents; `None` if it is unknown or has expired.
+    pub fn check(&self, given: &str, now: u64) -> Option<Arc<ApiKey>> {
+        let (id, _) = given.strip_prefix(PREFIX)?.split_once('_')?;
+        let key = self.keys.read().get(id).map(Arc::clone)?;
+        let is_right: bool = hash_of(given).ct_eq(&key.hash).into();
+        (is_right && !key.is_expired(now)).then_some(key)
+    }
+
+    /// Returns whether a key with this ID still exists and has not expired, for sessions that outlive a request.
+    pub fn find(&self, id: &str, now: u64) -> Option<Arc<ApiKey>> {
+        let key = self.keys.read().get(id).map(Arc::clone);
+        key.filter(|key| !key.is_expired(now))
+    }
+
+    /// Returns all keys, by ID.
+    pub fn all(&self) -> Vec<Arc<ApiKey>> {
+        self.keys.read().values().map(Arc::clone).collect()
+    }
+
+    /// Creates a key. The text is returned this once and stored nowhere.
+    pub fn create(
+        &self,
+        new: NewApiKey,
+        now: u64,
+    ) -> Result<(Arc<ApiKey>, SecretText), ApiKeyError> {
+        let store = self.store.as_ref().ok_or(ApiKeyError::NoStore)?;
+        let mut keys = self.keys.write();
+        if keys.len() >= KEYS_MAX {
+            return Err(ApiKeyError::TooMany);
+        }
+        let (id, text) = loop {
+            let (id, text) = generate()?;
+            if !keys.contains_key(&id) {
+                break (id, text);
+            }
+        };
+        let key = Arc::new(ApiKey {
+            id: id.clone(),
+            description: new.description,
+            scope: new.scope,
+            created: now,
+            expires: new.expires,
+            hash: hash_of(&text),
+        });
+        store.write(vec![StateChange::SetItem {
+            kind: ITEM,
+            name: id.as_bytes().to_vec(),
+            value: stored(&key),
+        }])?;
+        keys.insert(id, Arc::clone(&key));
+        Ok((key, SecretText(text)))
+    }
+
+    /// Deletes a key; `None` if there is none with this ID.
+    pub fn delete(&self, id: &str) -> Result<Option<Arc<ApiKey>>, ApiKeyError> {
+        let store = self.store.as_ref().ok_or(ApiKeyError::NoStore)?;
+        let mut keys = self.keys.write();
+        if !keys.contains_key(id) {
+            return Ok(None);
+        }
+        store.write(vec![StateChange::RemoveItem {
+            kind: ITEM,
+            name: id.as_bytes().to_vec(),
+        }])?;
+        Ok(keys.remove(id))
+    }
+}
+
+fn generate() -> Result<(String, String), ApiKeyError> {
+    let mut octets = [0; ID_OCTETS + SECRET_OCTETS];
+    aws_lc_rs::rand::fill(&mut octets).map_err(|_| ApiKeyError::NoRandomness)?;
+    let id = HEXLOWER.encode(&octets[..ID_OCTETS]);
+    let secret = BASE32_NOPAD
+        .encode(&octets[ID_OCTETS..])
+        .to_ascii_lowercase();
+    let text = format!("{PREFIX}{id}_{secret}");
+    Ok((id, text))
+}
+
+fn hash_of(text: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, text.as_bytes()).as_ref());
+    hash
+}
+
+fn stored(key: &ApiKey) -> Vec<u8> {
+    let stored = StoredKey {
+        hash: HEXLOWER.encode(&key.hash),
+        description: key.description.clone(),
+        zones: key.scope.zones().iter().map(NameBuf::to_string).collect(),
+        read_only: key.scope.is_read_only(),
+        created: key.created,
+        expires: key.expires,
+    };
+    // Writing strings and numbers to memory cannot fail.
+    serde_json::to_vec(&stored).unwrap_or_default()
+}
+
+fn read_key(id: &str, value: &[u8]) -> Option<ApiKey> {
+    let stored: StoredKey = serde_json::from_slice(value).ok()?;
+    let hash = HEXLOWER.decode(stored.hash.as_bytes()).ok()?;
+    let zones = stored.zones.iter().map(|zone| zone.parse().ok());
+    Some(ApiKey {
+        id: id.to_owned(),
+        description: stored.description,
+        scope: KeyScope::new(zones.collect::<Option<Vec<NameBuf>>>()?, stored.read_only),
+        created: stored.created,
+        expires: stored.expires,
+        hash: hash.try_into().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_store::state::JournalBounds;
+
+    #[test]
+    fn a_key_is_accepted_until_it_expires_and_after_a_restart_and_only_its_hash_is_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let bounds = JournalBounds {
+            octets: 1 << 20,
+            entries: 100,
+        };
+        let open = || StateStore::open(directory.path(), bounds).unwrap();
+        let store = open();
+        let keys = ApiKeys::load(Some(store.clone())).unwrap();
+        let new = NewApiKey {
+            description: "certificates".into(),
+            scope: KeyScope::new(vec!["example.org.".parse().unwrap()], true),
+            expires: Some(200),
+        };
+        let (key, text) = keys.create(new, 100).unwrap();
+        assert!(text.0.starts_with(&format!("nw_{}_", key.id)), "{text:?}");
+        assert_eq!(keys.check(&text.0, 199).as_ref(), Some(&key));
+        assert_eq!(keys.check(&text.0, 200), None);
+        for wrong in ["", "nw_", "nw__", &text.0[..text.0.len() - 1], "nw_00_x"] {
+            assert_eq!(keys.check(wrong, 100), None, "{wrong}");
+        }
+        let secret = text.0.rsplit_once('_').unwrap().1;
+        for (_, value) in store.items(ITEM).unwrap() {
+            assert!(!String::from_utf8(value).unwrap().contains(secret));
+        }
+        store.close();
+        drop((keys, store));
+        let store = open();
+        let keys = ApiKeys::load(Some(store.clone())).unwrap();
+        assert_eq!(keys.check(&text.0, 150), Some(Arc::clone(&key)));
+        assert!(keys.delete(&key.id).unwrap().is_some());
+        assert!(keys.delete(&key.id).unwrap().is_none());
+        assert_eq!(keys.check(&text.0, 150), None);
+        assert_eq!(store.items(ITEM).unwrap(), []);
+    }
+
+    #[test]
+    fn without_a_state_store_no_key_can_be_created() {
+        let keys = ApiKeys::load(None).unwrap();
+        let error = keys.create(NewApiKey::default(), 0).unwrap_err();
+        assert!(matches!(error, ApiKeyError::NoStore));
+    }
+}

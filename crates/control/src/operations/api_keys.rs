@@ -1,0 +1,141 @@
+//! Operations on the keys of the HTTP API: create, list, delete.
+
+use nameward_base::time::now_seconds;
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+
+use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
+
+use super::{
+    ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult, Operations,
+    zone_name,
+};
+
+/// Maximum number of zone suffixes of one key.
+const ZONES_MAX: usize = 100;
+/// Maximum length of a description in octets.
+const DESCRIPTION_MAX: usize = 200;
+
+/// A key to create.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKeyTemplate {
+    /// Zones at and below these names; all if empty.
+    #[serde(default)]
+    pub zones: Vec<String>,
+    /// It permits no changes and shows no secrets.
+    #[serde(default)]
+    pub read_only: bool,
+    /// When it expires, in seconds since 1970; never by default.
+    #[serde(default)]
+    pub expires: Option<u64>,
+    /// The purpose.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A key, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedApiKey {
+    /// Its ID, which is part of the key.
+    pub id: String,
+    /// Zones at and below these names; all if empty.
+    pub zones: Vec<String>,
+    /// It permits no changes and shows no secrets.
+    pub read_only: bool,
+    /// When it was created, in seconds since 1970.
+    pub created: u64,
+    /// When it expires, in seconds since 1970; never if none.
+    #[serde(default)]
+    pub expires: Option<u64>,
+    /// The purpose.
+    pub description: String,
+}
+
+impl From<&ApiKey> for ListedApiKey {
+    fn from(key: &ApiKey) -> Self {
+        ListedApiKey {
+            id: key.id.clone(),
+            zones: key.scope.zones().iter().map(NameBuf::to_string).collect(),
+            read_only: key.scope.is_read_only(),
+            created: key.created,
+            expires: key.expires,
+            description: key.description.clone(),
+        }
+    }
+}
+
+impl From<ApiKeyError> for OperationError {
+    fn from(error: ApiKeyError) -> Self {
+        let kind = match error {
+            ApiKeyError::NoStore | ApiKeyError::TooMany => ErrorKind::Refused,
+            ApiKeyError::NoRandomness => ErrorKind::Internal,
+            ApiKeyError::Store(_) => ErrorKind::Backend,
+        };
+        OperationError::new(kind, error.to_string())
+    }
+}
+
+impl Operations {
+    /// Creates a key. Its text is in the result and stored nowhere.
+    pub fn create_api_key(
+        &self,
+        template: &ApiKeyTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        let now = now_seconds();
+        if template.zones.len() > ZONES_MAX {
+            return Err(OperationError::invalid(format!(
+                "an API key can have {ZONES_MAX} zones, this one has {}",
+                template.zones.len()
+            )));
+        }
+        if template.description.len() > DESCRIPTION_MAX
+            || template.description.contains(char::is_control)
+        {
+            return Err(OperationError::invalid(format!(
+                "the description must have at most {DESCRIPTION_MAX} octets, without control characters"
+            )));
+        }
+        if template.expires.is_some_and(|expires| expires <= now) {
+            return Err(OperationError::invalid("the expiry is in the past"));
+        }
+        let zones = template.zones.iter().map(|zone| zone_name(zone));
+        let mut zones = zones.collect::<Result<Vec<_>, _>>()?;
+        zones.iter_mut().for_each(NameBuf::make_lowercase);
+        let new = NewApiKey {
+            description: template.description.clone(),
+            scope: KeyScope::new(zones, template.read_only),
+            expires: template.expires,
+        };
+        let (key, secret) = self.api_keys.create(new, now)?;
+        tracing::info!("created API key {}", key.id);
+        Ok(OperationResult::ApiKeyCreated {
+            key: (&*key).into(),
+            secret,
+        })
+    }
+
+    /// Lists all keys, oldest first.
+    pub fn list_api_keys(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+        let mut keys = self.api_keys.all();
+        keys.sort_by_key(|key| key.created);
+        let count = keys.len() as u64;
+        let _ = keys
+            .iter()
+            .all(|key| items(ListedItem::ApiKey((&**key).into())));
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Deletes a key; the next request with it is refused.
+    pub fn delete_api_key(&self, id: &str) -> Result<OperationResult, OperationError> {
+        match self.api_keys.delete(id)? {
+            Some(key) => {
+                tracing::info!("deleted API key {}", key.id);
+                Ok(OperationResult::ApiKeyDeleted { id: key.id.clone() })
+            }
+            None => Err(OperationError::not_found(format!(
+                "API key {id:?} not found; `nameward api-key list` lists the keys"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Owns who requests an operation, and from where.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nameward_zone::change::ChangeAuthor;
+
+use crate::api_keys::{ApiKey, CONFIGURED_KEY};
+
+/// The caller of an operation.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The author of the changes, for the history of a zone.
+    pub author: Arc<ChangeAuthor>,
+    /// The address of the client; none for the control socket and for commands without a server.
+    pub address: Option<IpAddr>,
+    /// The ID of the API key; none for the control socket and for commands without a server.
+    pub key: Option<String>,
+}
+
+impl Caller {
+    /// A client of the HTTP API, with the reason that it gives.
+    pub fn for_key(key: &ApiKey, address: IpAddr, message: Option<&str>) -> Self {
+        let who = match key.id.as_str() {
+            CONFIGURED_KEY => format!("api {address}"),
+            id => format!("api {address} key {id}"),
+        };
+        Caller {
+            author: ChangeAuthor::new(&who, message),
+            address: Some(address),
+            key: Some(key.id.clone()),
+        }
+    }
+
+    /// A user of this machine who runs a command.
+    pub fn for_user(user: &str, message: Option<&str>) -> Self {
+        Caller {
+            author: ChangeAuthor::new(&format!("user {user}"), message),
+            address: None,
+            key: None,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Owns the rights of an API key: which operations it may request, for which zones, and which items of a listing it sees.
+//!
+//! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the `operations` endpoint or
+//! the web administration. A zone outside the scope looks like one that does not exist.
+
+use nameward_wire::NameBuf;
+
+use super::search::FOUND_MAX;
+use super::{
+    ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
+    RequestEffect, RequestSubject, zone_name,
+};
+
+/// The zones and operations that a key is good for; by default all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyScope {
+    /// Zones at and below these names; all if empty.
+    zones: Vec<NameBuf>,
+    read_only: bool,
+}
+
+impl KeyScope {
+    /// Creates a scope: zones at and below these names, or all if there are none.
+    pub fn new(zones: Vec<NameBuf>, read_only: bool) -> Self {
+        KeyScope { zones, read_only }
+    }
+
+    /// Returns the names at and below which zones are in the scope; all if empty.
+    pub fn zones(&self) -> &[NameBuf] {
+        &self.zones
+    }
+
+    /// Returns whether it permits no changes.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Returns whether it is limited to some zones.
+    pub fn is_limited(&self) -> bool {
+        !self.zones.is_empty()
+    }
+
+    /// Checks whether a zone is in the scope.
+    pub fn covers(&self, zone: &str) -> bool {
+        if !self.is_limited() {
+            return true;
+        }
+        let Ok(name) = zone_name(zone) else {
+            return false;
+        };
+        let mut suffixes = self.zones.iter();
+        suffixes.any(|suffix| name.as_name().is_at_or_below(suffix.as_name()))
+    }
+
+    /// Rejects what concerns the whole server.
+    pub fn require_server(&self) -> Result<(), OperationError> {
+        match self.is_limited() {
+            true => Err(forbidden(
+                "this API key is limited to some zones, and this concerns the whole server",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks whether a request is permitted.
+    pub fn check(&self, request: &OperationRequest) -> Result<(), OperationError> {
+        match (self.read_only, request.effect()) {
+            (false, _) | (true, RequestEffect::Read) => {}
+            (true, RequestEffect::ReadSecret) => {
+                return Err(forbidden(
+                    "this API key is read-only, which does not include secrets",
+                ));
+            }
+            (true, RequestEffect::Change) => {
+                return Err(forbidden("this API key is read-only"));
+            }
+        }
+        match request.subject() {
+            RequestSubject::Listing => Ok(()),
+            RequestSubject::Server => self.require_server(),
+            RequestSubject::Zones(zones) => match zones.into_iter().find(|zone| !self.covers(zone))
+            {
+                None => Ok(()),
+                Some(outside) => Err(outside_error(request, outside)),
+            },
+        }
+    }
+
+    /// Checks whether an item of a listing is in the scope.
+    pub fn shows(&self, item: &ListedItem) -> bool {
+        !self.is_limited() || item.zone().is_none_or(|zone| self.covers(zone))
+    }
+
+    /// Runs a permitted request, and leaves out the items outside the scope.
+    pub fn run(
+        &self,
+        request: &OperationRequest,
+        items: ItemSink<'_>,
+        run: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Result<OperationResult, OperationError>,
+    ) -> Result<OperationResult, OperationError> {
+        self.check(request)?;
+        if !self.is_limited() {
+            return run(request, items);
+        }
+        // The limit of a search counts what the key sees.
+        let (wider, limit) = match request {
+            OperationRequest::RecordSearch { pattern, limit } => {
+                let (pattern, wide) = (pattern.clone(), FOUND_MAX);
+                let wider = OperationRequest::RecordSearch {
+                    pattern,
+                    limit: wide,
+                };
+                (Some(wider), *limit)
+            }
+            _ => (None, u64::MAX),
+        };
+        let mut shown = 0;
+        let mut take = |item: ListedItem| {
+            if !self.shows(&item) {
+                return true;
+            }
+            shown += 1;
+            items(item) && shown < limit
+        };
+        let result = run(wider.as_ref().unwrap_or(request), &mut take)?;
+        Ok(match result {
+            OperationResult::Listed { .. } => OperationResult::Listed { items: shown },
+            other => other,
+        })
+    }
+}
+
+fn forbidden(text: &str) -> OperationError {
+    OperationError::new(ErrorKind::Forbidden, text)
+}
+
+fn outside_error(request: &OperationRequest, zone: &str) -> OperationError {
+    match request {
+        OperationRequest::ZoneCreate(_) | OperationRequest::ZoneProvision(_) => {
+            forbidden(&format!("zone {zone} is outside the zones of this API key"))
+        }
+        _ => OperationError::not_found(format!(
+            "zone {zone} not found; `nameward zone list` lists the zones"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(zones: &[&str], read_only: bool) -> KeyScope {
+        let zones = zones.iter().map(|zone| zone.parse().unwrap());
+        KeyScope::new(zones.collect(), read_only)
+    }
+
+    fn kind(scope: &KeyScope, text: &str) -> Option<ErrorKind> {
+        let request: OperationRequest = serde_json::from_str(text).unwrap();
+        scope.check(&request).err().map(|error| error.kind)
+    }
+
+    #[test]
+    fn a_suffix_covers_itself_and_names_below_in_any_letter_case() {
+        let scope = scope(&["example.org.", "example.net."], false);
+        for zone in ["example.org", "Sub.EXAMPLE.org.", "example.net."] {
+            assert!(scope.covers(zone), "{zone}");
+        }
+        for zone in ["org.", "badexample.org.", ".", "a..b", ""] {
+            assert!(!scope.covers(zone), "{zone}");
+        }
+        assert!(KeyScope::default().covers("anything."));
+    }
+
+    #[test]
+    fn requests_outside_the_scope_are_forbidden_or_find_nothing() {
+        let limited = scope(&["example.org."], false);
+        for (text, expected) in [
+            (r#"{"operation":"zone_show","zone":"example.org"}"#, None),
+            (
+                r#"{"operation":"zone_show","zone":"other.test"}"#,
+                Some(ErrorKind::NotFound),
+            ),
+            (
+                r#"{"operation":"zone_delete","zone":"other.test"}"#,
+                Some(ErrorKind::NotFound),
+            ),
+            (
+                r#"{"operation":"zone_create","zone":"other.test"}"#,
+                Some(ErrorKind::Forbidden),
+            ),
+            (
+                r#"{"operation":"zone_create","zone":"new.example.org"}"#,
+                None,
+            ),
+            (
+                r#"{"operation":"zone_set","zone":"example.org","catalog":"other.test"}"#,
+                Some(ErrorKind::NotFound),
+            ),
+            (
+                r#"{"operation":"apply","zones":[{"zone":"example.org","steps":[]},{"zone":"other.test","steps":[]}]}"#,
+                Some(ErrorKind::NotFound),
+            ),
+            (r#"{"operation":"zone_list"}"#, None),
+            (r#"{"operation":"zone_status"}"#, None),
+            (
+                r#"{"operation":"zone_notify","zone":"other.test"}"#,
+                Some(ErrorKind::NotFound),
+            ),
+            (r#"{"operation":"stop"}"#, Some(ErrorKind::Forbidden)),
+            (r#"{"operation":"status"}"#, Some(ErrorKind::Forbidden)),
+            (r#"{"operation":"tsig_list"}"#, Some(ErrorKind::Forbidden)),
+            (r#"{"operation":"cache_flush"}"#, Some(ErrorKind::Forbidden)),
+            (
+                r#"{"operation":"zone_secure_all"}"#,
+                Some(ErrorKind::Forbidden),
+            ),
+            (
+                r#"{"operation":"api_key_create"}"#,
+                Some(ErrorKind::Forbidden),
+            ),
+        ] {
+            assert_eq!(kind(&limited, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_read_only_key_changes_nothing_and_sees_no_secrets() {
+        let reader = scope(&[], true);
+        for (text, is_permitted) in [
+            (r#"{"operation":"zone_list"}"#, true),
+            (r#"{"operation":"status"}"#, true),
+            (r#"{"operation":"tsig_list"}"#, true),
+            (r#"{"operation":"api_key_list"}"#, true),
+            (r#"{"operation":"tsig_list","secrets":true}"#, false),
+            (
+                r#"{"operation":"key_export","zone":"a.test","key":1}"#,
+                false,
+            ),
+            (r#"{"operation":"zone_delete","zone":"a.test"}"#, false),
+            (r#"{"operation":"zone_notify","zone":"a.test"}"#, false),
+            (r#"{"operation":"log_level"}"#, true),
+            (r#"{"operation":"log_level","level":"debug"}"#, false),
+            (r#"{"operation":"stop"}"#, false),
+            (r#"{"operation":"reload"}"#, false),
+            (r#"{"operation":"api_key_create"}"#, false),
+        ] {
+            let expected = (!is_permitted).then_some(ErrorKind::Forbidden);
+            assert_eq!(kind(&reader, text), expected, "{text}");
+        }
+    }
+}
