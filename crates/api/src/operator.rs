@@ -14,7 +14,7 @@ use crate::routes;
 
 /// The server behind the API.
 pub trait ApiOperator: Send + Sync + 'static {
-    /// Runs an operation. It may block.
+    /// Runs an operation within the rights of the caller, and records changes in the audit log. It may block.
     fn run(
         &self,
         caller: &Caller,
@@ -62,7 +62,6 @@ impl Api {
             api: self,
             request,
             caller: Caller::for_key(key, request.client, None),
-            key,
         };
         match routes::dispatch(&call) {
             Ok(response) => response,
@@ -83,7 +82,6 @@ pub struct Call<'c> {
     /// The request.
     pub request: &'c ApiRequest,
     caller: Caller,
-    key: &'c Arc<ApiKey>,
 }
 
 impl Call<'_> {
@@ -98,10 +96,7 @@ impl Call<'_> {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> ApiResult<OperationResult> {
-        let (operator, scope) = (&self.api.operator, &self.key.scope);
-        let result = scope.run(request, items, |request, items| {
-            operator.run(&self.caller, request, items)
-        });
+        let result = self.api.operator.run(&self.caller, request, items);
         result.map_err(ApiError::from)
     }
 
@@ -122,13 +117,13 @@ impl Call<'_> {
 
     /// The counters, for keys that are not limited to some zones.
     pub fn snapshot(&self) -> ApiResult<Snapshot> {
-        self.key.scope.require_server()?;
+        self.caller.scope().require_server()?;
         Ok(self.api.operator.snapshot())
     }
 
     /// The settings, for keys that are not limited to some zones.
     pub fn settings(&self) -> ApiResult<Vec<(String, String)>> {
-        self.key.scope.require_server()?;
+        self.caller.scope().require_server()?;
         Ok(self.api.operator.settings())
     }
 }

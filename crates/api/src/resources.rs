@@ -1,6 +1,7 @@
 //! The resources of the API, one file each.
 
 pub mod actions;
+pub mod audit;
 pub mod autoprimaries;
 pub mod cache;
 pub mod config;

@@ -3,8 +3,8 @@
 use crate::operator::Call;
 use crate::request::ApiMethod;
 use crate::resources::{
-    actions, autoprimaries, cache, config, cryptokeys, metadata, search, servers, statistics,
-    tsigkeys, zones,
+    actions, audit, autoprimaries, cache, config, cryptokeys, metadata, search, servers,
+    statistics, tsigkeys, zones,
 };
 use crate::response::{ApiError, ApiResponse, ApiResult};
 
@@ -37,6 +37,7 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["statistics"], methods: &[(Get, statistics::list)] },
     ApiRoute { pattern: server!["search-data"], methods: &[(Get, search::search)] },
     ApiRoute { pattern: server!["cache", "flush"], methods: &[(Put, cache::flush)] },
+    ApiRoute { pattern: server!["audit"], methods: &[(Get, audit::list)] },
     ApiRoute { pattern: server!["autoprimaries"], methods: &[(Get, autoprimaries::list), (Post, autoprimaries::add)] },
     ApiRoute { pattern: server!["autoprimaries", ANY, ANY], methods: &[(Delete, autoprimaries::remove)] },
     ApiRoute { pattern: server!["tsigkeys"], methods: &[(Get, tsigkeys::list), (Post, tsigkeys::create)] },

@@ -6,6 +6,7 @@
 mod advice;
 mod api_keys;
 mod attributes;
+mod audit;
 mod batch;
 mod caller;
 mod catalogs;
@@ -23,6 +24,7 @@ mod local_copy;
 mod local_kind;
 mod logs;
 mod metadata_check;
+mod moment;
 mod parent;
 mod place;
 mod provision;
@@ -49,6 +51,7 @@ mod zone_show;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse, ZoneTerms};
+pub use audit::{AuditRequest, ListedAudit};
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
@@ -58,6 +61,7 @@ pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
+pub use moment::{parse_date, rfc3339};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
@@ -280,6 +284,7 @@ impl Operations {
             }
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
+            OperationRequest::AuditList(request) => self.list_audit(request, items),
             OperationRequest::ApiKeyCreate(template) => self.create_api_key(template),
             OperationRequest::ApiKeyList => self.list_api_keys(items),
             OperationRequest::ApiKeyDelete { key } => self.delete_api_key(key),

@@ -9,6 +9,7 @@ mod administration;
 mod api_key;
 mod apply;
 mod attributes;
+mod audit_log;
 mod catalog;
 mod export;
 mod hash_password;
@@ -25,6 +26,7 @@ use administration::{RecordCommand, ZoneCommand};
 use api_key::ApiKeyCommand;
 use apply::ApplyArguments;
 use attributes::MetadataCommand;
+use audit_log::AuditLogArguments;
 use catalog::{AutoprimaryCommand, CatalogCommand};
 use export::ExportCommand;
 use import::ImportCommand;
@@ -124,6 +126,8 @@ enum Command {
     QueryLog(QueryLogCommand),
     /// Show or change the log level
     LogLevel(LogLevelArguments),
+    /// List the changes that operators and API clients made: who, what, from where, with which outcome
+    AuditLog(AuditLogArguments),
     /// Stop the server and wait until it has exited
     Stop(RemoteArguments),
     /// Create or check the schema of a database
@@ -398,6 +402,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Tsig(command) => {
             let (request, remote) = tsig::request(command)?;
+            ask(request, remote, form)
+        }
+        Command::AuditLog(arguments) => {
+            let (request, remote) = audit_log::request(arguments);
             ask(request, remote, form)
         }
         Command::ApiKey(command) => {

@@ -18,8 +18,8 @@ use std::{
 
 use nameward_control::api_keys::ApiKeys;
 use nameward_control::operations::{
-    Caller, Database, ListedItem, NoParent, OperationError, OperationRequest, OperationResult,
-    Operations, Publish,
+    Caller, Database, ItemSink, ListedItem, NoParent, OperationError, OperationRequest,
+    OperationResult, Operations, Publish,
 };
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
@@ -179,7 +179,10 @@ fn work(
         let take = move |item| sender.send(item).is_ok();
         let working = scope.spawn(move || {
             let mut take = take;
-            operations.run_for(Some(&caller.author), request, &mut take)
+            let run = |request: &OperationRequest, items: ItemSink<'_>| {
+                operations.run_for(Some(&caller.author), request, items)
+            };
+            operations.run_recorded(caller, request, &mut take, run)
         });
         items.iter().for_each(each);
         working.join().map_err(|_| CommandError::Interrupted)

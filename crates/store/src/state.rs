@@ -8,6 +8,7 @@
 //! timer      when a zone was refreshed, is checked next, and expires
 //! file_copy  the last versions of zone files without errors
 //! deleted_zone  copies of zones that operators deleted, for some days
+//! audit      the last changes that were requested, with who requested them and how they ended
 //! item       small values by kind and name: keys, TSIG secrets, members of catalogs
 //! ```
 //! The file is in WAL mode with `synchronous=FULL`. One thread writes; pending changes are grouped into one
@@ -15,6 +16,7 @@
 //! acknowledged is lost by kill -9 or by a full disk, and a change that was not acknowledged is applied completely or
 //! not at all. Reads use their own connection and never wait.
 
+mod audit;
 mod change;
 mod condition;
 mod contents;
@@ -42,6 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter};
 pub use change::{JournalOrigin, StateChange, Written, ZoneStorage, ZoneTimers};
 pub use condition::StoreFault;
 use condition::{StoreCondition, StoreFile};

@@ -7,6 +7,8 @@ use nameward_zone::change::ChangeAuthor;
 
 use crate::api_keys::{ApiKey, CONFIGURED_KEY};
 
+use super::KeyScope;
+
 /// The caller of an operation.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -14,13 +16,13 @@ pub struct Caller {
     pub author: Arc<ChangeAuthor>,
     /// The address of the client; none for the control socket and for commands without a server.
     pub address: Option<IpAddr>,
-    /// The ID of the API key; none for the control socket and for commands without a server.
-    pub key: Option<String>,
+    /// The API key; none for the control socket and for commands without a server.
+    pub key: Option<Arc<ApiKey>>,
 }
 
 impl Caller {
     /// A client of the HTTP API, with the reason that it gives.
-    pub fn for_key(key: &ApiKey, address: IpAddr, message: Option<&str>) -> Self {
+    pub fn for_key(key: &Arc<ApiKey>, address: IpAddr, message: Option<&str>) -> Self {
         let who = match key.id.as_str() {
             CONFIGURED_KEY => format!("api {address}"),
             id => format!("api {address} key {id}"),
@@ -28,7 +30,7 @@ impl Caller {
         Caller {
             author: ChangeAuthor::new(&who, message),
             address: Some(address),
-            key: Some(key.id.clone()),
+            key: Some(Arc::clone(key)),
         }
     }
 
@@ -39,5 +41,11 @@ impl Caller {
             address: None,
             key: None,
         }
+    }
+
+    /// Returns the rights of the caller. The users of this machine who reach the control socket have all.
+    pub fn scope(&self) -> &KeyScope {
+        static ALL: KeyScope = KeyScope::all();
+        self.key.as_ref().map_or(&ALL, |key| &key.scope)
     }
 }

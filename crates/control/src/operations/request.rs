@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApiKeyTemplate, AutoprimaryTemplate, BatchRequest, DsReport, KeyChange, KeyTemplate,
-    MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, RrsetsRequest,
-    SecretText, ZoneProvision, ZoneTemplate, ZoneTerms,
+    ApiKeyTemplate, AuditRequest, AutoprimaryTemplate, BatchRequest, DsReport, KeyChange,
+    KeyTemplate, MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate, RecordUse,
+    RrsetsRequest, SecretText, ZoneProvision, ZoneTemplate, ZoneTerms,
 };
 
 /// A request line on the control socket.
@@ -379,6 +379,8 @@ pub enum OperationRequest {
         /// The name of the key.
         name: String,
     },
+    /// Lists entries of the audit log, newest first.
+    AuditList(AuditRequest),
     /// Creates a key for the HTTP API.
     ApiKeyCreate(ApiKeyTemplate),
     /// Lists the keys of the HTTP API, without their secrets.

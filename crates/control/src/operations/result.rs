@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAutoprimary, ListedCatalog, ListedComment,
-    ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey,
-    ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone,
-    ServerStatus, ZoneAttributes, ZoneDetails,
+    DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary, ListedCatalog,
+    ListedComment, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning,
+    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
+    SecuredZone, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -61,6 +61,8 @@ pub enum ListedItem {
     Secured(SecuredZone),
     /// A key of the HTTP API.
     ApiKey(ListedApiKey),
+    /// An entry of the audit log.
+    Audit(Box<ListedAudit>),
 }
 
 impl ListedItem {
@@ -76,6 +78,8 @@ impl ListedItem {
             ListedItem::Catalog(catalog) => Some(&catalog.name),
             ListedItem::Member(member) => Some(&member.zone),
             ListedItem::Secured(zone) => Some(&zone.zone),
+            // No scope covers an empty name: an entry about the server is not for keys that are limited to zones.
+            ListedItem::Audit(entry) => Some(entry.zone.as_deref().unwrap_or_default()),
             ListedItem::Record(_)
             | ListedItem::TsigKey(_)
             | ListedItem::Difference(_)

@@ -1,14 +1,15 @@
 //! Owns the rights of an API key: which operations it may request, for which zones, and which items of a listing it sees.
 //!
 //! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the `operations` endpoint or
-//! the web administration. A zone outside the scope looks like one that does not exist.
+//! the web administration: [`Operations::run_recorded`](super::Operations::run_recorded) calls it. A zone outside the scope looks like one that does not exist.
 
 use nameward_wire::NameBuf;
 
+use super::audit::LIMIT_MAX;
 use super::search::FOUND_MAX;
 use super::{
-    ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
-    RequestEffect, RequestSubject, zone_name,
+    AuditRequest, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest,
+    OperationResult, RequestEffect, RequestSubject, zone_name,
 };
 
 /// The zones and operations that a key is good for; by default all.
@@ -20,6 +21,14 @@ pub struct KeyScope {
 }
 
 impl KeyScope {
+    /// The scope without limits.
+    pub const fn all() -> Self {
+        KeyScope {
+            zones: Vec::new(),
+            read_only: false,
+        }
+    }
+
     /// Creates a scope: zones at and below these names, or all if there are none.
     pub fn new(zones: Vec<NameBuf>, read_only: bool) -> Self {
         KeyScope { zones, read_only }
@@ -102,7 +111,7 @@ impl KeyScope {
         if !self.is_limited() {
             return run(request, items);
         }
-        // The limit of a search counts what the key sees.
+        // The limit of a list counts what the key sees.
         let (wider, limit) = match request {
             OperationRequest::RecordSearch { pattern, limit } => {
                 let (pattern, wide) = (pattern.clone(), FOUND_MAX);
@@ -111,6 +120,13 @@ impl KeyScope {
                     limit: wide,
                 };
                 (Some(wider), *limit)
+            }
+            OperationRequest::AuditList(list) => {
+                let wider = OperationRequest::AuditList(AuditRequest {
+                    limit: LIMIT_MAX,
+                    ..list.clone()
+                });
+                (Some(wider), list.limit)
             }
             _ => (None, u64::MAX),
         };

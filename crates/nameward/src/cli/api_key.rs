@@ -1,8 +1,8 @@
 //! The command line of `nameward api-key`, and its conversion to requests.
 
 use clap::Subcommand;
-use nameward_base::{calendar::UtcTime, time::now_seconds};
-use nameward_control::operations::{ApiKeyTemplate, OperationRequest};
+use nameward_base::time::now_seconds;
+use nameward_control::operations::{ApiKeyTemplate, OperationRequest, parse_date};
 
 use super::RemoteArguments;
 
@@ -94,7 +94,7 @@ pub fn parse_time(
         'h' => 3600,
         'd' => 86_400,
         'w' => 604_800,
-        _ => return date(text).ok_or(BadTime),
+        _ => return parse_date(text).ok_or(BadTime),
     };
     let count: i64 = text[..text.len() - 1].parse().map_err(|_| BadTime)?;
     let period = count.checked_mul(seconds).filter(|period| *period >= 0);
@@ -102,23 +102,6 @@ pub fn parse_time(
     let time = period.and_then(|period| shift(now, period));
     time.and_then(|time| u64::try_from(time).ok())
         .ok_or(BadTime)
-}
-
-fn date(text: &str) -> Option<u64> {
-    let (date, time) = match text.split_once(['T', 't']) {
-        Some((date, time)) => (date, time.strip_suffix(['Z', 'z'])?),
-        None => (text, "00:00:00"),
-    };
-    let has_form = |text: &str, form: &str| {
-        let is_like = |(c, f): (u8, u8)| (f == b'0' && c.is_ascii_digit()) || c == f;
-        text.len() == form.len() && text.bytes().zip(form.bytes()).all(is_like)
-    };
-    if !has_form(date, "0000-00-00") || !has_form(time, "00:00:00") {
-        return None;
-    }
-    let digits: Vec<u8> = [date, time].concat().into_bytes();
-    let digits: Vec<u8> = digits.into_iter().filter(u8::is_ascii_digit).collect();
-    UtcTime::from_digits(&digits)?.to_unix()
 }
 
 #[cfg(test)]

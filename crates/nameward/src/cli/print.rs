@@ -101,6 +101,7 @@ impl Printer {
             ListedItem::Autoprimary(one) => self.json(one),
             ListedItem::Secured(zone) => self.json(zone),
             ListedItem::ApiKey(key) => self.json(key),
+            ListedItem::Audit(entry) => self.json(entry),
         }
     }
 

@@ -29,7 +29,7 @@ impl ApiOperator for ServerApi {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        self.operator.run_as(|| Ok(caller.clone()), request, items)
+        self.operator.run_as(caller, request, items)
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -167,16 +167,28 @@ impl Commands for Operator {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
-        let caller = || author::of_user(peer.uid, request.message.as_deref());
-        self.run_as(caller, &request.request, items)
+        let caller = author::of_user(peer.uid, request.message.as_deref())?;
+        self.run_as(&caller, &request.request, items)
     }
 }
 
 impl Operator {
-    /// Runs an operation. Changes are recorded with the caller as their author.
+    /// Runs an operation within the rights of its caller. Changes are recorded in the audit log, and in the history of the zone with
+    /// the caller as their author.
     pub fn run_as(
         &self,
-        caller: impl FnOnce() -> Result<Caller, OperationError>,
+        caller: &Caller,
+        request: &OperationRequest,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let run =
+            |request: &OperationRequest, items: ItemSink<'_>| self.execute(caller, request, items);
+        self.operations.run_recorded(caller, request, items, run)
+    }
+
+    fn execute(
+        &self,
+        caller: &Caller,
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
@@ -239,8 +251,8 @@ impl Operator {
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
             asked => {
-                let author = caller()?.author;
-                let result = self.operations.run_for(Some(&author), asked, items)?;
+                let author = Some(&caller.author);
+                let result = self.operations.run_for(author, asked, items)?;
                 self.settle(asked)?;
                 Ok(result)
             }

@@ -116,7 +116,7 @@ fn a_read_only_key_changes_nothing_and_sees_no_private_keys() {
 }
 
 #[test]
-fn keys_are_listed_without_secrets_and_survive_a_restart_and_expire() {
+fn keys_are_listed_without_secrets_and_expire() {
     let (server, admin) = start("");
     let (id, text) = create_key(
         &server,

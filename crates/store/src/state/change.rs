@@ -1,5 +1,6 @@
 //! The changes that are written to the state store.
 
+use super::audit::AuditEntry;
 use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
 use super::file_copy::FileCopy;
@@ -211,6 +212,8 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
     },
+    /// Adds an entry to the audit log; the oldest one is dropped at the limit.
+    Audit(Box<AuditEntry>),
     /// Sets a value.
     SetItem {
         /// The kind of value, such as `tsig`.
@@ -230,13 +233,14 @@ pub enum StateChange {
 }
 
 impl StateChange {
-    /// Checks whether losing the change loses nothing that the zone's storage does not have: the journal of a
-    /// database zone restarts if it lacks something.
+    /// Checks whether the change need not wait for the disk. Losing it loses nothing that the zone's storage does not have: the
+    /// journal of a database zone restarts if it lacks something. Entries of the audit log never make a change wait.
     pub(super) fn is_durable_elsewhere(&self) -> bool {
         match self {
             StateChange::Append { home, .. } | StateChange::RestartJournal { home, .. } => {
                 *home == ZoneStorage::Database
             }
+            StateChange::Audit(_) => true,
             _ => false,
         }
     }

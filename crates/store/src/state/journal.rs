@@ -4,6 +4,7 @@
 //! the later ones, so only entries up to `base` are dropped when the journal exceeds its limits. If that is not
 //! enough, the result names the zone (`Written::overfull`), so that the caller brings its storage up to date.
 
+use super::audit;
 use super::change::{JournalOrigin, StateChange, Written, ZoneStorage, ZoneTimers};
 use super::deleted;
 use super::digest::ContentsDigest;
@@ -165,6 +166,7 @@ impl ZoneRows {
             } => file_copy::write_part(connection, (zone, *digest), (*part, records)),
             StateChange::KeepFileCopy { zone, copy } => file_copy::complete(connection, zone, copy),
             StateChange::RemoveFileCopy { zone } => file_copy::remove(connection, zone),
+            StateChange::Audit(entry) => audit::insert(connection, entry),
             StateChange::SetItem { kind, name, value } => {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
                 connection

@@ -12,7 +12,7 @@ const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first creates version 1 in an empty file.
 pub(super) const MIGRATIONS: &[&str] = &[
-    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7,
 ];
 
 /// Names are in wire format and lower case, serials and times are unsigned, records are lists in wire format.
@@ -135,6 +135,24 @@ CREATE TABLE file_copy_part (
     records BLOB NOT NULL
 );
 CREATE UNIQUE INDEX file_copy_part_number ON file_copy_part (name, digest, part);
+";
+
+/// The audit log.
+const VERSION_7: &str = "
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    time INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    address TEXT,
+    key TEXT,
+    operation TEXT NOT NULL,
+    zone TEXT,
+    detail TEXT NOT NULL,
+    serial INTEGER,
+    error TEXT,
+    message TEXT
+);
+CREATE INDEX audit_zone ON audit (zone, number);
 ";
 
 /// Returns the version of a store: 0 if it is empty.

@@ -7,6 +7,7 @@ use nameward_zone::{RecordList, Serial, WireRecord};
 use std::sync::mpsc;
 use tempfile::TempDir;
 
+mod audit;
 mod deleted;
 mod kept;
 mod opening;

@@ -51,6 +51,7 @@ impl OperationRequest {
             | OperationRequest::ZoneDs { .. }
             | OperationRequest::KeyList { .. }
             | OperationRequest::TsigList { secrets: false }
+            | OperationRequest::AuditList(_)
             | OperationRequest::ApiKeyList => RequestEffect::Read,
             OperationRequest::KeyExport { .. } | OperationRequest::TsigList { secrets: true } => {
                 RequestEffect::ReadSecret
@@ -69,6 +70,10 @@ impl OperationRequest {
             | OperationRequest::ZoneSync { zone, .. }
             | OperationRequest::ZoneFreeze { zone }
             | OperationRequest::ZoneThaw { zone } => RequestSubject::Zones(vec![zone]),
+            OperationRequest::AuditList(request) => match &request.zone {
+                Some(zone) => RequestSubject::Zones(vec![zone]),
+                None => RequestSubject::Listing,
+            },
             OperationRequest::ZoneList
             | OperationRequest::ZoneStatus { zone: None }
             | OperationRequest::ZoneAttributes { zone: None }

@@ -49,6 +49,7 @@ impl OperationRequest {
             | OperationRequest::TsigImport { .. }
             | OperationRequest::TsigList { .. }
             | OperationRequest::TsigRemove { .. }
+            | OperationRequest::AuditList(_)
             | OperationRequest::ApiKeyCreate(_)
             | OperationRequest::ApiKeyList
             | OperationRequest::ApiKeyDelete { .. } => RequestReach::Lists,

@@ -216,6 +216,29 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
                 or_none(one.problem.clone()),
             ],
         ),
+        ListedItem::Audit(entry) => (
+            &[
+                "TIME",
+                "WHO",
+                "OPERATION",
+                "ZONE",
+                "SERIAL",
+                "OUTCOME",
+                "DETAIL",
+            ],
+            vec![
+                moment(entry.time),
+                entry.who.clone(),
+                entry.operation.clone(),
+                or_none(entry.zone.clone()),
+                or_none(entry.serial.map(|serial| serial.to_string())),
+                match &entry.error {
+                    None => "done".into(),
+                    Some(error) => format!("failed: {error}"),
+                },
+                entry.detail.clone(),
+            ],
+        ),
         ListedItem::ApiKey(key) => (
             &["ID", "ZONES", "RIGHTS", "CREATED", "EXPIRES", "DESCRIPTION"],
             vec![

@@ -1,0 +1,74 @@
+//! `/audit`: the audit log, newest first.
+
+use nameward_control::operations::{
+    AuditRequest, ListedItem, OperationRequest, parse_date, rfc3339,
+};
+use serde_json::{Value, json};
+
+use crate::fields::check_canonical;
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult};
+
+/// Entries by default, and the most in one reply.
+const DEFAULT_LIMIT: u64 = 100;
+const LIMIT_MAX: u64 = 10_000;
+
+/// Lists entries, filtered by `zone`, `key` and `since`. `before` is the number of the last entry of the previous page.
+pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let text = |name: &str| {
+        let value = call.request.parameter(name);
+        value.filter(|value| !value.is_empty())
+    };
+    let number = |name: &str, text: &str| {
+        let number = text.parse::<u32>().ok();
+        number.ok_or_else(|| {
+            ApiError::invalid(format!(
+                "'{name}' query parameter is not a number: '{text}'"
+            ))
+        })
+    };
+    let since = text("since").map(|text| {
+        let time = text.parse().ok().or_else(|| parse_date(text));
+        time.ok_or_else(|| {
+            ApiError::invalid(format!(
+                "'since' query parameter is not a time: expected 2027-01-31T12:00:00Z or seconds since 1970, found '{text}'"
+            ))
+        })
+    });
+    let limit = text("limit")
+        .map(|text| number("limit", text))
+        .transpose()?;
+    let before = text("before")
+        .map(|text| number("before", text))
+        .transpose()?;
+    let request = AuditRequest {
+        zone: text("zone")
+            .map(|zone| check_canonical(zone).map(str::to_owned))
+            .transpose()?,
+        key: text("key").map(str::to_owned),
+        since: since.transpose()?,
+        before: before.map(i64::from),
+        limit: limit.map_or(DEFAULT_LIMIT, |limit| u64::from(limit).clamp(1, LIMIT_MAX)),
+    };
+    let mut entries = Vec::new();
+    call.list(&OperationRequest::AuditList(request), &mut |item| {
+        if let ListedItem::Audit(entry) = item {
+            entries.push(json!({
+                "address": entry.address,
+                "detail": entry.detail,
+                "error": entry.error,
+                "key": entry.key,
+                "message": entry.message,
+                "number": entry.number,
+                "operation": entry.operation,
+                "outcome": if entry.error.is_some() { "failed" } else { "done" },
+                "serial": entry.serial,
+                "time": rfc3339(entry.time),
+                "who": entry.who,
+                "zone": entry.zone,
+            }));
+        }
+        true
+    })?;
+    Ok(ApiResponse::json(200, &Value::Array(entries)))
+}
