@@ -423,8 +423,7 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
             )
         }
         MissingOutlook::Kept => (
-            "The zones are still being served until the next restart: the loss of most files is not treated as a \
-             removal."
+            "The zones are still being served: the loss of most files is not treated as a removal."
                 .to_string(),
             "Restore the files. If you removed them, run `nameward reload --withdraw-missing`.",
         ),
