@@ -37,7 +37,7 @@ mod zone_rows;
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use rusqlite::Connection;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub use file_copy::{FileCopy, ListedFileCopy};
 pub use journal::{JournalBounds, JournalEntry};
 use key_register::KeyRegister;
 pub use key_register::{KEY_ELSEWHERE, ZONE_KEY_ITEM};
+use lock::StoreLock;
 pub use lock::StoreUser;
 pub use read::{JournalVersion, JournaledZone, JournaledZones, StoredItem};
 pub use rebase::RebasedVersion;
@@ -85,7 +86,7 @@ struct OpenStore {
     /// Set by [`StateStore::close`].
     is_closed: AtomicBool,
     /// Locked as long as the store is open.
-    _lock: File,
+    _lock: StoreLock,
 }
 
 impl StateStore {

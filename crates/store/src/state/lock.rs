@@ -28,9 +28,21 @@ impl StoreUser {
     }
 }
 
+/// The lock, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct StoreLock(File);
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        // Closing the file does not release the lock while a process that was just forked still has a copy of the
+        // descriptor, until it runs its program.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Takes the lock. The error names its holder; for a moment after a change of holders, the previous
 /// one.
-pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
+pub(super) fn lock(path: &Path, user: StoreUser) -> Result<StoreLock, StateError> {
     let mut options = OpenOptions::new();
     let file = options
         .create(true)
@@ -48,7 +60,7 @@ pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
         Ok(()) => {
             // For processes that find it locked; a full disk must not prevent use of the store.
             let _ = write_user(&mut file, user);
-            Ok(file)
+            Ok(StoreLock(file))
         }
         Err(std::fs::TryLockError::WouldBlock) => {
             Err(StateError::InUse(path.into(), read_user(&mut file)))
@@ -70,5 +82,28 @@ fn read_user(file: &mut File) -> StoreUser {
         StoreUser::Command
     } else {
         StoreUser::Server
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_free_once_dropped_although_a_forked_process_has_the_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.lock");
+        let held = lock(&path, StoreUser::Command).unwrap();
+        let in_use = lock(&path, StoreUser::Server).unwrap_err();
+        assert!(
+            matches!(in_use, StateError::InUse(_, StoreUser::Command)),
+            "{in_use:?}"
+        );
+        // A forked process has such a copy of every descriptor.
+        let inherited = held.0.try_clone().unwrap();
+        drop(held);
+        let taken = lock(&path, StoreUser::Server);
+        assert!(taken.is_ok(), "{taken:?}");
+        drop(inherited);
     }
 }
