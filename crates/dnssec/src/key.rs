@@ -132,6 +132,11 @@ pub enum KeyError {
     /// An RSA key is too short or too long.
     #[error("expected an RSA key of 512 to 4096 bits, found {0}")]
     RsaBits(usize),
+    /// A new RSA key cannot have this size.
+    #[error(
+        "cannot generate an RSA key of {0} bits: the size must be a multiple of 128 from 1024 to 4096"
+    )]
+    NewRsaBits(usize),
     /// The numbers are not a consistent RSA key.
     #[error("the numbers do not form a valid RSA key")]
     NotRsa,

@@ -285,6 +285,38 @@ proptest::proptest! {
 }
 
 #[test]
+fn rsa_keys_of_the_sizes_in_old_zones_are_generated_and_sign() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for (algorithm, bits) in [(5, 1024), (7, 1024), (8, 1024), (10, 1280), (8, 2048)] {
+        let private = PrivateKey::generate(algorithm, bits).unwrap();
+        let key = SigningKey::new(&private, 256, KeyUse::by_flags(256, true, true)).unwrap();
+        let signature = key.sign(b"message").unwrap();
+        assert_eq!(signature.len() * 8, bits, "algorithm {algorithm}");
+        let pem = path.join("key.pem");
+        fs::write(&pem, private.to_pem()).unwrap();
+        let shown = run(
+            path,
+            "openssl",
+            &["pkey", "-in", "key.pem", "-check", "-noout", "-text"],
+        );
+        assert!(shown.contains("Key is valid"), "{shown}");
+        assert!(shown.contains(&format!("{bits} bit")), "{shown}");
+    }
+}
+
+#[test]
+fn the_size_of_a_new_rsa_key_is_refused_with_the_sizes_that_are_possible() {
+    for bits in [0, 512, 1000, 2049, 4224, 70_000] {
+        let error = PrivateKey::generate(8, bits).unwrap_err().to_string();
+        let expected = format!(
+            "cannot generate an RSA key of {bits} bits: the size must be a multiple of 128 from 1024 to 4096"
+        );
+        assert_eq!(error, expected);
+    }
+}
+
+#[test]
 fn keys_known_by_their_flags_alone_sign_everything_between_them() {
     let make = |flags, is_active, algorithm| {
         let private = PrivateKey::generate(algorithm, 0).unwrap();

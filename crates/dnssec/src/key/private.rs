@@ -8,15 +8,18 @@
 
 use super::KeyError;
 use super::der::{self, DerReader};
+use crate::rsa;
 use aws_lc_rs::agreement::{self, ECDH_P256, ECDH_P384};
-use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use aws_lc_rs::rsa::{KeyPair as RsaPair, KeySize};
 use data_encoding::BASE64;
 use std::fmt;
 
 /// More than any private key needs.
 const MAX_TEXT: usize = 16 * 1024;
+/// Sizes of new RSA keys in bits: those that are still found in signed zones.
+const GENERATED_BITS: std::ops::RangeInclusive<u16> = 1024..=4096;
+/// The sizes that the cryptographic library generates are multiples of this.
+const GENERATED_STEP: u16 = 128;
 /// The names of the RSA numbers in the order of RFC 8017 appendix A.1.2.
 const RSA_NAMES: [&str; 8] = [
     "Modulus",
@@ -263,15 +266,11 @@ fn generate_curve(algorithm: u8, octets: usize) -> Result<PrivateKey, KeyError> 
 }
 
 fn generate_rsa(algorithm: u8, bits: usize) -> Result<PrivateKey, KeyError> {
-    let size = match bits {
-        2048 => KeySize::Rsa2048,
-        3072 => KeySize::Rsa3072,
-        4096 => KeySize::Rsa4096,
-        other => return Err(KeyError::RsaBits(other)),
-    };
-    let pair = RsaPair::generate(size).map_err(|_| KeyError::NoRandom)?;
-    let der: Pkcs8V1Der<'_> = pair.as_der().map_err(|_| KeyError::NoRandom)?;
-    let numbers = from_pkcs8(der.as_ref(), algorithm).ok_or(KeyError::NotRsa)?;
+    let size = u16::try_from(bits).ok();
+    let size = size.filter(|size| GENERATED_BITS.contains(size) && size % GENERATED_STEP == 0);
+    let size = size.ok_or(KeyError::NewRsaBits(bits))?;
+    let der = rsa::generate(size).ok_or(KeyError::NoRandom)?;
+    let numbers = from_pkcs1(&der).ok_or(KeyError::NotRsa)?;
     Ok(PrivateKey { algorithm, numbers })
 }
 

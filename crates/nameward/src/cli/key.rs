@@ -107,7 +107,7 @@ pub struct TemplateArguments {
     /// The algorithm, by number or name; a .private file names its own
     #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
     algorithm: String,
-    /// Bits of a new RSA key: 2048, 3072 or 4096
+    /// Bits of a new RSA key: 1024 to 4096, a multiple of 128
     #[arg(long, value_name = "BITS", default_value = "2048")]
     bits: u32,
     /// Do not activate it yet
