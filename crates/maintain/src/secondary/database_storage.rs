@@ -37,6 +37,9 @@ const MANY: usize = 2000;
 /// fewer. The bound is for zones that expire together while the database is down: it must not stop other zones.
 const WAITING: usize = 1 << 18;
 
+/// Warnings of one transfer that are logged.
+const WARNINGS_LOGGED: usize = 5;
+
 /// Work that waits for the database.
 type StorageJob = Box<dyn FnOnce(&StorageWorker) + Send>;
 
@@ -240,6 +243,9 @@ impl StorageWorker {
     fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: VersionDone) {
         let error = match brought {
             Ok(committed) => {
+                for warning in committed.warnings.iter().take(WARNINGS_LOGGED) {
+                    tracing::warn!("zone {zone}: {warning}");
+                }
                 if committed.is_changed {
                     self.follow(&committed);
                 }

@@ -15,7 +15,7 @@ use nameward_base::sync::Mutex;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneStorage, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
-use nameward_zone::{MAX_RRSET_OCTETS, Node, TableChange, Zone};
+use nameward_zone::{LargeRrset, Node, TableChange, Zone};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -186,16 +186,11 @@ fn commit_end(
 /// Warns of RRsets that a transfer has brought and that fit into no message, as loading a zone file does.
 fn warn_of_large_rrsets(committed: &CommittedVersion) {
     let zone = &committed.zone;
-    let mut large = Vec::new();
+    let mut large: Vec<LargeRrset> = Vec::new();
     let mut check = |node: Node<'_>| {
-        for rrset in node.rrsets() {
-            let octets = rrset.message_octets();
-            let entry = (NameBuf::from(node.name()), rrset.rtype(), octets);
-            if octets > MAX_RRSET_OCTETS
-                && large.len() < LARGE_RRSETS_LOGGED
-                && !large.contains(&entry)
-            {
-                large.push(entry);
+        for found in LargeRrset::in_node(node) {
+            if large.len() < LARGE_RRSETS_LOGGED && !large.contains(&found) {
+                large.push(found);
             }
         }
     };
@@ -213,12 +208,8 @@ fn warn_of_large_rrsets(committed: &CommittedVersion) {
             last = owner;
         }
     }
-    for (owner, rtype, octets) in large {
-        tracing::warn!(
-            "zone {}: {owner} {rtype} takes {octets} octets and fits into no DNS message: clients get truncated answers, \
-             also over TCP",
-            zone.apex_name()
-        );
+    for found in large {
+        tracing::warn!("zone {}: {found}", zone.apex_name());
     }
 }
 

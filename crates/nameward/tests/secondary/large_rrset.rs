@@ -38,7 +38,7 @@ fn rrsets_that_fit_into_no_message_are_logged_when_they_are_transferred() {
         });
     };
     becomes(1);
-    let warning = |name: &str| format!("zone example.: {name}.example. TXT takes 78900 octets");
+    let warning = |name: &str| format!("zone example.: {name}.example. TXT has 78900 octets");
     assert!(
         secondary.wait_for_log(&warning("first")),
         "{}",

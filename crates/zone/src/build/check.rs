@@ -2,6 +2,7 @@
 
 use super::ZoneBuilder;
 use crate::draft::Draft;
+use crate::large_rrset::LargeRrset;
 use nameward_wire::Type;
 
 /// Maximum NSEC3 iterations a zone may use.
@@ -78,11 +79,12 @@ impl ZoneBuilder {
     #[inline]
     pub(super) fn warn_of_large_rrset(&mut self, draft: &Draft) {
         if let Some((first, octets)) = draft.oversized() {
-            let message = format_args!(
-                "{} {} has {octets} octets and does not fit in a DNS message: responses are truncated even over TCP",
-                self.current_name, first.rtype
-            );
-            self.findings.warning(first.from, message);
+            let large = LargeRrset {
+                owner: self.current_name,
+                rtype: first.rtype,
+                octets,
+            };
+            self.findings.warning(first.from, format_args!("{large}"));
         }
     }
 

@@ -8,7 +8,8 @@ use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Name, Type};
-use nameward_zone::{MAX_RRSET_OCTETS, ZoneBuilder};
+use nameward_zone::change::ChangeOrigin;
+use nameward_zone::{LargeRrset, MAX_RRSET_OCTETS, ZoneBuilder};
 use std::collections::BTreeSet;
 
 /// Size of the column `content`, in octets.
@@ -16,14 +17,16 @@ pub(super) const MAX_CONTENT: usize = 64_000;
 /// Size of the column `name`, in octets.
 pub(super) const MAX_NAME_TEXT: usize = 255;
 
-/// Checks whether the rows at these names form a valid zone; returns warnings.
+/// Checks whether the rows at these names form a valid zone; returns warnings. What a primary sends is
+/// accepted whatever the size of its RRsets, and warned of for that alone.
 pub(super) fn check(
     rows: &Rows,
     apex: &[u8],
     touched: &BTreeSet<CanonicalName>,
+    origin: ChangeOrigin,
 ) -> Result<Vec<String>, InvalidChange> {
     let mut builder = ZoneBuilder::new(Name::from_wire(apex).unwrap_or(Name::ROOT));
-    let mut warnings = Vec::new();
+    let (mut warnings, mut large_rrsets) = (Vec::new(), Vec::new());
     for row in served_records(rows, apex) {
         // Only the SOA of the apex matters, unless the apex is touched.
         if touched.contains(apex) || row.rtype() == Some(Type::SOA) {
@@ -37,7 +40,17 @@ pub(super) fn check(
         check_place(rows, apex, name, &mut warnings)?;
     }
     for name in touched {
-        check_sizes(rows, name)?;
+        match (large_rrset(rows, name), origin) {
+            (Some(large), ChangeOrigin::Transfer) => large_rrsets.push(large.to_string()),
+            (Some(large), ChangeOrigin::Operator) => {
+                return Err(InvalidChange::RrsetTooLarge {
+                    name: shown(name),
+                    rtype: large.rtype,
+                    octets: large.octets,
+                });
+            }
+            (None, _) => {}
+        }
     }
     let has_ns = served_records(rows, apex).any(|row| row.rtype() == Some(Type::NS));
     if touched.contains(apex) && !has_ns {
@@ -49,6 +62,7 @@ pub(super) fn check(
         .find(|finding| finding.severity == Severity::Error)
     {
         Some(error) => Err(InvalidChange::Contents(error.message)),
+        None if origin == ChangeOrigin::Transfer => Ok(large_rrsets),
         None => Ok(warnings),
     }
 }
@@ -103,7 +117,8 @@ fn is_glue(rows: &Rows, name: &[u8], cut: &[u8]) -> bool {
     served_records(rows, name).all(is_address) && served_records(rows, cut).any(is_named)
 }
 
-fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
+/// Returns an RRset of a name that fits into no message.
+fn large_rrset(rows: &Rows, name: &[u8]) -> Option<LargeRrset> {
     let mut sizes: Vec<(Type, usize)> = Vec::new();
     for row in served_records(rows, name) {
         let What::Record(rtype, rdata) = &row.what else {
@@ -116,14 +131,14 @@ fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
             None => sizes.push((*rtype, octets)),
         }
     }
-    match sizes.iter().find(|(_, octets)| *octets > MAX_RRSET_OCTETS) {
-        Some(&(rtype, octets)) => Err(InvalidChange::RrsetTooLarge {
-            name: shown(name),
-            rtype,
-            octets,
-        }),
-        None => Ok(()),
-    }
+    let (rtype, octets) = sizes
+        .into_iter()
+        .find(|(_, octets)| *octets > MAX_RRSET_OCTETS)?;
+    Some(LargeRrset {
+        owner: Name::from_wire(name).ok()?.into(),
+        rtype,
+        octets,
+    })
 }
 
 /// Formats a name for a message.

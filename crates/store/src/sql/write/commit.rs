@@ -148,7 +148,7 @@ pub(super) async fn change(
     }
     committed.difference = work.difference(before);
     work.check_below_dname(session).await?;
-    committed.warnings = check(&work.rows, &work.apex, &work.touched)?;
+    committed.warnings = check(&work.rows, &work.apex, &work.touched, origin)?;
     work.learn(session).await?;
     let empties = work.empties();
     work.derive_rows();

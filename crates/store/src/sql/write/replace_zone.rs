@@ -18,13 +18,16 @@ use crate::sql::dialect::SqlEngine;
 use nameward_dnssec::Nsec3Param;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::soa_serial;
-use nameward_zone::{Node, Serial, Zone};
+use nameward_zone::{LargeRrset, Node, Serial, Zone};
 use std::collections::BTreeMap;
 
 /// Rows deleted per statement: each must complete in time.
 const DELETES_AT_ONCE: usize = 20_000;
 /// Octets of data that fit into `content` in any notation.
 const SHORT_DATA: usize = MAX_CONTENT / 4 - 16;
+
+/// Maximum number of warnings about one version.
+const WARNINGS_MAX: usize = 5;
 
 /// Replaces the stored version; the caller ends the transaction.
 pub(super) async fn replace(
@@ -73,6 +76,11 @@ pub(super) async fn replace(
     let mut empties: BTreeMap<CanonicalName, NameEffect> = BTreeMap::new();
     for node in version.nodes_in_order().filter(|node| !node.is_empty()) {
         let name = key(node.name());
+        for large in LargeRrset::in_node(node) {
+            if committed.warnings.len() < WARNINGS_MAX {
+                committed.warnings.push(large.to_string());
+            }
+        }
         note_empties(&name, &knowledge, version, &mut empties);
         writer.write_node(&name, node, &knowledge).await?;
     }
