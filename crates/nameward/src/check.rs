@@ -103,6 +103,14 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         );
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
+    for zone in zones::primaries_without_kind(&config) {
+        warnings += 1;
+        let text = format!(
+            "zone {}: primaries are set but kind is not: it is transferred only if a database or catalog makes it a secondary",
+            zone.name.0
+        );
+        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
+    }
     let table = CheckedZones::new(&config);
     for fault in key_file_faults(&table.policies.load()) {
         let severity = if fault.is_fatal {

@@ -92,6 +92,31 @@ pub fn check_state(config: &Config) -> Result<(), StartError> {
     }
 }
 
+/// Lists the zones that have primaries and no kind. Only a database or a catalog can make such a zone a secondary.
+pub fn primaries_without_kind(config: &Config) -> impl Iterator<Item = &ZoneSettings> {
+    config.zones.iter().filter(|zone| {
+        let has_primaries = zone.primaries.0.iter().flatten().next().is_some();
+        has_primaries && policies::of_zone(config, zone).kind.is_none()
+    })
+}
+
+/// Checks that each zone with primaries can be a secondary.
+pub fn check_kinds(config: &Config) -> Result<(), StartError> {
+    let mut without = primaries_without_kind(config).peekable();
+    if without.peek().is_none() {
+        return Ok(());
+    }
+    let has_database = (config.backends.iter()).any(|backend| backend.r#type != BackendType::File);
+    let has_catalog = (config.zones.iter())
+        .any(|zone| policies::of_zone(config, zone).kind == Some(ZoneKind::Consumer));
+    match without.next() {
+        Some(zone) if !has_database && !has_catalog => {
+            Err(StartError::PrimariesWithoutKind(zone.name.0.to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the access lists that the configuration sets.
 pub fn access(config: &Config) -> AccessRules {
     let own = |list: &Clients| Some(Arc::new(list.0.clone()));

@@ -63,6 +63,11 @@ pub enum StartError {
     /// A zone is transferred from primaries, and there is no storage for its contents.
     #[error("zone {0} is a secondary zone: set server.state_directory to store its data")]
     NoStateDirectory(String),
+    /// A zone has primaries, and nothing makes it a secondary.
+    #[error(
+        "zone {0}: primaries are set but kind is not, so it is not transferred: add kind = \"secondary\", or remove primaries"
+    )]
+    PrimariesWithoutKind(String),
     /// The thread that maintains zones has ended.
     #[error("the maintenance thread has stopped")]
     MaintenanceEnded,

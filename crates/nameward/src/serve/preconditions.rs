@@ -11,6 +11,7 @@ pub fn failures(config: &Config) -> Vec<StartError> {
     let signatures = databases::signatures(config);
     let web = &config.web;
     let checks = [
+        zones::check_kinds(config).err(),
         zones::check_state(config).err(),
         privileges::find(&config.server.user, &config.server.group)
             .err()

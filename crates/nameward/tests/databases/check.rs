@@ -66,6 +66,17 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
     );
 }
 
+#[test]
+fn primaries_without_a_kind_are_a_warning_where_a_database_may_have_the_zone() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Sqlite::new(directory.path());
+    let zone = "[[zone]]\nname = \"a.test\"\nprimaries = [{ address = \"192.0.2.1\" }]\n";
+    let (is_well, text) = check(directory.path(), &(backend(&database.path) + zone));
+    assert!(is_well, "{text}");
+    let warning = "zone a.test.: primaries are set but kind is not: it is transferred only if a database or catalog makes it a secondary";
+    assert!(text.contains(warning), "{text}");
+}
+
 /// Content that PowerDNS serves in its own way.
 const FOREIGN: &str = "INSERT INTO domains (name, type, master) VALUES \
      ('s1.test', 'SLAVE', '192.0.2.1'), ('s2.test', 'SLAVE', '192.0.2.1'), ('s3.test', 'slave', '192.0.2.1'), \

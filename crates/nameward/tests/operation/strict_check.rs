@@ -16,6 +16,10 @@ fn check_refuses_each_configuration_that_a_server_does_not_start_with() {
             "[[zone]]\nname = \"a.test\"\nkind = \"secondary\"\nprimaries = [{ address = \"192.0.2.1\" }]\n",
             "server.state_directory",
         ),
+        (
+            "[[zone]]\nname = \"a.test\"\nprimaries = [{ address = \"192.0.2.1\" }]\n",
+            "zone a.test.: primaries are set but kind is not",
+        ),
         ("[server]\nuser = \"nobody-of-this-name\"\n", "server.user"),
         (
             "[security_poll]\nsuffix = \"a..b\"\n",
