@@ -3,7 +3,7 @@
 //!
 //! A step is written to the database first, and recorded in the state store when it is there. The database determines
 //! what is served: a server that is killed between the two finds rows that it did not record, adopts them as they are
-//! and counts from then on ([`found`]), which is later than they were written and so never too early. The other way
+//! and counts from then on ([`comparison`]), which is later than they were written and so never too early. The other way
 //! round, a state that was recorded and never served would let the next step happen too early. Changes by others are
 //! found in the same way.
 

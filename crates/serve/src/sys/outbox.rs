@@ -1,6 +1,7 @@
 //! Replies that are sent later than their batch: collected, and sent many at a time with sendmmsg.
 //!
-//! Invariants: `used <= OUTBOX`; slots below `used` have a return path and a length of at most [`REPLY_MAX`].
+//! Invariants: there are at most [`OUTBOX`] replies; reply `i` is in the slot of [`REPLY_MAX`] octets that starts at
+//! `i * REPLY_MAX`, and no longer than it.
 
 use std::os::fd::{AsRawFd, RawFd};
 
