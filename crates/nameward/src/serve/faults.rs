@@ -418,7 +418,9 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
         MissingOutlook::Withdrawn(grace) => {
             let grace = counted(grace.as_secs() as usize, "second");
             (
-                format!("The zones are still being served. They are withdrawn {grace} after their files disappeared."),
+                format!(
+                    "The zones are still being served. They are withdrawn {grace} after their files disappeared."
+                ),
                 "Restore the files, or ignore this if you removed them.",
             )
         }

@@ -1,9 +1,10 @@
 //! A forced transfer into a database: the version of the primary is taken though its serial is lower or the same.
 
+use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 
 use super::operation::wait_for;
-use super::rows::Sqlite;
+use super::secondary::TestDatabase;
 
 fn zone(serial: u32, address: u8) -> String {
     format!(
@@ -17,8 +18,7 @@ fn run(server: &TestServer, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-#[test]
-fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
+fn check_forced_transfer(kind: Option<DatabaseKind>) {
     for mode in ["live", "resident"] {
         let primary = Setup::new()
             .without_web()
@@ -26,7 +26,9 @@ fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
             .config("[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n")
             .start();
         let setup = Setup::new().without_web();
-        let database = Sqlite::new(setup.dir());
+        let Some(database) = TestDatabase::new(kind, setup.dir()) else {
+            return;
+        };
         database.run(&format!(
             "INSERT INTO domains (name, type, master) VALUES ('one.test', 'SLAVE', '{}')",
             primary.address()
@@ -35,7 +37,7 @@ fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
         let server = setup
             .config(&format!(
                 "[server]\nstate_directory = {state:?}\n{}",
-                database.backend(mode)
+                database.settings(mode)
             ))
             .start();
         wait_for(&server, "www.one.test.", (0, 15));
@@ -56,13 +58,27 @@ fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
         offer(3, 14);
         run(&server, &["zone", "retrieve", "--force", "one.test"]);
         wait_for(&server, "www.one.test.", (0, 14));
-        let rows = rusqlite::Connection::open(&database.path).unwrap();
-        let count = |content: &str| -> i64 {
-            let sql = "SELECT count(*) FROM records WHERE content LIKE ?1";
-            rows.query_row(sql, [content], |row| row.get(0)).unwrap()
+        let count = |content: &str| {
+            let sql = format!("SELECT count(*) FROM records WHERE content LIKE '{content}'");
+            database.number(&sql)
         };
-        assert_eq!(count("192.0.2.14"), 1, "{mode}");
-        assert_eq!(count("192.0.2.1_"), 1, "{mode}");
-        assert_eq!(count("ns.one.test% 3 3600 600 86400 60"), 1, "{mode}");
+        assert_eq!(count("192.0.2.14"), Some(1), "{mode}");
+        assert_eq!(count("192.0.2.1_"), Some(1), "{mode}");
+        assert_eq!(count("ns.one.test% 3 3600 600 86400 60"), Some(1), "{mode}");
     }
+}
+
+#[test]
+fn a_forced_transfer_replaces_the_rows_by_a_version_with_a_lower_serial() {
+    check_forced_transfer(None);
+}
+
+#[test]
+fn a_forced_transfer_replaces_the_rows_in_postgresql() {
+    check_forced_transfer(Some(DatabaseKind::Postgres));
+}
+
+#[test]
+fn a_forced_transfer_replaces_the_rows_in_mariadb() {
+    check_forced_transfer(Some(DatabaseKind::Mariadb));
 }

@@ -56,7 +56,7 @@ impl TestDatabase {
         }
     }
 
-    fn settings(&self, mode: &str) -> String {
+    pub fn settings(&self, mode: &str) -> String {
         match self {
             TestDatabase::Sqlite(sqlite) => {
                 let path = sqlite.path.display();
