@@ -13,6 +13,8 @@
 
 mod content;
 mod fields;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod listener;
 mod operator;
 mod request;

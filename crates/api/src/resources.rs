@@ -12,6 +12,7 @@ pub mod search;
 pub mod servers;
 pub mod statistics;
 pub mod tsigkeys;
+pub mod views;
 pub mod zone_views;
 pub mod zones;
 

@@ -4,7 +4,7 @@ use crate::operator::Call;
 use crate::request::ApiMethod;
 use crate::resources::{
     actions, audit, autoprimaries, cache, config, cryptokeys, metadata, search, servers,
-    statistics, tsigkeys, zones,
+    statistics, tsigkeys, views, zones,
 };
 use crate::response::{ApiError, ApiResponse, ApiResult};
 
@@ -45,6 +45,11 @@ const ROUTES: &[ApiRoute] = &[
         pattern: server!["tsigkeys", ANY],
         methods: &[(Get, tsigkeys::show), (Put, tsigkeys::change), (Delete, tsigkeys::delete)],
     },
+    ApiRoute { pattern: server!["views"], methods: &[(Get, views::list)] },
+    ApiRoute { pattern: server!["views", ANY], methods: &[(Get, views::show), (Post, views::change)] },
+    ApiRoute { pattern: server!["views", ANY, ANY], methods: &[(Delete, views::change)] },
+    ApiRoute { pattern: server!["networks"], methods: &[(Get, views::networks)] },
+    ApiRoute { pattern: server!["networks", ANY, ANY], methods: &[(Get, views::show), (Put, views::change)] },
     ApiRoute { pattern: server!["zones"], methods: &[(Get, zones::list), (Post, zones::create)] },
     ApiRoute {
         pattern: server!["zones", ANY],

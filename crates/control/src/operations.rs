@@ -22,6 +22,7 @@ mod key_template;
 mod local;
 mod local_copy;
 mod local_kind;
+mod local_terms;
 mod logs;
 mod metadata_check;
 mod moment;
@@ -48,9 +49,10 @@ mod zone_keys;
 mod zone_list;
 mod zone_options;
 mod zone_show;
+mod zone_terms;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
-pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse, ZoneTerms};
+pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse};
 pub use audit::{AuditRequest, ListedAudit};
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use caller::Caller;
@@ -96,6 +98,7 @@ pub use zone_attributes::ZoneAttributes;
 pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
 pub use zone_show::ZoneDetails;
+pub use zone_terms::ZoneTerms;
 
 use crate::api_keys::ApiKeys;
 use nameward_store::sql::write::{Committed, WriteError};
@@ -244,12 +247,15 @@ impl Operations {
             OperationRequest::RecordSearch { pattern, limit } => {
                 self.search(pattern, *limit, items)
             }
+            OperationRequest::CommentSearch { pattern, limit } => {
+                self.search_comments(pattern, *limit, items)
+            }
             OperationRequest::MetadataList { zone, kind } => {
                 self.list_metadata(zone, kind.as_deref(), items)
             }
             OperationRequest::MetadataChange(request) => self.change_metadata(request),
             OperationRequest::ZoneRectify { zone } => self.rectify_zone(zone),
-            OperationRequest::ZoneSet(terms) => self.set_terms(terms),
+            OperationRequest::ZoneSet(terms) => self.set_terms(terms, author),
             OperationRequest::Apply(batches) => self.apply_batches(batches, author, items),
             OperationRequest::RecordSet(template) => self.set_records(template, author),
             OperationRequest::RecordAdd(template) => self.add_records(template, author),

@@ -7,12 +7,14 @@
 mod exchange;
 mod mac;
 mod record;
+mod secret;
 
 pub use exchange::{
     RefusedRequest, ReplySigner, ReplyVerifier, SignedRequest, TsigFailure, UNSIGNED_IN_A_ROW,
     sign_request, verify_request,
 };
 pub use record::TsigRecord;
+pub use secret::read_secret;
 
 use mac::Mac;
 use nameward_wire::{Name, NameBuf};

@@ -85,6 +85,7 @@ pub fn hosts_of(zone: &Zone) -> Hosts {
 
 pub fn set_host(zone: &NameBuf, host: u8, octet: Option<u8>) -> ZoneChange {
     let records = octet.map(|octet| NewRecord {
+        text: None,
         rdata: vec![192, 0, 2, octet],
         disabled: false,
     });

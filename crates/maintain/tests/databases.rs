@@ -28,6 +28,7 @@ fn rrset(owner: NameBuf, rtype: Type, rdata: Vec<u8>) -> RrsetData {
         rtype,
         ttl: 300,
         records: vec![NewRecord {
+            text: None,
             rdata,
             disabled: false,
         }],

@@ -26,6 +26,7 @@ mod hosts;
 mod keys;
 mod listing;
 mod load;
+mod long_strings;
 mod lookup;
 mod metadata;
 mod mysql;
@@ -57,6 +58,7 @@ use health::Condition;
 pub use health::Health;
 pub use load::LoadReport;
 use load::Loader;
+pub use long_strings::split_long_strings;
 pub use lookup::{Found, Round, SqlLookupBatch};
 use metadata::Metadata;
 use mysql::Mysql;
@@ -266,6 +268,7 @@ struct BackendParts {
     /// Seed of the zone fingerprints.
     seed: RandomState,
     writer: write::Writer,
+    commits: write::CommitQueue,
     own_commits: write::OwnCommits,
     condition: Condition,
     /// Whether changes by others are detected.
@@ -309,6 +312,7 @@ impl SqlBackend {
                 parts: SharedFragments::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
+                commits: write::CommitQueue::default(),
                 own_commits: write::OwnCommits::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),

@@ -30,6 +30,7 @@ fn rrset(owner: &str, rtype: &str, contents: &[&str]) -> RrsetData {
         let mut fields = Fields::new(text.as_bytes());
         parse_text(rtype, &mut fields, Name::ROOT, &mut rdata).unwrap();
         NewRecord {
+            text: None,
             rdata,
             disabled: false,
         }

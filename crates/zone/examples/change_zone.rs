@@ -59,6 +59,7 @@ fn main() {
             rtype: Type::A,
             ttl: 60,
             records: vec![NewRecord {
+                text: None,
                 rdata: (i + 1).to_be_bytes().to_vec(),
                 disabled: false,
             }],

@@ -35,6 +35,8 @@ pub struct NewRecord {
     pub rdata: Vec<u8>,
     /// Stored in the database but not served.
     pub disabled: bool,
+    /// The data as the client wrote it, for databases, which store text. `None` stores the standard form of the data.
+    pub text: Option<Box<str>>,
 }
 
 /// All records of one name and type, as given in an edit.

@@ -212,7 +212,7 @@ mod tests {
                     name,
                     rtype: Type::TXT,
                     ttl: 60,
-                    records: vec![NewRecord { rdata: b"\x03new".to_vec(), disabled: false }],
+                    records: vec![NewRecord { text: None, rdata: b"\x03new".to_vec(), disabled: false }],
                 }) } else { Edit::DeleteName { name } };
                 let change = ZoneChange {
                     edits: vec![edit],

@@ -72,6 +72,7 @@ fn replace_one(zone: &Arc<Zone>, owner: &str, n: u32) -> Arc<Zone> {
         rtype: Type::A,
         ttl: 60,
         records: vec![NewRecord {
+            text: None,
             rdata: n.to_be_bytes().to_vec(),
             disabled: false,
         }],

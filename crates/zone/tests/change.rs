@@ -20,6 +20,7 @@ fn rrset(owner: &str, rtype: u16, data: &[&[u8]]) -> RrsetData {
         records: data
             .iter()
             .map(|rdata| NewRecord {
+                text: None,
                 rdata: rdata.to_vec(),
                 disabled: false,
             })

@@ -71,6 +71,7 @@ fn the_record_before_a_name_covers_it_also_after_a_change() {
         rtype: Type::NSEC,
         ttl: 60,
         records: vec![NewRecord {
+            text: None,
             rdata: b"\x07example\0\0\x01\x40".to_vec(),
             disabled: false,
         }],

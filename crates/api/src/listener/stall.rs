@@ -1,4 +1,4 @@
-//! A connection that fails when its client takes nothing of a reply for too long.
+//! A connection that fails when its client takes nothing of a reply for too long, or does not even say which HTTP it speaks.
 
 use std::io;
 use std::pin::Pin;
@@ -9,11 +9,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// The stream, and the time at which a write that is waiting fails.
+/// Octets that show the version of HTTP: the connection preface of HTTP/2 (RFC 9113 section 3.4).
+const PREFACE: usize = 24;
+
+/// The stream, and the times at which a waiting read of the first octets and a waiting write fail.
 pub struct StallGuard {
     stream: TcpStream,
     patience: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Until the version of HTTP is known, nothing else limits the time.
+    start: Option<Pin<Box<Sleep>>>,
+    /// Octets read, as far as they count.
+    first: usize,
 }
 
 impl StallGuard {
@@ -22,6 +29,8 @@ impl StallGuard {
             stream,
             patience,
             deadline: None,
+            start: Some(Box::pin(tokio::time::sleep(patience))),
+            first: 0,
         }
     }
 
@@ -52,7 +61,19 @@ impl AsyncRead for StallGuard {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if self.start.is_some() {
+            self.first += buffer.filled().len() - before;
+            if self.first >= PREFACE {
+                self.start = None;
+            }
+        }
+        let mut expired = |start: &mut Pin<Box<Sleep>>| start.as_mut().poll(context).is_ready();
+        match read.is_pending() && self.start.as_mut().is_some_and(&mut expired) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => read,
+        }
     }
 }
 

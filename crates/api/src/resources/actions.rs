@@ -25,10 +25,15 @@ pub fn retrieve(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
             "Domain '{name}' is not a secondary domain (or has no primary defined)"
         )));
     };
-    call.run(&OperationRequest::ZoneRetrieve {
+    let retrieved = call.run(&OperationRequest::ZoneRetrieve {
         zone: zone.name,
         force: false,
-    })?;
+    });
+    match retrieved {
+        // A new secondary that this server is about to read from its database is checked then.
+        Ok(_) | Err(ApiError::NotFound) => {}
+        Err(error) => return Err(error),
+    }
     done(&format!(
         "Added retrieval request for '{name}' from primary {primary}"
     ))
@@ -54,7 +59,7 @@ pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         if let ListedItem::Record(record) = item
             && !record.disabled
         {
-            let data = content::shown(&record.rtype, &record.content);
+            let data = content::shown(&record);
             let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
             text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
         }

@@ -1,7 +1,7 @@
 //! `/zones/{id}/metadata`.
 
 use nameward_control::operations::{
-    ListedItem, MetadataChange, MetadataRequest, OperationRequest, ZoneAttributes,
+    ListedItem, ListedMetadata, MetadataChange, MetadataRequest, OperationRequest, ZoneAttributes,
 };
 use serde_json::{Value, json};
 
@@ -72,14 +72,20 @@ pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     Ok(ApiResponse::empty(200))
 }
 
-/// The stored metadata of a zone by kind; zones that are not in a database have none.
+/// The stored metadata of a zone by kind; zones that are not in a database show their settings.
 pub fn stored(
     call: &Call<'_>,
     zone: &ZoneAttributes,
     kind: Option<&str>,
 ) -> ApiResult<Vec<(String, Vec<String>)>> {
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    let mut take = |item: ListedMetadata| match kinds.last_mut() {
+        Some((kind, items)) if *kind == item.kind => items.push(item.content),
+        _ => kinds.push((item.kind, vec![item.content])),
+    };
     if !zone.is_in_database {
+        let is_it = |item: &&ListedMetadata| kind.is_none_or(|kind| kind == item.kind);
+        zone.settings.iter().filter(is_it).cloned().for_each(take);
         return Ok(kinds);
     }
     let request = OperationRequest::MetadataList {
@@ -88,10 +94,7 @@ pub fn stored(
     };
     call.list(&request, &mut |item| {
         if let ListedItem::Metadata(item) = item {
-            match kinds.last_mut() {
-                Some((kind, items)) if *kind == item.kind => items.push(item.content),
-                _ => kinds.push((item.kind, vec![item.content])),
-            }
+            take(item);
         }
         true
     })?;

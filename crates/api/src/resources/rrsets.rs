@@ -70,6 +70,22 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
             "RRset {name} IN {rtype}: Name is out of zone"
         )));
     }
+    if !name.chars().all(is_allowed) {
+        return Err(ApiError::invalid(format!(
+            "Name '{of_name}' contains unsupported characters"
+        )));
+    }
+    let is_apex = of_name == of_zone;
+    let misplaced = match rtype {
+        Type::DS if is_apex => Some("is not allowed at apex"),
+        Type::SOA | Type::DNSKEY if !is_apex => Some("is only allowed at apex"),
+        _ => None,
+    };
+    if let (Some(reason), true) = (misplaced, change != RrsetChange::Delete) {
+        return Err(ApiError::invalid(format!(
+            "RRset {name} IN {rtype} {reason}"
+        )));
+    }
     let mut step = RrsetStep {
         name: name.to_owned(),
         rtype: rtype.to_string(),
@@ -94,6 +110,11 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
         ))),
         false => Ok(step),
     }
+}
+
+/// Characters in names of RRsets, as PowerDNS has them.
+fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_/.\\*".contains(c)
 }
 
 fn read_records(list: &[Value], name: &str, rtype: Type) -> ApiResult<Vec<RecordSpec>> {
@@ -167,7 +188,7 @@ pub fn list(
             return true;
         }
         let view = RecordJson {
-            content: content::shown(&record.rtype, &record.content),
+            content: content::shown(&record),
             disabled: record.disabled,
         };
         octets += RRSET_OVERHEAD + record.name.len() + view.content.len();

@@ -85,7 +85,7 @@ fn find_records(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Val
         if let ListedItem::Found(hit) = item {
             let record = hit.record;
             found.push(json!({
-                "content": content::shown(&record.rtype, &record.content),
+                "content": content::shown(&record),
                 "disabled": record.disabled,
                 "name": record.name,
                 "object_type": "record",
@@ -101,40 +101,25 @@ fn find_records(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Val
 }
 
 fn find_comments(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Value>> {
-    let mut zones = Vec::new();
-    call.list(
-        &OperationRequest::ZoneAttributes { zone: None },
-        &mut |item| {
-            if let ListedItem::Attributes(zone) = item
-                && zone.is_in_database
-            {
-                zones.push(zone.name);
-            }
-            zones.len() < MAX
-        },
-    )?;
     let mut found = Vec::new();
-    for zone in zones {
-        if found.len() >= max {
-            break;
+    let request = OperationRequest::CommentSearch {
+        pattern: pattern.to_owned(),
+        limit: max as u64,
+    };
+    call.list(&request, &mut |item| {
+        if let ListedItem::Comment(comment) = item {
+            let zone = comment.zone.unwrap_or_default();
+            found.push(json!({
+                "content": comment.comment,
+                "name": comment.name,
+                "object_type": "comment",
+                "type": comment.rtype,
+                "zone": zone,
+                "zone_id": zone_id(&zone),
+            }));
         }
-        let request = OperationRequest::CommentList { zone: zone.clone() };
-        call.list(&request, &mut |item| {
-            if let ListedItem::Comment(comment) = item
-                && (matches(pattern, &comment.name) || matches(pattern, &comment.comment))
-            {
-                found.push(json!({
-                    "content": comment.comment,
-                    "name": comment.name,
-                    "object_type": "comment",
-                    "type": comment.rtype,
-                    "zone": zone,
-                    "zone_id": zone_id(&zone),
-                }));
-            }
-            found.len() < max
-        })?;
-    }
+        true
+    })?;
     Ok(found)
 }
 

@@ -105,7 +105,8 @@ fn keys(call: &Call<'_>, secrets: bool) -> ApiResult<Vec<ListedTsigKey>> {
     Ok(keys)
 }
 
-fn find(call: &Call<'_>, name: &str) -> ApiResult<ListedTsigKey> {
+/// Finds a key by name.
+pub fn find(call: &Call<'_>, name: &str) -> ApiResult<ListedTsigKey> {
     let keys = keys(call, true)?.into_iter();
     let found = { keys }.find(|key| plain(&key.name) == plain(name));
     let name = name.trim_end_matches('.');

@@ -15,7 +15,7 @@ use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
 
 use super::zone_views::{ZoneDocument, ZoneListEntry};
-use super::{metadata, rrsets, zone_name};
+use super::{metadata, rrsets, tsigkeys, zone_name};
 
 /// Octets of the texts in one reply.
 pub const REPLY_MAX: usize = 256 << 20;
@@ -71,6 +71,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
             .filter(|text| !text.is_empty())
             .map(str::to_owned),
         metadata: read_metadata(&body)?,
+        default_metadata: default_metadata(call),
         secure: optional_bool(&body, "dnssec")?.unwrap_or(false),
     };
     for server in &request.name_servers {
@@ -80,41 +81,32 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
             )));
         }
     }
-    add_defaults(call, &mut request);
+    check_keys(call, &request.metadata)?;
+    let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
+    if request.catalog.is_empty() && is_primary {
+        request.catalog.clone_from(&call.api.defaults.catalog_zone);
+        request.is_default_catalog = true;
+    }
     match call.run(&OperationRequest::ZoneProvision(request)) {
         Ok(_) => {}
         Err(ApiError::Told(409, _)) => return Err(ApiError::Conflict),
-        Err(ApiError::NotFound) => {
-            return Err(ApiError::invalid("catalog: no such catalog zone"));
-        }
         Err(error) => return Err(error),
     }
     let with_rrsets = call.request.flag("rrsets", true)?;
     show_zone(call, name, with_rrsets, 201)
 }
 
-/// Adds the configured defaults of new zones.
-fn add_defaults(call: &Call<'_>, request: &mut ZoneProvision) {
+/// The configured defaults of new zones. An empty word in a request means none, also against a default.
+fn default_metadata(call: &Call<'_>) -> Vec<MetadataSpec> {
     let defaults = &call.api.defaults;
-    let has =
-        |request: &ZoneProvision, kind: &str| request.metadata.iter().any(|item| item.kind == kind);
-    if !has(request, "SOA-EDIT-API") {
-        let word = match defaults.soa_edit_api.as_str() {
-            "" => "DEFAULT",
-            word => word,
-        };
-        request.metadata.push(item("SOA-EDIT-API", word));
-    }
-    if !has(request, "SOA-EDIT") && !defaults.soa_edit.is_empty() {
-        request.metadata.push(item("SOA-EDIT", &defaults.soa_edit));
-    }
-    // An empty word means none, also against a default.
-    request.metadata.retain(|item| !item.content.is_empty());
-    let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
-    if request.catalog.is_empty() && is_primary {
-        request.catalog.clone_from(&defaults.catalog_zone);
-        request.is_default_catalog = true;
-    }
+    let soa_edit_api = match defaults.soa_edit_api.as_str() {
+        "" => "DEFAULT",
+        word => word,
+    };
+    vec![
+        item("SOA-EDIT-API", soa_edit_api),
+        item("SOA-EDIT", &defaults.soa_edit),
+    ]
 }
 
 /// The zone with its RRsets.
@@ -128,14 +120,20 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
     let metadata = metadata::stored(call, &zone, None)?;
     let name = match call.request.parameter("rrset_name") {
         None | Some("") => None,
-        Some(name) => Some(check_canonical(name)?),
+        Some(name) => Some(format!("{}.", name.trim_end_matches('.'))),
     };
     // As in PowerDNS, a type selects RRsets of a name only.
     let rtype = call.request.parameter("rrset_type");
     let rtype = rtype.filter(|rtype| !rtype.is_empty() && name.is_some());
     let include_disabled = call.request.flag("include_disabled", true)?;
     let rrsets = match with_rrsets && (zone.serial > 0 || !zone.is_transferred()) {
-        true => Some(rrsets::list(call, &zone, name, rtype, include_disabled)?),
+        true => Some(rrsets::list(
+            call,
+            &zone,
+            name.as_deref(),
+            rtype,
+            include_disabled,
+        )?),
         false if with_rrsets => Some(Vec::new()),
         false => None,
     };
@@ -145,54 +143,27 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
 
 /// Changes attributes of a zone, and all of its RRsets if the body has them.
 pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let zone = call.zone(&zone_name(arguments[0])?)?;
+    let name = zone_name(arguments[0])?;
+    let zone = call.zone(&name)?;
     let body = call.request.json()?;
-    let steps = match optional_list(&body, "rrsets")? {
+    let rrsets = match optional_list(&body, "rrsets")? {
         Some(list) if !list.is_empty() => Some(rrsets::read(list, &zone.name, false)?),
         _ => None,
     };
     let terms = ZoneTerms {
-        zone: zone.name.clone(),
         kind: read_kind(&body)?,
         primaries: optional_strings(&body, "masters")?,
         account: optional_string(&body, "account")?.map(str::to_owned),
         catalog: read_catalog(&body)?,
         metadata: read_metadata(&body)?,
+        secure: optional_bool(&body, "dnssec")?,
+        rrsets,
         ..ZoneTerms::default()
     };
-    let dnssec = optional_bool(&body, "dnssec")?;
-    let plain = ZoneTerms {
-        zone: zone.name.clone(),
-        ..ZoneTerms::default()
-    };
-    if dnssec == Some(true) && !zone.is_signed {
-        call.run(&OperationRequest::ZoneSecure {
-            zone: zone.name.clone(),
-            algorithm: None,
-            denial: None,
-            soa_edit: None,
-        })?;
-    }
-    if terms != plain {
-        match call.run(&OperationRequest::ZoneSet(terms)) {
-            Err(ApiError::NotFound) => {
-                return Err(ApiError::invalid("catalog: no such catalog zone"));
-            }
-            result => result?,
-        };
-    }
-    if dnssec == Some(false) && zone.is_signed {
-        call.run(&OperationRequest::ZoneUnsecure {
-            zone: zone.name.clone(),
-            force: true,
-        })?;
-    }
-    if let Some(rrsets) = steps {
-        call.run(&OperationRequest::RrsetsChange(RrsetsRequest {
-            zone: zone.name,
-            rrsets,
-            delete_others: true,
-        }))?;
+    check_keys(call, &terms.metadata)?;
+    if terms != ZoneTerms::default() {
+        let zone = zone.name;
+        call.run(&OperationRequest::ZoneSet(ZoneTerms { zone, ..terms }))?;
     }
     Ok(ApiResponse::empty(204))
 }
@@ -228,6 +199,24 @@ pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         no_copy: false,
     })?;
     Ok(ApiResponse::empty(204))
+}
+
+/// Refuses TSIG keys that do not exist.
+fn check_keys(call: &Call<'_>, metadata: &[MetadataSpec]) -> ApiResult<()> {
+    let is_about_keys =
+        |item: &&MetadataSpec| matches!(&*item.kind, "TSIG-ALLOW-AXFR" | "AXFR-MASTER-TSIG");
+    for name in metadata
+        .iter()
+        .filter(is_about_keys)
+        .flat_map(|item| &item.content)
+    {
+        if tsigkeys::find(call, name).is_err() {
+            return Err(ApiError::invalid(format!(
+                "A TSIG key with the name '{name}' does not exist"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn read_kind(body: &Value) -> ApiResult<Option<ListedKind>> {

@@ -1,24 +1,22 @@
-//! Operations on what databases store for zones besides served records: metadata, kind and primaries, comments,
-//! disabled records.
+//! Operations on what databases store for zones besides served records: metadata, comments, disabled records.
 
 use std::sync::Arc;
 
 use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
 use nameward_wire::Type;
+use nameward_zone::Serial;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
-use nameward_zone::{Serial, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
 use super::database_keys::of_attributes;
 use super::metadata_check::{check_kind, check_values};
 use super::place::ZoneLocation;
-use super::provision::MetadataSpec;
 use super::record::{owner, read_content, read_type};
-use super::signing_settings::{check_denial_item, is_signing_kind, iterations_advice};
+use super::signing_settings::{is_signing_kind, iterations_advice};
 use super::{
-    Database, ErrorKind, ItemSink, ListedItem, ListedKind, OperationError, OperationResult,
-    Operations, zone::stored_primaries, zone_name,
+    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
+    zone_name,
 };
 use nameward_maintain::keys::database::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
@@ -53,38 +51,6 @@ pub enum MetadataChange {
     Remove,
 }
 
-/// New settings of a zone; missing ones stay as they are.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ZoneTerms {
-    /// The zone.
-    pub zone: String,
-    /// The kind.
-    #[serde(default)]
-    pub kind: Option<ListedKind>,
-    /// The addresses that a secondary is transferred from; an empty list removes them.
-    #[serde(default)]
-    pub primaries: Option<Vec<String>>,
-    /// The account; empty removes it.
-    #[serde(default)]
-    pub account: Option<String>,
-    /// The catalog that lists it; empty removes it from the catalog.
-    #[serde(default)]
-    pub catalog: Option<String>,
-    /// The template for the settings of a zone that is not in a database; empty removes it.
-    #[serde(default)]
-    pub template: Option<String>,
-    /// `domains.options` of a database zone, as JSON; empty removes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<String>,
-    /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options_patch: Option<String>,
-    /// Kinds of metadata to set in the same transaction; databases only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metadata: Vec<MetadataSpec>,
-}
-
 /// Records to enable or disable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,6 +78,19 @@ pub struct ListedMetadata {
     pub content: String,
 }
 
+/// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are upper case.
+pub(super) fn stored_kind(kind: &str) -> String {
+    match is_own_kind(kind) {
+        true => format!("X-{}", &kind[2..]),
+        false => kind.to_ascii_uppercase(),
+    }
+}
+
+fn is_own_kind(kind: &str) -> bool {
+    let start = kind.get(..2);
+    start.is_some_and(|start| start.eq_ignore_ascii_case("X-"))
+}
+
 impl Operations {
     /// Finds the database that has a zone; other backends store only records.
     pub(super) fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
@@ -137,7 +116,13 @@ impl Operations {
             .runtime
             .block_on(database.backend.stored_metadata(&row));
         let listing = listing.map_err(|error| database.error(&error))?;
-        let is_it = |have: &str| kind.is_none_or(|kind| have.eq_ignore_ascii_case(kind));
+        let kind = kind.map(stored_kind);
+        let is_it = |have: &str| match &kind {
+            None => true,
+            // Two kinds of an operator may differ in letter case alone.
+            Some(kind) if is_own_kind(kind) => have == kind,
+            Some(kind) => have.eq_ignore_ascii_case(kind),
+        };
         let mut count = 0;
         let _ = listing
             .into_iter()
@@ -157,9 +142,8 @@ impl Operations {
         &self,
         request: &MetadataRequest,
     ) -> Result<OperationResult, OperationError> {
-        let kind = request.kind.to_ascii_uppercase();
-        let is_word =
-            |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        let kind = stored_kind(&request.kind);
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if kind.is_empty() || kind.len() > KIND_MAX || !kind.chars().all(is_word) {
             return Err(OperationError::invalid(format!(
                 "invalid metadata kind {:?}: expected a keyword such as ALLOW-AXFR-FROM",
@@ -241,105 +225,6 @@ impl Operations {
         }
     }
 
-    /// Changes the settings of a zone.
-    pub fn set_terms(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
-        let name = zone_name(&terms.zone)?;
-        if !self.has_row(&name)? {
-            return self.set_local(terms);
-        }
-        let (database, row) = self.locate(&name)?;
-        if terms.template.is_some() {
-            return Err(OperationError::invalid(
-                "--template is not available for database zones",
-            ));
-        }
-        let mut changes = Vec::new();
-        let kind = match terms.kind {
-            Some(ListedKind::OfZone(kind)) => {
-                changes.push(AttributeChange::SetKind(kind));
-                kind
-            }
-            Some(ListedKind::File) => {
-                return Err(OperationError::invalid("a database zone has no file"));
-            }
-            None => row.kind,
-        };
-        let mut primaries = row.primaries.as_deref().unwrap_or_default().to_owned();
-        if let Some(addresses) = &terms.primaries {
-            let key;
-            (primaries, key) = stored_primaries(addresses)?;
-            changes.push(AttributeChange::SetPrimaries(primaries.clone()));
-            if let Some(key) = key {
-                let name = key.to_string();
-                let name = name.trim_end_matches('.').to_owned();
-                let kind = "AXFR-MASTER-TSIG".to_owned();
-                changes.push(AttributeChange::Metadata(
-                    kind,
-                    MetadataEdit::Set,
-                    vec![name],
-                ));
-            }
-        }
-        if kind.is_transferred() && primaries.trim().is_empty() {
-            return Err(OperationError::invalid(
-                "a secondary or consumer zone needs a primary: --primary ADDRESS, once or more",
-            ));
-        }
-        if let Some(account) = &terms.account {
-            changes.push(AttributeChange::SetAccount(account.clone()));
-        }
-        if let Some(catalog) = &terms.catalog {
-            let name = match catalog.as_str() {
-                "" => String::new(),
-                text => self.catalog_name(database, text)?,
-            };
-            changes.push(AttributeChange::SetCatalog(name));
-        }
-        if terms.options.is_some() || terms.options_patch.is_some() {
-            let options = row.options.as_deref().unwrap_or_default();
-            let options = terms.new_options(options)?;
-            changes.push(AttributeChange::SetOptions(options));
-        }
-        for item in &terms.metadata {
-            changes.push(item.change()?);
-        }
-        if terms.metadata.iter().any(|item| !item.content.is_empty()) {
-            let keys = self.database_keys(&(database, row.clone()))?;
-            for item in &terms.metadata {
-                check_denial_item(&row.name, item, &keys)?;
-            }
-        }
-        if changes.is_empty() {
-            return Err(OperationError::invalid(
-                "nothing to change: use --kind, --primary, --account or --catalog",
-            ));
-        }
-        self.write_attributes(database, &row, &changes)
-    }
-
-    /// Returns the name of a catalog as its members have it, if the database has such a producer.
-    pub(super) fn catalog_name(
-        &self,
-        database: &Database,
-        text: &str,
-    ) -> Result<String, OperationError> {
-        let name = zone_name(text)?;
-        let found = self
-            .runtime
-            .block_on(database.backend.find_zone(name.as_name()));
-        match found.map_err(|error| database.error(&error))? {
-            Some(row) if row.kind == ZoneKind::Producer => {
-                Ok(name.to_string().trim_end_matches('.').to_ascii_lowercase())
-            }
-            Some(_) => Err(OperationError::invalid(format!(
-                "zone {name} is not a catalog: its kind must be producer"
-            ))),
-            None => Err(OperationError::not_found(format!(
-                "catalog {name} is not in the zone's database"
-            ))),
-        }
-    }
-
     /// Enables or disables records.
     pub fn use_records(
         &self,
@@ -378,6 +263,7 @@ impl Operations {
             let is_meant = contents.is_empty() || contents.contains(&rdata);
             found += usize::from(is_meant);
             Ok(NewRecord {
+                text: None,
                 rdata,
                 disabled: if is_meant {
                     !request.enabled

@@ -16,11 +16,12 @@ use nameward_zone::change::{
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
+use super::database_keys::of_attributes;
 use super::place::{MemoryZone, ZoneLocation};
 use super::provision::set_serial;
 use super::{
-    Database, ErrorKind, ListedDifference, OperationError, Operations, RecordChange, ZoneChanged,
-    advice,
+    Database, ErrorKind, ListedDifference, OperationError, OperationResult, Operations,
+    RecordChange, ZoneChanged, advice,
 };
 
 /// Whether a change is made, or only tried.
@@ -33,6 +34,7 @@ pub(super) enum ChangeMode {
 }
 
 /// A zone change requested by an operator.
+#[derive(Clone)]
 pub(super) struct OperatorChange {
     /// The zone.
     pub(super) apex: NameBuf,
@@ -74,6 +76,20 @@ impl OperatorChange {
         let Some(rule) = self.serial_rule.filter(|rule| *rule != SerialRule::Keep) else {
             return edits;
         };
+        let mut stored = None;
+        records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {
+            if rtype == Type::SOA {
+                stored = Some((ttl, rdata.to_vec()));
+            }
+        });
+        // A client that sends back what it has read does not change the SOA.
+        edits.retain(|edit| match (edit, &stored) {
+            (Edit::Replace(rrset), Some((ttl, rdata))) if rrset.rtype == Type::SOA => {
+                rrset.ttl != *ttl || rrset.records.iter().any(|record| record.rdata != *rdata)
+            }
+            _ => true,
+        });
+        let current = stored.and_then(|(_, rdata)| soa_serial(&rdata));
         for edit in &mut edits {
             let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
                 continue;
@@ -81,12 +97,6 @@ impl OperatorChange {
             if rrset.rtype != Type::SOA || rrset.name != self.apex {
                 continue;
             }
-            let mut current = None;
-            records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
-                if rtype == Type::SOA {
-                    current = soa_serial(rdata);
-                }
-            });
             for record in &mut rrset.records {
                 let given = soa_serial(&record.rdata).unwrap_or_default();
                 let raised = given.raised(rule, self.now);
@@ -213,6 +223,18 @@ pub(super) struct ChangeOutcome {
     pub(super) is_changed: bool,
 }
 
+impl ChangeOutcome {
+    /// Returns the result of the operation.
+    pub(super) fn result(self) -> OperationResult {
+        match self.is_changed {
+            true => OperationResult::ZoneChanged(self.changed),
+            false => OperationResult::NoChange {
+                zone: self.changed.zone,
+            },
+        }
+    }
+}
+
 impl Operations {
     /// Makes a change, or tries it.
     pub(super) fn make_change(
@@ -284,16 +306,14 @@ impl Operations {
                         .await
                 }
                 ChangeMode::Make => {
-                    let made = backend.commit_group(&[(change.apex, change)]).await;
-                    made.into_iter()
-                        .next()
-                        .unwrap_or(Err(WriteError::NoSuchZone))
+                    let change = Arc::new(change.clone());
+                    backend.commit_queued(change.apex, change).await
                 }
             }
         });
         let committed: Committed = committed.map_err(|error| match error {
             WriteError::Refused(refused) => of_refused(&refused),
-            error => database.error(&error),
+            error => of_attributes(database, &change.apex, &error),
         })?;
         let warnings = if committed.is_changed && mode == ChangeMode::Make {
             self.publish(database, &committed)?

@@ -1,7 +1,7 @@
 //! Owns operations on the comments that databases store with RRsets.
 
 use nameward_base::time::now_seconds;
-use nameward_store::sql::write::{AttributeChange, NewComment};
+use nameward_store::sql::write::{AttributeChange, NewComment, StoredComment};
 use serde::{Deserialize, Serialize};
 
 use super::record::{owner, read_type};
@@ -28,6 +28,9 @@ pub struct RecordComment {
 /// A comment that is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedComment {
+    /// The zone, in the results of a search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// The owner.
     pub name: String,
     /// The type.
@@ -40,6 +43,19 @@ pub struct ListedComment {
     /// When it was written, in seconds since 1970.
     #[serde(default)]
     pub modified_at: i64,
+}
+
+impl From<StoredComment> for ListedComment {
+    fn from(comment: StoredComment) -> Self {
+        ListedComment {
+            zone: None,
+            name: format!("{}.", comment.name.trim_end_matches('.')),
+            rtype: comment.rtype,
+            comment: comment.comment,
+            account: comment.account,
+            modified_at: comment.modified_at,
+        }
+    }
 }
 
 impl Operations {
@@ -81,15 +97,9 @@ impl Operations {
             .block_on(database.backend.stored_comments(&row));
         let listing = listing.map_err(|error| database.error(&error))?;
         let count = listing.len() as u64;
-        let _ = listing.into_iter().all(|comment| {
-            items(ListedItem::Comment(ListedComment {
-                name: format!("{}.", comment.name.trim_end_matches('.')),
-                rtype: comment.rtype,
-                comment: comment.comment,
-                account: comment.account,
-                modified_at: comment.modified_at,
-            }))
-        });
+        let _ = listing
+            .into_iter()
+            .all(|comment| items(ListedItem::Comment(comment.into())));
         Ok(OperationResult::Listed { items: count })
     }
 }

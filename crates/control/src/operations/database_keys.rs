@@ -14,6 +14,14 @@ use super::signing_settings::{RequestedSigning, check_denial, signed_already};
 use super::zone_keys::{listed, no_keys, of_keys};
 use super::{Database, ErrorKind, KeyChange, ListedZoneKey, OperationError, Operations};
 
+/// Metadata that is removed with the keys of a zone: as `pdnsutil disable-dnssec`, and our own kind.
+pub(super) const DENIAL_KINDS: [&str; 4] = [
+    "NSEC3PARAM",
+    "NSEC3NARROW",
+    "PRESIGNED",
+    "X-NAMEWARD-DENIAL",
+];
+
 /// A zone of a database.
 pub(super) type DatabaseZone<'o> = (&'o Database, ZoneRow);
 
@@ -190,15 +198,8 @@ impl Operations {
         let count = self.key_rows(zone)?.len();
         let remove =
             |kind: &str| AttributeChange::Metadata(kind.into(), MetadataEdit::Remove, Vec::new());
-        // As `pdnsutil disable-dnssec`, and our own kind.
-        let kinds = [
-            "NSEC3PARAM",
-            "NSEC3NARROW",
-            "PRESIGNED",
-            "X-NAMEWARD-DENIAL",
-        ];
         let mut changes = vec![AttributeChange::Key(KeyEdit::RemoveAll)];
-        changes.extend(kinds.map(remove));
+        changes.extend(DENIAL_KINDS.map(remove));
         self.write_signing(zone, &changes)?;
         Ok(count)
     }

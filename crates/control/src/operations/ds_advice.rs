@@ -190,6 +190,7 @@ fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
         ttl: SHOWN_TTL,
         rtype: rtype.to_string(),
         content,
+        text: None,
         disabled: false,
         problem: written.err().map(|error| error.to_string()),
     }

@@ -18,10 +18,7 @@ use nameward_zone::change::RrsetData;
 
 use super::zone::new_zone_warnings;
 use super::zone_list::shown_backend;
-use super::{
-    ListedKind, OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, ZoneTerms,
-    zone_name,
-};
+use super::{OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, zone_name};
 
 /// The default port of a primary.
 const PORT: u16 = 53;
@@ -96,7 +93,7 @@ impl Operations {
             kind,
             primaries: read_primaries(&template.primaries)?,
             template: self.checked_template(template.template.as_deref())?,
-            catalog: None,
+            ..KeptSettings::default()
         };
         check_settings(&settings)?;
         let changed = match kind {
@@ -164,103 +161,6 @@ impl Operations {
         })
     }
 
-    /// Changes the settings of a zone that is not in a database.
-    pub(super) fn set_local(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
-        let name = zone_name(&terms.zone)?;
-        let local = self.local_zone(&name)?;
-        let (before, rank) = match &local {
-            LocalZone::File(file, settings) => (settings, file.rank),
-            LocalZone::Declared(settings) => (settings, UNCONFIGURED_RANK),
-        };
-        let settings = self.new_settings(&name, before, terms)?;
-        match (&local, is_file(settings.kind)) {
-            (LocalZone::Declared(_), true) if before.kind == ZoneKind::Secondary => {
-                return self.promote(&name, &settings);
-            }
-            (LocalZone::File(file, _), false) if settings.kind == ZoneKind::Secondary => {
-                return self.demote(&name, file, settings);
-            }
-            (LocalZone::File(file, _), false) => {
-                return Err(OperationError::refused(format!(
-                    "zone {name} is in {}, but a {} zone has no file: delete it with `nameward zone delete {name}`, \
-                     then create it again",
-                    file.path.display(),
-                    settings.kind.word()
-                )));
-            }
-            (LocalZone::Declared(_), true) => {
-                return Err(OperationError::refused(format!(
-                    "zone {name} is a catalog: delete it with `nameward zone delete {name}`, then create it again"
-                )));
-            }
-            _ => {}
-        }
-        if settings == *before {
-            let zone = name.to_string();
-            return Ok(OperationResult::NoChange { zone });
-        }
-        let warnings = self.key_warnings(&settings);
-        self.declare(&name, &settings)?;
-        tracing::info!("zone {name}: settings changed via control socket");
-        let served = self.commits.table().version(name.as_name(), rank);
-        let served = served.filter(|served| !served.is_stand_in());
-        Ok(OperationResult::ZoneChanged(ZoneChanged {
-            serial: served.map(|zone| zone.serial().0),
-            backend: shown_backend(rank.into()),
-            engine: match &local {
-                LocalZone::File(..) => "file".into(),
-                LocalZone::Declared(_) => "state store".into(),
-            },
-            ..declared(&name, warnings)
-        }))
-    }
-
-    /// Returns the new settings of a zone.
-    fn new_settings(
-        &self,
-        name: &NameBuf,
-        before: &KeptSettings,
-        terms: &ZoneTerms,
-    ) -> Result<KeptSettings, OperationError> {
-        let mut settings = before.clone();
-        match terms.kind {
-            Some(ListedKind::OfZone(kind)) => settings.kind = kind,
-            Some(ListedKind::File) => {
-                return Err(OperationError::invalid(
-                    "expected kind native, primary, secondary, producer or consumer, found \"file\"",
-                ));
-            }
-            None => {}
-        }
-        match &terms.primaries {
-            Some(primaries) => settings.primaries = read_primaries(primaries)?,
-            None if !settings.kind.is_transferred() => settings.primaries.clear(),
-            None => {}
-        }
-        if let Some(template) = &terms.template {
-            settings.template = self.checked_template(Some(template))?;
-        }
-        if let Some(catalog) = &terms.catalog {
-            settings.catalog = self.local_catalog(catalog)?;
-        }
-        if terms.account.is_some() {
-            return Err(OperationError::refused(format!(
-                "zone {name} is not in a database; only database zones have an account"
-            )));
-        }
-        if terms.kind.is_none()
-            && terms.primaries.is_none()
-            && terms.template.is_none()
-            && terms.catalog.is_none()
-        {
-            return Err(OperationError::invalid(
-                "nothing to change: use --kind, --primary, --template or --catalog",
-            ));
-        }
-        check_settings(&settings)?;
-        Ok(settings)
-    }
-
     pub(super) fn declare(
         &self,
         name: &NameBuf,
@@ -274,7 +174,7 @@ impl Operations {
     }
 
     /// Returns the name of a configured template; empty for none.
-    fn checked_template(&self, name: Option<&str>) -> Result<String, OperationError> {
+    pub(super) fn checked_template(&self, name: Option<&str>) -> Result<String, OperationError> {
         let name = name.unwrap_or_default();
         match name.is_empty() || self.kept.has_template(name) {
             true if name.contains('\n') => Err(OperationError::invalid(
@@ -288,7 +188,7 @@ impl Operations {
     }
 
     /// Returns the name of a catalog produced here; none for an empty text.
-    fn local_catalog(&self, text: &str) -> Result<Option<NameBuf>, OperationError> {
+    pub(super) fn local_catalog(&self, text: &str) -> Result<Option<NameBuf>, OperationError> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -314,7 +214,7 @@ impl Operations {
 }
 
 /// Checks whether zones of a kind are files.
-fn is_file(kind: ZoneKind) -> bool {
+pub(super) fn is_file(kind: ZoneKind) -> bool {
     matches!(kind, ZoneKind::Native | ZoneKind::Primary)
 }
 
@@ -336,7 +236,7 @@ pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
 }
 
 /// Refuses contradicting settings.
-fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
+pub(super) fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
     let (kind, has_primaries) = (settings.kind, !settings.primaries.is_empty());
     match kind.is_transferred() {
         true if !has_primaries => Err(OperationError::invalid(format!(

@@ -13,13 +13,15 @@ use nameward_zone::{Serial, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::database_keys::stored;
+use super::local::is_file;
+use super::local_terms::LocalMetadata;
 use super::metadata_check::{check_kind, check_values};
 use super::rrsets::{read_serial_rule, refuse_stored_only};
 use super::signing_settings::{check_denial_item, check_item, is_signing_kind};
 use super::zone::{creatable, new_zone_warnings, stored_primaries};
 use super::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RecordSpec, RrsetChange, RrsetStep, ZoneTemplate, default_ttl, zone_name,
+    RecordSpec, RrsetChange, RrsetStep, ZoneTemplate, ZoneTerms, default_ttl, zone_name,
 };
 
 /// Records of a zone file that may be posted.
@@ -58,6 +60,9 @@ pub struct ZoneProvision {
     /// Metadata; SOA-EDIT-API decides about the first serial.
     #[serde(default)]
     pub metadata: Vec<MetadataSpec>,
+    /// Metadata of zones in a database that the request does not set itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_metadata: Vec<MetadataSpec>,
     /// Sign the zone with a new key.
     #[serde(default)]
     pub secure: bool,
@@ -123,7 +128,7 @@ impl Operations {
         let now = SystemTime::now();
         let steps = request.steps(&name)?;
         let mut attributes = Vec::new();
-        for item in &request.metadata {
+        for item in request.all_metadata() {
             attributes.push(item.change()?);
         }
         for step in &steps {
@@ -188,21 +193,37 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Creates a zone that no database has. Metadata is a matter of databases: it is not stored.
+    /// Creates a zone that no database has.
     fn provision_file(
         &self,
         (name, kind): (NameBuf, ZoneKind),
         request: &ZoneProvision,
     ) -> Result<OperationResult, OperationError> {
+        if !request.account.is_empty() {
+            return Err(OperationError::refused(format!(
+                "account: zone {name} would not be in a database; only database zones have an account"
+            )));
+        }
+        let metadata = LocalMetadata::read(&name, &request.metadata)?;
+        if !request.secure && !metadata.signing.is_empty() {
+            return Err(OperationError::refused(format!(
+                "soa_edit, nsec3param: zone {name} is not signed, and outside databases these are kept with its keys (dnssec)"
+            )));
+        }
         let steps = request.steps(&name)?;
         let mut comments = Vec::new();
         for step in &steps {
             comments.extend(step.comments_change(&name)?);
         }
-        let records = if kind.is_transferred() {
+        // Others are transferred, or made of their members.
+        let records = if is_file(kind) {
+            request.rrsets(&name, steps, SystemTime::now())?
+        } else if steps.is_empty() && request.name_servers.is_empty() {
             Vec::new()
         } else {
-            request.rrsets(&name, steps, SystemTime::now())?
+            return Err(OperationError::invalid(format!(
+                "zone {name} has no records of its own: leave out records and name servers"
+            )));
         };
         let edits: Vec<Edit> = records.iter().cloned().map(Edit::Replace).collect();
         refuse_stored_only(&name, &edits, &comments)?;
@@ -217,21 +238,40 @@ impl Operations {
             template: None,
             records: records.iter().map(batch_records).collect(),
         };
-        let mut result = self.create_zone(&template)?;
-        if request.secure {
-            self.secure_zone(&request.zone, None, &Default::default())?;
-        }
-        if let OperationResult::ZoneCreated(changed) = &mut result
-            && !request.account.is_empty()
+        let result = self.create_zone(&template)?;
+        let terms = ZoneTerms {
+            zone: request.zone.clone(),
+            catalog: Some(request.catalog.clone()).filter(|catalog| !catalog.is_empty()),
+            metadata: request.metadata.clone(),
+            secure: request.secure.then_some(true),
+            ..ZoneTerms::default()
+        };
+        let plain = ZoneTerms {
+            zone: request.zone.clone(),
+            ..ZoneTerms::default()
+        };
+        if terms != plain
+            && let Err(error) = self.set_local(&terms, None)
         {
-            let text = "accounts are stored by databases only";
-            changed.warnings.push(format!("zone {name}: {text}"));
+            self.delete_zone(&request.zone, true)?;
+            return Err(error);
         }
         Ok(result)
     }
 }
 
 impl ZoneProvision {
+    /// The metadata of the request, and the defaults of kinds that it does not set. Empty items set nothing.
+    fn all_metadata(&self) -> impl Iterator<Item = &MetadataSpec> {
+        let is_set = |kind: &str| self.metadata.iter().any(|item| item.kind == kind);
+        let defaults = self.default_metadata.iter();
+        let all = self
+            .metadata
+            .iter()
+            .chain(defaults.filter(move |item| !is_set(&item.kind)));
+        all.filter(|item| !item.content.is_empty())
+    }
+
     /// The RRsets of the request, from its list or its zone file.
     fn steps(&self, name: &NameBuf) -> Result<Vec<RrsetStep>, OperationError> {
         match &self.zone_file {
@@ -284,7 +324,7 @@ impl ZoneProvision {
             }
         }
         let find = |kind: &str| {
-            let mut items = self.metadata.iter();
+            let mut items = self.all_metadata();
             let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
             item.and_then(|item| item.content.first().map(String::as_str))
         };

@@ -123,6 +123,7 @@ fn list_in_memory(
                     ttl: rrset.ttl(),
                     rtype: rrset.rtype().to_string(),
                     content,
+                    text: None,
                     disabled: false,
                     problem: None,
                 }))
@@ -155,6 +156,7 @@ pub(super) fn listed(record: StoredRecord) -> ListedRecord {
         name: record.name,
         ttl: record.ttl,
         rtype: record.rtype,
+        text: record.text.filter(|text| *text != record.content),
         content: record.content,
         disabled: record.disabled,
         problem: record.problem,
@@ -186,6 +188,7 @@ fn read_records(
     let rtype = read_type(rtype)?;
     let records = content.iter().map(|text| {
         Ok(NewRecord {
+            text: None,
             rdata: read_content(rtype, text)?,
             disabled: false,
         })

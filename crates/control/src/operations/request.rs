@@ -217,6 +217,14 @@ pub enum OperationRequest {
         #[serde(default = "default_found")]
         limit: u64,
     },
+    /// Searches comments of all database zones.
+    CommentSearch {
+        /// A pattern for owners or texts: `*` matches anything, `?` one character.
+        pattern: String,
+        /// Maximum number of results.
+        #[serde(default = "default_found")]
+        limit: u64,
+    },
     /// Lists the metadata of a database zone.
     MetadataList {
         /// The zone.

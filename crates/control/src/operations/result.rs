@@ -75,6 +75,7 @@ impl ListedItem {
             ListedItem::ZoneKey(key) => Some(&key.zone),
             ListedItem::Status(status) => Some(&status.name),
             ListedItem::Found(found) => Some(&found.zone),
+            ListedItem::Comment(comment) => comment.zone.as_deref(),
             ListedItem::Catalog(catalog) => Some(&catalog.name),
             ListedItem::Member(member) => Some(&member.zone),
             ListedItem::Secured(zone) => Some(&zone.zone),
@@ -86,7 +87,6 @@ impl ListedItem {
             | ListedItem::Changed(_)
             | ListedItem::Version(_)
             | ListedItem::Metadata(_)
-            | ListedItem::Comment(_)
             | ListedItem::Autoprimary(_)
             | ListedItem::ApiKey(_) => None,
         }
@@ -130,6 +130,9 @@ pub struct ListedRecord {
     pub rtype: String,
     /// The data as in a zone file; as stored if it is not valid.
     pub content: String,
+    /// The data as a client wrote it, where a database has it in another form than `content`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// It is kept but not served.
     pub disabled: bool,
     /// Why it cannot be served.

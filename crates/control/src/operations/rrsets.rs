@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::SoaEdit;
-use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata};
+use nameward_store::sql::split_long_strings;
+use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata, keeps_text};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
 use super::place::ZoneLocation;
+use super::provision::MetadataSpec;
 use super::record::{owner, read_content, read_type};
 use super::{ListedItem, OperationError, OperationResult, Operations, zone_name};
 
@@ -103,6 +105,20 @@ impl Operations {
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
         let place = self.place(&zone_name(&request.zone)?)?;
+        let mut change = self.rrsets_change(&place, request, &[])?;
+        change.author = author.cloned();
+        Ok(self
+            .make_change(&place, &change, ChangeMode::Make)?
+            .result())
+    }
+
+    /// Returns the change that a request makes. Metadata that is set with it decides about the serial already.
+    pub(super) fn rrsets_change(
+        &self,
+        place: &ZoneLocation<'_>,
+        request: &RrsetsRequest,
+        metadata: &[MetadataSpec],
+    ) -> Result<OperatorChange, OperationError> {
         let apex = place.name();
         let (mut edits, mut attributes) = (Vec::new(), Vec::new());
         for step in &request.rrsets {
@@ -120,31 +136,22 @@ impl Operations {
             }));
             edits.extend(deletions);
         }
-        let rule = match &place {
+        let rule = match place {
             ZoneLocation::Database(database, row) => {
                 let items = self.runtime.block_on(database.backend.stored_metadata(row));
                 let items = items.map_err(|error| database.error(&error))?;
-                serial_rule(&items)
+                serial_rule(&items, metadata)
             }
             ZoneLocation::Memory(_) => {
                 attributes.retain(|change| !is_empty_comment_list(change));
                 refuse_stored_only(&apex, &edits, &attributes)?;
-                SerialRule::default()
+                self.local_serial_rule(&apex, metadata)
             }
         };
-        let change = OperatorChange {
-            author: author.cloned(),
+        Ok(OperatorChange {
             serial_rule: Some(rule),
             attributes,
             ..OperatorChange::new(apex, edits)
-        };
-        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
-        Ok(if outcome.is_changed {
-            OperationResult::ZoneChanged(outcome.changed)
-        } else {
-            OperationResult::NoChange {
-                zone: apex.to_string(),
-            }
         })
     }
 
@@ -192,10 +199,11 @@ impl RrsetStep {
             return Ok((self.change == RrsetChange::Replace).then_some(edit));
         }
         if self.change == RrsetChange::Prune {
-            let rdata = records
-                .iter()
-                .map(|record| read_content(rtype, &record.content));
-            let rdata = rdata.collect::<Result<_, _>>()?;
+            let rdata = records.iter().map(|record| {
+                let (rdata, _) = read_data(rtype, &record.content)?;
+                Ok(rdata)
+            });
+            let rdata = rdata.collect::<Result<_, OperationError>>()?;
             return Ok(Some(Edit::DeleteRecords { name, rtype, rdata }));
         }
         let rrset = self.rrset(name, rtype, records)?;
@@ -212,9 +220,11 @@ impl RrsetStep {
         records: &[RecordSpec],
     ) -> Result<RrsetData, OperationError> {
         let records = records.iter().map(|record| {
+            let (rdata, text) = read_data(rtype, &record.content)?;
             Ok(NewRecord {
-                rdata: read_content(rtype, &record.content)?,
+                rdata,
                 disabled: record.disabled,
+                text,
             })
         });
         Ok(RrsetData {
@@ -261,8 +271,11 @@ impl RrsetStep {
 }
 
 /// The serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT where that refers to it.
-fn serial_rule(items: &[StoredMetadata]) -> SerialRule {
+fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
     let find = |kind: &str| {
+        if let Some(item) = set.iter().find(|item| item.kind == kind) {
+            return item.content.first().map(String::as_str);
+        }
         let mut items = items.iter();
         let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
         item.map(|item| item.content.as_str())
@@ -275,6 +288,17 @@ pub(super) fn read_serial_rule(api: Option<&str>, soa_edit: Option<&str>) -> Ser
     let soa_edit = soa_edit.and_then(SoaEdit::read).unwrap_or_default();
     let rule = api.and_then(|word| SerialRule::from_word(word, soa_edit));
     rule.unwrap_or(SerialRule::Keep)
+}
+
+/// Reads data, and keeps its text for types that a client expects back as it wrote them. Strings of more than 255 octets are split.
+fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), OperationError> {
+    if !keeps_text(rtype) {
+        return Ok((read_content(rtype, content)?, None));
+    }
+    let split = split_long_strings(content.as_bytes());
+    let rdata = read_content(rtype, &String::from_utf8_lossy(&split))?;
+    let is_quoted = content.starts_with('"') && content.ends_with('"');
+    Ok((rdata, is_quoted.then(|| content.into())))
 }
 
 fn is_empty_comment_list(change: &AttributeChange) -> bool {

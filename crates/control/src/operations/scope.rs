@@ -121,6 +121,14 @@ impl KeyScope {
                 };
                 (Some(wider), *limit)
             }
+            OperationRequest::CommentSearch { pattern, limit } => {
+                let (pattern, wide) = (pattern.clone(), FOUND_MAX);
+                let wider = OperationRequest::CommentSearch {
+                    pattern,
+                    limit: wide,
+                };
+                (Some(wider), *limit)
+            }
             OperationRequest::AuditList(list) => {
                 let wider = OperationRequest::AuditList(AuditRequest {
                     limit: LIMIT_MAX,

@@ -5,7 +5,9 @@ use nameward_wire::rdata::write_text;
 use serde::{Deserialize, Serialize};
 
 use super::record::listed;
-use super::{ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations};
+use super::{
+    ItemSink, ListedComment, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
+};
 
 /// Maximum number of results.
 pub(super) const FOUND_MAX: u64 = 100_000;
@@ -83,11 +85,43 @@ impl Operations {
                                 ttl: rrset.ttl(),
                                 rtype: rrset.rtype().to_string(),
                                 content,
+                                text: None,
                                 disabled: false,
                                 problem: None,
                             },
                         }));
                     }
+                }
+            }
+        }
+        Ok(OperationResult::Listed { items: found })
+    }
+}
+
+impl Operations {
+    /// Finds comments of all database zones by a pattern for their owners or texts, with one query for each database.
+    pub fn search_comments(
+        &self,
+        pattern: &str,
+        limit: u64,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let limit = limit.clamp(1, FOUND_MAX);
+        let like = like_of(pattern.trim_end_matches('.'));
+        let mut found = 0;
+        for database in &self.databases {
+            if found == limit {
+                break;
+            }
+            let searching = database.backend.search_comments(&like, limit - found);
+            let comments = self.runtime.block_on(searching);
+            let comments = comments.map_err(|error| database.error(&error))?;
+            for (zone, comment) in comments {
+                found += 1;
+                let mut comment = ListedComment::from(comment);
+                comment.zone = Some(format!("{}.", zone.trim_end_matches('.')));
+                if !items(ListedItem::Comment(comment)) {
+                    return Ok(OperationResult::Listed { items: found });
                 }
             }
         }

@@ -106,6 +106,23 @@ impl Operations {
         }
     }
 
+    /// Restores how a zone with keys in the state store was signed.
+    pub(super) fn restore_terms(
+        &self,
+        name: &NameBuf,
+        before: SigningSettings,
+    ) -> Result<(), OperationError> {
+        let restore = |kept: &mut SigningSettings| {
+            let serial = kept.serial;
+            *kept = before;
+            kept.serial = serial;
+        };
+        let keys = self.keeper.keys();
+        let set = keys.change_terms(name.as_name(), now_seconds(), restore);
+        (self.keys_changed)(*name);
+        set.map_err(of_keys(name))
+    }
+
     /// Changes how a zone with keys is signed.
     pub(super) fn change_terms(
         &self,

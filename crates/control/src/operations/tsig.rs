@@ -7,7 +7,7 @@
 use std::fmt;
 
 use data_encoding::BASE64;
-use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
 use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicies, StoredPolicyError};
 use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
 use nameward_store::sql::{SqlError, StoredTsigKey};
@@ -90,10 +90,9 @@ impl Operations {
         storage: KeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
-        let text: String = secret.0.split_whitespace().collect();
-        let secret = BASE64.decode(text.as_bytes());
+        let secret = read_secret(&secret.0);
         let secret =
-            secret.map_err(|_| OperationError::invalid("the secret is not valid base64"))?;
+            secret.ok_or_else(|| OperationError::invalid("the secret is not valid base64"))?;
         if !(SECRET_MIN..=SECRET_MAX).contains(&secret.len()) {
             let octets = secret.len();
             return Err(OperationError::invalid(format!(

@@ -290,6 +290,7 @@ impl ZoneTemplate {
         soa.extend(Serial::first(now).0.to_be_bytes());
         soa.extend(TIMES.iter().flat_map(|time| time.to_be_bytes()));
         let record = |rdata| NewRecord {
+            text: None,
             rdata,
             disabled: false,
         };

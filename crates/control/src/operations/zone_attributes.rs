@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::place::ZoneLocation;
 use super::zone_list::served_serial;
 use super::{
-    Database, ItemSink, ListedItem, ListedKind, OperationError, OperationResult, Operations,
-    zone_name,
+    Database, ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult,
+    Operations, zone_name,
 };
 
 /// The attributes of a zone.
@@ -45,6 +45,9 @@ pub struct ZoneAttributes {
     pub backend: u32,
     /// A database stores it, so that it can have metadata, comments and disabled records.
     pub is_in_database: bool,
+    /// Settings of a zone that is not in a database, as metadata; of a single zone only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<ListedMetadata>,
 }
 
 impl ZoneAttributes {
@@ -78,7 +81,10 @@ impl Operations {
         if let Some(zone) = table.exact(name.as_name())
             && !is_database(zone.rank())
         {
-            return Ok(self.resident_attributes(zone));
+            return Ok(ZoneAttributes {
+                settings: self.local_metadata(name),
+                ..self.resident_attributes(zone)
+            });
         }
         let ZoneLocation::Database(database, row) = self.place(name)? else {
             return Err(OperationError::not_found(format!("zone {name} not found")));
@@ -152,6 +158,7 @@ impl Operations {
             is_signed: !matches!(zone.signing(), SigningState::Unsigned),
             backend: zone.rank().into(),
             is_in_database: false,
+            settings: Vec::new(),
         }
     }
 }
@@ -188,5 +195,6 @@ fn stored_attributes(
         is_signed: overview.is_some_and(|zone| zone.has_keys || zone.is_presigned),
         backend: database.number(),
         is_in_database: true,
+        settings: Vec::new(),
     }
 }

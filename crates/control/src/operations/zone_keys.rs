@@ -153,7 +153,7 @@ impl Operations {
     }
 
     /// Ends the signing of a zone.
-    fn unsecure_zone(
+    pub(super) fn unsecure_zone(
         &self,
         zone: &str,
         is_forced: bool,
@@ -329,7 +329,7 @@ impl Operations {
     }
 
     /// Checks whether a zone has keys.
-    fn has_keys(
+    pub(super) fn has_keys(
         &self,
         name: &NameBuf,
         home: Option<&DatabaseZone<'_>>,

@@ -194,6 +194,7 @@ impl ConditionalChange for SerialChange {
                 rtype: Type::SOA,
                 ttl,
                 records: vec![NewRecord {
+                    text: None,
                     rdata,
                     disabled: false,
                 }],

@@ -6,9 +6,9 @@
 
 use super::{PolicyFragment, RemoteServer, UpdateSerial, ZoneKind};
 use crate::keys::database::POLICY_METADATA;
-use data_encoding::{BASE32HEX_NOPAD, BASE64};
+use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
-use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
 use nameward_store::sql::{CatalogProperties, CatalogRole, SettingItem, StoredTsigKey, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
@@ -132,11 +132,7 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
             ));
             continue;
         };
-        let text: String = row.secret.split_whitespace().collect();
-        let secret = BASE64
-            .decode(text.as_bytes())
-            .ok()
-            .filter(|secret| !secret.is_empty());
+        let secret = read_secret(&row.secret).filter(|secret| !secret.is_empty());
         let Some(secret) = secret else {
             problems.push(format!("TSIG key {name}: the secret is not valid base64"));
             continue;

@@ -94,7 +94,7 @@ impl From<&AutoprimarySecondary> for KeptSettings {
                 source: None,
             }],
             template: secondary.template.clone(),
-            catalog: None,
+            ..KeptSettings::default()
         }
     }
 }

@@ -61,6 +61,7 @@ impl DifferenceChange {
         for ((owner, rtype), rrset) in rrsets(&self.difference.added) {
             let ttl = rrset.first().map_or(0, |(ttl, _)| *ttl);
             let record = |(_, rdata)| NewRecord {
+                text: None,
                 rdata,
                 disabled: false,
             };

@@ -278,6 +278,7 @@ impl UpdateDraft<'_> {
             rtype,
             ttl,
             records: vec![NewRecord {
+                text: None,
                 rdata: rdata.to_vec(),
                 disabled: false,
             }],

@@ -43,6 +43,7 @@ pub fn rrsets(text: &str, zone: &NameBuf) -> Vec<RrsetData> {
         let owner = name(words.next().unwrap(), zone);
         let rtype = rtype(words.next().unwrap());
         let record = NewRecord {
+            text: None,
             rdata: rdata(rtype, words.next().unwrap(), zone),
             disabled: false,
         };

@@ -230,9 +230,7 @@ pub fn terms(
         account: arguments.account,
         catalog: arguments.catalog,
         template: arguments.template,
-        options: None,
-        options_patch: None,
-        metadata: Vec::new(),
+        ..ZoneTerms::default()
     };
     Ok((OperationRequest::ZoneSet(terms), arguments.remote))
 }

@@ -437,6 +437,7 @@ mod tests {
             ttl: 60,
             rtype: "A".into(),
             content: "192.0.2.1".into(),
+            text: None,
             disabled,
             problem: problem.map(Into::into),
         })

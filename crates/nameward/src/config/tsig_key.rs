@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use data_encoding::BASE64;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use toml::{Spanned, de::DeValue};
 
@@ -27,8 +26,7 @@ pub struct TsigSecret(Vec<u8>);
 impl TsigSecret {
     /// Reads base64, ignoring white space.
     pub fn from_base64(text: &str) -> Option<Self> {
-        let text: String = text.split_whitespace().collect();
-        BASE64.decode(text.as_bytes()).ok().map(Self)
+        nameward_dnssec::tsig::read_secret(text).map(Self)
     }
 
     /// Returns the octets; empty if the secret is not set.

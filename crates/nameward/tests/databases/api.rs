@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const NXDOMAIN: u8 = 3;
 const REFUSED: u8 = 5;
 
-fn on_sqlite(mode: &str) -> (TestServer, Client, Sqlite) {
+pub fn on_sqlite(mode: &str) -> (TestServer, Client, Sqlite) {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let server = setup
@@ -23,7 +23,7 @@ fn on_sqlite(mode: &str) -> (TestServer, Client, Sqlite) {
 }
 
 /// A body with one change of an RRset.
-fn patch(change: &str, name: &str, records: &[&str]) -> Value {
+pub fn patch(change: &str, name: &str, records: &[&str]) -> Value {
     let records: Vec<Value> = records
         .iter()
         .map(|content| json!({ "content": content, "disabled": false }))
@@ -31,7 +31,7 @@ fn patch(change: &str, name: &str, records: &[&str]) -> Value {
     json!({ "rrsets": [{ "name": name, "type": "A", "ttl": 60, "changetype": change, "records": records }] })
 }
 
-fn rrset<'v>(zone: &'v Value, name: &str, rtype: &str) -> Option<&'v Value> {
+pub fn rrset<'v>(zone: &'v Value, name: &str, rtype: &str) -> Option<&'v Value> {
     let mut rrsets = zone["rrsets"].as_array().unwrap().iter();
     rrsets.find(|rrset| rrset["name"] == name && rrset["type"] == rtype)
 }

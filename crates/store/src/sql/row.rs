@@ -3,10 +3,12 @@
 //! Names and targets have no final dot and are absolute. The priority of MX and SRV is in `prio`. A SOA may lack its
 //! last fields. TTLs may be missing or out of range. Types can be in any case.
 
+use super::long_strings::split_long_strings;
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, NameError, Type};
 
+const SPF: Type = Type(99);
 /// The TTL if the column is NULL: the PowerDNS default.
 const DEFAULT_TTL: u32 = 3600;
 /// The highest TTL (RFC 2181 section 8).
@@ -113,6 +115,7 @@ pub(crate) fn read_content(
             }
             parse(rtype, &whole, out)
         }
+        Type::TXT | SPF => parse(rtype, &split_long_strings(content), out),
         _ => parse(rtype, content, out),
     }
 }

@@ -138,6 +138,7 @@ fn what_would_break_the_zone_is_refused_and_nothing_is_written() {
         (
             Edit::Replace(RrsetData {
                 records: vec![NewRecord {
+                    text: None,
                     rdata: vec![1, 2, 3],
                     disabled: false,
                 }],

@@ -47,6 +47,7 @@ impl OperationRequest {
             | OperationRequest::RecordList { .. }
             | OperationRequest::CommentList { .. }
             | OperationRequest::RecordSearch { .. }
+            | OperationRequest::CommentSearch { .. }
             | OperationRequest::MetadataList { .. }
             | OperationRequest::ZoneDs { .. }
             | OperationRequest::KeyList { .. }
@@ -80,6 +81,7 @@ impl OperationRequest {
             | OperationRequest::DeletedZoneList
             | OperationRequest::CatalogList
             | OperationRequest::RecordSearch { .. }
+            | OperationRequest::CommentSearch { .. }
             | OperationRequest::KeyList { zone: None } => RequestSubject::Listing,
             // A member changes its catalog.
             OperationRequest::ZoneSet(terms) => {

@@ -36,6 +36,7 @@ impl OperationRequest {
             | OperationRequest::ZoneFreeze { .. }
             | OperationRequest::ZoneThaw { .. } => RequestReach::Server,
             OperationRequest::RecordSearch { .. }
+            | OperationRequest::CommentSearch { .. }
             | OperationRequest::CatalogList
             | OperationRequest::ZoneAttributes { zone: None }
             | OperationRequest::ZoneSecureAll => RequestReach::AllZones,

@@ -1,10 +1,11 @@
 //! Zones that an operator declares by command: their format in the state store, and the resulting policy.
 //!
 //! A declaration consists of text lines after a format number: `kind secondary`, `primary 192.0.2.1:53 key.example.`,
-//! `template pool`, `catalog catalog.example.`.
+//! `template pool`, `catalog catalog.example.`, `transfer-key key.example.`, `soa-edit-api DEFAULT`.
 
 use crate::policy::{PolicyFragment, RemoteServer, ZoneKind};
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -34,6 +35,10 @@ pub struct KeptSettings {
     pub template: String,
     /// The catalog that lists it.
     pub catalog: Option<NameBuf>,
+    /// TSIG keys with which it may be transferred from here, besides what the template and the defaults allow.
+    pub transfer_keys: Vec<NameBuf>,
+    /// How changes through the HTTP API raise the serial (SOA-EDIT-API); empty for the default.
+    pub soa_edit_api: String,
 }
 
 impl KeptSettings {
@@ -43,6 +48,7 @@ impl KeptSettings {
             kind: Some(self.kind),
             primaries: (!self.primaries.is_empty()).then(|| self.primaries.clone()),
             catalog: self.catalog,
+            also_transfer: (!self.transfer_keys.is_empty()).then(|| self.transfer_list()),
             ..PolicyFragment::default()
         };
         // A zone does not vanish because its template does.
@@ -50,6 +56,14 @@ impl KeptSettings {
             Some(template) => own.or(template),
             None => own,
         }
+    }
+
+    fn transfer_list(&self) -> AccessList {
+        let keys = self.transfer_keys.iter();
+        let entries: Vec<AccessEntry> = keys
+            .map(|key| AccessEntry::positive(AccessWord::Key(*key)))
+            .collect();
+        AccessList::new(&entries)
     }
 
     /// Encodes the settings for the state store.
@@ -66,6 +80,12 @@ impl KeptSettings {
         }
         if let Some(catalog) = &self.catalog {
             let _ = writeln!(text, "catalog {catalog}");
+        }
+        for key in &self.transfer_keys {
+            let _ = writeln!(text, "transfer-key {key}");
+        }
+        if !self.soa_edit_api.is_empty() {
+            let _ = writeln!(text, "soa-edit-api {}", self.soa_edit_api);
         }
         [&[FORM][..], text.as_bytes()].concat()
     }
@@ -92,6 +112,8 @@ impl KeptSettings {
                 }
                 ("template", name) => settings.template = name.into(),
                 ("catalog", name) => settings.catalog = Some(name.parse().ok()?),
+                ("transfer-key", name) => settings.transfer_keys.push(name.parse().ok()?),
+                ("soa-edit-api", word) => settings.soa_edit_api = word.into(),
                 _ => return None,
             }
         }
@@ -130,6 +152,11 @@ mod tests {
             ],
             template: "a template".into(),
             catalog: Some("catalog.example.".parse().unwrap()),
+            transfer_keys: vec![
+                "one.example.".parse().unwrap(),
+                "two.example.".parse().unwrap(),
+            ],
+            soa_edit_api: "INCREASE".into(),
         };
         for settings in [plain, KeptSettings::default()] {
             let value = settings.to_value();

@@ -2,7 +2,7 @@
 //!
 //! They are written in one transaction under the zone lock, like records, and announced to all servers.
 
-use super::super::dialect::{SqlEngine, int};
+use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
 use super::commit::{self, LockedZone, lock_zone};
@@ -118,21 +118,6 @@ pub struct StoredMetadata {
     pub content: String,
 }
 
-/// A comment on an RRset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredComment {
-    /// The owner, as stored.
-    pub name: String,
-    /// The type, as stored.
-    pub rtype: String,
-    /// The account of the commenter.
-    pub account: String,
-    /// The comment text.
-    pub comment: String,
-    /// When it was written, in seconds since 1970.
-    pub modified_at: i64,
-}
-
 impl SqlBackend {
     /// Makes changes to zone data other than records, all or none.
     pub async fn change_attributes(
@@ -165,36 +150,6 @@ impl SqlBackend {
         session.rows(&sql, &[Value::Int(zone.id)], each).await?;
         self.inner.writer.give_back(session);
         Ok(items)
-    }
-
-    /// Lists the comments of a zone.
-    pub async fn stored_comments(&self, zone: &ZoneRow) -> Result<Vec<StoredComment>, WriteError> {
-        let mut session = self.reader().await?;
-        let text = |column: &str| match session.engine() {
-            SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-            _ => format!("CAST({column} AS VARCHAR)"),
-        };
-        let sql = format!(
-            "SELECT domain_id, {}, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
-            text("name"),
-            text("type"),
-            text("account"),
-            text("comment"),
-            int(session.engine(), "modified_at")
-        );
-        let mut comments = Vec::new();
-        let each = &mut |row: &dyn Cells| {
-            comments.push(StoredComment {
-                name: text_of(row, 1),
-                rtype: text_of(row, 2),
-                account: text_of(row, 3),
-                comment: text_of(row, 4),
-                modified_at: row.int(5).unwrap_or(0),
-            });
-        };
-        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-        self.inner.writer.give_back(session);
-        Ok(comments)
     }
 
     /// Passes on stored records of all zones whose owner or data matches a LIKE pattern with the escape `|`, each with
@@ -237,7 +192,7 @@ fn content_text(engine: SqlEngine) -> &'static str {
     }
 }
 
-fn text_of(row: &dyn Cells, column: usize) -> String {
+pub(super) fn text_of(row: &dyn Cells, column: usize) -> String {
     String::from_utf8_lossy(row.text(column).unwrap_or_default()).into_owned()
 }
 

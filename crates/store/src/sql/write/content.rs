@@ -8,6 +8,7 @@ use nameward_wire::Type;
 use nameward_wire::rdata::write_text;
 
 const LOC: Type = Type(29);
+const SPF: Type = Type(99);
 
 /// Types that PowerDNS 4.7 knows by name.
 #[rustfmt::skip]
@@ -26,6 +27,11 @@ pub(crate) struct Columns {
     pub(crate) content: String,
 }
 
+/// Checks whether clients expect the data of a type back in the text form that they sent: strings may be split, escaped or plain.
+pub fn keeps_text(rtype: Type) -> bool {
+    matches!(rtype, Type::TXT | SPF)
+}
+
 /// Writes a record whose data is well formed.
 pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
     let mnemonic = rtype.mnemonic().filter(|name| SHARED.contains(name));
@@ -42,11 +48,7 @@ pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
         return plain(generic(rdata));
     }
     let mut text = without_final_dots(&text);
-    match rtype {
-        Type::SVCB | Type::HTTPS => text = parameters(&text),
-        LOC => text = lengths(&text),
-        _ => {}
-    }
+    text = powerdns_text(rtype, &text);
     match (rtype, text.split_once(' ')) {
         (Type::MX | Type::SRV, Some((prio, rest))) => match prio.parse() {
             Ok(prio) => Columns {
@@ -60,12 +62,18 @@ pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
     }
 }
 
+/// Checks whether the data of a type is numbers and hexadecimal digits: DS, SSHFP, TLSA, SMIMEA, CDS, ZONEMD, DLV.
+fn is_hexadecimal(rtype: Type) -> bool {
+    matches!(rtype.0, 43 | 44 | 52 | 53 | 59 | 63 | 32769)
+}
+
 /// Brings record data in zone-file form into the form in which PowerDNS 4.7 writes and accepts it: parameters of SVCB and HTTPS
-/// without quotes, lengths in LOC with two decimals.
+/// without quotes, lengths in LOC with two decimals, hexadecimal digits in lower case.
 pub fn powerdns_text(rtype: Type, text: &str) -> String {
     match rtype {
         Type::SVCB | Type::HTTPS => parameters(text),
         LOC => lengths(text),
+        _ if is_hexadecimal(rtype) => text.to_ascii_lowercase(),
         _ => text.to_owned(),
     }
 }

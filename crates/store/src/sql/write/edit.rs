@@ -38,8 +38,10 @@ pub(super) fn check_edit(
     if !is_presigned && is_signature_or_denial(rtype) {
         return Err(InvalidChange::MadeBySigning(rtype));
     }
-    let is_long =
-        |record: &NewRecord| write_content(rtype, &record.rdata).content.len() > MAX_CONTENT;
+    let is_long = |record: &NewRecord| {
+        let given = record.text.as_ref().map(|text| text.len());
+        given.unwrap_or_else(|| write_content(rtype, &record.rdata).content.len()) > MAX_CONTENT
+    };
     if rrset.records.iter().any(is_long) {
         Err(InvalidChange::DataTooLong(name.to_string(), rtype))
     } else {
@@ -59,6 +61,7 @@ fn row(rrset: &RrsetData, record: &NewRecord) -> Row {
         what: What::Record(rrset.rtype, record.rdata.clone()),
         ttl: rrset.ttl,
         disabled: record.disabled,
+        text: record.text.clone(),
         derived: None,
         is_deleted: false,
         is_changed: true,
@@ -101,6 +104,7 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Inv
                     Some(at) => {
                         let place = old.swap_remove(at);
                         set(&mut rows.list[place], rrset.ttl, record.disabled);
+                        set_text(&mut rows.list[place], record);
                     }
                     None => rows.push(row(rrset, record)),
                 }
@@ -168,6 +172,13 @@ fn of_type_count(rows: &Rows, name: &[u8], rtype: Type) -> usize {
 fn set(row: &mut Row, ttl: u32, disabled: bool) {
     if (row.ttl, row.disabled) != (ttl, disabled) {
         (row.ttl, row.disabled, row.is_changed) = (ttl, disabled, true);
+    }
+}
+
+/// Writes the text that the client sent, if it sent another one than is stored.
+fn set_text(row: &mut Row, record: &NewRecord) {
+    if record.text.is_some() && row.text != record.text {
+        (row.text, row.is_changed) = (record.text.clone(), true);
     }
 }
 

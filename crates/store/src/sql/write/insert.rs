@@ -1,5 +1,6 @@
 //! Writes the changed rows of a zone: many similar rows with one statement.
 
+use super::super::dialect::SqlEngine;
 use super::commit::{Empty, Work};
 use super::content::write_content;
 use super::derive::Derived;
@@ -47,6 +48,7 @@ impl Work {
                     what: What::Empty,
                     ttl: 0,
                     disabled: false,
+                    text: None,
                     derived: Some(wanted),
                     is_deleted: false,
                     is_changed: true,
@@ -88,10 +90,11 @@ impl Work {
                 let same = (derived.auth, derived.ordername.as_deref());
                 alike.entry(same).or_default().push(id);
             }
-            if let (true, What::Record(rtype, rdata)) = (row.is_changed, &row.what) {
-                let columns = write_content(*rtype, rdata);
-                let sql =
-                    "UPDATE records SET ttl = ?, disabled = ?, content = ?, prio = ? WHERE id = ?";
+            if let (true, Some(columns)) = (row.is_changed, row.columns()) {
+                let content = content_value(session.engine());
+                let sql = format!(
+                    "UPDATE records SET ttl = ?, disabled = ?, content = {content}, prio = ? WHERE id = ?"
+                );
                 let values = [
                     Value::Int(row.ttl.into()),
                     Value::Bool(row.disabled),
@@ -99,7 +102,7 @@ impl Work {
                     Value::Int(columns.prio),
                     Value::Int(id),
                 ];
-                session.run(sql, &values).await?;
+                session.run(&sql, &values).await?;
                 updates += 1;
             }
         }
@@ -199,6 +202,15 @@ async fn delete_rows(session: &mut Session, ids: &[i64]) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Returns the parameter of the content column. Its octets are stored as they are: the column of PowerDNS is latin1 in MySQL,
+/// and UTF-8 would be converted to it.
+fn content_value(engine: SqlEngine) -> &'static str {
+    match engine {
+        SqlEngine::Mysql => "CAST(? AS BINARY)",
+        _ => "?",
+    }
+}
+
 pub(super) async fn insert_rows(
     session: &mut Session,
     zone: i64,
@@ -206,13 +218,7 @@ pub(super) async fn insert_rows(
 ) -> Result<(), Failure> {
     for chunk in rows.chunks(INSERTS_AT_ONCE) {
         let names: Vec<String> = chunk.iter().map(|row| text_of(&row.name)).collect();
-        let columns: Vec<_> = chunk
-            .iter()
-            .map(|row| match &row.what {
-                What::Record(rtype, rdata) => Some(write_content(*rtype, rdata)),
-                _ => None,
-            })
-            .collect();
+        let columns: Vec<_> = chunk.iter().map(|row| row.columns()).collect();
         let mut values = Vec::with_capacity(chunk.len() * 9);
         for ((row, name), columns) in chunk.iter().zip(&names).zip(&columns) {
             values.extend([Value::Int(zone), Value::Text(name)]);
@@ -233,7 +239,9 @@ pub(super) async fn insert_rows(
                 Value::Bool(derived.is_none_or(|derived| derived.auth)),
             ]);
         }
-        let places = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; chunk.len()].join(", ");
+        let content = content_value(session.engine());
+        let place = format!("(?, ?, ?, {content}, ?, ?, ?, ?, ?)");
+        let places = vec![place; chunk.len()].join(", ");
         let sql = format!(
             "INSERT INTO records \
              (domain_id, name, type, content, ttl, prio, disabled, ordername, auth) VALUES {places}"

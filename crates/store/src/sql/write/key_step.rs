@@ -182,6 +182,7 @@ impl ConditionalChange for RecordsOfStep<'_> {
 
 fn rrset((name, rtype, ttl): (NameBuf, Type, u32), data: &[Vec<u8>]) -> RrsetData {
     let record = |rdata: &Vec<u8>| NewRecord {
+        text: None,
         rdata: rdata.clone(),
         disabled: false,
     };

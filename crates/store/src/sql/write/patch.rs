@@ -18,25 +18,47 @@ impl SqlBackend {
     ) -> Result<Committed, WriteError> {
         let task = Task::Patch(&zone, change, attributes);
         let mut committed = self.transact_one(&task).await?;
+        // The list of zones contains kinds and primaries.
+        if attributes
+            .iter()
+            .any(|change| !matches!(change, AttributeChange::SetComments { .. }))
+        {
+            self.forget(None);
+        }
         committed.author = change.author();
         Ok(committed)
     }
 }
 
-/// Changes records and then attributes of a zone.
+/// Changes attributes of a zone, then its records under the new settings, then the comments of its RRsets: those of an RRset that
+/// the change deletes would be deleted with it.
 pub(super) async fn make(
     session: &mut Session,
     name: &NameBuf,
     asked: &dyn ConditionalChange,
     changes: &[AttributeChange],
 ) -> Result<Committed, WriteError> {
-    let row = commit::lock_named(session, name.as_name()).await?;
+    let is_comment =
+        |change: &AttributeChange| matches!(change, AttributeChange::SetComments { .. });
+    let (comments, settings): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(is_comment);
+    let mut row = commit::lock_named(session, name.as_name()).await?;
+    let mut is_set = false;
+    if !settings.is_empty() {
+        is_set = attributes::change(session, row.id, &settings)
+            .await?
+            .is_changed;
+        row = commit::lock_named(session, name.as_name()).await?;
+    }
     let mut zone = LockedZone::of(session, row).await?;
     let mut committed = commit::change(session, &mut zone, Asked::When(asked)).await?;
-    let is_changed = attributes::change_locked(session, &zone.row, changes).await?;
-    if is_changed && !committed.is_changed {
+    let is_commented = attributes::change_locked(session, &zone.row, &comments).await?;
+    if is_commented && !committed.is_changed && !is_set {
         session.notify_change(committed.zone).await?;
-        committed.is_changed = true;
+    }
+    committed.is_changed |= is_commented || is_set;
+    if is_set {
+        // The difference of the records does not show what the settings change.
+        (committed.difference, committed.mark) = (None, None);
     }
     Ok(committed)
 }

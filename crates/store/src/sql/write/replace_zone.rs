@@ -215,6 +215,7 @@ fn new_row(name: CanonicalName, what: What, ttl: u32) -> Row {
         what,
         ttl,
         disabled: false,
+        text: None,
         derived: None,
         is_deleted: false,
         is_changed: true,

@@ -3,6 +3,7 @@
 
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
+use super::content::{Columns, keeps_text, write_content};
 use super::derive::{CanonicalName, Derived, NameFacts, key};
 use super::session::{Failure, Session, Value};
 use nameward_wire::{Name, NameBuf, Type};
@@ -20,6 +21,8 @@ pub(super) struct Row {
     pub(super) what: What,
     pub(super) ttl: u32,
     pub(super) disabled: bool,
+    /// The content column of strings, which have several text forms; `None` for the form of [`super::content`].
+    pub(super) text: Option<Box<str>>,
     /// As stored; none for a new row.
     pub(super) derived: Option<Derived>,
     pub(super) is_deleted: bool,
@@ -40,6 +43,18 @@ pub(super) enum What {
 }
 
 impl Row {
+    /// Returns the columns of a record.
+    pub(super) fn columns(&self) -> Option<Columns> {
+        let What::Record(rtype, rdata) = &self.what else {
+            return None;
+        };
+        let mut columns = write_content(*rtype, rdata);
+        if let Some(text) = &self.text {
+            columns.content = text.to_string();
+        }
+        Some(columns)
+    }
+
     pub(super) fn rtype(&self) -> Option<Type> {
         match self.what {
             What::Record(rtype, _) => Some(rtype),
@@ -111,6 +126,12 @@ fn read(cells: &dyn Cells) -> Option<Row> {
             (rtype, _) => What::Other(rtype.ok()),
         },
     };
+    let text = match (&what, cells.text(5)) {
+        (What::Record(rtype, _), Some(text)) if keeps_text(*rtype) => {
+            std::str::from_utf8(text).ok().map(Into::into)
+        }
+        _ => None,
+    };
     let ordername = cells
         .text(7)
         .map(|text| String::from_utf8_lossy(text).into_owned());
@@ -121,6 +142,7 @@ fn read(cells: &dyn Cells) -> Option<Row> {
         ttl: read_ttl(cells.int(3)),
         // A row that is neither is not served at all.
         disabled: cells.int(6) != Some(0),
+        text,
         derived: cells.int(8).map(|auth| Derived {
             auth: auth != 0,
             ordername,

@@ -48,6 +48,7 @@ impl RaisedSerial {
             rtype: Type::SOA,
             ttl,
             records: vec![NewRecord {
+                text: None,
                 rdata,
                 disabled: false,
             }],

@@ -6,6 +6,7 @@ use super::super::row::{
 };
 use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{LockedZone, change, lock_zone};
+use super::content::keeps_text;
 use super::request::Asked;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
@@ -53,6 +54,8 @@ pub struct StoredRecord {
     pub ttl: u32,
     /// The data in zone file format, or as stored if it is invalid.
     pub content: String,
+    /// The content as stored, where clients expect it back like that ([`super::keeps_text`]).
+    pub text: Option<String>,
     /// Why it cannot be served.
     pub problem: Option<String>,
     /// It is not served.
@@ -77,6 +80,7 @@ impl StoredRecord {
                 .map_err(|error| RowFault::Content(rtype, error.to_string()))?;
             Ok(text)
         });
+        let keeps = read_type(rtype).is_ok_and(keeps_text) && data.is_ok();
         let problem = owner.as_ref().err().or(data.as_ref().err());
         let problem = problem.map(ToString::to_string);
         StoredRecord {
@@ -85,6 +89,10 @@ impl StoredRecord {
             rtype: escaped(rtype),
             ttl: read_ttl(row.int(3)),
             content: data.unwrap_or_else(|_| escaped(content)),
+            text: match keeps {
+                true => std::str::from_utf8(content).ok().map(str::to_owned),
+                false => None,
+            },
             problem,
             disabled: row.int(6) != Some(0),
         }

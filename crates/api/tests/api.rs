@@ -1,0 +1,3 @@
+//! Tests of the listener.
+
+mod time_limits;
