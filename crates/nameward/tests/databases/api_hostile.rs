@@ -124,7 +124,7 @@ fn idle_connections_and_clients_that_never_read_do_not_lock_others_out() {
     let (server, client) = start();
     let half = b"GET /api/v1/servers HTTP/1.1\r\nHost: x\r\n";
     let mut idle = Vec::new();
-    for number in 0..700 {
+    for number in 0..1000 {
         let mut stream = TcpStream::connect(server.api()).unwrap();
         match number % 2 {
             // Half a head.
