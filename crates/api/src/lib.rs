@@ -16,11 +16,13 @@ mod fields;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod listener;
+mod openapi;
 mod operator;
 mod request;
 mod resources;
 mod response;
 mod routes;
+pub mod tls;
 
 pub use operator::{Api, ApiDefaults, ApiOperator};
 pub use request::{ApiMethod, ApiRequest, BadTarget};

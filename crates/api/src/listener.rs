@@ -1,6 +1,6 @@
-//! The HTTP listener of the API: HTTP/1.1 with keep-alive, and HTTP/2.
+//! The HTTP listener of the API: HTTP/1.1 with keep-alive, and HTTP/2, over TCP or TLS.
 //!
-//! The order is: access list, connection limit, head, key, body, operation. Nothing of a body is read for a client without the key.
+//! The order is: access list, connection limit, TLS handshake, head, key, body, operation. Nothing of a body is read for a client without the key.
 //! - Connections are bounded, and shared fairly: when all are taken, the client with the most connections loses the one that has been
 //!   idle longest. A connection whose operation is running is never closed for another.
 //! - Head, body and reply have time limits; bodies of all clients together are bounded, so are the replies not yet read.
@@ -24,13 +24,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
 use nameward_control::web::{ApiHandover, KeyGate, KeyVerdict, is_allowed};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::operator::Api;
 use crate::request::{ApiMethod, ApiRequest, BadTarget};
-use crate::response::{ApiResponse, HEADERS};
+use crate::response::{ApiResponse, ErrorForm, HEADERS};
 use crate::routes;
+use crate::tls::ServerTls;
 
 use connections::{ApiConnection, Connections};
 use memory::{BodyMemory, Held, HeldBody};
@@ -77,6 +79,7 @@ struct ApiShared {
     gate: KeyGate,
     allow_from: Vec<IpNet>,
     limits: ApiLimits,
+    tls: Option<Arc<ServerTls>>,
     connections: Connections,
     operations: Semaphore,
     bodies: Arc<BodyMemory>,
@@ -85,12 +88,19 @@ struct ApiShared {
 
 impl ApiServer {
     /// Makes the server of an API.
-    pub fn new(api: Api, gate: KeyGate, allow_from: Vec<IpNet>, limits: ApiLimits) -> Self {
+    pub fn new(
+        api: Api,
+        gate: KeyGate,
+        allow_from: Vec<IpNet>,
+        limits: ApiLimits,
+        tls: Option<Arc<ServerTls>>,
+    ) -> Self {
         let shared = ApiShared {
             api,
             gate,
             allow_from,
             limits,
+            tls,
             connections: Connections::new(limits.connections),
             operations: Semaphore::new(limits.operations),
             bodies: BodyMemory::new(limits.memory),
@@ -149,7 +159,27 @@ async fn converse(
 ) {
     let _ = stream.set_nodelay(true);
     let limits = shared.limits;
-    let io = TokioIo::new(StallGuard::new(stream, limits.write_timeout));
+    let stream = StallGuard::new(stream, limits.write_timeout);
+    let acceptor = shared.tls.as_ref().map(|tls| tls.acceptor());
+    let Some(acceptor) = acceptor else {
+        return serve_requests(shared, place, stream, client).await;
+    };
+    // A client that does not speak TLS, or takes too long, ends its own connection.
+    let handshake = tokio::time::timeout(limits.read_timeout, acceptor.accept(stream));
+    if let Ok(Ok(stream)) = handshake.await {
+        serve_requests(shared, place, stream, client).await;
+    }
+}
+
+/// Serves the requests of a connection, encrypted or not.
+async fn serve_requests(
+    shared: Arc<ApiShared>,
+    place: Arc<ApiConnection>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    client: IpAddr,
+) {
+    let limits = shared.limits;
+    let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
         async move {
@@ -190,13 +220,15 @@ async fn answer(
     let accept = text(header::ACCEPT);
     let target = request.uri().path_and_query().map_or("/", |it| it.as_str());
     let parsed = ApiRequest::new(request.method().as_str(), target, accept.as_deref(), client);
-    let accepts_json = accept.is_some_and(|accept| accept.contains("application/json"));
-    let error = |status| ApiResponse::error(status, accepts_json);
+    let form = ErrorForm::from_accept(accept.as_deref());
+    let error = |status| ApiResponse::error(status, form);
     let mut parsed = match parsed {
         Ok(parsed) => parsed,
         Err(BadTarget::NotApi) => return finish(shared, error(404)),
         Err(BadTarget::TooLong) => return finish(shared, error(414)),
     };
+    parsed.if_match = text(header::IF_MATCH);
+    parsed.if_none_match = text(header::IF_NONE_MATCH);
     if parsed.method == ApiMethod::Options {
         return finish(shared, routes::preflight());
     }

@@ -69,7 +69,7 @@ impl Api {
                 if error.status() >= 500 {
                     tracing::error!("API request failed: {error:?}");
                 }
-                ApiResponse::from_error(&error, request.accepts_json)
+                ApiResponse::from_error(&error, request.error_form())
             }
         }
     }
@@ -98,6 +98,17 @@ impl Call<'_> {
     ) -> ApiResult<OperationResult> {
         let result = self.api.operator.run(&self.caller, request, items);
         result.map_err(ApiError::from)
+    }
+
+    /// Runs an operation with the reason that the client gives for it.
+    pub fn run_with_message(
+        &self,
+        message: Option<&str>,
+        request: &OperationRequest,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let caller = self.caller.with_message(message);
+        self.api.operator.run(&caller, request, items)
     }
 
     /// The attributes of a zone; 404 if there is none.

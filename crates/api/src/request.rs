@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::response::{ApiError, ApiResult};
+use crate::response::{ApiError, ApiResult, ErrorForm, media};
 
 /// Octets of path and query.
 const TARGET_MAX: usize = 8 * 1024;
@@ -29,6 +29,19 @@ pub enum ApiMethod {
 }
 
 impl ApiMethod {
+    /// Its name in lower case.
+    pub fn word(self) -> &'static str {
+        match self {
+            ApiMethod::Get => "get",
+            ApiMethod::Post => "post",
+            ApiMethod::Put => "put",
+            ApiMethod::Patch => "patch",
+            ApiMethod::Delete => "delete",
+            ApiMethod::Options => "options",
+            ApiMethod::Other => "other",
+        }
+    }
+
     /// Reads a method.
     pub fn from_text(text: &str) -> Self {
         match text {
@@ -55,6 +68,12 @@ pub struct ApiRequest {
     pub accepts_json: bool,
     /// The client accepts text and not JSON.
     pub wants_text: bool,
+    /// The client accepts errors as problem details (RFC 9457).
+    pub accepts_problem: bool,
+    /// `If-Match`.
+    pub if_match: Option<String>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<String>,
     /// The body.
     pub body: Vec<u8>,
     /// The client, who is noted as the author of changes.
@@ -100,9 +119,21 @@ impl ApiRequest {
             query: pairs.collect(),
             accepts_json,
             wants_text: !accepts_json,
+            accepts_problem: accept.contains(media::PROBLEM),
+            if_match: None,
+            if_none_match: None,
             body: Vec::new(),
             client,
         })
+    }
+
+    /// The form in which the client takes errors.
+    pub fn error_form(&self) -> ErrorForm {
+        match (self.accepts_problem, self.accepts_json) {
+            (true, _) => ErrorForm::Problem,
+            (false, true) => ErrorForm::Json,
+            (false, false) => ErrorForm::Text,
+        }
     }
 
     /// The value of a query parameter.

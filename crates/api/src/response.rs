@@ -10,6 +10,10 @@ use serde_json::Value;
 pub mod media {
     /// JSON, without a character set: clients compare the whole value.
     pub const JSON: &str = "application/json";
+    /// Problem details (RFC 9457).
+    pub const PROBLEM: &str = "application/problem+json";
+    /// JSON objects, one for each line.
+    pub const LINES: &str = "application/x-ndjson";
     /// Plain text.
     pub const TEXT: &str = "text/plain; charset=utf-8";
     /// A zone file.
@@ -40,6 +44,32 @@ pub struct ApiResponse {
     pub body: Vec<u8>,
     /// Headers besides [`HEADERS`].
     pub headers: Vec<(&'static str, String)>,
+}
+
+/// The form of errors that a client takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorForm {
+    /// `{"error": "..."}`, as PowerDNS writes it.
+    Json,
+    /// The reason phrase; errors with a text of their own are JSON all the same, as in PowerDNS.
+    Text,
+    /// Problem details (RFC 9457).
+    Problem,
+}
+
+impl ErrorForm {
+    /// Reads an Accept header.
+    pub fn from_accept(accept: Option<&str>) -> Self {
+        let accept = accept.unwrap_or_default().to_ascii_lowercase();
+        match (
+            accept.contains(media::PROBLEM),
+            accept.contains(media::JSON),
+        ) {
+            (true, _) => ErrorForm::Problem,
+            (false, true) => ErrorForm::Json,
+            (false, false) => ErrorForm::Text,
+        }
+    }
 }
 
 /// A result that is a reply or an error.
@@ -124,21 +154,38 @@ impl ApiResponse {
     }
 
     /// The plain error of a status: JSON for clients that accept it, else its reason phrase.
-    pub fn error(status: u16, accepts_json: bool) -> Self {
+    pub fn error(status: u16, form: ErrorForm) -> Self {
         let reason = reason(status);
-        match accepts_json {
-            true => ApiResponse::json(status, &serde_json::json!({ "error": reason })),
-            false => ApiResponse::text(status, media::TEXT, reason),
+        match form {
+            ErrorForm::Json => ApiResponse::json(status, &serde_json::json!({ "error": reason })),
+            ErrorForm::Text => ApiResponse::text(status, media::TEXT, reason),
+            ErrorForm::Problem => ApiResponse::problem(status, None),
+        }
+    }
+
+    /// Problem details (RFC 9457). The type is `about:blank`: status and detail say all there is.
+    fn problem(status: u16, detail: Option<&str>) -> Self {
+        let mut body =
+            serde_json::json!({ "type": "about:blank", "title": reason(status), "status": status });
+        if let Some(detail) = detail {
+            body["detail"] = detail.into();
+        }
+        ApiResponse {
+            media: Some(media::PROBLEM),
+            ..ApiResponse::json(status, &body)
         }
     }
 
     /// The reply to a request that failed.
-    pub fn from_error(error: &ApiError, accepts_json: bool) -> Self {
+    pub fn from_error(error: &ApiError, form: ErrorForm) -> Self {
         match error {
+            ApiError::Told(status, text) if form == ErrorForm::Problem => {
+                ApiResponse::problem(*status, Some(text))
+            }
             ApiError::Told(status, text) => {
                 ApiResponse::json(*status, &serde_json::json!({ "error": text }))
             }
-            other => ApiResponse::error(other.status(), accepts_json),
+            other => ApiResponse::error(other.status(), form),
         }
     }
 
@@ -158,6 +205,8 @@ fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         408 => "Request Timeout",
         409 => "Conflict",
+        412 => "Precondition Failed",
+        422 => "Unprocessable Content",
         413 => "Payload Too Large",
         414 => "URI Too Long",
         429 => "Too Many Requests",
@@ -221,15 +270,21 @@ mod tests {
 
     #[test]
     fn plain_errors_are_json_only_where_it_is_accepted() {
-        let json = ApiResponse::from_error(&ApiError::NotFound, true);
+        let json = ApiResponse::from_error(&ApiError::NotFound, ErrorForm::Json);
         assert_eq!(json.media, Some(media::JSON));
         assert_eq!(json.body, br#"{"error": "Not Found"}"#);
-        let text = ApiResponse::from_error(&ApiError::NotFound, false);
+        let text = ApiResponse::from_error(&ApiError::NotFound, ErrorForm::Text);
         assert_eq!(
             (text.media, &text.body[..]),
             (Some(media::TEXT), &b"Not Found"[..])
         );
-        let told = ApiResponse::from_error(&ApiError::invalid("no"), false);
+        let told = ApiResponse::from_error(&ApiError::invalid("no"), ErrorForm::Text);
         assert_eq!((told.status, told.media), (422, Some(media::JSON)));
+        let problem = ApiResponse::from_error(&ApiError::invalid("no"), ErrorForm::Problem);
+        assert_eq!(problem.media, Some(media::PROBLEM));
+        assert_eq!(
+            String::from_utf8(problem.body).unwrap(),
+            r#"{"detail": "no", "status": 422, "title": "Unprocessable Content", "type": "about:blank"}"#
+        );
     }
 }

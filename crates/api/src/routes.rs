@@ -1,10 +1,11 @@
 //! Owns the table of routes: a path pattern, its methods and their handlers.
 
+use crate::openapi;
 use crate::operator::Call;
 use crate::request::ApiMethod;
 use crate::resources::{
-    actions, audit, autoprimaries, cache, config, cryptokeys, metadata, search, servers,
-    statistics, tsigkeys, views, zones,
+    actions, audit, autoprimaries, cache, changes, config, cryptokeys, history, metadata,
+    operations, search, servers, statistics, tsigkeys, views, zones,
 };
 use crate::response::{ApiError, ApiResponse, ApiResult};
 
@@ -29,6 +30,8 @@ use ApiMethod::{Delete, Get, Patch, Post, Put};
 #[rustfmt::skip]
 const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: &[], methods: &[(Get, servers::versions)] },
+    ApiRoute { pattern: &["docs"], methods: &[(Get, openapi::show)] },
+    ApiRoute { pattern: &["docs.json"], methods: &[(Get, openapi::show)] },
     ApiRoute { pattern: &["v1"], methods: &[(Get, servers::features)] },
     ApiRoute { pattern: &["v1", "servers"], methods: &[(Get, servers::list)] },
     ApiRoute { pattern: server![], methods: &[(Get, servers::show)] },
@@ -37,6 +40,7 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["statistics"], methods: &[(Get, statistics::list)] },
     ApiRoute { pattern: server!["search-data"], methods: &[(Get, search::search)] },
     ApiRoute { pattern: server!["cache", "flush"], methods: &[(Put, cache::flush)] },
+    ApiRoute { pattern: server!["operations"], methods: &[(Post, operations::run)] },
     ApiRoute { pattern: server!["audit"], methods: &[(Get, audit::list)] },
     ApiRoute { pattern: server!["autoprimaries"], methods: &[(Get, autoprimaries::list), (Post, autoprimaries::add)] },
     ApiRoute { pattern: server!["autoprimaries", ANY, ANY], methods: &[(Delete, autoprimaries::remove)] },
@@ -50,7 +54,10 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["views", ANY, ANY], methods: &[(Delete, views::change)] },
     ApiRoute { pattern: server!["networks"], methods: &[(Get, views::networks)] },
     ApiRoute { pattern: server!["networks", ANY, ANY], methods: &[(Get, views::show), (Put, views::change)] },
-    ApiRoute { pattern: server!["zones"], methods: &[(Get, zones::list), (Post, zones::create)] },
+    ApiRoute {
+        pattern: server!["zones"],
+        methods: &[(Get, zones::list), (Post, zones::create), (Patch, changes::patch_many)],
+    },
     ApiRoute {
         pattern: server!["zones", ANY],
         methods: &[(Get, zones::show), (Put, zones::change), (Patch, zones::patch), (Delete, zones::delete)],
@@ -58,6 +65,9 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["zones", ANY, "axfr-retrieve"], methods: &[(Put, actions::retrieve)] },
     ApiRoute { pattern: server!["zones", ANY, "notify"], methods: &[(Put, actions::notify)] },
     ApiRoute { pattern: server!["zones", ANY, "rectify"], methods: &[(Put, actions::rectify)] },
+    ApiRoute { pattern: server!["zones", ANY, "history"], methods: &[(Get, history::list)] },
+    ApiRoute { pattern: server!["zones", ANY, "difference"], methods: &[(Get, history::difference)] },
+    ApiRoute { pattern: server!["zones", ANY, "rollback"], methods: &[(Put, history::rollback)] },
     ApiRoute { pattern: server!["zones", ANY, "export"], methods: &[(Get, actions::export)] },
     ApiRoute { pattern: server!["zones", ANY, "metadata"], methods: &[(Get, metadata::list), (Post, metadata::add)] },
     ApiRoute {
@@ -70,6 +80,15 @@ const ROUTES: &[ApiRoute] = &[
         methods: &[(Get, cryptokeys::show), (Put, cryptokeys::change), (Delete, cryptokeys::delete)],
     },
 ];
+
+/// Calls `each` with the pattern and method of every route.
+pub fn each(each: &mut dyn FnMut(&[&str], ApiMethod)) {
+    for route in ROUTES {
+        for (method, _) in route.methods {
+            each(route.pattern, *method);
+        }
+    }
+}
 
 /// Answers a request.
 pub fn dispatch(call: &Call<'_>) -> ApiResult {

@@ -47,7 +47,13 @@ async fn start() -> SocketAddr {
     };
     let api = Api::new(Settings, ApiDefaults::default());
     let gate = KeyGate::new("key", Arc::new(ApiKeys::default())).unwrap();
-    let server = ApiServer::new(api, gate, vec!["127.0.0.0/8".parse().unwrap()], limits);
+    let server = ApiServer::new(
+        api,
+        gate,
+        vec!["127.0.0.0/8".parse().unwrap()],
+        limits,
+        None,
+    );
     tokio::spawn(server.serve(listener, std::future::pending()));
     address
 }

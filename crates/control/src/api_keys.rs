@@ -80,7 +80,7 @@ pub struct NewApiKey {
 
 /// A key as the state store has it.
 #[derive(Serialize, Deserialize)]
-struct StoredKey {
+struct StoredApiKey {
     hash: String,
     #[serde(default)]
     description: String,
@@ -227,7 +227,7 @@ fn hash_of(text: &str) -> [u8; 32] {
 }
 
 fn stored(key: &ApiKey) -> Vec<u8> {
-    let stored = StoredKey {
+    let stored = StoredApiKey {
         hash: HEXLOWER.encode(&key.hash),
         description: key.description.clone(),
         zones: key.scope.zones().iter().map(NameBuf::to_string).collect(),
@@ -240,7 +240,7 @@ fn stored(key: &ApiKey) -> Vec<u8> {
 }
 
 fn read_key(id: &str, value: &[u8]) -> Option<ApiKey> {
-    let stored: StoredKey = serde_json::from_slice(value).ok()?;
+    let stored: StoredApiKey = serde_json::from_slice(value).ok()?;
     let hash = HEXLOWER.decode(stored.hash.as_bytes()).ok()?;
     let zones = stored.zones.iter().map(|zone| zone.parse().ok());
     Some(ApiKey {

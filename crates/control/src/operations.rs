@@ -32,6 +32,7 @@ mod provision;
 mod record;
 mod request;
 mod result;
+mod rollback;
 mod rollover;
 mod rrsets;
 mod scope;
@@ -80,6 +81,7 @@ pub use result::{
     NamedCounter, OperationResult, RecordChange, ReloadReport, ReplyLine, RunningTransferStatus,
     ZoneChanged,
 };
+pub use rollback::steps_of;
 pub use rollover::{KeySteps, ListedStep};
 pub use rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
 pub use scope::KeyScope;
@@ -226,6 +228,14 @@ impl Operations {
                 self.list_attributes(zone.as_deref(), items)
             }
             OperationRequest::RrsetsChange(request) => self.change_rrsets(request, author),
+            OperationRequest::RrsetsBatch { zones, dry_run } => {
+                self.change_many_rrsets(zones, *dry_run, author, items)
+            }
+            OperationRequest::ZoneRollback {
+                zone,
+                serial,
+                dry_run,
+            } => self.roll_back((zone, *serial), *dry_run, author, items),
             OperationRequest::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
             OperationRequest::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
             OperationRequest::DeletedZoneList => self.list_deleted(items),

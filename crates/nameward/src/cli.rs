@@ -39,6 +39,7 @@ use target::{ChangeArguments, RemoteArguments};
 use tsig::TsigCommand;
 
 use crate::{
+    api_client::{self, ApiTargetArguments},
     check,
     command_error::CommandError,
     config::{self, Overrides, location, zone_files::ZoneFile},
@@ -56,6 +57,8 @@ pub struct Cli {
     /// Print JSON, one object per line; errors too, on stderr
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    server: ApiTargetArguments,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -329,7 +332,8 @@ pub fn run() -> ExitCode {
     if !matches!(command, Command::Serve(_)) {
         signals::release_hangup();
     }
-    match dispatch(command, form) {
+    let selected = api_client::select(cli.server).map_err(CommandError::from);
+    match selected.and_then(|()| dispatch(command, form)) {
         Ok(code) => code,
         Err(error) => {
             let message = error.to_string();
@@ -404,10 +408,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             let (request, remote) = tsig::request(command)?;
             ask(request, remote, form)
         }
-        Command::AuditLog(arguments) => {
-            let (request, remote) = audit_log::request(arguments);
-            ask(request, remote, form)
-        }
+        Command::AuditLog(arguments) => arguments.run(form),
         Command::ApiKey(command) => {
             let (request, remote) = api_key::request(command);
             ask(request, remote, form)

@@ -15,6 +15,7 @@ pub mod setting;
 pub mod settings;
 mod state_settings;
 mod tables_reader;
+mod tls_settings;
 mod tsig_key;
 mod zone_chunks;
 pub mod zone_files;
@@ -43,6 +44,7 @@ use settings::{
 };
 use state_settings::Journal;
 use tables_reader::ConfigReader;
+use tls_settings::TlsSettings;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -58,6 +60,8 @@ pub struct Config {
     pub web: Web,
     /// `[api]`
     pub api: ApiSettings,
+    /// `[tls]`
+    pub tls: TlsSettings,
     /// `[[backend]]`, in file order.
     pub backends: Vec<Backend>,
     /// `[[key]]`, with unique names.
@@ -120,6 +124,7 @@ impl Config {
             server: Server::defaults(),
             web: Web::defaults(),
             api: ApiSettings::defaults(),
+            tls: TlsSettings::defaults(),
             backends: Vec::new(),
             keys: Vec::new(),
             dnssec_policies: Vec::new(),
@@ -174,13 +179,21 @@ impl Config {
         let has_key = [&self.api.key, &self.web.api_key]
             .iter()
             .any(|key| !key.reveal().is_empty());
-        if self.api.listen.is_none() || has_key {
-            Ok(())
-        } else {
-            Err(ConfigError::Contradiction(
-            "api.listen is set and api.key is empty: set the key that clients send as X-API-Key".into(),
-        ))
-        }
+        // Keys of `nameward api-key create` are in the state store.
+        let may_have_keys = has_key || self.server.state_directory.is_some();
+        let problem = match (&self.tls.certificate, &self.tls.key) {
+            _ if self.api.listen.is_some() && !may_have_keys => {
+                "api.listen is set and api.key is empty: set the key that clients send as X-API-Key"
+            }
+            (Some(_), None) => "tls.certificate is set and tls.key is empty: set both",
+            (None, Some(_)) => "tls.key is set and tls.certificate is empty: set both",
+            (Some(_), Some(_)) if self.shares_web_port() => {
+                "api.listen is the address of the status page, which has no TLS: give the API its own address, or remove \
+                 tls.certificate"
+            }
+            _ => return Ok(()),
+        };
+        Err(ConfigError::Contradiction(problem.into()))
     }
 
     /// Reads the configuration again for a server running with this one. An editor, a full disk or a tool may have
@@ -259,6 +272,7 @@ impl Config {
                 Server::NAME => reader.section(&mut config.server, value),
                 Web::NAME => reader.section(&mut config.web, value),
                 ApiSettings::NAME => reader.section(&mut config.api, value),
+                TlsSettings::NAME => reader.section(&mut config.tls, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
@@ -370,6 +384,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<Server>(),
         of::<Web>(),
         of::<ApiSettings>(),
+        of::<TlsSettings>(),
         of::<Backend>(),
         of::<KeySettings>(),
         of::<DnssecPolicySettings>(),

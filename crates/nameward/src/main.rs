@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod api_client;
 mod author;
 mod batch_text;
 mod check;

@@ -1,4 +1,4 @@
-//! Sends a request to the control socket of the running server, or executes it on the stores themselves if none runs.
+//! Sends a request to the control socket of the running server, or with `--server` to the API of a remote one, or executes it on the stores themselves if none runs.
 
 use std::{
     env, fs, io,
@@ -18,6 +18,7 @@ use nameward_control::{
 use nameward_store::state::{StateError, StoreUser};
 
 use crate::{
+    api_client,
     command_error::CommandError,
     config::{Overrides, error::ConfigError, location},
     offline,
@@ -84,6 +85,14 @@ pub fn ask(
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
+    if api_client::is_selected() {
+        let request = ControlRequest {
+            config: None,
+            message: overrides.message.clone(),
+            request,
+        };
+        return api_client::ask(&request, each);
+    }
     let begun = Instant::now();
     loop {
         let absent = match ask_server(&request, overrides, each) {

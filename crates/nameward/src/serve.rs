@@ -91,6 +91,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     // A lower limit means fewer TCP connections, which is reported where it matters.
     let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
     let ports = Ports::bind(&config)?;
+    let tls = api::load_tls(&config)?;
     let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
     let pid_file = pid_file.transpose()?;
     if let Some(identity) = identity {
@@ -175,7 +176,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     if !sources.is_empty() {
         unknown::begin(&table);
     }
-    let notes: Arc<MaintenanceNotes> = Arc::default();
+    let notes = Arc::new(MaintenanceNotes::new(tls));
     let watch = watch_signatures(&shared, &notes.signatures)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)

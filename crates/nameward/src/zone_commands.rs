@@ -3,12 +3,11 @@
 
 pub mod edit;
 
-use std::{collections::HashSet, path::Path, sync::Arc, time::SystemTime};
+use std::{path::Path, sync::Arc};
 
 use nameward_control::operations::{
-    BatchDeletion, BatchRecords, BatchRequest, BatchStep, ListedDifference, ListedItem,
-    OperationError, OperationRequest, OperationResult, RecordChange, ZoneBatch, ZoneTemplate,
-    zone_name,
+    BatchRecords, BatchRequest, ListedDifference, ListedItem, OperationError, OperationRequest,
+    OperationResult, RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
 };
 use nameward_dnssec::MadeTypes;
 use nameward_store::file::{zone_from_file, zone_from_text};
@@ -16,8 +15,8 @@ use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Diagnostic, Record};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::change::{Difference, soa_serial};
-use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
 
 use crate::{command_error::CommandError, config::Overrides, remote};
 
@@ -165,65 +164,6 @@ fn content_of(record: &WireRecord<'_>) -> String {
     // The data of a zone is valid.
     let _ = write_text(record.rtype, record.rdata, &mut content);
     content
-}
-
-/// Returns the steps of a difference. The serial of a new SOA is used if it is after the current one; otherwise the
-/// server increments it.
-pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
-    let key = |record: &WireRecord<'_>| {
-        let owner = record.owner.as_wire().to_ascii_lowercase();
-        (owner, record.rtype, record.rdata.to_vec())
-    };
-    let added: HashSet<_> = difference.added.iter().map(|new| key(&new)).collect();
-    // Only the TTL differs: adding the record again sets the TTL of the whole RRset.
-    let stays = |gone: &WireRecord<'_>| added.contains(&key(gone));
-    let mut steps = Vec::new();
-    let removed = difference.removed.iter();
-    for record in removed.filter(|record| record.rtype != Type::SOA && !stays(record)) {
-        steps.push(BatchStep::Delete(BatchDeletion {
-            name: record.owner.to_string(),
-            rtype: Some(record.rtype.to_string()),
-            content: vec![content_of(&record)],
-        }));
-    }
-    let old = difference.removed.first_of(Type::SOA);
-    for record in &difference.added {
-        let mut rdata = record.rdata.to_vec();
-        if let (Type::SOA, Some(old)) = (record.rtype, old) {
-            match raised_soa(old, &record) {
-                Some(raised) => rdata = raised,
-                None => continue,
-            }
-        }
-        let record = WireRecord {
-            rdata: &rdata,
-            ..record
-        };
-        steps.push(BatchStep::Add(BatchRecords {
-            name: record.owner.to_string(),
-            rtype: record.rtype.to_string(),
-            ttl: record.ttl,
-            content: vec![content_of(&record)],
-        }));
-    }
-    steps
-}
-
-/// Returns the data of a new SOA with a serial after the old one; `None` if only the serial differs and is not after
-/// the old one.
-fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
-    let (before, wanted) = (soa_serial(old.rdata)?, soa_serial(new.rdata)?);
-    let with = |serial: Serial| {
-        let mut rdata = new.rdata.to_vec();
-        let at = rdata.len() - 20;
-        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
-        rdata
-    };
-    if wanted.is_after(before) {
-        return Some(new.rdata.to_vec());
-    }
-    let is_same = with(before) == old.rdata && new.ttl == old.ttl;
-    (!is_same).then(|| with(before.next(SystemTime::now())))
 }
 
 /// Builds the request that brings a zone from one version to another, provided it is not changed in the meantime.

@@ -1,5 +1,10 @@
-//! Administration of a running server over HTTP beyond what PowerDNS has: API keys with rights, the audit log.
+//! Administration of a running server over HTTP beyond what PowerDNS has: API keys with rights, the audit log, TLS, commands on a
+//! remote server.
 
 mod api_keys;
 mod audit;
 mod client;
+mod openapi;
+mod remote;
+mod tls;
+mod zones;

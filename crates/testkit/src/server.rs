@@ -346,7 +346,8 @@ impl TestServer {
                     .push(address.parse().expect("an address to listen on"));
             } else if let Some(rest) = line.strip_prefix("web page at http://") {
                 self.web = Some(rest.trim_end_matches('/').parse().expect("a web address"));
-            } else if let Some(rest) = line.strip_prefix("API at http://") {
+            } else if let Some(rest) = line.strip_prefix("API at http") {
+                let rest = rest.trim_start_matches(['s', ':', '/']);
                 let address = rest.split('/').next().unwrap_or_default();
                 self.api = Some(address.parse().expect("the address of the API"));
             }

@@ -125,7 +125,7 @@ fn find_comments(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Va
 
 /// Whether a text matches a pattern, in any letter case and with or without a final dot. It takes a time of at most pattern times
 /// text.
-fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let plain =
         |text: &str| -> Vec<u8> { text.trim_end_matches('.').to_ascii_lowercase().into_bytes() };
     let (pattern, text) = (plain(pattern), plain(text));

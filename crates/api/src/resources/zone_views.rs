@@ -4,6 +4,7 @@ use nameward_control::operations::{ListedKind, ZoneAttributes};
 use nameward_zone::ZoneKind;
 use serde::Serialize;
 
+use super::paging::SortField;
 use super::{SERVER, zone_id};
 
 /// A zone in a list.
@@ -26,6 +27,19 @@ pub struct ZoneListEntry {
 }
 
 impl ZoneListEntry {
+    /// The fields that lists are sorted by.
+    pub const SORT_FIELDS: &[SortField<Self>] = &[
+        ("name", |a, b| a.name.cmp(&b.name)),
+        ("kind", |a, b| a.kind.cmp(b.kind)),
+        ("serial", |a, b| a.serial.cmp(&b.serial)),
+        ("account", |a, b| a.account.cmp(&b.account)),
+    ];
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Makes the summary; `dnssec=false` leaves out what depends on keys.
     pub fn new(zone: ZoneAttributes, with_dnssec: bool) -> Self {
         let id = zone_id(&zone.name);
@@ -131,6 +145,15 @@ pub struct RrsetJson {
     /// The type.
     #[serde(rename = "type")]
     pub rtype: String,
+}
+
+impl RrsetJson {
+    /// The fields that lists are sorted by.
+    pub const SORT_FIELDS: &[SortField<Self>] = &[
+        ("name", |a, b| a.name.cmp(&b.name)),
+        ("type", |a, b| a.rtype.cmp(&b.rtype)),
+        ("ttl", |a, b| a.ttl.cmp(&b.ttl)),
+    ];
 }
 
 /// A record.

@@ -14,8 +14,9 @@ use crate::fields::{
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
 
-use super::zone_views::{ZoneDocument, ZoneListEntry};
-use super::{metadata, rrsets, tsigkeys, zone_name};
+use super::paging::ListPage;
+use super::zone_views::{RrsetJson, ZoneDocument, ZoneListEntry};
+use super::{changes, conditional, metadata, rrsets, tsigkeys, zone_name};
 
 /// Octets of the texts in one reply.
 pub const REPLY_MAX: usize = 256 << 20;
@@ -45,7 +46,13 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         Ok(_) | Err(ApiError::NotFound) => {}
         Err(error) => return Err(error),
     }
-    Ok(ApiResponse::text(200, media::JSON, to_json(&zones)))
+    let page = ListPage::read(call.request)?;
+    if page.is_whole() {
+        return Ok(ApiResponse::text(200, media::JSON, to_json(&zones)));
+    }
+    let total = page.apply(&mut zones, ZoneListEntry::name, ZoneListEntry::SORT_FIELDS)?;
+    let reply = ApiResponse::text(200, media::JSON, to_json(&zones));
+    Ok(reply.with("x-total-count", total.to_string()))
 }
 
 /// Creates a zone.
@@ -137,8 +144,30 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
         false if with_rrsets => Some(Vec::new()),
         false => None,
     };
+    let is_all = name.is_none() && include_disabled;
+    let tag = match &rrsets {
+        Some(rrsets) if is_all => Some(conditional::entity_tag(&zone, &metadata, rrsets)),
+        _ => None,
+    };
+    let known = call.request.if_none_match.as_deref();
+    if let (Some(tag), Some(known), 200) = (&tag, known, status)
+        && conditional::matches(known, tag)
+    {
+        return Ok(ApiResponse::empty(304).with("etag", tag));
+    }
+    let page = ListPage::read(call.request)?;
+    let (mut rrsets, mut total) = (rrsets, None);
+    if let Some(rrsets) = rrsets.as_mut().filter(|_| !page.is_whole()) {
+        let count = page.apply(rrsets, |rrset| &rrset.name, RrsetJson::SORT_FIELDS)?;
+        total = Some(count.to_string());
+    }
     let view = ZoneDocument::new(zone, &metadata, rrsets);
-    Ok(ApiResponse::text(status, media::JSON, to_json(&view)))
+    let mut reply = ApiResponse::text(status, media::JSON, to_json(&view));
+    reply.headers.extend(tag.map(|tag| ("etag", tag)));
+    reply
+        .headers
+        .extend(total.map(|total| ("x-total-count", total)));
+    Ok(reply)
 }
 
 /// Changes attributes of a zone, and all of its RRsets if the body has them.
@@ -161,6 +190,24 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         ..ZoneTerms::default()
     };
     check_keys(call, &terms.metadata)?;
+    let serial = conditional::check(call, &zone)?;
+    if call.request.flag("check", false)? {
+        let rrsets = terms.rrsets.clone();
+        let only = ZoneTerms {
+            rrsets: rrsets.clone(),
+            ..ZoneTerms::default()
+        };
+        let rrsets = rrsets.filter(|_| terms == only).ok_or_else(|| {
+            ApiError::invalid("check=true covers changes of RRsets, without other settings")
+        })?;
+        let request = RrsetsRequest {
+            zone: zone.name,
+            rrsets,
+            delete_others: true,
+            serial,
+        };
+        return changes::check(call, request);
+    }
     if terms != ZoneTerms::default() {
         let zone = zone.name;
         call.run(&OperationRequest::ZoneSet(ZoneTerms { zone, ..terms }))?;
@@ -174,12 +221,22 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let body = call.request.json()?;
     let list = body.get("rrsets").and_then(Value::as_array);
     let list = list.ok_or_else(|| ApiError::invalid("No rrsets given in update request"))?;
-    let steps = rrsets::read(list, &zone.name, true)?;
-    let result = call.run(&OperationRequest::RrsetsChange(RrsetsRequest {
-        zone: zone.name,
-        rrsets: steps,
+    let request = RrsetsRequest {
+        rrsets: rrsets::read(list, &zone.name, true)?,
+        zone: zone.name.clone(),
         delete_others: false,
-    }))?;
+        serial: conditional::check(call, &zone)?,
+    };
+    if call.request.flag("check", false)? {
+        return changes::check(call, request);
+    }
+    let is_conditional = request.serial.is_some();
+    let result = match call.run(&OperationRequest::RrsetsChange(request)) {
+        Err(ApiError::Told(409, _)) if is_conditional => {
+            return Err(conditional::changed(&zone.name));
+        }
+        result => result?,
+    };
     let old = zone.serial.to_string();
     let new = match result {
         OperationResult::ZoneChanged(changed) => changed.serial.map(|serial| serial.to_string()),
@@ -193,7 +250,9 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 
 /// Deletes a zone. `nameward zone undelete` can bring it back.
 pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let zone = call.zone(&zone_name(arguments[0])?)?;
+    conditional::check(call, &zone)?;
+    let zone = zone.name;
     call.run(&OperationRequest::ZoneDelete {
         zone,
         no_copy: false,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     BatchStep, Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
-    Operations, RequestEffect, RequestSubject, RrsetChange, ZoneBatch, zone_name,
+    Operations, RequestEffect, RequestSubject, RrsetChange, RrsetsRequest, ZoneBatch, zone_name,
 };
 
 /// Maximum length of the description of a change, and of an error, in octets.
@@ -157,20 +157,30 @@ impl Operations {
             RequestSubject::Zones(zones) => zones,
             RequestSubject::Server | RequestSubject::Listing => Vec::new(),
         };
+        let of_zone = |zone: &str, detail: String| {
+            let zone = plain_zone(zone);
+            let mut known = serials.iter();
+            let serial = known.find(|(name, _)| name.eq_ignore_ascii_case(&zone));
+            AuditEntry {
+                detail: cut(detail),
+                serial: serial.map(|(_, serial)| *serial),
+                zone: Some(zone),
+                ..entry.clone()
+            }
+        };
         let entries: Vec<AuditEntry> = match (request, zones.as_slice()) {
             (OperationRequest::Apply(batch), [_, ..]) => {
                 let batches = batch.zones.iter().take(ZONES_MAX);
-                let one = |batch: &ZoneBatch| {
-                    let zone = plain_zone(&batch.zone);
-                    let serial = serials.iter().find(|(name, _)| *name == zone);
-                    AuditEntry {
-                        detail: cut(batch_summary(batch)),
-                        serial: serial.map(|(_, serial)| *serial),
-                        zone: Some(zone),
-                        ..entry.clone()
-                    }
-                };
+                let one = |batch: &ZoneBatch| of_zone(&batch.zone, batch_summary(batch));
                 batches.map(one).collect()
+            }
+            (OperationRequest::RrsetsBatch { zones, .. }, [_, ..]) => {
+                let zones = zones.iter().take(ZONES_MAX);
+                let one = |zone: &RrsetsRequest| of_zone(&zone.zone, rrsets_summary(zone));
+                zones.map(one).collect()
+            }
+            (OperationRequest::ZoneRollback { zone, .. }, _) => {
+                vec![of_zone(zone, summary(request))]
             }
             (_, [zone, ..]) => vec![AuditEntry {
                 zone: Some(plain_zone(zone)),
@@ -249,20 +259,8 @@ fn joined(fragments: impl Iterator<Item = String>) -> String {
 /// Describes a change in short, without secrets.
 fn summary(request: &OperationRequest) -> String {
     match request {
-        OperationRequest::RrsetsChange(request) => joined(request.rrsets.iter().map(|rrset| {
-            let word = match rrset.change {
-                RrsetChange::Replace => "replace",
-                RrsetChange::Delete => "delete",
-                RrsetChange::Extend => "extend",
-                RrsetChange::Prune => "prune",
-            };
-            let records = rrset.records.iter().flatten();
-            let records = joined(records.map(|record| record.content.clone()));
-            let (name, rtype) = (&rrset.name, &rrset.rtype);
-            format!("{word} {name} {rtype} {records}")
-                .trim_end()
-                .to_owned()
-        })),
+        OperationRequest::RrsetsChange(request) => rrsets_summary(request),
+        OperationRequest::RrsetsBatch { zones, .. } => joined(zones.iter().map(rrsets_summary)),
         OperationRequest::Apply(batch) => joined(batch.zones.iter().map(batch_summary)),
         OperationRequest::ZoneProvision(request) => {
             format!("kind {}", request.kind.name())
@@ -285,6 +283,22 @@ fn summary(request: &OperationRequest) -> String {
             _ => String::new(),
         },
     }
+}
+
+fn rrsets_summary(request: &RrsetsRequest) -> String {
+    joined(request.rrsets.iter().map(|rrset| {
+        let word = match rrset.change {
+            RrsetChange::Replace => "replace",
+            RrsetChange::Delete => "delete",
+            RrsetChange::Extend => "extend",
+            RrsetChange::Prune => "prune",
+        };
+        let records = rrset.records.iter().flatten();
+        let records = joined(records.map(|record| record.content.clone()));
+        let (name, rtype) = (&rrset.name, &rrset.rtype);
+        let text = format!("{word} {name} {rtype} {records}");
+        text.trim_end().to_owned()
+    }))
 }
 
 fn batch_summary(batch: &ZoneBatch) -> String {

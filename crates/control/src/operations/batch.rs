@@ -97,6 +97,16 @@ impl Operations {
             Ok(OperatorChange { author, ..change })
         });
         let changes = changes.collect::<Result<Vec<_>, OperationError>>()?;
+        self.make_changes(&changes, (request.dry_run, request.differences), items)
+    }
+
+    /// Makes changes of several zones, each once, or tries them.
+    pub(super) fn make_changes(
+        &self,
+        changes: &[OperatorChange],
+        (is_trial, differences): (bool, bool),
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
         if changes.is_empty() {
             return Err(OperationError::invalid("the batch has no changes"));
         }
@@ -109,9 +119,8 @@ impl Operations {
             }
         }
         // A single zone is checked while its change is made.
-        let is_trial = request.dry_run;
         if is_trial || changes.len() > 1 {
-            for change in &changes {
+            for change in changes {
                 let place = self.place(&change.apex)?;
                 let tried = self.make_change(&place, change, ChangeMode::Try)?;
                 if is_trial {
@@ -120,10 +129,10 @@ impl Operations {
             }
         }
         let mut made: Vec<String> = Vec::new();
-        for change in changes.iter().filter(|_| !request.dry_run) {
+        for change in changes.iter().filter(|_| !is_trial) {
             let place = self.place(&change.apex);
             match place.and_then(|place| self.make_change(&place, change, ChangeMode::Make)) {
-                Ok(outcome) => report(&outcome, (change, request.differences), is_trial, items),
+                Ok(outcome) => report(&outcome, (change, differences), is_trial, items),
                 Err(error) if made.is_empty() => return Err(error),
                 Err(mut error) => {
                     error.message = format!(

@@ -43,6 +43,14 @@ impl Caller {
         }
     }
 
+    /// Returns the caller with the reason for a change.
+    pub fn with_message(&self, message: Option<&str>) -> Self {
+        Caller {
+            author: ChangeAuthor::new(&self.author.who, message),
+            ..self.clone()
+        }
+    }
+
     /// Returns the rights of the caller. The users of this machine who reach the control socket have all.
     pub fn scope(&self) -> &KeyScope {
         static ALL: KeyScope = KeyScope::all();

@@ -75,6 +75,27 @@ impl Operations {
         (from, to): (u32, Option<u32>),
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
+        let (name, to, difference) = self.difference_between(zone, (from, to))?;
+        let mut records = 0;
+        let _ = listed_difference(&name, &difference).all(|record| {
+            records += 1;
+            items(ListedItem::Difference(record))
+        });
+        Ok(OperationResult::ZoneDifference {
+            zone: name.to_string(),
+            from,
+            to,
+            records,
+        })
+    }
+
+    /// Returns the zone, the serial of the later version, and the difference between two versions; the serials may be in either
+    /// order.
+    pub(super) fn difference_between(
+        &self,
+        zone: &str,
+        (from, to): (u32, Option<u32>),
+    ) -> Result<(NameBuf, u32, Difference), OperationError> {
         let (name, entries) = self.journal_of(zone)?;
         let newest = entries.last().map(|entry| entry.to.0);
         let to = to.or(newest).unwrap_or(from);
@@ -108,17 +129,7 @@ impl Operations {
                 _ => format!("zone {name}: the journal has no versions yet"),
             })
         })?;
-        let mut records = 0;
-        let _ = listed_difference(&name, &difference).all(|record| {
-            records += 1;
-            items(ListedItem::Difference(record))
-        });
-        Ok(OperationResult::ZoneDifference {
-            zone: name.to_string(),
-            from,
-            to,
-            records,
-        })
+        Ok((name, to, difference))
     }
 
     /// Checks whether a zone is served from a database.

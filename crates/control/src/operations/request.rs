@@ -102,6 +102,24 @@ pub enum OperationRequest {
     },
     /// Changes RRsets with their comments in one transaction.
     RrsetsChange(RrsetsRequest),
+    /// Changes RRsets of several zones, each zone all or nothing, or shows what would change.
+    RrsetsBatch {
+        /// The changes, each zone once.
+        zones: Vec<RrsetsRequest>,
+        /// Only show what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Restores an older version of a zone from its journal, under a new serial.
+    ZoneRollback {
+        /// The zone.
+        zone: String,
+        /// The serial of the version.
+        serial: u32,
+        /// Only show what would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Deletes a zone.
     ZoneDelete {
         /// The zone.

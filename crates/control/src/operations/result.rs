@@ -65,34 +65,6 @@ pub enum ListedItem {
     Audit(Box<ListedAudit>),
 }
 
-impl ListedItem {
-    /// Returns the zone that an item of a list of zones is about; none for items within one zone and of other lists.
-    pub fn zone(&self) -> Option<&str> {
-        match self {
-            ListedItem::Zone(zone) => Some(&zone.name),
-            ListedItem::Attributes(zone) => Some(&zone.name),
-            ListedItem::DeletedZone(zone) => Some(&zone.name),
-            ListedItem::ZoneKey(key) => Some(&key.zone),
-            ListedItem::Status(status) => Some(&status.name),
-            ListedItem::Found(found) => Some(&found.zone),
-            ListedItem::Comment(comment) => comment.zone.as_deref(),
-            ListedItem::Catalog(catalog) => Some(&catalog.name),
-            ListedItem::Member(member) => Some(&member.zone),
-            ListedItem::Secured(zone) => Some(&zone.zone),
-            // No scope covers an empty name: an entry about the server is not for keys that are limited to zones.
-            ListedItem::Audit(entry) => Some(entry.zone.as_deref().unwrap_or_default()),
-            ListedItem::Record(_)
-            | ListedItem::TsigKey(_)
-            | ListedItem::Difference(_)
-            | ListedItem::Changed(_)
-            | ListedItem::Version(_)
-            | ListedItem::Metadata(_)
-            | ListedItem::Autoprimary(_)
-            | ListedItem::ApiKey(_) => None,
-        }
-    }
-}
-
 /// A zone of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedZone {

@@ -11,15 +11,15 @@ use nameward_dnssec::SoaEdit;
 use nameward_store::sql::split_long_strings;
 use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata, keeps_text};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::SerialRule;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
+use nameward_zone::{Serial, SerialRule};
 use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
 use super::place::ZoneLocation;
 use super::provision::MetadataSpec;
 use super::record::{owner, read_content, read_type};
-use super::{ListedItem, OperationError, OperationResult, Operations, zone_name};
+use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
 
 /// Changes of RRsets of one zone, all or nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub struct RrsetsRequest {
     /// Deletes every RRset that is not in the list, except the SOA.
     #[serde(default)]
     pub delete_others: bool,
+    /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
 }
 
 /// The change of one RRset.
@@ -104,12 +107,36 @@ impl Operations {
         request: &RrsetsRequest,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
+        let (place, change) = self.read_rrsets(request, author)?;
+        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        Ok(outcome.result())
+    }
+
+    /// Changes RRsets of several zones, or tries it. All are tried before the first is changed; if one fails nevertheless, the
+    /// earlier ones stay changed, and the error says so.
+    pub fn change_many_rrsets(
+        &self,
+        zones: &[RrsetsRequest],
+        dry_run: bool,
+        author: Option<&Arc<ChangeAuthor>>,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let changes = zones.iter().map(|zone| self.read_rrsets(zone, author));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let changes: Vec<OperatorChange> = changes.into_iter().map(|(_, change)| change).collect();
+        self.make_changes(&changes, (dry_run, true), items)
+    }
+
+    /// Reads a request: where the zone is, and its change.
+    fn read_rrsets(
+        &self,
+        request: &RrsetsRequest,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<(ZoneLocation<'_>, OperatorChange), OperationError> {
         let place = self.place(&zone_name(&request.zone)?)?;
         let mut change = self.rrsets_change(&place, request, &[])?;
         change.author = author.cloned();
-        Ok(self
-            .make_change(&place, &change, ChangeMode::Make)?
-            .result())
+        Ok((place, change))
     }
 
     /// Returns the change that a request makes. Metadata that is set with it decides about the serial already.
@@ -151,6 +178,7 @@ impl Operations {
         Ok(OperatorChange {
             serial_rule: Some(rule),
             attributes,
+            serial: request.serial.map(Serial),
             ..OperatorChange::new(apex, edits)
         })
     }

@@ -226,6 +226,8 @@ fault_kinds! {
     FileSource = "file_source", "a source of zone files could not be read";
     /// The last reload failed.
     ReloadFailed = "reload_failed", "the last reload failed";
+    /// The TLS certificate expires soon, or a new one cannot be loaded.
+    TlsCertificate = "tls_certificate", "the TLS certificate of the API expires soon, or a new one cannot be loaded";
     /// Stored signatures expire soon.
     SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";
     /// The primaries of secondary zones have a lower serial than this server.

@@ -1,4 +1,6 @@
-//! The command line of `nameward audit-log`, and its conversion to a request.
+//! The command line of `nameward audit-log`, and what it runs.
+
+use std::process::ExitCode;
 
 use clap::Args;
 use nameward_base::time::now_seconds;
@@ -7,7 +9,10 @@ use nameward_control::operations::{AuditRequest, OperationRequest};
 use super::{
     RemoteArguments,
     api_key::{BadTime, parse_time},
+    ask,
+    print::OutputForm,
 };
+use crate::command_error::CommandError;
 
 /// The arguments of `nameward audit-log`.
 #[derive(Args)]
@@ -34,14 +39,16 @@ fn parse_since(text: &str) -> Result<u64, BadTime> {
     })
 }
 
-/// Returns the request of `nameward audit-log`, and the server it is for.
-pub fn request(arguments: AuditLogArguments) -> (OperationRequest, RemoteArguments) {
-    let request = AuditRequest {
-        zone: arguments.zone,
-        key: arguments.key,
-        since: arguments.since,
-        before: None,
-        limit: arguments.limit,
-    };
-    (OperationRequest::AuditList(request), arguments.remote)
+impl AuditLogArguments {
+    /// Prints the entries.
+    pub fn run(self, form: OutputForm) -> Result<ExitCode, CommandError> {
+        let request = AuditRequest {
+            zone: self.zone,
+            key: self.key,
+            since: self.since,
+            before: None,
+            limit: self.limit,
+        };
+        ask(OperationRequest::AuditList(request), self.remote, form)
+    }
 }

@@ -6,7 +6,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 use clap::Subcommand;
 use nameward_control::operations::{
     BatchRequest, ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError,
-    OperationRequest, ZoneBatch, ZoneTemplate, default_ttl, zone_name,
+    OperationRequest, ZoneBatch, ZoneTemplate, default_ttl, steps_of, zone_name,
 };
 use nameward_store::file::zone_from_file;
 use nameward_wire::zonefile::Severity;
@@ -23,7 +23,7 @@ use crate::{
     zone_commands::{
         self, FetchedZone, batch, creation,
         edit::{self, EditedFile},
-        fetch, listed, read_file, read_zone, records_of, steps_of,
+        fetch, listed, read_file, read_zone, records_of,
     },
 };
 

@@ -8,7 +8,11 @@ use std::{
 };
 
 /// Prints the listen addresses.
-pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>, api: Option<SocketAddr>) {
+pub fn started(
+    addresses: &[SocketAddr],
+    web: Option<SocketAddr>,
+    (api, has_tls): (Option<SocketAddr>, bool),
+) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
     for address in addresses {
         let _ = writeln!(text, "listening on {address} (UDP and TCP)");
@@ -17,7 +21,8 @@ pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>, api: Option<So
         let _ = writeln!(text, "web page at http://{address}/");
     }
     if let Some(address) = api {
-        let _ = writeln!(text, "API at http://{address}/api/v1");
+        let scheme = if has_tls { "https" } else { "http" };
+        let _ = writeln!(text, "API at {scheme}://{address}/api/v1");
     }
     print(&text);
 }

@@ -5,6 +5,7 @@ use std::{net::TcpListener, sync::Arc};
 use nameward_api::{
     Api, ApiDefaults, ApiOperator,
     listener::{ApiLimits, ApiServer},
+    tls::{ServerTls, TlsError, TlsFiles},
 };
 use nameward_control::{
     operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
@@ -49,8 +50,24 @@ pub fn key(config: &Config) -> &str {
     }
 }
 
+/// Loads the configured certificate; `None` without one, or without an API. Call before the change of user: keys are often
+/// readable by root only.
+pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
+    match (&config.tls.certificate, &config.tls.key) {
+        (Some(certificate), Some(key)) if config.api.listen.is_some() => {
+            let (certificate, key) = (certificate.clone(), key.clone());
+            ServerTls::load(TlsFiles { certificate, key }).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
 /// The API for these settings; `None` if it is off. Fails for a key hash that cannot be used.
-pub fn prepare(config: &Config, operator: &Arc<Operator>) -> Result<Option<ApiServer>, BadHash> {
+pub fn prepare(
+    config: &Config,
+    operator: &Arc<Operator>,
+    tls: Option<Arc<ServerTls>>,
+) -> Result<Option<ApiServer>, BadHash> {
     if config.api.listen.is_none() {
         return Ok(None);
     }
@@ -72,6 +89,7 @@ pub fn prepare(config: &Config, operator: &Arc<Operator>) -> Result<Option<ApiSe
         gate,
         allowed,
         ApiLimits::default(),
+        tls,
     )))
 }
 

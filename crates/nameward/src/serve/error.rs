@@ -45,6 +45,9 @@ pub enum StartError {
     /// The password or API key of the status page is unusable.
     #[error("{0}: {1}")]
     Secret(&'static str, #[source] BadHash),
+    /// The TLS certificate cannot be used.
+    #[error("TLS certificate: {0}")]
+    Tls(#[from] nameward_api::tls::TlsError),
     /// A resolver is this server itself.
     #[error("recursor.address: {0} is an address of this server; queries would loop")]
     OwnRecursor(std::net::SocketAddr),

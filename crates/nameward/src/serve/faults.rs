@@ -3,10 +3,13 @@
 //! A fault whose source knows when it started has that time; for the others [`FirstSeen`] remembers when they were
 //! first found.
 
+mod certificate;
+
 use nameward_base::text::counted;
 use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
 
+use nameward_api::tls::TlsFault;
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::commit::FileConflicts;
@@ -21,9 +24,12 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
 use crate::cli::print::zone_text;
+use certificate::of_certificate;
 
 /// The sources that faults are derived from.
 pub struct FaultSources<'a> {
+    /// The problem of the TLS certificate.
+    pub tls: Option<&'a TlsFault>,
     pub status: &'a ServerStatus,
     /// Names of listeners that no longer receive, for the message.
     pub ended_listeners: &'a [&'static str],
@@ -97,6 +103,7 @@ impl FaultSources<'_> {
         faults.extend(self.broken_signatures());
         faults.extend(self.file_sources());
         faults.extend(self.reload());
+        faults.extend(self.tls.map(of_certificate));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());
         faults.extend(self.stale());

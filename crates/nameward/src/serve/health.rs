@@ -18,6 +18,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use nameward_api::tls::ServerTls;
 use nameward_control::operations::{
     BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts, UnseenChanges,
 };
@@ -49,12 +50,22 @@ pub struct MaintenanceNotes {
     pub files: Arc<FileFaults>,
     /// Zones whose stored signatures need an operator.
     pub signatures: Arc<SignatureSums>,
+    /// The TLS certificate of the API.
+    pub tls: Option<Arc<ServerTls>>,
     last_reload: Mutex<Option<ReloadStatus>>,
     /// Rank and location of each source of zone files.
     sources: Mutex<Vec<(u16, String)>>,
 }
 
 impl MaintenanceNotes {
+    /// Creates notes of a server with this certificate.
+    pub fn new(tls: Option<Arc<ServerTls>>) -> Self {
+        MaintenanceNotes {
+            tls,
+            ..MaintenanceNotes::default()
+        }
+    }
+
     /// Sets the sources of zone files that are used from now on.
     pub fn set_sources(&self, sources: &[FileSource]) {
         let places = sources.iter().map(|source| (source.rank, place_of(source)));
@@ -256,7 +267,14 @@ impl ServerHealth {
         };
         let ended = self.listeners.lock().as_ref().map(ListenerWatch::ended);
         let store_fault = parts.store.as_ref().and_then(StateStore::fault);
+        let tls = parts.maintenance.tls.as_ref();
+        let tls_fault = tls.and_then(|tls| {
+            let now = now_seconds();
+            tls.refresh(now);
+            tls.fault(now)
+        });
         let sources = FaultSources {
+            tls: tls_fault.as_ref(),
             status: &status,
             ended_listeners: &ended.unwrap_or_default(),
             sums: &sums,

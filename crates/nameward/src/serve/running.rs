@@ -195,7 +195,8 @@ impl RunningServer {
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let config_file = parts.config_file.clone();
         let policy_table = Arc::clone(&parts.policies);
-        announce::started(&addresses, web_address, api_address);
+        let tls = parts.notes.tls.clone();
+        announce::started(&addresses, web_address, (api_address, tls.is_some()));
 
         let stop_workers = Arc::new(AtomicBool::new(false));
         let workers = UdpPipeline::spawn_workers(&shared, dns.udp, &stop_workers)?;
@@ -262,7 +263,7 @@ impl RunningServer {
             logs: Arc::clone(&logs),
             log: log.clone(),
         });
-        let api = super::api::prepare(&config, &operator);
+        let api = super::api::prepare(&config, &operator, tls);
         let api = api.map_err(|error| StartError::Secret("api.key", error))?;
         super::web::start((web, api), http, &mut tasks, &stopping);
         if let Some(control) = control {

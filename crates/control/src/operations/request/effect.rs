@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{OperationRequest, RequestReach};
 
-/// What a request does.
+/// The effect of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEffect {
     /// Reads what every operator may see.
@@ -15,7 +15,7 @@ pub enum RequestEffect {
     Change,
 }
 
-/// What a request concerns.
+/// The subject of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestSubject<'r> {
     /// The whole server.
@@ -58,6 +58,8 @@ impl OperationRequest {
                 RequestEffect::ReadSecret
             }
             OperationRequest::Apply(batch) if batch.dry_run => RequestEffect::Read,
+            OperationRequest::RrsetsBatch { dry_run: true, .. }
+            | OperationRequest::ZoneRollback { dry_run: true, .. } => RequestEffect::Read,
             _ => RequestEffect::Change,
         }
     }

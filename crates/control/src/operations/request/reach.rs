@@ -58,6 +58,9 @@ impl OperationRequest {
                 let zones = batches.zones.iter();
                 RequestReach::Zones(zones.map(|batch| batch.zone.as_str()).collect())
             }
+            OperationRequest::RrsetsBatch { zones, .. } => {
+                RequestReach::Zones(zones.iter().map(|zone| zone.zone.as_str()).collect())
+            }
             OperationRequest::ZoneCreate(template) => one(&template.zone),
             OperationRequest::ZoneProvision(request) => one(&request.zone),
             OperationRequest::RrsetsChange(request) => one(&request.zone),
@@ -77,6 +80,7 @@ impl OperationRequest {
             | OperationRequest::ZoneDelete { zone, .. }
             | OperationRequest::ZoneUndelete { zone, .. }
             | OperationRequest::ZoneHistory { zone }
+            | OperationRequest::ZoneRollback { zone, .. }
             | OperationRequest::ZoneDifference { zone, .. }
             | OperationRequest::RecordList { zone, .. }
             | OperationRequest::CommentList { zone }

@@ -53,7 +53,12 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
     };
     let mut databases = DatabaseZoneFaults::default();
     databases.unsigned.add(name);
+    let certificate = nameward_api::tls::TlsFault::Expiring {
+        path: "/tls/api.pem".into(),
+        at: 86_400,
+    };
     let sources = FaultSources {
+        tls: Some(&certificate),
         status: &status,
         ended_listeners: &["TCP"],
         sums: &ZoneSums::default(),
@@ -134,6 +139,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "zone_file_missing",
             "file_source",
             "reload_failed",
+            "tls_certificate",
             "primary_behind",
             "zone_stale"
         ]

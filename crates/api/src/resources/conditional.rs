@@ -1,0 +1,97 @@
+//! Owns entity tags of zones (RFC 9110 section 8.8.3): `ETag`, `If-None-Match` and `If-Match`.
+//!
+//! The tag is the serial and a digest of the contents and settings of the zone; the serial alone is not enough, because zones
+//! without SOA-EDIT-API keep theirs. What the server changes by itself (notified serial, time of the last check) does not count.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use data_encoding::HEXLOWER;
+use nameward_control::operations::ZoneAttributes;
+use std::io;
+
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResult};
+
+use super::zone_views::RrsetJson;
+use super::{metadata, rrsets};
+
+/// Octets of the digest in a tag.
+const DIGEST: usize = 12;
+
+struct Hashing(Context);
+
+impl io::Write for Hashing {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.update(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The tag of a zone with these contents.
+pub fn entity_tag(
+    zone: &ZoneAttributes,
+    metadata: &[(String, Vec<String>)],
+    rrsets: &[RrsetJson],
+) -> String {
+    let mut hashing = Hashing(Context::new(&SHA256));
+    let kind = zone.kind.name();
+    let settings = (kind, &zone.account, &zone.catalog, &zone.primaries);
+    // Writing to a digest cannot fail.
+    let _ = serde_json::to_writer(&mut hashing, &(settings, zone.is_signed, metadata, rrsets));
+    let digest = hashing.0.finish();
+    let digest = HEXLOWER.encode(&digest.as_ref()[..DIGEST]);
+    format!("\"{}-{digest}\"", zone.serial)
+}
+
+/// Checks `If-Match`. Returns the serial that the zone must still have when it is changed; `None` without the header.
+pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
+    let Some(wanted) = call.request.if_match.as_deref() else {
+        return Ok(None);
+    };
+    if wanted.trim() == "*" {
+        return Ok(None);
+    }
+    let metadata = metadata::stored(call, zone, None)?;
+    let rrsets = rrsets::list(call, zone, None, None, true)?;
+    match matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
+        true => Ok(Some(zone.serial)),
+        false => Err(changed(&zone.name)),
+    }
+}
+
+/// The error of a zone that is not the one that the client has read.
+pub fn changed(zone: &str) -> ApiError {
+    ApiError::Told(
+        412,
+        format!("zone {zone} has changed since it was read: read it again"),
+    )
+}
+
+/// Whether a list of tags, as in `If-Match` or `If-None-Match`, has this one. Weak tags are compared like strong ones.
+pub fn matches(list: &str, tag: &str) -> bool {
+    let mut tags = list.split(',').map(str::trim);
+    tags.any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_found_in_lists() {
+        for (list, is_match) in [
+            ("\"1-a\"", true),
+            ("W/\"1-a\"", true),
+            ("\"0-b\", \"1-a\"", true),
+            ("*", true),
+            ("\"1-ab\"", false),
+            ("1-a", false),
+            ("", false),
+        ] {
+            assert_eq!(matches(list, "\"1-a\""), is_match, "{list}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `/zones/{id}/history`, `/difference` and `/rollback`: the versions of a zone in its journal.
+
+use nameward_control::operations::{
+    ListedItem, OperationRequest, OperationResult, RecordChange, rfc3339,
+};
+use serde_json::{Value, json};
+
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult};
+
+use super::zone_name;
+
+/// The versions of a zone, oldest first.
+pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let mut versions = Vec::new();
+    call.list(&OperationRequest::ZoneHistory { zone }, &mut |item| {
+        if let ListedItem::Version(version) = item {
+            versions.push(json!({
+                "added": version.added,
+                "before": version.before,
+                "message": version.message,
+                "origin": version.origin,
+                "removed": version.removed,
+                "serial": version.serial,
+                "time": rfc3339(version.time),
+                "who": version.who,
+            }));
+        }
+        true
+    })?;
+    Ok(ApiResponse::json(200, &Value::Array(versions)))
+}
+
+/// The records that differ between the serials `from` and `to`; `to` is the newest by default.
+pub fn difference(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let from = serial(call, "from")?;
+    let from =
+        from.ok_or_else(|| ApiError::invalid("'from' query parameter is missing: a serial"))?;
+    let to = serial(call, "to")?;
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    let request = OperationRequest::ZoneDifference { zone, from, to };
+    let result = call.list(&request, &mut |item| {
+        if let ListedItem::Difference(record) = item {
+            let list = match record.change {
+                RecordChange::Removed => &mut removed,
+                RecordChange::Added => &mut added,
+            };
+            list.push(json!({
+                "content": record.content,
+                "name": record.name,
+                "ttl": record.ttl,
+                "type": record.rtype,
+            }));
+        }
+        true
+    })?;
+    let to = match result {
+        OperationResult::ZoneDifference { to, .. } => Some(to),
+        _ => None,
+    };
+    Ok(ApiResponse::json(
+        200,
+        &json!({ "added": added, "from": from, "removed": removed, "to": to }),
+    ))
+}
+
+/// Restores the records of the version with the serial `serial`, under a new serial. `check=true` shows the difference only.
+pub fn rollback(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let serial = serial(call, "serial")?;
+    let serial = serial.ok_or_else(|| ApiError::invalid("'serial' query parameter is missing"))?;
+    let request = OperationRequest::ZoneRollback {
+        zone,
+        serial,
+        dry_run: call.request.flag("check", false)?,
+    };
+    super::changes::show_one(call, &request)
+}
+
+fn serial(call: &Call<'_>, name: &str) -> ApiResult<Option<u32>> {
+    let text = call.request.parameter(name).filter(|text| !text.is_empty());
+    let number = text.map(|text| {
+        text.parse().map_err(|_| {
+            ApiError::invalid(format!(
+                "'{name}' query parameter is not a serial: '{text}'"
+            ))
+        })
+    });
+    number.transpose()
+}
