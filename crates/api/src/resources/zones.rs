@@ -11,7 +11,7 @@ use crate::fields::{
     canonical_name, check_canonical, optional_bool, optional_list, optional_string,
     optional_strings,
 };
-use crate::operator::Call;
+use crate::operator::{ApiDefaults, Call};
 use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
 
 use super::paging::ListPage;
@@ -78,7 +78,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
             .filter(|text| !text.is_empty())
             .map(str::to_owned),
         metadata: read_metadata(&body)?,
-        default_metadata: default_metadata(call),
+        default_metadata: default_metadata(&call.api.defaults),
         secure: optional_bool(&body, "dnssec")?.unwrap_or(false),
     };
     for server in &request.name_servers {
@@ -89,11 +89,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
         }
     }
     check_keys(call, &request.metadata)?;
-    let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
-    if request.catalog.is_empty() && is_primary {
-        request.catalog.clone_from(&call.api.defaults.catalog_zone);
-        request.is_default_catalog = true;
-    }
+    add_default_catalog(&call.api.defaults, &mut request);
     match call.run(&OperationRequest::ZoneProvision(request)) {
         Ok(_) => {}
         Err(ApiError::Told(409, _)) => return Err(ApiError::Conflict),
@@ -103,9 +99,17 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
     show_zone(call, name, with_rrsets, 201)
 }
 
+/// Lists a new primary zone without a catalog in the configured one.
+pub fn add_default_catalog(defaults: &ApiDefaults, request: &mut ZoneProvision) {
+    let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
+    if request.catalog.is_empty() && is_primary {
+        request.catalog.clone_from(&defaults.catalog_zone);
+        request.is_default_catalog = true;
+    }
+}
+
 /// The configured defaults of new zones. An empty word in a request means none, also against a default.
-fn default_metadata(call: &Call<'_>) -> Vec<MetadataSpec> {
-    let defaults = &call.api.defaults;
+pub fn default_metadata(defaults: &ApiDefaults) -> Vec<MetadataSpec> {
     let soa_edit_api = match defaults.soa_edit_api.as_str() {
         "" => "DEFAULT",
         word => word,
@@ -224,8 +228,8 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let request = RrsetsRequest {
         rrsets: rrsets::read(list, &zone.name, true)?,
         zone: zone.name.clone(),
-        delete_others: false,
         serial: conditional::check(call, &zone)?,
+        ..RrsetsRequest::default()
     };
     if call.request.flag("check", false)? {
         return changes::check(call, request);

@@ -269,7 +269,7 @@ impl Operations {
             zone: terms.zone.clone(),
             rrsets: rrsets.clone(),
             delete_others: true,
-            serial: None,
+            ..RrsetsRequest::default()
         };
         let place = self.place(name)?;
         let mut change = self.rrsets_change(&place, &request, &terms.metadata)?;

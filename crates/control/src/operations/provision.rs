@@ -367,7 +367,7 @@ fn batch_records(rrset: &RrsetData) -> BatchRecords {
 }
 
 /// Reads a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is bounded.
-fn read_zone_file(name: &NameBuf, text: &str) -> Result<Vec<RrsetStep>, OperationError> {
+pub(super) fn read_zone_file(name: &NameBuf, text: &str) -> Result<Vec<RrsetStep>, OperationError> {
     let mut options = Options::new(*name);
     options.default_ttl = Some(default_ttl());
     options.max_generate = POSTED_RECORDS_MAX as u64;

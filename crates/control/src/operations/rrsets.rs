@@ -17,9 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
 use super::place::ZoneLocation;
-use super::provision::MetadataSpec;
+use super::provision::{MetadataSpec, read_zone_file};
 use super::record::{owner, read_content, read_type};
-use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
+use super::{
+    ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
+    RecordChange, zone_name,
+};
 
 /// Changes of RRsets of one zone, all or nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +32,18 @@ pub struct RrsetsRequest {
     pub zone: String,
     /// The changes.
     pub rrsets: Vec<RrsetStep>,
+    /// The RRsets as the text of a zone file, instead of `rrsets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_file: Option<String>,
     /// Deletes every RRset that is not in the list, except the SOA.
     #[serde(default)]
     pub delete_others: bool,
     /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
+    /// Raises the serial of a database zone without SOA-EDIT-API too, as commands do.
+    #[serde(default)]
+    pub raise_serial: bool,
 }
 
 /// The change of one RRset.
@@ -100,6 +109,47 @@ pub struct CommentSpec {
     pub modified_at: Option<i64>,
 }
 
+impl RrsetsRequest {
+    /// The change that makes a difference happen: its removed records are deleted, its added ones are written. The serial is raised,
+    /// also that of a SOA in the difference.
+    pub fn from_difference(zone: &str, difference: &[ListedDifference]) -> Self {
+        let key = |record: &ListedDifference| {
+            let name = record.name.to_ascii_lowercase();
+            (name, record.rtype.clone(), record.content.clone())
+        };
+        let is_added = |record: &&ListedDifference| record.change == RecordChange::Added;
+        let added: HashSet<_> = difference.iter().filter(is_added).map(key).collect();
+        let steps = difference.iter().filter_map(|record| {
+            let change = match record.change {
+                // Only the TTL differs: writing the record again sets it.
+                RecordChange::Removed if record.rtype == "SOA" || added.contains(&key(record)) => {
+                    return None;
+                }
+                RecordChange::Removed => RrsetChange::Prune,
+                RecordChange::Added if record.rtype == "SOA" => RrsetChange::Replace,
+                RecordChange::Added => RrsetChange::Extend,
+            };
+            Some(RrsetStep {
+                name: record.name.clone(),
+                rtype: record.rtype.clone(),
+                change,
+                ttl: record.ttl,
+                records: Some(vec![RecordSpec {
+                    content: record.content.clone(),
+                    disabled: false,
+                }]),
+                comments: None,
+            })
+        });
+        RrsetsRequest {
+            zone: zone.to_owned(),
+            rrsets: steps.collect(),
+            raise_serial: true,
+            ..RrsetsRequest::default()
+        }
+    }
+}
+
 impl Operations {
     /// Changes RRsets of a zone in one transaction.
     pub fn change_rrsets(
@@ -148,12 +198,20 @@ impl Operations {
     ) -> Result<OperatorChange, OperationError> {
         let apex = place.name();
         let (mut edits, mut attributes) = (Vec::new(), Vec::new());
-        for step in &request.rrsets {
+        let read;
+        let steps = match &request.zone_file {
+            None => &request.rrsets,
+            Some(text) => {
+                read = read_zone_file(&apex, text)?;
+                &read
+            }
+        };
+        for step in steps {
             edits.extend(step.edit(&apex)?);
             attributes.extend(step.comments_change(&apex)?);
         }
         if request.delete_others {
-            let deletions = self.deletions_of_others(request, &apex)?;
+            let deletions = self.deletions_of_others(steps, &apex)?;
             attributes.extend(deletions.iter().filter_map(|edit| {
                 Some(AttributeChange::SetComments {
                     name: Box::new(*edit.name()),
@@ -167,7 +225,10 @@ impl Operations {
             ZoneLocation::Database(database, row) => {
                 let items = self.runtime.block_on(database.backend.stored_metadata(row));
                 let items = items.map_err(|error| database.error(&error))?;
-                serial_rule(&items, metadata)
+                match serial_rule(&items, metadata) {
+                    SerialRule::Keep if request.raise_serial => SerialRule::default(),
+                    rule => rule,
+                }
             }
             ZoneLocation::Memory(_) => {
                 attributes.retain(|change| !is_empty_comment_list(change));
@@ -186,11 +247,11 @@ impl Operations {
     /// The deletions of all RRsets of a zone that a request does not name.
     fn deletions_of_others(
         &self,
-        request: &RrsetsRequest,
+        steps: &[RrsetStep],
         apex: &NameBuf,
     ) -> Result<Vec<Edit>, OperationError> {
         let mut named = HashSet::new();
-        for step in &request.rrsets {
+        for step in steps {
             let mut name = owner(&step.name, apex)?;
             name.make_lowercase();
             named.insert((name, read_type(&step.rtype)?));

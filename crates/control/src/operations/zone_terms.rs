@@ -93,7 +93,7 @@ impl Operations {
                     zone: terms.zone.clone(),
                     rrsets: rrsets.clone(),
                     delete_others: true,
-                    serial: None,
+                    ..RrsetsRequest::default()
                 };
                 let place = ZoneLocation::Database(database, Box::new(row));
                 let mut change = self.rrsets_change(&place, &request, &terms.metadata)?;
