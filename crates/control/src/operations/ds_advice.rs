@@ -124,15 +124,7 @@ impl Operations {
     /// seconds.
     pub(super) fn ds_advice(&self, name: &NameBuf) -> DsAdvice {
         let serial = self.shown_serial(name);
-        let mut secondaries = (self.secondary_serials)(*name);
-        for one in secondaries.iter_mut().flatten() {
-            one.behind = match (one.serial, serial) {
-                (None, _) => true,
-                // The serial of a live zone is not known here.
-                (Some(_), None) => false,
-                (Some(theirs), Some(ours)) => theirs != ours,
-            };
-        }
+        let secondaries = self.secondaries_of(name, serial);
         let caches = match self.keeper.ds_readiness(name.as_name(), now_seconds()) {
             Ok(DsReadiness::Ready) => Some(DsTime::Now),
             Ok(DsReadiness::At(at)) => Some(DsTime::At(at)),
@@ -144,6 +136,24 @@ impl Operations {
             secondaries,
             caches,
         }
+    }
+
+    /// Queries the secondaries of a zone for their serials; `None` without a server that could query them.
+    pub fn query_secondaries(&self, name: &NameBuf) -> Option<Vec<ListedSecondary>> {
+        self.secondaries_of(name, self.shown_serial(name))
+    }
+
+    fn secondaries_of(&self, name: &NameBuf, serial: Option<u32>) -> Option<Vec<ListedSecondary>> {
+        let mut secondaries = (self.secondary_serials)(*name);
+        for one in secondaries.iter_mut().flatten() {
+            one.behind = match (one.serial, serial) {
+                (None, _) => true,
+                // The serial of a live zone is not known here.
+                (Some(_), None) => false,
+                (Some(theirs), Some(ours)) => theirs != ours,
+            };
+        }
+        secondaries
     }
 
     /// Returns the serial of a zone as clients see it: SOA-EDIT is applied when a signed zone is served.

@@ -156,6 +156,9 @@ pub enum OperationRequest {
         /// The zone; all by default.
         #[serde(default)]
         zone: Option<String>,
+        /// Query the secondaries of the zone for their serials; takes some seconds if one does not respond.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        secondaries: bool,
     },
     /// Refreshes a secondary zone at once, and transfers a newer version.
     ZoneRetrieve {

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary, ListedCatalog,
-    ListedComment, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSigning,
-    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
-    SecuredZone, ServerStatus, ZoneAttributes, ZoneDetails,
+    ListedComment, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedSecondary,
+    ListedSigning, ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus,
+    SecretText, SecuredZone, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -391,6 +391,9 @@ pub struct ListedZoneStatus {
     /// How it is signed by this server, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Box<ListedSigning>>,
+    /// Its secondaries and their serials, if they were queried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secondaries: Option<Vec<ListedSecondary>>,
     /// The server's clock.
     pub now: u64,
 }

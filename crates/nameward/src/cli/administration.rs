@@ -35,6 +35,9 @@ pub enum ZoneCommand {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: Option<String>,
+        /// Query the zone's secondaries for their serials
+        #[arg(long, requires = "zone")]
+        secondaries: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
@@ -270,7 +273,11 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
         } => (OperationRequest::DeletedZoneList, remote),
         ZoneCommand::List { remote, .. } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
-        ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
+        ZoneCommand::Status {
+            zone,
+            secondaries,
+            remote,
+        } => (OperationRequest::ZoneStatus { zone, secondaries }, remote),
         ZoneCommand::Retrieve {
             zone,
             force,

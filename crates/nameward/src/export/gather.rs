@@ -171,6 +171,7 @@ fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, Com
     let mut found = None;
     let request = OperationRequest::ZoneStatus {
         zone: Some(name.to_string()),
+        secondaries: false,
     };
     remote::ask(request, overrides, &mut |item| {
         if let ListedItem::Status(status) = item {

@@ -226,9 +226,17 @@ impl Operator {
             OperationRequest::QueryLogOff => Ok(self.logs.turn_off()),
             OperationRequest::QueryLogStatus => Ok(self.logs.status()),
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
-            OperationRequest::ZoneStatus { zone } => {
+            OperationRequest::ZoneStatus { zone, secondaries } => {
                 self.secondaries.status(zone.as_deref(), &mut |item| {
-                    items(self.with_signing(item, zone.is_some()))
+                    let mut item = self.with_signing(item, zone.is_some());
+                    if let ListedItem::Status(status) = &mut item
+                        && zone.is_some()
+                        && *secondaries
+                        && let Ok(name) = zone_name(&status.name)
+                    {
+                        status.secondaries = self.operations.query_secondaries(&name);
+                    }
+                    items(item)
                 })
             }
             OperationRequest::ZoneRetrieve { zone, force } => {

@@ -364,6 +364,7 @@ impl SecondaryZones {
                 seconds: transfer.began.elapsed().as_secs(),
             }),
             signing: None,
+            secondaries: None,
             now: now_seconds(),
         }
     }

@@ -67,7 +67,9 @@ impl OperationRequest {
     /// Returns what it concerns.
     pub fn subject(&self) -> RequestSubject<'_> {
         match self {
-            OperationRequest::ZoneStatus { zone: Some(zone) }
+            OperationRequest::ZoneStatus {
+                zone: Some(zone), ..
+            }
             | OperationRequest::ZoneRetrieve { zone, .. }
             | OperationRequest::ZoneNotify { zone }
             | OperationRequest::ZoneSync { zone, .. }
@@ -78,7 +80,7 @@ impl OperationRequest {
                 None => RequestSubject::Listing,
             },
             OperationRequest::ZoneList
-            | OperationRequest::ZoneStatus { zone: None }
+            | OperationRequest::ZoneStatus { zone: None, .. }
             | OperationRequest::ZoneAttributes { zone: None }
             | OperationRequest::DeletedZoneList
             | OperationRequest::CatalogList

@@ -66,6 +66,17 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
     if let Some(signing) = &status.signing {
         write_signing(signing, line);
     }
+    for secondary in status.secondaries.iter().flatten() {
+        let server = &secondary.server;
+        let _ = match (secondary.serial, &secondary.problem) {
+            (Some(serial), _) if secondary.behind => {
+                write!(line, ", secondary {server} has {serial} (behind)")
+            }
+            (Some(serial), _) => write!(line, ", secondary {server} has {serial}"),
+            (None, Some(problem)) => write!(line, ", secondary {server}: {problem}"),
+            (None, None) => write!(line, ", secondary {server} did not respond"),
+        };
+    }
     if let Some(error) = &status.last_error {
         let failures = status.failures;
         let _ = write!(
