@@ -5,12 +5,14 @@
 //! Api        request -> response: a function that may block                                 no sockets
 //! routes     one table: path pattern -> methods -> handler
 //! resources  one file for each resource: JSON -> OperationRequest -> JSON
+//! admin      the web administration at /admin, over the same operations
 //! ```
 //! Field names, status codes and error texts are those of PowerDNS 4.7, and those of 5.x where it added something. Keys are written
 //! in alphabetical order, because shell scripts match on it.
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod content;
 mod fields;
 #[doc(hidden)]

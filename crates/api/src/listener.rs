@@ -6,6 +6,7 @@
 //! - Head, body and reply have time limits; bodies of all clients together are bounded, so are the replies not yet read.
 //! - Operations run on threads that may block, a bounded number at a time.
 
+mod admin;
 mod connections;
 mod memory;
 mod stall;
@@ -28,6 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::admin::Admin;
 use crate::operator::Api;
 use crate::request::{ApiMethod, ApiRequest, BadTarget};
 use crate::response::{ApiResponse, ErrorForm, HEADERS};
@@ -84,12 +86,14 @@ struct ApiShared {
     operations: Semaphore,
     bodies: Arc<BodyMemory>,
     replies: Arc<BodyMemory>,
+    /// The web administration; `None` if it is off.
+    admin: Option<Admin>,
 }
 
 impl ApiServer {
-    /// Makes the server of an API.
+    /// Makes the server of an API, and of the web administration if it is on.
     pub fn new(
-        api: Api,
+        (api, admin): (Api, Option<Admin>),
         gate: KeyGate,
         allow_from: Vec<IpNet>,
         limits: ApiLimits,
@@ -105,6 +109,7 @@ impl ApiServer {
             operations: Semaphore::new(limits.operations),
             bodies: BodyMemory::new(limits.memory),
             replies: BodyMemory::new(limits.memory),
+            admin,
         };
         ApiServer {
             shared: Arc::new(shared),
@@ -132,6 +137,10 @@ impl ApiServer {
         let server = self.clone();
         ApiHandover {
             allow_from: self.shared.allow_from.clone(),
+            paths: match self.shared.admin {
+                Some(_) => &["/api", "/admin"],
+                None => &["/api"],
+            },
             serve: Arc::new(move |stream, peer| server.admit(stream, peer)),
         }
     }
@@ -213,6 +222,12 @@ async fn answer(
     request: Request<Incoming>,
     client: IpAddr,
 ) -> Response<HeldBody> {
+    if let Some(admin) = &shared.admin
+        && let Some(mut visit) = admin::read_head(&request, client)
+    {
+        visit.is_secure |= shared.tls.is_some();
+        return admin::answer((shared, admin), place, request, visit).await;
+    }
     let text = |name: header::HeaderName| {
         let value = request.headers().get(name)?;
         value.to_str().ok().map(str::to_owned)
@@ -244,7 +259,7 @@ async fn answer(
             return finish(shared, error(429).with("retry-after", seconds));
         }
     };
-    let _room = match read_body(shared, request).await {
+    let _room = match read_body(shared, request, shared.limits.body).await {
         Ok((body, room)) => {
             parsed.body = body;
             room
@@ -265,9 +280,9 @@ async fn answer(
 async fn read_body(
     shared: &Arc<ApiShared>,
     request: Request<Incoming>,
+    limit: usize,
 ) -> Result<(Vec<u8>, Option<Held>), u16> {
     use hyper::body::Body as _;
-    let limit = shared.limits.body;
     let hint = request.body().size_hint();
     if request.body().is_end_stream() {
         return Ok((Vec::new(), None));
@@ -291,13 +306,22 @@ async fn read_body(
 
 /// Makes the HTTP response. Its body counts until the client has taken it.
 fn finish(shared: &Arc<ApiShared>, response: ApiResponse) -> Response<HeldBody> {
+    finish_with(shared, response, &HEADERS)
+}
+
+/// Makes the HTTP response with these headers.
+fn finish_with(
+    shared: &Arc<ApiShared>,
+    response: ApiResponse,
+    headers: &[(&'static str, &'static str)],
+) -> Response<HeldBody> {
     let (response, held) = match shared.replies.hold(response.body.len()) {
         Some(held) => (response, Some(held)),
         None => (ApiResponse::empty(503).with("retry-after", "1"), None),
     };
     let mut builder = Response::builder().status(response.status);
-    for (name, value) in HEADERS {
-        builder = builder.header(name, value);
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
     }
     if let Some(media) = response.media {
         builder = builder.header(header::CONTENT_TYPE, media);

@@ -56,6 +56,16 @@ impl Api {
         }
     }
 
+    /// Runs an operation within the rights of the caller. It may block.
+    pub(crate) fn run(
+        &self,
+        caller: &Caller,
+        request: &OperationRequest,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        self.operator.run(caller, request, items)
+    }
+
     /// Answers a request of a client that has shown this key. It may block.
     pub fn respond(&self, request: &ApiRequest, key: &Arc<ApiKey>) -> ApiResponse {
         let call = Call {
@@ -96,7 +106,7 @@ impl Call<'_> {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> ApiResult<OperationResult> {
-        let result = self.api.operator.run(&self.caller, request, items);
+        let result = self.api.run(&self.caller, request, items);
         result.map_err(ApiError::from)
     }
 

@@ -162,7 +162,7 @@ impl ApiRequest {
 }
 
 /// Decodes percent signs; octets that are not UTF-8 are replaced, so that they match nothing.
-fn decode(text: &str, is_query: bool) -> String {
+pub(crate) fn decode(text: &str, is_query: bool) -> String {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {

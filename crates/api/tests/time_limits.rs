@@ -48,7 +48,7 @@ async fn start() -> SocketAddr {
     let api = Api::new(Settings, ApiDefaults::default());
     let gate = KeyGate::new("key", Arc::new(ApiKeys::default())).unwrap();
     let server = ApiServer::new(
-        api,
+        (api, None),
         gate,
         vec!["127.0.0.0/8".parse().unwrap()],
         limits,

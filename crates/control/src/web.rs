@@ -20,6 +20,7 @@
 mod access;
 mod answer;
 mod api;
+mod assets;
 mod chart;
 mod connection;
 mod guesses;
@@ -56,8 +57,9 @@ use crate::operations::{ReadyRules, ServerStatus};
 use access::Password;
 pub use access::hash_password;
 pub use access::{BadHash, check_password};
-pub use access::{counted_as, is_allowed};
+pub use access::{counted_as, is_allowed, same_secret};
 pub use api::statistics;
+pub use assets::{ICON, STYLE};
 use guesses::Guesses;
 pub use handover::ApiHandover;
 pub use key_gate::{KeyGate, KeyVerdict};

@@ -29,7 +29,7 @@ mod large_rrset;
 mod live_chain;
 mod load;
 mod notify_defaults;
-mod operation;
+pub mod operation;
 mod own_changes;
 mod pdnsutil;
 mod powerdns;

@@ -1,5 +1,6 @@
 //! Tests of the whole server, as its users and peers see it. All modules link into one binary.
 
+mod admin;
 mod administration;
 mod catalogs;
 mod conformance;

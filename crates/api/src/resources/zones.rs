@@ -209,6 +209,7 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
             rrsets,
             delete_others: true,
             serial,
+            ..RrsetsRequest::default()
         };
         return changes::check(call, request);
     }

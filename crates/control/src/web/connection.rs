@@ -68,7 +68,7 @@ pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, 
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
     if let Some(api) = &shared.api {
-        let looking = handover::is_for_api(&stream);
+        let looking = handover::is_for_api(&stream, api.paths);
         match timeout(limits.head_timeout, looking).await {
             Ok(true) => {
                 if place.stop_waiting().is_some() {

@@ -18,18 +18,20 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct ApiHandover {
     /// Clients that may use the API.
     pub allow_from: Vec<IpNet>,
+    /// The first path segments that are for the API.
+    pub paths: &'static [&'static str],
     /// Serves a connection.
     pub serve: Arc<dyn Fn(TcpStream, SocketAddr) + Send + Sync>,
 }
 
 /// Waits until the first octets of a connection show whether it is for the API.
-pub(super) async fn is_for_api(stream: &TcpStream) -> bool {
+pub(super) async fn is_for_api(stream: &TcpStream, paths: &[&str]) -> bool {
     let mut octets = [0; DECISIVE];
     loop {
         let Ok(length) = stream.peek(&mut octets).await else {
             return false;
         };
-        match decide(&octets[..length]) {
+        match decide(&octets[..length], paths) {
             Some(decision) => return decision,
             None if length == 0 => return false,
             None => tokio::time::sleep(PAUSE).await,
@@ -38,7 +40,7 @@ pub(super) async fn is_for_api(stream: &TcpStream) -> bool {
 }
 
 /// Decides by the start of a request; `None` if it is too short. HTTP/2 is for the API: the page speaks HTTP/1.0 only.
-fn decide(start: &[u8]) -> Option<bool> {
+fn decide(start: &[u8], paths: &[&str]) -> Option<bool> {
     let Some(at) = start.iter().position(|octet| *octet == b' ') else {
         return (start.len() >= DECISIVE).then_some(false);
     };
@@ -46,13 +48,19 @@ fn decide(start: &[u8]) -> Option<bool> {
         return Some(true);
     }
     let path = &start[at + 1..];
-    let prefix = b"/api";
-    let common = path.len().min(prefix.len());
-    if path[..common] != prefix[..common] {
-        return Some(false);
+    let mut is_open = false;
+    for prefix in paths.iter().map(|prefix| prefix.as_bytes()) {
+        let common = path.len().min(prefix.len());
+        if path[..common] != prefix[..common] {
+            continue;
+        }
+        match path.get(prefix.len()) {
+            Some(b'/' | b'?' | b' ') => return Some(true),
+            Some(_) => {}
+            None => is_open = true,
+        }
     }
-    path.get(prefix.len())
-        .map(|next| matches!(next, b'/' | b'?' | b' '))
+    (!is_open).then_some(false)
 }
 
 #[cfg(test)]
@@ -73,8 +81,14 @@ mod tests {
             ("GE", None),
             ("", None),
             ("xxxxxxxxxxxxxxxx", Some(false)),
+            ("OPTIONS /admin/z", Some(true)),
+            ("GET /admin HTTP", Some(true)),
+            ("GET /a", None),
+            ("GET /administer", Some(false)),
         ] {
-            assert_eq!(decide(start.as_bytes()), expected, "{start}");
+            let paths = ["/api", "/admin"];
+            assert_eq!(decide(start.as_bytes(), &paths), expected, "{start}");
         }
+        assert_eq!(decide(b"GET /admin HTTP", &["/api"]), Some(false));
     }
 }

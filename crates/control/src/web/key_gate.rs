@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::Semaphore;
 
-use crate::api_keys::{ApiKey, ApiKeys};
+use crate::api_keys::{ApiKey, ApiKeys, CONFIGURED_KEY};
 use nameward_base::time::now_seconds;
 
 use super::access::{BadHash, Password};
@@ -81,6 +81,11 @@ impl KeyGate {
             }
             None => KeyVerdict::Wrong,
         }
+    }
+
+    /// Checks whether a key that was right once still exists and has not expired, for sessions that outlive a request.
+    pub fn is_valid(&self, key: &ApiKey) -> bool {
+        key.id == CONFIGURED_KEY || self.keys.find(&key.id, now_seconds()).is_some()
     }
 
     /// Compares without computing a slow hash. `None`: it must be computed; `Some(None)`: the key is wrong.

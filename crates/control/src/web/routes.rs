@@ -36,9 +36,9 @@ impl Route {
     pub(super) fn of(path: &str) -> Option<Route> {
         Some(match path {
             "/" => Route::Page,
-            "/style.css" => Route::Asset(media::CSS, include_str!("../../assets/style.css")),
+            "/style.css" => Route::Asset(media::CSS, super::STYLE),
             "/script.js" => Route::Asset(media::SCRIPT, include_str!("../../assets/script.js")),
-            "/icon.svg" => Route::Asset(media::SVG, include_str!("../../assets/icon.svg")),
+            "/icon.svg" => Route::Asset(media::SVG, super::ICON),
             "/metrics" => Route::Metrics,
             "/api/v1/servers/localhost/statistics" => Route::Statistics,
             "/livez" => Route::Live,

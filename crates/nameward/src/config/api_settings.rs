@@ -16,6 +16,8 @@ section! {
         key: Secret = r#""""#;
         /// Clients that may connect; connections from others are closed without a response.
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
+        /// Serve the web administration at `/admin` (docs/admin.md). Users log in with an API key.
+        admin: bool = "false";
         /// SOA-EDIT metadata of zones created through the API; "" means none.
         default_soa_edit: String = r#""""#;
         /// SOA-EDIT-API metadata of zones created through the API: how a change raises the serial.

@@ -4,6 +4,7 @@ use std::{net::TcpListener, sync::Arc};
 
 use nameward_api::{
     Api, ApiDefaults, ApiOperator,
+    admin::Admin,
     listener::{ApiLimits, ApiServer},
     tls::{ServerTls, TlsError, TlsFiles},
 };
@@ -84,8 +85,11 @@ pub fn prepare(
     };
     let allowed = settings.allow_from.clone();
     let api = Api::new(server, defaults);
+    let admin = settings
+        .admin
+        .then(|| Admin::new(config.server.nsid.clone()));
     Ok(Some(ApiServer::new(
-        api,
+        (api, admin),
         gate,
         allowed,
         ApiLimits::default(),

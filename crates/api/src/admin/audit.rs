@@ -1,0 +1,73 @@
+//! Owns the page of the audit log: requested changes, the newest first.
+
+use askama::Template;
+use nameward_control::operations::{
+    AuditRequest, ErrorKind, ListedAudit, ListedItem, OperationRequest,
+};
+
+use super::page::{AdminFrame, AdminView, escaped, page, time};
+use super::{PageResult, Visit};
+
+/// Entries per page.
+const ROWS: u64 = 100;
+
+struct AuditRow {
+    entry: ListedAudit,
+    time: String,
+}
+
+#[derive(Template)]
+#[template(path = "audit.html")]
+struct AuditPage<'a> {
+    frame: AdminFrame<'a>,
+    zone: &'a str,
+    key: &'a str,
+    rows: Vec<AuditRow>,
+    next: Option<String>,
+    problem: Option<String>,
+}
+
+/// The entries, filtered by zone and key.
+pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
+    let (zone, key) = (visit.parameter("zone"), visit.parameter("key"));
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let request = AuditRequest {
+        zone: given(zone),
+        key: given(key),
+        since: None,
+        before: visit.parameter("before").parse().ok(),
+        limit: ROWS,
+    };
+    let mut rows = Vec::new();
+    let listed = visit.list(&OperationRequest::AuditList(request), &mut |item| {
+        if let ListedItem::Audit(entry) = item {
+            rows.push(AuditRow {
+                time: time(entry.time),
+                entry: *entry,
+            });
+        }
+        true
+    });
+    let problem = match listed {
+        Ok(_) => None,
+        Err(error) if error.kind == ErrorKind::Backend => return Err(error),
+        Err(error) => Some(error.message),
+    };
+    let last = rows.last().filter(|_| rows.len() as u64 >= ROWS);
+    let next = last.map(|last| {
+        let (zone, key) = (escaped(zone), escaped(key));
+        format!(
+            "/admin/audit?zone={zone}&key={key}&before={}",
+            last.entry.number
+        )
+    });
+    let page_of = AuditPage {
+        frame: AdminFrame::new(visit, AdminView::Audit),
+        zone,
+        key,
+        rows,
+        next,
+        problem,
+    };
+    Ok(page(200, &page_of))
+}

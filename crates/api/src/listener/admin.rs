@@ -1,0 +1,137 @@
+//! The web administration on the listener of the API: assets, login, session, origin, form token, and then the page.
+//!
+//! Nothing of a body is read without a session, except the few octets of a login.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use nameward_control::web::{KeyGate, KeyVerdict};
+
+use super::connections::ApiConnection;
+use super::memory::HeldBody;
+use super::{ApiShared, finish_with, read_body};
+use crate::admin::{
+    Admin, AdminRequest, HEADERS, LOGIN_MAX, ask_for_login, logged_in, login_page, refusal,
+};
+use crate::request::ApiMethod;
+use crate::response::{ApiResponse, ErrorForm};
+
+/// Reads the head of a request; `None` if it is not for the web administration.
+pub fn read_head(request: &Request<Incoming>, client: IpAddr) -> Option<AdminRequest> {
+    AdminRequest::read(request.method().as_str(), request.uri(), request.headers(), client)
+}
+
+/// Answers a request.
+pub async fn answer(
+    (shared, admin): (&Arc<ApiShared>, &Admin),
+    place: &Arc<ApiConnection>,
+    request: Request<Incoming>,
+    head: AdminRequest,
+) -> Response<HeldBody> {
+    let response = match admin.asset(&head) {
+        Some(asset) => asset,
+        None => respond((shared, admin), place, request, head).await,
+    };
+    finish_with(shared, response, &HEADERS)
+}
+
+async fn respond(
+    (shared, admin): (&Arc<ApiShared>, &Admin),
+    place: &Arc<ApiConnection>,
+    request: Request<Incoming>,
+    mut head: AdminRequest,
+) -> ApiResponse {
+    let is_post = match head.method {
+        ApiMethod::Get => false,
+        ApiMethod::Post => true,
+        _ => return refusal(405, "Method Not Allowed").with("allow", "GET, HEAD, POST"),
+    };
+    if is_post && !head.is_same_origin {
+        return refusal(403, "Forbidden: the form was sent from another site.");
+    }
+    if head.is_at(&["login"]) {
+        return if is_post {
+            log_in((shared, admin), request, head).await
+        } else {
+            login_page(&admin.server, head.parameter("next"), 200, None)
+        };
+    }
+    let now = Instant::now();
+    let session = head.session.as_deref();
+    let session = session.and_then(|id| admin.sessions.find(id, now));
+    // A session does not outlive its key.
+    let session = session.filter(|session| shared.gate.is_valid(&session.key));
+    let Some(session) = session else {
+        return ask_for_login(&head);
+    };
+    let mut room = None;
+    if is_post {
+        match read_body(shared, request, shared.limits.body).await {
+            Ok((body, held)) if head.take_body(&body) => room = held,
+            Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
+            Err(status) => return ApiResponse::error(status, ErrorForm::Text).with("connection", "close"),
+        }
+        if !session.has_token(head.form.field("token")) {
+            return refusal(
+                403,
+                "Forbidden: the form is outdated. Go back, reload the page and send it again.",
+            );
+        }
+    }
+    let Ok(_permit) = shared.operations.acquire().await else {
+        return ApiResponse::error(503, ErrorForm::Text);
+    };
+    let _busy = place.begin();
+    let running = Arc::clone(shared);
+    let responding = tokio::task::spawn_blocking(move || {
+        let _room = room;
+        let admin = running.admin.as_ref()?;
+        Some(admin.respond(&running.api, &head, &session))
+    });
+    let response = responding.await.ok().flatten();
+    response.unwrap_or_else(|| ApiResponse::error(500, ErrorForm::Text))
+}
+
+/// Checks a key and starts a session. An old session of the browser ends: its identifier is not used again.
+async fn log_in(
+    (shared, admin): (&Arc<ApiShared>, &Admin),
+    request: Request<Incoming>,
+    mut head: AdminRequest,
+) -> ApiResponse {
+    match read_body(shared, request, LOGIN_MAX).await {
+        Ok((body, _)) if head.take_body(&body) => {}
+        Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
+        Err(status) => return ApiResponse::error(status, ErrorForm::Text).with("connection", "close"),
+    }
+    let failed = |status, problem: &str| {
+        login_page(
+            &admin.server,
+            head.form.field("next"),
+            status,
+            Some(problem),
+        )
+    };
+    let key = head.form.field("key").trim();
+    let key = match shared.gate.check(Some(key), head.client).await {
+        KeyVerdict::Right(key) => key,
+        KeyVerdict::Wrong => {
+            tracing::warn!("web administration: login from {} failed", head.client);
+            return failed(401, "This is not a valid API key.");
+        }
+        KeyVerdict::TooMany => {
+            let seconds = KeyGate::RETRY_SECONDS;
+            let problem = format!("Too many attempts. Try again in {seconds} seconds.");
+            return failed(429, &problem).with("retry-after", seconds.to_string());
+        }
+    };
+    if let Some(old) = &head.session {
+        admin.sessions.end(old);
+    }
+    match admin.sessions.start(&key, Instant::now()) {
+        Some(id) => logged_in(&head, &id),
+        None => ApiResponse::error(500, ErrorForm::Text),
+    }
+}

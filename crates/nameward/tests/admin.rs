@@ -1,0 +1,7 @@
+//! The web administration as a browser meets it: login, sessions, forms, previews, and hostile requests and contents.
+
+mod browser;
+mod changes;
+mod hostile;
+mod rights;
+mod visitor;
