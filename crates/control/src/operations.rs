@@ -50,6 +50,7 @@ mod zone_keys;
 mod zone_list;
 mod zone_options;
 mod zone_show;
+mod zone_status;
 mod zone_terms;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
@@ -77,9 +78,8 @@ pub use request::{
     Urgency,
 };
 pub use result::{
-    ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
-    NamedCounter, OperationResult, RecordChange, ReloadReport, ReplyLine, RunningTransferStatus,
-    ZoneChanged,
+    ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, NamedCounter,
+    OperationResult, RecordChange, ReloadReport, ReplyLine, ZoneChanged,
 };
 pub use rollback::steps_of;
 pub use rollover::{KeySteps, ListedStep};
@@ -100,6 +100,7 @@ pub use zone_attributes::ZoneAttributes;
 pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
 pub use zone_show::ZoneDetails;
+pub use zone_status::{ListedZoneStatus, RunningTransferStatus};
 pub use zone_terms::ZoneTerms;
 
 use crate::api_keys::ApiKeys;

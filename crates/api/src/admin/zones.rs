@@ -10,7 +10,7 @@ use nameward_control::operations::{
 use super::page::{AdminFrame, AdminView, escaped, page, redirect, zone_path};
 use super::session::Notice;
 use super::{PageResult, Visit};
-use crate::resources::zones::add_defaults;
+use crate::resources::zones::{add_default_catalog, default_metadata};
 
 /// Zones per page.
 const ROWS: usize = 100;
@@ -247,10 +247,11 @@ fn provision(visit: &Visit<'_>) -> PageResult {
         account: visit.field("account").to_owned(),
         name_servers: words("name_servers"),
         zone_file: Some(file.to_owned()).filter(|text| !text.trim().is_empty()),
+        default_metadata: default_metadata(&visit.api.defaults),
         secure: visit.field("secure") == "1",
         ..ZoneProvision::default()
     };
-    add_defaults(&visit.api.defaults, &mut request);
+    add_default_catalog(&visit.api.defaults, &mut request);
     let result = visit.run(&OperationRequest::ZoneProvision(request))?;
     let OperationResult::ZoneCreated(changed) = result else {
         return Ok(redirect("/admin/zones"));
