@@ -99,7 +99,7 @@ pub fn export(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         if let ListedItem::Record(record) = item
             && !record.disabled
         {
-            let data = content::shown(&record.rtype, &record.content);
+            let data = content::shown(&record);
             let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
             text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
         }

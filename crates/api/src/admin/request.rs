@@ -226,7 +226,11 @@ mod tests {
             (vec![host, ("sec-fetch-site", "cross-site")], false),
             (vec![host, ("sec-fetch-site", "same-site")], false),
         ] {
-            assert_eq!(is_same_origin(&headers(&lines), None), expected, "{lines:?}");
+            assert_eq!(
+                is_same_origin(&headers(&lines), None),
+                expected,
+                "{lines:?}"
+            );
         }
         let over_http2 = headers(&[("origin", "https://ns1.example")]);
         assert!(is_same_origin(&over_http2, Some("ns1.example")));

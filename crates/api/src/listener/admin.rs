@@ -21,7 +21,12 @@ use crate::response::{ApiResponse, ErrorForm};
 
 /// Reads the head of a request; `None` if it is not for the web administration.
 pub fn read_head(request: &Request<Incoming>, client: IpAddr) -> Option<AdminRequest> {
-    AdminRequest::read(request.method().as_str(), request.uri(), request.headers(), client)
+    AdminRequest::read(
+        request.method().as_str(),
+        request.uri(),
+        request.headers(),
+        client,
+    )
 }
 
 /// Answers a request.
@@ -72,7 +77,9 @@ async fn respond(
         match read_body(shared, request, shared.limits.body).await {
             Ok((body, held)) if head.take_body(&body) => room = held,
             Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
-            Err(status) => return ApiResponse::error(status, ErrorForm::Text).with("connection", "close"),
+            Err(status) => {
+                return ApiResponse::error(status, ErrorForm::Text).with("connection", "close");
+            }
         }
         if !session.has_token(head.form.field("token")) {
             return refusal(
@@ -104,7 +111,9 @@ async fn log_in(
     match read_body(shared, request, LOGIN_MAX).await {
         Ok((body, _)) if head.take_body(&body) => {}
         Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
-        Err(status) => return ApiResponse::error(status, ErrorForm::Text).with("connection", "close"),
+        Err(status) => {
+            return ApiResponse::error(status, ErrorForm::Text).with("connection", "close");
+        }
     }
     let failed = |status, problem: &str| {
         login_page(

@@ -141,7 +141,7 @@ def use_without_scripts(url, key, output):
         wait_for("more rows", lambda: len(browser.call("POST", browser.session + "/elements", {
             "using": "css selector", "value": ".data-row"})) == 6)
         browser.type(".data-row:nth-child(2) input", "192.0.2.45")
-        browser.click("button[value=preview]")
+        browser.click("button.primary")
         wait_for("the preview", lambda: "192.0.2.45" in browser.text(".difference"))
         browser.click("button[value=commit]")
         wait_for("the commit", lambda: "192.0.2.45" in browser.text("#rrsets"))
