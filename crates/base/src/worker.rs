@@ -9,10 +9,12 @@
 //! that has ended leaves zones as they are for ever, and nothing shows it.
 
 use crate::sync::{Condvar, Mutex};
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -30,7 +32,7 @@ pub fn panic_guard(work: &str, step: impl FnOnce()) -> bool {
 
 /// As [`panic_guard`] without the pause: for items of a queue. They are not repeated, and those behind must not wait.
 pub fn panic_guard_item(work: &str, step: impl FnOnce()) -> bool {
-    // The panic hook has logged the panic itself, with its location.
+    // The panic hook (`panics`) has logged the panic itself, with its location.
     let is_done = catch_unwind(AssertUnwindSafe(step)).is_ok();
     if !is_done {
         tracing::error!("internal error while {work}; continuing");
@@ -131,13 +133,67 @@ struct QueueShared<T> {
     state: Mutex<QueuedItems<T>>,
     arrived: Condvar,
     taken: Condvar,
+    name: Box<str>,
     limit: usize,
+    /// Items that found no room: given back, or their senders had to wait.
+    full: AtomicU64,
 }
 
 #[derive(Debug)]
 struct QueuedItems<T> {
     items: VecDeque<T>,
     is_closed: bool,
+}
+
+/// All queues of the process, for [`queues`].
+static QUEUES: Mutex<Vec<Weak<dyn WatchedQueue>>> = Mutex::new(Vec::new());
+
+trait WatchedQueue: Send + Sync {
+    fn usage(&self) -> QueueUsage;
+}
+
+impl<T: Send> WatchedQueue for QueueShared<T> {
+    fn usage(&self) -> QueueUsage {
+        QueueUsage {
+            name: self.name.clone().into(),
+            waiting: self.state.lock().items.len(),
+            limit: self.limit,
+            full: self.full.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How full the queues of one name are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueUsage {
+    /// The name.
+    pub name: String,
+    /// Items that wait.
+    pub waiting: usize,
+    /// Items that may wait.
+    pub limit: usize,
+    /// Items that found no room since the start.
+    pub full: u64,
+}
+
+/// Returns the usage of all queues by name, those of the same name together.
+pub fn queues() -> Vec<QueueUsage> {
+    let all: Vec<_> = QUEUES.lock().iter().filter_map(Weak::upgrade).collect();
+    let mut by_name: BTreeMap<String, QueueUsage> = BTreeMap::new();
+    for usage in all.iter().map(|queue| queue.usage()) {
+        match by_name.entry(usage.name.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert(usage);
+            }
+            Entry::Occupied(mut entry) => {
+                let sum = entry.get_mut();
+                sum.waiting += usage.waiting;
+                sum.limit += usage.limit;
+                sum.full += usage.full;
+            }
+        }
+    }
+    by_name.into_values().collect()
 }
 
 /// Why an item was not queued; it is given back.
@@ -175,20 +231,30 @@ impl<T> Clone for Queue<T> {
     }
 }
 
-impl<T> Queue<T> {
-    /// Creates a queue for so many items at most.
-    pub fn new(limit: usize) -> Self {
-        Queue(Arc::new(QueueShared {
+impl<T: Send + 'static> Queue<T> {
+    /// Creates a queue for so many items at most. Queues with the same name are one in [`queues`].
+    pub fn new(name: impl Into<Box<str>>, limit: usize) -> Self {
+        let shared = Arc::new(QueueShared {
             state: Mutex::new(QueuedItems {
                 items: VecDeque::new(),
                 is_closed: false,
             }),
             arrived: Condvar::new(),
             taken: Condvar::new(),
+            name: name.into(),
             limit: limit.max(1),
-        }))
+            full: AtomicU64::new(0),
+        });
+        let mut all = QUEUES.lock();
+        all.retain(|queue| queue.strong_count() > 0);
+        let watched: Weak<QueueShared<T>> = Arc::downgrade(&shared);
+        all.push(watched);
+        drop(all);
+        Queue(shared)
     }
+}
 
+impl<T> Queue<T> {
     /// Appends an item; gives it back if there is no room.
     pub fn try_push(&self, item: T) -> Result<(), PushError<T>> {
         let mut state = self.0.state.lock();
@@ -196,6 +262,7 @@ impl<T> Queue<T> {
             return Err(PushError::Closed(item));
         }
         if state.items.len() >= self.0.limit {
+            self.0.full.fetch_add(1, Ordering::Relaxed);
             return Err(PushError::Full(item));
         }
         state.items.push_back(item);
@@ -209,7 +276,11 @@ impl<T> Queue<T> {
     pub fn push(&self, item: T) -> Result<(), PushError<T>> {
         let limit = self.0.limit;
         let is_full = |state: &mut QueuedItems<T>| state.items.len() >= limit && !state.is_closed;
-        let mut state = self.0.taken.wait_while(self.0.state.lock(), is_full);
+        let mut state = self.0.state.lock();
+        if is_full(&mut state) {
+            self.0.full.fetch_add(1, Ordering::Relaxed);
+            state = self.0.taken.wait_while(state, is_full);
+        }
         if state.is_closed {
             return Err(PushError::Closed(item));
         }
@@ -307,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_panic_costs_the_step_and_not_the_worker() {
-        let queue = Queue::new(8);
+        let queue = Queue::new("test", 8);
         for item in 0..3 {
             queue.push(item).unwrap();
         }
@@ -322,9 +393,17 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_the_item_back_or_makes_the_sender_wait() {
-        let queue = Queue::new(1);
+        let queue = Queue::new("test-full", 1);
         queue.try_push(1).unwrap();
         assert_eq!(queue.try_push(2), Err(PushError::Full(2)));
+        let usage = queues().into_iter().find(|one| one.name == "test-full");
+        let expected = QueueUsage {
+            name: "test-full".into(),
+            waiting: 1,
+            limit: 1,
+            full: 1,
+        };
+        assert_eq!(usage, Some(expected));
         let sender = queue.clone();
         let waiting = thread::spawn(move || sender.push(3));
         assert_eq!(queue.pop(None), Popped::Item(1));
@@ -335,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_closed_queue_is_emptied_before_its_workers_stop() {
-        let queue = Queue::new(2);
+        let queue = Queue::new("test", 2);
         let owner = QueueOwner::new(&queue);
         owner.push(1).unwrap();
         owner.push(2).unwrap();

@@ -88,8 +88,8 @@ pub use scope::KeyScope;
 pub use search::FoundRecord;
 pub use secure_all::SecuredZone;
 pub use server_status::{
-    BackendStatus, DnstapStatus, FaultKind, QueryRates, ReadyRules, ReloadStatus, ServerFault,
-    ServerStatus, TransferCounts, UnseenChanges,
+    BackendStatus, DnstapStatus, FaultKind, InternalError, QueryRates, QueueStatus, ReadyRules,
+    ReloadStatus, ServerFault, ServerStatus, TransferCounts, UnseenChanges,
 };
 pub use signing_status::ListedSigning;
 pub use templates::{

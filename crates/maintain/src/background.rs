@@ -29,7 +29,7 @@ pub(crate) struct BackgroundWork {
 
 impl BackgroundWork {
     pub(crate) fn new() -> (Self, Queue<TaskRequest>) {
-        let queue = Queue::new(WAITING);
+        let queue = Queue::new("background", WAITING);
         let requests = QueueOwner::new(&queue);
         (BackgroundWork { requests }, queue)
     }

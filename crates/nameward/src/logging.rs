@@ -100,6 +100,7 @@ pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogContro
         .with(lines)
         .with(RingLayer(stats))
         .init();
+    nameward_base::panics::install_hook();
     LogControl {
         handle,
         level: Arc::new(AtomicU8::new(level as u8)),

@@ -59,8 +59,39 @@ pub struct ServerStatus {
     /// dnstap, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
+    /// Panics since the start, each of which cost the piece of work that met it.
+    #[serde(default)]
+    pub internal_errors: u64,
+    /// The last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_internal_error: Option<InternalError>,
+    /// The queues of maintenance work.
+    #[serde(default)]
+    pub queues: Vec<QueueStatus>,
     /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
+}
+
+/// A panic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InternalError {
+    /// When it was.
+    pub at: u64,
+    /// Source file and line.
+    pub location: String,
+}
+
+/// How full a queue is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// The name of the thread that works on it, or of its work.
+    pub name: String,
+    /// Items that wait.
+    pub waiting: usize,
+    /// Items that may wait.
+    pub limit: usize,
+    /// Items that found no room since the start: refused, or their senders had to wait.
+    pub full: u64,
 }
 
 /// The state of a source of zones.
@@ -228,6 +259,8 @@ fault_kinds! {
     ReloadFailed = "reload_failed", "the last reload failed";
     /// The TLS certificate expires soon, or a new one cannot be loaded.
     TlsCertificate = "tls_certificate", "the TLS certificate of the API expires soon, or a new one cannot be loaded";
+    /// A panic within the last day.
+    InternalError = "internal_error", "a piece of work ended with an internal error";
     /// Stored signatures expire soon.
     SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";
     /// The primaries of secondary zones have a lower serial than this server.

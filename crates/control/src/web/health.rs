@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use nameward_base::calendar::UtcTime;
 
 use super::metrics::{head, label};
-use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
+use crate::operations::{FaultKind, QueueStatus, ReadyRules, ServerFault, ServerStatus};
 
 /// Maximum number of faults shown in full; the others are collapsed.
 const SHOWN_FAULTS: usize = 3;
@@ -195,6 +195,31 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         .collect();
     let help = "Whether the dnstap collector is connected, if dnstap is enabled";
     gauge("dnstap_connected", help, &connected);
+    let queues = |value: fn(&QueueStatus) -> u64| -> Vec<(String, u64)> {
+        let queues = status.queues.iter();
+        queues
+            .map(|queue| {
+                (
+                    format!("{{queue=\"{}\"}}", label(&queue.name)),
+                    value(queue),
+                )
+            })
+            .collect()
+    };
+    let help = "Items waiting in a maintenance queue";
+    gauge("queue_items", help, &queues(|queue| queue.waiting as u64));
+    let help = "Items that may wait in a maintenance queue";
+    gauge("queue_limit", help, &queues(|queue| queue.limit as u64));
+    let name = "nameward_queue_full_total";
+    let help = "Items that found a maintenance queue full: refused, or their senders had to wait";
+    head(out, name, help, "counter");
+    for (labels, value) in queues(|queue| queue.full) {
+        let _ = writeln!(out, "{name}{labels} {value}");
+    }
+    let name = "nameward_internal_errors_total";
+    let help = "Panics, each of which cost the piece of work that met it";
+    head(out, name, help, "counter");
+    let _ = writeln!(out, "{name} {}", status.internal_errors);
     let name = "nameward_dnstap_sent_total";
     head(
         out,

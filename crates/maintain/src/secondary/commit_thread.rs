@@ -37,7 +37,7 @@ impl ZonesInProgress {
 impl CommitThread {
     /// Starts the thread; without one, commits run on the caller's thread.
     pub(super) fn start() -> Self {
-        let queue = Queue::new(WAITING);
+        let queue = Queue::new("large-zones", WAITING);
         let work = QueueOwner::new(&queue);
         let under_way = Arc::new(ZonesInProgress::default());
         let zones = Arc::clone(&under_way);

@@ -56,7 +56,7 @@ impl DatabaseStorage {
         commits: &Arc<Commits>,
         runtime: &Handle,
     ) -> io::Result<Self> {
-        let queue: Queue<StorageJob> = Queue::new(WAITING);
+        let queue: Queue<StorageJob> = Queue::new(format!("storage-{}", database.rank), WAITING);
         let jobs = QueueOwner::new(&queue);
         for _ in 0..THREADS {
             let queue = queue.clone();
@@ -70,7 +70,7 @@ impl DatabaseStorage {
                     job(&worker);
                 });
             };
-            worker::start(format!("home-{}", database.rank), run)?;
+            worker::start(format!("storage-{}", database.rank), run)?;
         }
         Ok(DatabaseStorage {
             database: database.clone(),

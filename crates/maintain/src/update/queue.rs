@@ -202,7 +202,7 @@ fn start_queue(
     frozen: Frozen,
     take: impl Fn(Vec<UpdateJob>) + Send + 'static,
 ) -> std::io::Result<QueueOwner<QueueItem>> {
-    let queue = Queue::new(WAITING);
+    let queue = Queue::new("updates", WAITING);
     let owner = QueueOwner::new(&queue);
     worker::start(name, move || {
         while let Popped::Item(first) = queue.pop(None) {

@@ -4,6 +4,7 @@
 //! first found.
 
 mod certificate;
+mod internal_error;
 
 use nameward_base::text::counted;
 use nameward_base::time::seconds_since_1970;
@@ -25,6 +26,7 @@ use nameward_zone::ZoneSums;
 
 use crate::cli::print::zone_text;
 use certificate::of_certificate;
+use internal_error::of_internal_error;
 
 /// The sources that faults are derived from.
 pub struct FaultSources<'a> {
@@ -104,6 +106,7 @@ impl FaultSources<'_> {
         faults.extend(self.file_sources());
         faults.extend(self.reload());
         faults.extend(self.tls.map(of_certificate));
+        faults.extend(of_internal_error(self.status));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());
         faults.extend(self.stale());
@@ -112,10 +115,8 @@ impl FaultSources<'_> {
     }
 
     fn listeners(&self) -> Option<ServerFault> {
-        let which = match self.ended_listeners {
-            [] => return None,
-            ended => ended.join(" and "),
-        };
+        let ended = self.ended_listeners;
+        let which = (!ended.is_empty()).then(|| ended.join(" and "))?;
         Some(fault(
             FaultKind::ListenerDown,
             format!(

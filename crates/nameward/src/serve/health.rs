@@ -3,9 +3,11 @@
 //! The page and the probes get the state of at most a second ago, which is read in the background: they never
 //! wait.
 
+use nameward_base::panics;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_base::time::{now_seconds, seconds_since_1970};
+use nameward_base::worker::{self, QueueUsage};
 use std::{
     fs,
     net::SocketAddr,
@@ -20,7 +22,8 @@ use std::{
 use arc_swap::ArcSwap;
 use nameward_api::tls::ServerTls;
 use nameward_control::operations::{
-    BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts, UnseenChanges,
+    BackendStatus, InternalError, QueryRates, QueueStatus, ReloadStatus, ServerStatus,
+    TransferCounts, UnseenChanges,
 };
 use nameward_maintain::Commits;
 use nameward_maintain::follow::{
@@ -263,6 +266,12 @@ impl ServerHealth {
                 minutes_10: rate(2),
             },
             memory_bytes: HostReadings::read().real_memory_usage,
+            internal_errors: panics::count(),
+            last_internal_error: panics::last().map(|last| InternalError {
+                at: last.at,
+                location: last.location,
+            }),
+            queues: worker::queues().into_iter().map(queue_status).collect(),
             faults: Vec::new(),
         };
         let ended = self.listeners.lock().as_ref().map(ListenerWatch::ended);
@@ -295,6 +304,15 @@ impl ServerHealth {
 }
 
 /// Returns the state of each source of zones, in configuration order.
+fn queue_status(usage: QueueUsage) -> QueueStatus {
+    QueueStatus {
+        name: usage.name,
+        waiting: usage.waiting,
+        limit: usage.limit,
+        full: usage.full,
+    }
+}
+
 fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
     let started = SystemTime::now() - parts.started.elapsed();
     let files = parts.maintenance.sources.lock().clone().into_iter();

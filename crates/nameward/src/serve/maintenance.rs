@@ -196,7 +196,7 @@ pub fn start(
     parts: MaintenanceParts,
     loaded: impl FnOnce(Result<(), StartError>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
-    let queue = Queue::new(WAITING);
+    let queue = Queue::new("maintenance", WAITING);
     let requests = Arc::new(QueueOwner::new(&queue));
     // The watcher must not keep the queue open by itself.
     let weak = Arc::downgrade(&requests);
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {
-        let queue = Queue::new(WAITING);
+        let queue = Queue::new("maintenance", WAITING);
         let requests = QueueOwner::new(&queue);
         let is_reload_wanted = Arc::new(AtomicBool::new(false));
         let requested = RequestedWork {

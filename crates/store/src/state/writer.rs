@@ -76,7 +76,7 @@ impl StateWriter {
         path: PathBuf,
         bounds: JournalBounds,
     ) -> Result<Self, StateError> {
-        let requests = Queue::new(WAITING);
+        let requests = Queue::new("state", WAITING);
         let queue = requests.clone();
         let failed = |error: std::io::Error| StateError::of_io(&path, &error);
         let scribe = StateWriterThread {

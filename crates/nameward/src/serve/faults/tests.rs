@@ -49,6 +49,11 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             is_ok: false,
             text: "nameward.toml:3: unknown setting".into(),
         }),
+        internal_errors: 2,
+        last_internal_error: Some(nameward_control::operations::InternalError {
+            at: nameward_base::time::now_seconds(),
+            location: "src/a.rs:7".into(),
+        }),
         ..ServerStatus::default()
     };
     let mut databases = DatabaseZoneFaults::default();
@@ -140,6 +145,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "file_source",
             "reload_failed",
             "tls_certificate",
+            "internal_error",
             "primary_behind",
             "zone_stale"
         ]
