@@ -7,6 +7,7 @@ mod attacks;
 mod bind_access;
 mod broken_start;
 mod cli;
+mod compatibility;
 mod control;
 mod denial;
 mod ending;
