@@ -5,7 +5,8 @@
 //! For a transferred zone, or a catalog produced here, the declaration is all there is.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{
@@ -24,6 +25,8 @@ use super::{OperationError, OperationResult, Operations, ZoneChanged, ZoneTempla
 const PORT: u16 = 53;
 /// Maximum number of primaries per zone.
 const PRIMARIES_MAX: usize = 32;
+/// How long the creation of a catalog waits for its first version, which takes milliseconds.
+const PRODUCED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Where a zone that is not in a database is stored.
 pub(super) enum LocalZone {
@@ -114,11 +117,28 @@ impl Operations {
                     )));
                 }
                 self.declare(&name, &settings)?;
+                if kind == ZoneKind::Producer {
+                    self.wait_until_produced(&name);
+                }
                 declared(&name, self.key_warnings(&settings))
             }
         };
         tracing::info!("zone {name}: created via control socket");
         Ok(OperationResult::ZoneCreated(changed))
+    }
+
+    /// Waits for the first version of a catalog, which another thread produces: the reply promises that it is served.
+    fn wait_until_produced(&self, name: &NameBuf) {
+        let deadline = Instant::now() + PRODUCED_WITHIN;
+        let is_empty = || {
+            let table = self.commits.table().load();
+            table
+                .exact(name.as_name())
+                .is_some_and(|zone| !zone.is_ready())
+        };
+        while is_empty() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Writes the file of a new zone and serves it, with its settings.
