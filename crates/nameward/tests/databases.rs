@@ -5,7 +5,7 @@ mod alias;
 mod alias_transfers;
 mod api;
 mod api_client;
-mod api_clients;
+pub mod api_clients;
 mod api_hostile;
 mod api_powerdns;
 mod api_replays;
