@@ -35,7 +35,7 @@ section! {
         /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
         /// Text returned for `version.bind` and `version.server` in class CH; "" refuses the query.
-        version: String = r#""Nameward 0.1.0""#;
+        version: String = r#""Nameward 0.2.0""#;
         /// Name of this server: returned for `id.server` and `hostname.bind` in class CH and in the NSID option (RFC
         /// 5001). "" disables all three.
         nsid: String = r#""""#;
