@@ -34,9 +34,10 @@ pub fn accepted(owner: &str, rtype: Type, content: &str) -> ApiResult<String> {
     let mut rdata = Vec::new();
     parse_text(
         rtype,
-        &mut Fields::new(&match keeps_text(rtype) {
-            true => split_long_strings(text.as_bytes()),
-            false => text.as_bytes().into(),
+        &mut Fields::new(&if keeps_text(rtype) {
+            split_long_strings(text.as_bytes())
+        } else {
+            text.as_bytes().into()
         }),
         Name::ROOT,
         &mut rdata,
@@ -51,11 +52,12 @@ pub fn accepted(owner: &str, rtype: Type, content: &str) -> ApiResult<String> {
         rtype if keeps_text(rtype) => text.starts_with('"') && text.ends_with('"'),
         _ => parsed.eq_ignore_ascii_case(text),
     };
-    match is_expected {
-        true => Ok(text.to_owned()),
-        false => Err(refused(&format!(
+    if is_expected {
+        Ok(text.to_owned())
+    } else {
+        Err(refused(&format!(
             "Not in expected format (parsed as '{parsed}')"
-        ))),
+        )))
     }
 }
 

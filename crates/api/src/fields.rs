@@ -89,11 +89,12 @@ pub fn canonical_name<'v>(object: &'v Value, key: &str) -> ApiResult<&'v str> {
 
 /// Refuses a name without its final dot.
 pub fn check_canonical(name: &str) -> ApiResult<&str> {
-    match name.ends_with('.') {
-        true => Ok(name),
-        false => Err(ApiError::invalid(format!(
+    if name.ends_with('.') {
+        Ok(name)
+    } else {
+        Err(ApiError::invalid(format!(
             "DNS Name '{name}' is not canonical"
-        ))),
+        )))
     }
 }
 

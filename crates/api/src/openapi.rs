@@ -207,12 +207,13 @@ fn plain_path(pattern: &[&str]) -> String {
 
 /// Compares a path with named parameters and one with `{}`.
 fn same_path(named: &str, plain: &str) -> bool {
-    let without_names = named
-        .split('/')
-        .map(|segment| match segment.starts_with('{') {
-            true => "{}",
-            false => segment,
-        });
+    let without_names = named.split('/').map(|segment| {
+        if segment.starts_with('{') {
+            "{}"
+        } else {
+            segment
+        }
+    });
     without_names.eq(plain.split('/'))
 }
 

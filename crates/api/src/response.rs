@@ -232,9 +232,10 @@ impl serde_json::ser::Formatter for Spaced {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        match first {
-            true => Ok(()),
-            false => writer.write_all(b", "),
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
         }
     }
 
@@ -243,9 +244,10 @@ impl serde_json::ser::Formatter for Spaced {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        match first {
-            true => Ok(()),
-            false => writer.write_all(b", "),
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b", ")
         }
     }
 

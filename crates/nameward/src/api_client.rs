@@ -213,9 +213,10 @@ impl ApiTarget {
                 Ok(stream) => {
                     stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
                     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-                    return match self.has_tls {
-                        true => Ok(Box::new(self.secure(stream)?)),
-                        false => Ok(Box::new(stream)),
+                    return if self.has_tls {
+                        Ok(Box::new(self.secure(stream)?))
+                    } else {
+                        Ok(Box::new(stream))
                     };
                 }
                 Err(error) => last = error,
@@ -248,9 +249,10 @@ impl ApiTarget {
 
     fn send(&self, stream: &mut dyn Connection, request: &ControlRequest) -> io::Result<()> {
         let body = serde_json::to_vec(request)?;
-        let host = match self.host.contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.clone(),
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
         };
         let head = format!(
             "POST {PATH} HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\

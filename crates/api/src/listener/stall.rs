@@ -70,9 +70,10 @@ impl AsyncRead for StallGuard {
             }
         }
         let mut expired = |start: &mut Pin<Box<Sleep>>| start.as_mut().poll(context).is_ready();
-        match read.is_pending() && self.start.as_mut().is_some_and(&mut expired) {
-            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            false => read,
+        if read.is_pending() && self.start.as_mut().is_some_and(&mut expired) {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            read
         }
     }
 }

@@ -68,9 +68,10 @@ pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     if text.len() > REPLY_MAX {
         return Err(super::zones::too_large());
     }
-    Ok(match call.request.accepts_json {
-        true => ApiResponse::json(200, &json!({ "zone": text })),
-        false => ApiResponse::text(200, media::ZONE, text),
+    Ok(if call.request.accepts_json {
+        ApiResponse::json(200, &json!({ "zone": text }))
+    } else {
+        ApiResponse::text(200, media::ZONE, text)
     })
 }
 

@@ -56,9 +56,10 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
     }
     let metadata = metadata::stored(call, zone, None)?;
     let rrsets = rrsets::list(call, zone, None, None, true)?;
-    match matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
-        true => Ok(Some(zone.serial)),
-        false => Err(changed(&zone.name)),
+    if matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
+        Ok(Some(zone.serial))
+    } else {
+        Err(changed(&zone.name))
     }
 }
 

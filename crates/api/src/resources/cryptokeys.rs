@@ -86,9 +86,10 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         changes.push(KeyChange::Publish);
     }
     if active != key.active {
-        changes.push(match active {
-            true => KeyChange::Activate,
-            false => KeyChange::Deactivate,
+        changes.push(if active {
+            KeyChange::Activate
+        } else {
+            KeyChange::Deactivate
         });
     }
     if published.is_some_and(|published| !published && key.published) {
@@ -105,9 +106,10 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let (zone, key) = find(call, arguments)?;
     let is_last = keys(call, &zone)?.len() == 1;
-    call.run(&match is_last {
-        true => OperationRequest::ZoneUnsecure { zone, force: true },
-        false => OperationRequest::KeyRemove { zone, key: key.key },
+    call.run(&if is_last {
+        OperationRequest::ZoneUnsecure { zone, force: true }
+    } else {
+        OperationRequest::KeyRemove { zone, key: key.key }
     })?;
     Ok(ApiResponse::empty(204))
 }

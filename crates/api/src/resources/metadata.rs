@@ -136,11 +136,12 @@ fn items(body: &Value) -> ApiResult<Vec<String>> {
 }
 
 fn check_kind(kind: &str) -> ApiResult<()> {
-    match ZONE_KINDS.iter().any(|one| one.eq_ignore_ascii_case(kind)) {
-        false => Ok(()),
-        true => Err(ApiError::invalid(format!(
+    if !ZONE_KINDS.iter().any(|one| one.eq_ignore_ascii_case(kind)) {
+        Ok(())
+    } else {
+        Err(ApiError::invalid(format!(
             "Unsupported metadata kind '{kind}'"
-        ))),
+        )))
     }
 }
 

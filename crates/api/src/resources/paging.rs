@@ -44,9 +44,12 @@ impl<'r> ListPage<'r> {
             after: text("after"),
             sort,
             // Without a wildcard it is found anywhere in a name.
-            pattern: text("q").map(|q| match q.contains(['*', '?']) {
-                true => q.to_owned(),
-                false => format!("*{q}*"),
+            pattern: text("q").map(|q| {
+                if q.contains(['*', '?']) {
+                    q.to_owned()
+                } else {
+                    format!("*{q}*")
+                }
             }),
         })
     }
@@ -79,9 +82,10 @@ impl<'r> ListPage<'r> {
                     names.join(", ")
                 )));
             };
-            match is_descending {
-                true => list.sort_by(|a, b| order(b, a)),
-                false => list.sort_by(order),
+            if is_descending {
+                list.sort_by(|a, b| order(b, a))
+            } else {
+                list.sort_by(order)
             }
         }
         let total = list.len();

@@ -32,12 +32,13 @@ pub fn read(list: &[Value], zone: &str, has_changetype: bool) -> ApiResult<Vec<R
         let key = (step.name.to_ascii_lowercase(), step.rtype.clone());
         if !seen.insert((key, step.change == RrsetChange::Delete)) {
             let (name, rtype) = (&step.name, &step.rtype);
-            return Err(ApiError::invalid(match has_changetype {
-                true => format!(
+            return Err(ApiError::invalid(if has_changetype {
+                format!(
                     "Duplicate RRset {name} IN {rtype} with changetype: {}",
                     string(rrset, "changetype")?
-                ),
-                false => format!("Duplicate RRset {name} IN {rtype}"),
+                )
+            } else {
+                format!("Duplicate RRset {name} IN {rtype}")
             }));
         }
         steps.push(step);
@@ -46,15 +47,16 @@ pub fn read(list: &[Value], zone: &str, has_changetype: bool) -> ApiResult<Vec<R
 }
 
 fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetStep> {
-    let change = match has_changetype {
-        false => RrsetChange::Replace,
-        true => match string(rrset, "changetype")?.to_ascii_uppercase().as_str() {
+    let change = if !has_changetype {
+        RrsetChange::Replace
+    } else {
+        match string(rrset, "changetype")?.to_ascii_uppercase().as_str() {
             "REPLACE" => RrsetChange::Replace,
             "DELETE" => RrsetChange::Delete,
             "EXTEND" => RrsetChange::Extend,
             "PRUNE" => RrsetChange::Prune,
             _ => return Err(ApiError::invalid("Changetype not understood")),
-        },
+        }
     };
     let name = canonical_name(rrset, "name")?;
     let word = string(rrset, "type")?;
@@ -104,11 +106,12 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
         }
         step.records = Some(read_records(list, name, rtype)?);
     }
-    match step.records.is_none() && step.comments.is_none() {
-        true => Err(ApiError::invalid(format!(
+    if step.records.is_none() && step.comments.is_none() {
+        Err(ApiError::invalid(format!(
             "No change for RRset {name} IN {rtype}"
-        ))),
-        false => Ok(step),
+        )))
+    } else {
+        Ok(step)
     }
 }
 
@@ -134,11 +137,12 @@ fn read_records(list: &[Value], name: &str, rtype: Type) -> ApiResult<Vec<Record
         });
     }
     let is_single = matches!(rtype, Type::CNAME | Type::SOA | Type::DNAME);
-    match is_single && records.len() > 1 {
-        true => Err(ApiError::invalid(format!(
+    if is_single && records.len() > 1 {
+        Err(ApiError::invalid(format!(
             "RRset {name} IN {rtype} has more than one record"
-        ))),
-        false => Ok(records),
+        )))
+    } else {
+        Ok(records)
     }
 }
 
@@ -210,9 +214,10 @@ pub fn list(
         }
         octets <= REPLY_MAX
     })?;
-    match octets > REPLY_MAX {
-        true => Err(too_large()),
-        false => Ok(rrsets),
+    if octets > REPLY_MAX {
+        Err(too_large())
+    } else {
+        Ok(rrsets)
     }
 }
 

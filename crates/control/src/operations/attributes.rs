@@ -80,9 +80,10 @@ pub struct ListedMetadata {
 
 /// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are upper case.
 pub(super) fn stored_kind(kind: &str) -> String {
-    match is_own_kind(kind) {
-        true => format!("X-{}", &kind[2..]),
-        false => kind.to_ascii_uppercase(),
+    if is_own_kind(kind) {
+        format!("X-{}", &kind[2..])
+    } else {
+        kind.to_ascii_uppercase()
     }
 }
 

@@ -226,11 +226,12 @@ pub(super) struct ChangeOutcome {
 impl ChangeOutcome {
     /// Returns the result of the operation.
     pub(super) fn result(self) -> OperationResult {
-        match self.is_changed {
-            true => OperationResult::ZoneChanged(self.changed),
-            false => OperationResult::NoChange {
+        if self.is_changed {
+            OperationResult::ZoneChanged(self.changed)
+        } else {
+            OperationResult::NoChange {
                 zone: self.changed.zone,
-            },
+            }
         }
     }
 }

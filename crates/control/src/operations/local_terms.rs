@@ -105,12 +105,13 @@ fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, Oper
 /// Returns a keyword for serials that a journal can follow: it needs a new serial for each change.
 fn serial_word(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
     let word = word.unwrap_or_default().to_ascii_uppercase();
-    match word.is_empty() || read_serial_rule(Some(&word), None) != SerialRule::Keep {
-        true => Ok(word),
-        false => Err(OperationError::invalid(format!(
+    if word.is_empty() || read_serial_rule(Some(&word), None) != SerialRule::Keep {
+        Ok(word)
+    } else {
+        Err(OperationError::invalid(format!(
             "soa_edit_api: zone {zone} is not in a database, and each change of it needs a new serial: expected DEFAULT, \
-             INCREASE, EPOCH, SOA-EDIT or SOA-EDIT-INCREASE, found {word:?}"
-        ))),
+         INCREASE, EPOCH, SOA-EDIT or SOA-EDIT-INCREASE, found {word:?}"
+        )))
     }
 }
 
@@ -199,9 +200,10 @@ impl Operations {
         is_signed: bool,
     ) -> Result<(), OperationError> {
         if terms.secure.unwrap_or(is_signed) {
-            return match is_signed {
-                true => metadata.signing.check(name, &self.keys_of(name)?),
-                false => Ok(()),
+            return if is_signed {
+                metadata.signing.check(name, &self.keys_of(name)?)
+            } else {
+                Ok(())
             };
         }
         let asks = |kind: &str| {
@@ -231,15 +233,17 @@ impl Operations {
         let is_alone = terms.rrsets.is_none() && terms.secure.is_none() && plan.signing.is_empty();
         match (&plan.local, is_file(settings.kind)) {
             (LocalZone::Declared(_), true) if plan.before.kind == ZoneKind::Secondary => {
-                match is_alone {
-                    true => self.promote(name, settings).map(Some),
-                    false => Err(kind_alone(name)),
+                if is_alone {
+                    self.promote(name, settings).map(Some)
+                } else {
+                    Err(kind_alone(name))
                 }
             }
             (LocalZone::File(file, _), false) if settings.kind == ZoneKind::Secondary => {
-                match is_alone {
-                    true => self.demote(name, file, settings.clone()).map(Some),
-                    false => Err(kind_alone(name)),
+                if is_alone {
+                    self.demote(name, file, settings.clone()).map(Some)
+                } else {
+                    Err(kind_alone(name))
                 }
             }
             (LocalZone::File(file, _), false) => Err(OperationError::refused(format!(
@@ -359,11 +363,12 @@ impl Operations {
             zone: terms.zone.clone(),
             ..ZoneTerms::default()
         };
-        match *terms == plain {
-            true => Err(OperationError::invalid(
+        if *terms == plain {
+            Err(OperationError::invalid(
                 "nothing to change: use --kind, --primary, --template or --catalog",
-            )),
-            false => Ok(settings),
+            ))
+        } else {
+            Ok(settings)
         }
     }
 

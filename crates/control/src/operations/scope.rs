@@ -63,11 +63,12 @@ impl KeyScope {
 
     /// Rejects what concerns the whole server.
     pub fn require_server(&self) -> Result<(), OperationError> {
-        match self.is_limited() {
-            true => Err(forbidden(
+        if self.is_limited() {
+            Err(forbidden(
                 "this API key is limited to some zones, and this concerns the whole server",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

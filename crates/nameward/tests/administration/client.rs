@@ -63,9 +63,10 @@ impl Client {
     /// Sends a request; the path starts below the server.
     pub fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let target = match path.starts_with("/api") {
-            true => path.to_owned(),
-            false => format!("{SERVER}{path}"),
+        let target = if path.starts_with("/api") {
+            path.to_owned()
+        } else {
+            format!("{SERVER}{path}")
         };
         let mut head = format!(
             "{method} {target} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {}\r\n",

@@ -87,7 +87,7 @@ fn a_signed_zone_whose_keys_are_not_found_is_left_out() {
         "options { directory \"{DIR}\"; };\nzone \"signed.example\" { type primary; file \"x\"; dnssec-policy default; \
          inline-signing yes; };\n",
     );
-    assert_lines(&bind, &[left_out, "run rndc sync and import again"]);
+    assert_lines(&bind, &[left_out, "run `rndc sync` and import again"]);
     for report in [knot, bind] {
         assert!(!report.contains("[[zone]]"), "{report}");
     }

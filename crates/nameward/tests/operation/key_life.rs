@@ -307,7 +307,7 @@ fn a_policy_that_cannot_be_is_an_error_with_its_line() {
         ),
         (
             "[[dnssec_policy]]\nname = \"a\"\n[[dnssec_policy]]\nname = \"a\"\n",
-            "already",
+            "duplicate dnssec_policy \"a\"",
         ),
         ("[[dnssec_policy]]\nname = \"none\"\n", "a name other than"),
         (

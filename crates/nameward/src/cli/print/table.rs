@@ -243,9 +243,10 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
             &["ID", "ZONES", "RIGHTS", "CREATED", "EXPIRES", "DESCRIPTION"],
             vec![
                 key.id.clone(),
-                match key.zones.is_empty() {
-                    true => "all".into(),
-                    false => key.zones.join(","),
+                if key.zones.is_empty() {
+                    "all".into()
+                } else {
+                    key.zones.join(",")
                 },
                 if key.read_only { "read" } else { "change" }.into(),
                 moment(key.created),

@@ -89,9 +89,10 @@ impl StoredRecord {
             rtype: escaped(rtype),
             ttl: read_ttl(row.int(3)),
             content: data.unwrap_or_else(|_| escaped(content)),
-            text: match keeps {
-                true => std::str::from_utf8(content).ok().map(str::to_owned),
-                false => None,
+            text: if keeps {
+                std::str::from_utf8(content).ok().map(str::to_owned)
+            } else {
+                None
             },
             problem,
             disabled: row.int(6) != Some(0),
