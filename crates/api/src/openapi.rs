@@ -95,6 +95,7 @@ const DESCRIPTIONS: &[Description] = describe! {
     Delete "/v1/servers/localhost/zones/{zone_id}" "Delete a zone" [] None => Empty;
     Put "/v1/servers/localhost/zones/{zone_id}/axfr-retrieve" "Transfer a secondary zone" [] None => One(200, "Object");
     Put "/v1/servers/localhost/zones/{zone_id}/notify" "Send NOTIFY to the secondaries" [] None => One(200, "Object");
+    Get "/v1/servers/localhost/zones/{zone_id}/check" "Report errors and warnings about a zone" [] None => One(200, "Object");
     Put "/v1/servers/localhost/zones/{zone_id}/rectify" "Recompute derived columns" [] None => One(200, "Object");
     Get "/v1/servers/localhost/zones/{zone_id}/export" "Export a zone as a zone file" [] None => Text("text/plain");
     Get "/v1/servers/localhost/zones/{zone_id}/history" "List the versions in the journal" [] None => Many("Version");

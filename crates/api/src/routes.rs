@@ -69,6 +69,7 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["zones", ANY, "difference"], methods: &[(Get, history::difference)] },
     ApiRoute { pattern: server!["zones", ANY, "rollback"], methods: &[(Put, history::rollback)] },
     ApiRoute { pattern: server!["zones", ANY, "export"], methods: &[(Get, actions::export)] },
+    ApiRoute { pattern: server!["zones", ANY, "check"], methods: &[(Get, actions::check)] },
     ApiRoute { pattern: server!["zones", ANY, "metadata"], methods: &[(Get, metadata::list), (Post, metadata::add)] },
     ApiRoute {
         pattern: server!["zones", ANY, "metadata", ANY],

@@ -1,6 +1,9 @@
-//! Actions on a zone: notify, retrieve, rectify, export.
+//! Actions on a zone: notify, retrieve, rectify, export, check.
 
 use nameward_control::operations::{ListedItem, OperationRequest};
+use nameward_store::file::zone_from_text_with_warnings;
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::Severity;
 use serde_json::json;
 
 use crate::content;
@@ -49,6 +52,31 @@ pub fn rectify(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 /// The zone as a zone file.
 pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let text = zone_file(call, zone)?;
+    Ok(if call.request.accepts_json {
+        ApiResponse::json(200, &json!({ "zone": text }))
+    } else {
+        ApiResponse::text(200, media::ZONE, text)
+    })
+}
+
+/// Errors and warnings about the zone, as `nameward zone check` reports them.
+pub fn check(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let zone = call.zone(&zone_name(arguments[0])?)?.name;
+    let apex: NameBuf = zone.parse().map_err(|_| ApiError::NotFound)?;
+    let text = zone_file(call, zone.clone())?;
+    let found = zone_from_text_with_warnings(apex.as_name(), "zone", text.as_bytes());
+    let found = found.map_or_else(|errors| errors, |(_, warnings)| warnings);
+    let messages = |severity: Severity| -> Vec<&str> {
+        let found = found.iter().filter(|one| one.severity == severity);
+        found.map(|one| one.message.as_str()).collect()
+    };
+    let (errors, warnings) = (messages(Severity::Error), messages(Severity::Warning));
+    let report = json!({ "zone": zone, "errors": errors, "warnings": warnings });
+    Ok(ApiResponse::json(200, &report))
+}
+
+fn zone_file(call: &Call<'_>, zone: String) -> Result<String, ApiError> {
     let mut text = String::new();
     let request = OperationRequest::RecordList {
         zone,
@@ -68,11 +96,7 @@ pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     if text.len() > REPLY_MAX {
         return Err(super::zones::too_large());
     }
-    Ok(if call.request.accepts_json {
-        ApiResponse::json(200, &json!({ "zone": text }))
-    } else {
-        ApiResponse::text(200, media::ZONE, text)
-    })
+    Ok(text)
 }
 
 fn done(result: &str) -> ApiResult {

@@ -235,6 +235,26 @@ fn a_put_of_a_zone_file_with_several_parts_changes_all_or_nothing() {
 }
 
 #[test]
+fn check_reports_what_is_wrong_in_a_zone() {
+    let (_server, client, _database) = on_sqlite("live");
+    let body =
+        json!({ "name": "checked.test.", "kind": "Native", "nameservers": ["ns1.checked.test."] });
+    client.expect(201, "POST", "/zones", Some(&body));
+    let found = client.expect(200, "GET", "/zones/checked.test./check", None);
+    assert_eq!(found["zone"], "checked.test.");
+    // Its name server has no address.
+    let said = format!("{}{}", found["errors"], found["warnings"]);
+    assert!(said.contains("ns1.checked.test."), "{found}");
+    let body = json!({ "rrsets": [{ "name": "ns1.checked.test.", "type": "A", "ttl": 60, "changetype": "REPLACE",
+        "records": [{ "content": "192.0.2.53" }] }] });
+    client.expect(204, "PATCH", "/zones/checked.test.", Some(&body));
+    let found = client.expect(200, "GET", "/zones/checked.test./check", None);
+    let nothing = json!({ "zone": "checked.test.", "errors": [], "warnings": [] });
+    assert_eq!(found, nothing);
+    client.expect(404, "GET", "/zones/none.test./check", None);
+}
+
+#[test]
 fn records_are_refused_where_powerdns_refuses_them() {
     let (_server, client, _database) = on_sqlite("live");
     let body = json!({ "name": "apex.test.", "kind": "Native", "nameservers": ["ns1.apex.test."] });
