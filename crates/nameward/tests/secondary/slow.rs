@@ -198,7 +198,7 @@ fn the_size_limit_of_a_zone_bounds_the_memory_of_its_transfer() {
         status(&server, "example").contains("exceeds 32 MiB")
     });
     let grown = peak(&server) - before;
-    assert!(grown < 56 << 10, "{grown} KiB");
+    assert!(grown < 96 << 10, "{grown} KiB");
 }
 
 #[test]
@@ -222,7 +222,9 @@ fn the_memory_of_all_transfers_is_bounded() {
     server.wait_until("the refusal", || {
         status(&server, "example").contains("raise transfers_in_memory_mb")
     });
+    // The rest of the process grows in the meantime, too, and memory of an attempt is not given back before the next.
+    // Without the bound it would grow to transfer_size_max_mb, 4 GiB.
     let grown = peak(&server) - before;
-    assert!(grown < 28 << 10, "{grown} KiB");
+    assert!(grown < 64 << 10, "{grown} KiB");
     assert_eq!(serial(server.address(), "example"), Some(1));
 }
