@@ -24,7 +24,7 @@ use hyper::{Request, Response, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
-use nameward_control::web::{ApiHandover, KeyGate, KeyVerdict, is_allowed};
+use nameward_control::web::{ApiHandover, KeyGate, RETRY_SECONDS, SecretVerdict, is_allowed};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -249,15 +249,16 @@ async fn answer(
     }
     let key = text(header::HeaderName::from_static("x-api-key"));
     let key = match shared.gate.check(key.as_deref(), client).await {
-        KeyVerdict::Right(key) => key,
-        KeyVerdict::Wrong => {
+        SecretVerdict::Right(key) => key,
+        SecretVerdict::Wrong => {
             let challenge = "X-API-Key realm=\"Nameward\"";
             return finish(shared, error(401).with("www-authenticate", challenge));
         }
-        KeyVerdict::TooMany => {
-            let seconds = KeyGate::RETRY_SECONDS.to_string();
+        SecretVerdict::TooMany => {
+            let seconds = RETRY_SECONDS.to_string();
             return finish(shared, error(429).with("retry-after", seconds));
         }
+        SecretVerdict::Busy => return finish(shared, error(503).with("retry-after", "1")),
     };
     let _room = match read_body(shared, request, shared.limits.body).await {
         Ok((body, room)) => {

@@ -11,7 +11,8 @@
 //!   reads its reply slowest: neither idle connections nor those that do not read can block the page. One that waits
 //!   for the text of a ring while the queue is full is closed if all others read their replies.
 //! - Pages are rendered on blocking threads, two at a time, never on those that answer DNS. Password hashes are
-//!   computed one at a time, and guesses are limited per client. At most half of the connections wait for either.
+//!   computed one at a time, and guesses are limited per client. At most half of the connections wait for pages,
+//!   and a quarter for hashes.
 //! - A ring is ranked once for all clients that wait for its text, and chunks of texts have separate permits, which
 //!   are released while a client does not read: clients that do not read hold nothing that others wait for.
 //! - Probes, refusals and stylesheets never wait.
@@ -20,7 +21,6 @@
 mod access;
 mod answer;
 mod api;
-mod assets;
 mod chart;
 mod connection;
 mod guesses;
@@ -36,6 +36,7 @@ mod response;
 mod ring_text;
 mod ring_texts;
 mod routes;
+mod secret_check;
 mod zone_list;
 mod zone_page;
 
@@ -59,14 +60,19 @@ pub use access::hash_password;
 pub use access::{BadHash, check_password};
 pub use access::{counted_as, is_allowed, same_secret};
 pub use api::statistics;
-pub use assets::{ICON, STYLE};
-use guesses::Guesses;
 pub use handover::ApiHandover;
-pub use key_gate::{KeyGate, KeyVerdict};
+pub use key_gate::KeyGate;
 use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
+use secret_check::SecretCheck;
+pub use secret_check::{RETRY_SECONDS, SecretVerdict};
 pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
 pub use zone_page::{ShownOrigin, ZoneFacts};
+
+/// The stylesheet of the status page, on which the web administration builds.
+pub const STYLE: &str = include_str!("../assets/style.css");
+/// The icon of the server.
+pub const ICON: &str = include_str!("../assets/icon.svg");
 
 /// Returns the name of a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
@@ -204,11 +210,9 @@ struct WebState {
     /// Permits to render a chunk of a text. Pages take longer and have others.
     pieces: Semaphore,
     ring_texts: Arc<RingTexts>,
-    /// Held while a password hash is computed.
-    hashing: Semaphore,
-    /// Requests that wait for rendering, ranking or hashing, or are in it.
+    /// Requests that wait for rendering or ranking, or are in it.
     in_line: Semaphore,
-    guesses: Guesses,
+    secrets: SecretCheck,
     replies: Arc<OutgoingReplies>,
     connections: AtomicUsize,
     waiting: Mutex<WaitingConnections>,
@@ -240,9 +244,8 @@ impl Web {
             zone_drawings: Semaphore::new(ZONE_DRAWINGS),
             pieces: Semaphore::new(PIECES),
             ring_texts: RingTexts::new(Arc::clone(&replies)),
-            hashing: Semaphore::new(1),
             in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
-            guesses: Guesses::default(),
+            secrets: SecretCheck::new(settings.limits.max_connections.div_ceil(4)),
             replies,
             connections: AtomicUsize::new(0),
             waiting: Mutex::default(),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use nameward_control::web::{KeyGate, KeyVerdict};
+use nameward_control::web::{RETRY_SECONDS, SecretVerdict};
 
 use super::connections::ApiConnection;
 use super::memory::HeldBody;
@@ -125,16 +125,16 @@ async fn log_in(
     };
     let key = head.form.field("key").trim();
     let key = match shared.gate.check(Some(key), head.client).await {
-        KeyVerdict::Right(key) => key,
-        KeyVerdict::Wrong => {
+        SecretVerdict::Right(key) => key,
+        SecretVerdict::Wrong => {
             tracing::warn!("web administration: login from {} failed", head.client);
             return failed(401, "This is not a valid API key.");
         }
-        KeyVerdict::TooMany => {
-            let seconds = KeyGate::RETRY_SECONDS;
-            let problem = format!("Too many attempts. Try again in {seconds} seconds.");
-            return failed(429, &problem).with("retry-after", seconds.to_string());
+        SecretVerdict::TooMany => {
+            let problem = format!("Too many attempts. Try again in {RETRY_SECONDS} seconds.");
+            return failed(429, &problem).with("retry-after", RETRY_SECONDS.to_string());
         }
+        SecretVerdict::Busy => return failed(503, "The server is busy. Try again."),
     };
     if let Some(old) = &head.session {
         admin.sessions.end(old);

@@ -5,18 +5,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use nameward_stats::Ring;
 use tokio::sync::SemaphorePermit;
 use tokio::task::AbortHandle;
 
-use super::guesses::GUESS_INTERVAL;
 use super::outgoing_replies::NoRoom;
 use super::request::HttpRequest;
 use super::response::{Response, media};
 use super::ring_texts::NoText;
 use super::routes::{self, Route, SecretKind, ShownSecret};
+use super::secret_check::{RETRY_SECONDS, SecretVerdict};
 use super::{ConnectionSlotGuard, WebState};
 
 /// Both ends of a connection.
@@ -132,27 +131,21 @@ async fn authorize(
     // A request without a secret is not a guess.
     let given = secret.given.ok_or_else(refused)?;
     let password = secret.password;
-    if shared.guesses.knows(client) && password.check_quickly(&given) == Some(true) {
-        return Ok(());
-    }
-    let Some(guess) = shared.guesses.begin(client, Instant::now()) else {
-        let seconds = GUESS_INTERVAL.as_secs().to_string();
-        return Err(Response::error(429).with("Retry-After", seconds));
+    let compare = || {
+        password
+            .check_quickly(&given)
+            .map(|is_right| is_right.then_some(()))
     };
-    let is_right = match password.check_quickly(&given) {
-        Some(is_right) => is_right,
-        None => {
-            let _in_line = shared.in_line.try_acquire().map_err(|_| busy())?;
-            let _turn = shared.hashing.acquire().await.map_err(|_| busy())?;
-            let checking = tokio::task::spawn_blocking(move || password.check_slowly(&given));
-            checking.await.unwrap_or(false)
+    let (hashed, owned) = (Arc::clone(&password), given.clone());
+    let hash = move || hashed.check_slowly(&owned).then_some(());
+    match shared.secrets.check(client, compare, hash).await {
+        SecretVerdict::Right(()) => Ok(()),
+        SecretVerdict::Wrong => Err(refused()),
+        SecretVerdict::TooMany => {
+            Err(Response::error(429).with("Retry-After", RETRY_SECONDS.to_string()))
         }
-    };
-    if !is_right {
-        return Err(refused());
+        SecretVerdict::Busy => Err(busy()),
     }
-    guess.was_right();
-    Ok(())
 }
 
 fn busy() -> Response {
