@@ -190,7 +190,9 @@ fn load(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Option<u64>), TlsError> 
     Ok((Arc::new(config), expires))
 }
 
-/// The end of the validity of a certificate (RFC 5280 section 4.1.2.5), in seconds since 1970; `None` if it cannot be read.
+/// Returns the end of the validity of a certificate (RFC 5280 section 4.1.2.5) in seconds since 1970. rustls has no accessor for
+/// it, and a parser crate for one field would bring far more code than this. `None` if it cannot be read: its expiry
+/// is then not announced.
 fn not_after(certificate: &[u8]) -> Option<u64> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;

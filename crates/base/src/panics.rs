@@ -1,7 +1,7 @@
-//! Panics: each is logged with its location and counted, whatever thread it is in and whoever catches it.
+//! Panics: each one is logged with its location and counted, in every thread, even if it is caught.
 //!
-//! The standard hook writes to standard error as it likes: the line has neither the log's format nor a place on the
-//! status page, so a bug that costs a step each hour would stay unseen.
+//! The default hook writes to standard error: the line has neither the format of the log nor a place on the status page, so a
+//! bug that costs a step each hour would go unnoticed.
 
 use crate::sync::Mutex;
 use crate::time::now_seconds;
@@ -40,7 +40,7 @@ pub fn last() -> Option<LastPanic> {
 /// Replaces the panic hook of the process by one that logs and counts.
 pub fn install_hook() {
     panic::set_hook(Box::new(|info| {
-        // A panic of the logger must not end in the logger again.
+        // A panic in the logger must not call the logger again.
         if IS_REPORTING.replace(true) {
             return;
         }

@@ -1,7 +1,8 @@
 //! Sends requests of commands to a remote server through its HTTP API (`--server`), with the replies of the control socket.
 //!
 //! One request is one POST to `/operations`; the reply has the lines of the control socket, so that output and exit codes are the
-//! same. HTTPS certificates are always verified, with the authorities of the system or those of `--ca-file`. Plain HTTP is for
+//! same. The request is HTTP/1.0, so that a proxy sends the reply as it is, without chunks, and closes the connection at its end; a
+//! client library would bring a runtime into commands that block on purpose. HTTPS certificates are always verified, with the authorities of the system or those of `--ca-file`. Plain HTTP is for
 //! loopback addresses only: the key would be readable on the way.
 
 use std::{
@@ -255,8 +256,8 @@ impl ApiTarget {
             self.host.clone()
         };
         let head = format!(
-            "POST {PATH} HTTP/1.1\r\nHost: {host}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            "POST {PATH} HTTP/1.0\r\nHost: {host}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n",
             self.key,
             body.len()
         );

@@ -15,7 +15,6 @@ pub mod setting;
 pub mod settings;
 mod state_settings;
 mod tables_reader;
-mod tls_settings;
 mod tsig_key;
 mod zone_chunks;
 pub mod zone_files;
@@ -32,7 +31,7 @@ use std::{
 use nameward_store::file::FileList;
 use toml::de::DeTable;
 
-use api_settings::ApiSettings;
+use api_settings::{ApiSettings, TlsSettings};
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
@@ -44,7 +43,6 @@ use settings::{
 };
 use state_settings::Journal;
 use tables_reader::ConfigReader;
-use tls_settings::TlsSettings;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 

@@ -195,31 +195,6 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         .collect();
     let help = "Whether the dnstap collector is connected, if dnstap is enabled";
     gauge("dnstap_connected", help, &connected);
-    let queues = |value: fn(&QueueStatus) -> u64| -> Vec<(String, u64)> {
-        let queues = status.queues.iter();
-        queues
-            .map(|queue| {
-                (
-                    format!("{{queue=\"{}\"}}", label(&queue.name)),
-                    value(queue),
-                )
-            })
-            .collect()
-    };
-    let help = "Items waiting in a maintenance queue";
-    gauge("queue_items", help, &queues(|queue| queue.waiting as u64));
-    let help = "Items that may wait in a maintenance queue";
-    gauge("queue_limit", help, &queues(|queue| queue.limit as u64));
-    let name = "nameward_queue_full_total";
-    let help = "Items that found a maintenance queue full: refused, or their senders had to wait";
-    head(out, name, help, "counter");
-    for (labels, value) in queues(|queue| queue.full) {
-        let _ = writeln!(out, "{name}{labels} {value}");
-    }
-    let name = "nameward_internal_errors_total";
-    let help = "Panics, each of which cost the piece of work that met it";
-    head(out, name, help, "counter");
-    let _ = writeln!(out, "{name} {}", status.internal_errors);
     let name = "nameward_dnstap_sent_total";
     head(
         out,
@@ -230,11 +205,81 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     if let Some(dnstap) = dnstap {
         let _ = writeln!(out, "{name} {}", dnstap.sent);
     }
+    write_work_metrics(out, status);
+}
+
+/// Writes the metrics of maintenance work: its queues, and panics.
+fn write_work_metrics(out: &mut String, status: &ServerStatus) {
+    type Column = (
+        &'static str,
+        &'static str,
+        &'static str,
+        fn(&QueueStatus) -> u64,
+    );
+    let columns: [Column; 3] = [
+        (
+            "nameward_queue_items",
+            "Items waiting in a maintenance queue",
+            "gauge",
+            |queue| queue.waiting as u64,
+        ),
+        (
+            "nameward_queue_limit",
+            "Items that may wait in a maintenance queue",
+            "gauge",
+            |queue| queue.limit as u64,
+        ),
+        (
+            "nameward_queue_full_total",
+            "Items that found a maintenance queue full: refused, or their senders had to wait",
+            "counter",
+            |queue| queue.full,
+        ),
+    ];
+    for (name, help, kind, value) in columns {
+        head(out, name, help, kind);
+        for queue in &status.queues {
+            let (label, value) = (label(&queue.name), value(queue));
+            let _ = writeln!(out, "{name}{{queue=\"{label}\"}} {value}");
+        }
+    }
+    let name = "nameward_internal_errors_total";
+    head(
+        out,
+        name,
+        "Panics, each of which cost the piece of work that met it",
+        "counter",
+    );
+    let _ = writeln!(out, "{name} {}", status.internal_errors);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_and_panics_are_metrics() {
+        let status = ServerStatus {
+            internal_errors: 3,
+            queues: vec![QueueStatus {
+                name: "updates".into(),
+                waiting: 2,
+                limit: 1024,
+                full: 5,
+            }],
+            ..ServerStatus::default()
+        };
+        let mut out = String::new();
+        write_metrics(&mut out, &status, &ReadyRules::default());
+        for line in [
+            "nameward_queue_items{queue=\"updates\"} 2\n",
+            "nameward_queue_limit{queue=\"updates\"} 1024\n",
+            "nameward_queue_full_total{queue=\"updates\"} 5\n",
+            "nameward_internal_errors_total 3\n",
+        ] {
+            assert!(out.contains(line), "{line}: {out}");
+        }
+    }
 
     #[test]
     fn backticks_enclose_code_and_a_single_one_is_text() {

@@ -3,8 +3,7 @@
 //! A fault whose source knows when it started has that time; for the others [`FirstSeen`] remembers when they were
 //! first found.
 
-mod certificate;
-mod internal_error;
+mod process;
 
 use nameward_base::text::counted;
 use nameward_base::time::seconds_since_1970;
@@ -25,8 +24,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
 use crate::cli::print::zone_text;
-use certificate::of_certificate;
-use internal_error::of_internal_error;
+use process::{of_certificate, of_internal_error};
 
 /// The sources that faults are derived from.
 pub struct FaultSources<'a> {

@@ -15,7 +15,7 @@ pub fn split_long_strings(content: &[u8]) -> Cow<'_, [u8]> {
     let (mut is_quoted, mut octets) = (false, 0);
     let mut rest = content;
     while let [first, tail @ ..] = rest {
-        // An escape is one octet: \\DDD, or a backslash and an octet.
+        // An escape is one octet: \DDD, or a backslash and an octet.
         let length = match (first, tail) {
             (b'\\', [a, b, c, ..])
                 if a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit() =>

@@ -2,6 +2,8 @@
 //!
 //! A transaction costs a flush to disk, whatever it contains. With one transaction for each change, clients that change zones at
 //! the same time would wait for one flush after another.
+//!
+//! The queue needs no limit of its own: each entry belongs to an operation that waits for it, and the listeners bound those.
 
 use super::super::{SqlBackend, SqlError};
 use super::{Committed, WriteError};

@@ -1,9 +1,14 @@
-//! The fault of the TLS certificate.
+//! Faults of the process itself, not of its zones: the TLS certificate, and internal errors.
 
 use nameward_api::tls::TlsFault;
-use nameward_control::operations::{FaultKind, ServerFault};
+use nameward_base::text::counted;
+use nameward_base::time::now_seconds;
+use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 
 use super::{fault, moment};
+
+/// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
+const INTERNAL_ERROR_SHOWN: u64 = 86_400;
 
 /// Returns the fault of a TLS certificate that expires soon or cannot be loaded.
 pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
@@ -30,4 +35,21 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
             "Renew the certificate; the new files are loaded when they change.",
         ),
     }
+}
+
+/// Returns the fault of a panic, which cost the piece of work that met it.
+pub(super) fn of_internal_error(status: &ServerStatus) -> Option<ServerFault> {
+    let last = status.last_internal_error.as_ref()?;
+    if now_seconds().saturating_sub(last.at) > INTERNAL_ERROR_SHOWN {
+        return None;
+    }
+    let number = counted(status.internal_errors as usize, "internal error");
+    let mut fault = fault(
+        FaultKind::InternalError,
+        format!("{number} since the start, the last at {}.", last.location),
+        "The work that met it was not completed.",
+        "Report the log lines with \"internal error\". Restart the server if a zone is not up to date.",
+    );
+    fault.since = last.at;
+    Some(fault)
 }
