@@ -87,13 +87,13 @@ pub enum ApiError {
     /// 409.
     Conflict,
     /// Any status, with a text that is always JSON.
-    Told(u16, String),
+    Status(u16, String),
 }
 
 impl ApiError {
     /// A request that is not valid: 422 with a text that names the field.
     pub fn invalid(text: impl Into<String>) -> Self {
-        ApiError::Told(422, text.into())
+        ApiError::Status(422, text.into())
     }
 
     /// The status code.
@@ -103,7 +103,7 @@ impl ApiError {
             ApiError::NotFound => 404,
             ApiError::MethodNotAllowed => 405,
             ApiError::Conflict => 409,
-            ApiError::Told(status, _) => *status,
+            ApiError::Status(status, _) => *status,
         }
     }
 }
@@ -112,11 +112,11 @@ impl From<OperationError> for ApiError {
     fn from(error: OperationError) -> Self {
         match error.kind {
             ErrorKind::NotFound => ApiError::NotFound,
-            ErrorKind::Forbidden => ApiError::Told(403, error.message),
-            ErrorKind::Conflict => ApiError::Told(409, error.message),
-            ErrorKind::Invalid | ErrorKind::Refused => ApiError::Told(422, error.message),
+            ErrorKind::Forbidden => ApiError::Status(403, error.message),
+            ErrorKind::Conflict => ApiError::Status(409, error.message),
+            ErrorKind::Invalid | ErrorKind::Refused => ApiError::Status(422, error.message),
             ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => {
-                ApiError::Told(500, error.message)
+                ApiError::Status(500, error.message)
             }
         }
     }
@@ -179,10 +179,10 @@ impl ApiResponse {
     /// The reply to a request that failed.
     pub fn from_error(error: &ApiError, form: ErrorForm) -> Self {
         match error {
-            ApiError::Told(status, text) if form == ErrorForm::Problem => {
+            ApiError::Status(status, text) if form == ErrorForm::Problem => {
                 ApiResponse::problem(*status, Some(text))
             }
-            ApiError::Told(status, text) => {
+            ApiError::Status(status, text) => {
                 ApiResponse::json(*status, &serde_json::json!({ "error": text }))
             }
             other => ApiResponse::error(other.status(), form),

@@ -66,6 +66,25 @@ impl UtcTime {
         })
     }
 
+    /// Reads a date, or a date and a time of day in UTC, as RFC 3339 has them: `2026-11-15`, `2026-11-15T23:20:00Z`.
+    /// [`Self::to_unix`] checks whether the date exists.
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        let (date, time) = match text.split_once(['T', 't']) {
+            Some((date, time)) => (date, time.strip_suffix(['Z', 'z'])?),
+            None => (text, "00:00:00"),
+        };
+        let has_form = |text: &str, form: &str| {
+            let is_like = |(c, f): (u8, u8)| (f == b'0' && c.is_ascii_digit()) || c == f;
+            text.len() == form.len() && text.bytes().zip(form.bytes()).all(is_like)
+        };
+        if !has_form(date, "0000-00-00") || !has_form(time, "00:00:00") {
+            return None;
+        }
+        let octets = date.bytes().chain(time.bytes());
+        let digits: Vec<u8> = octets.filter(u8::is_ascii_digit).collect();
+        UtcTime::from_digits(&digits)
+    }
+
     /// Formats as `YYYYMMDDHHmmSS`, the form used in signatures and key files.
     pub fn digits(self) -> impl fmt::Display {
         let (hour, minute, second) = (self.hour, self.minute, self.second);
@@ -140,6 +159,21 @@ fn days_of_month(year: u64, month: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rfc_3339_is_read_as_it_is_written() {
+        let read = |text: &str| UtcTime::from_rfc3339(text).and_then(UtcTime::to_unix);
+        for seconds in [0, 86_401, 4_102_444_800] {
+            assert_eq!(
+                read(&UtcTime::from_unix(seconds).to_string()),
+                Some(seconds)
+            );
+        }
+        assert_eq!(read("1970-01-02"), Some(86_400));
+        for wrong in ["", "1970-01-02T00:00:01", "1970-13-01", "1970-1-1", "T"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn seconds_and_dates_are_those_of_the_calendar() {

@@ -22,10 +22,9 @@ mod key_template;
 mod local;
 mod local_copy;
 mod local_kind;
-mod local_terms;
+mod local_settings;
 mod logs;
 mod metadata_check;
-mod moment;
 mod parent;
 mod place;
 mod provision;
@@ -49,9 +48,9 @@ mod zone_files;
 mod zone_keys;
 mod zone_list;
 mod zone_options;
+mod zone_settings;
 mod zone_show;
 mod zone_status;
-mod zone_terms;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse};
@@ -65,7 +64,6 @@ pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
-pub use moment::{parse_date, rfc3339};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
@@ -99,9 +97,9 @@ pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
 pub use zone_attributes::ZoneAttributes;
 pub use zone_files::ZoneFiles;
 pub use zone_keys::ListedZoneKey;
+pub use zone_settings::ZoneSettings;
 pub use zone_show::ZoneDetails;
 pub use zone_status::{ListedZoneStatus, RunningTransferStatus};
-pub use zone_terms::ZoneTerms;
 
 use crate::api_keys::ApiKeys;
 use nameward_store::sql::write::{Committed, WriteError};
@@ -266,7 +264,7 @@ impl Operations {
             }
             OperationRequest::MetadataChange(request) => self.change_metadata(request),
             OperationRequest::ZoneRectify { zone } => self.rectify_zone(zone),
-            OperationRequest::ZoneSet(terms) => self.set_terms(terms, author),
+            OperationRequest::ZoneSet(terms) => self.change_settings(terms, author),
             OperationRequest::Apply(batches) => self.apply_batches(batches, author, items),
             OperationRequest::RecordSet(template) => self.set_records(template, author),
             OperationRequest::RecordAdd(template) => self.add_records(template, author),

@@ -15,7 +15,7 @@ mod zonemd;
 
 pub use fragment::PolicyFragment;
 pub use stored::{
-    AutoprimarySecondary, DeclaredZone, KeptSettings, StoredKeyRow, StoredPolicies,
+    AutoprimarySecondary, DeclaredSettings, DeclaredZone, StoredKeyRow, StoredPolicies,
     StoredPolicyError,
 };
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};

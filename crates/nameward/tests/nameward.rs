@@ -1,7 +1,7 @@
 //! Tests of the whole server, as its users and peers see it. All modules link into one binary.
 
 mod admin;
-mod administration;
+mod api;
 mod catalogs;
 mod conformance;
 mod databases;

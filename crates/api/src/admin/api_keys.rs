@@ -1,9 +1,9 @@
 //! Owns the page of API keys: list, create, delete. The text of a new key is shown once.
 
 use askama::Template;
+use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{
     ApiKeyTemplate, ListedApiKey, ListedItem, OperationError, OperationRequest, OperationResult,
-    parse_date,
 };
 
 use super::page::{AdminFrame, AdminView, page, redirect, time};
@@ -62,9 +62,13 @@ fn read_action(visit: &Visit<'_>) -> PageResult<OperationRequest> {
     }
     let expires = match visit.field("expires") {
         "" => None,
-        text => Some(parse_date(text).ok_or_else(|| {
-            OperationError::invalid(format!("Invalid date {text:?}: expected 2027-01-31."))
-        })?),
+        text => Some(
+            UtcTime::from_rfc3339(text)
+                .and_then(UtcTime::to_unix)
+                .ok_or_else(|| {
+                    OperationError::invalid(format!("Invalid date {text:?}: expected 2027-01-31."))
+                })?,
+        ),
     };
     let zones = visit.field("zones").split([',', ' ', '\n', '\r', '\t']);
     let zones = zones.filter(|zone| !zone.is_empty()).map(str::to_owned);

@@ -1,8 +1,7 @@
 //! `/audit`: the audit log, newest first.
 
-use nameward_control::operations::{
-    AuditRequest, ListedItem, OperationRequest, parse_date, rfc3339,
-};
+use nameward_base::calendar::UtcTime;
+use nameward_control::operations::{AuditRequest, ListedItem, OperationRequest};
 use serde_json::{Value, json};
 
 use crate::fields::check_canonical;
@@ -28,7 +27,7 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         })
     };
     let since = text("since").map(|text| {
-        let time = text.parse().ok().or_else(|| parse_date(text));
+        let time = text.parse().ok().or_else(|| UtcTime::from_rfc3339(text)?.to_unix());
         time.ok_or_else(|| {
             ApiError::invalid(format!(
                 "'since' query parameter is not a time: expected 2027-01-31T12:00:00Z or seconds since 1970, found '{text}'"
@@ -63,7 +62,7 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
                 "operation": entry.operation,
                 "outcome": if entry.error.is_some() { "failed" } else { "done" },
                 "serial": entry.serial,
-                "time": rfc3339(entry.time),
+                "time": UtcTime::from_unix(entry.time).to_string(),
                 "who": entry.who,
                 "zone": entry.zone,
             }));

@@ -65,7 +65,7 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
 
 /// The error of a zone that is not the one that the client has read.
 pub fn changed(zone: &str) -> ApiError {
-    ApiError::Told(
+    ApiError::Status(
         412,
         format!("zone {zone} has changed since it was read: read it again"),
     )

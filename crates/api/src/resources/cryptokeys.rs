@@ -64,7 +64,7 @@ pub fn create(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         None => OperationRequest::KeyAdd(template),
     };
     let OperationResult::ZoneKey(key) = call.run(&request)? else {
-        return Err(ApiError::Told(500, "the key was not stored".into()));
+        return Err(ApiError::Status(500, "the key was not stored".into()));
     };
     Ok(ApiResponse::json(201, &with_private(call, &zone, &key)?))
 }
@@ -152,7 +152,7 @@ fn with_private(call: &Call<'_>, zone: &str, key: &ListedZoneKey) -> ApiResult<V
             view["privatekey"] = Value::String(private.0);
         }
         // A read-only API key gets the public part.
-        Ok(_) | Err(ApiError::Told(403, _)) => {}
+        Ok(_) | Err(ApiError::Status(403, _)) => {}
         Err(error) => return Err(error),
     }
     Ok(view)

@@ -1,8 +1,7 @@
 //! `/zones/{id}/history`, `/difference` and `/rollback`: the versions of a zone in its journal.
 
-use nameward_control::operations::{
-    ListedItem, OperationRequest, OperationResult, RecordChange, rfc3339,
-};
+use nameward_base::calendar::UtcTime;
+use nameward_control::operations::{ListedItem, OperationRequest, OperationResult, RecordChange};
 use serde_json::{Value, json};
 
 use crate::operator::Call;
@@ -23,7 +22,7 @@ pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
                 "origin": version.origin,
                 "removed": version.removed,
                 "serial": version.serial,
-                "time": rfc3339(version.time),
+                "time": UtcTime::from_unix(version.time).to_string(),
                 "who": version.who,
             }));
         }

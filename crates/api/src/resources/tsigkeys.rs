@@ -22,7 +22,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let (name, algorithm) = (string(&body, "name")?, string(&body, "algorithm")?);
     let secret = optional_string(&body, "key")?.filter(|secret| !secret.is_empty());
     if find(call, name).is_ok() {
-        return Err(ApiError::Told(
+        return Err(ApiError::Status(
             409,
             format!("A TSIG key with the name '{name}' already exists"),
         ));
@@ -46,7 +46,7 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let secret = optional_string(&body, "key")?.unwrap_or(secret_of(&old));
     let is_renamed = plain(name) != plain(&old.name);
     if is_renamed && find(call, name).is_ok() {
-        return Err(ApiError::Told(
+        return Err(ApiError::Status(
             409,
             format!("A TSIG key with the name '{name}' already exists"),
         ));
@@ -90,7 +90,7 @@ fn store(
     };
     match call.run(&request)? {
         OperationResult::TsigKey(key) => Ok(key),
-        _ => Err(ApiError::Told(500, "the key was not stored".into())),
+        _ => Err(ApiError::Status(500, "the key was not stored".into())),
     }
 }
 
@@ -112,7 +112,7 @@ pub fn find(call: &Call<'_>, name: &str) -> ApiResult<ListedTsigKey> {
     let name = name.trim_end_matches('.');
     found.ok_or_else(|| {
         let text = format!("TSIG key with name '{name}' not found");
-        ApiError::Told(404, text)
+        ApiError::Status(404, text)
     })
 }
 

@@ -2,7 +2,7 @@
 
 use nameward_control::operations::{
     ListedItem, ListedKind, MetadataSpec, OperationRequest, OperationResult, RrsetsRequest,
-    ZoneProvision, ZoneTerms,
+    ZoneProvision, ZoneSettings,
 };
 use nameward_zone::ZoneKind;
 use serde_json::Value;
@@ -92,7 +92,7 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
     add_default_catalog(&call.api.defaults, &mut request);
     match call.run(&OperationRequest::ZoneProvision(request)) {
         Ok(_) => {}
-        Err(ApiError::Told(409, _)) => return Err(ApiError::Conflict),
+        Err(ApiError::Status(409, _)) => return Err(ApiError::Conflict),
         Err(error) => return Err(error),
     }
     let with_rrsets = call.request.flag("rrsets", true)?;
@@ -183,7 +183,7 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         Some(list) if !list.is_empty() => Some(rrsets::read(list, &zone.name, false)?),
         _ => None,
     };
-    let terms = ZoneTerms {
+    let terms = ZoneSettings {
         kind: read_kind(&body)?,
         primaries: optional_strings(&body, "masters")?,
         account: optional_string(&body, "account")?.map(str::to_owned),
@@ -191,15 +191,15 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         metadata: read_metadata(&body)?,
         secure: optional_bool(&body, "dnssec")?,
         rrsets,
-        ..ZoneTerms::default()
+        ..ZoneSettings::default()
     };
     check_keys(call, &terms.metadata)?;
     let serial = conditional::check(call, &zone)?;
     if call.request.flag("check", false)? {
         let rrsets = terms.rrsets.clone();
-        let only = ZoneTerms {
+        let only = ZoneSettings {
             rrsets: rrsets.clone(),
-            ..ZoneTerms::default()
+            ..ZoneSettings::default()
         };
         let rrsets = rrsets.filter(|_| terms == only).ok_or_else(|| {
             ApiError::invalid("check=true covers changes of RRsets, without other settings")
@@ -213,9 +213,9 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         };
         return changes::check(call, request);
     }
-    if terms != ZoneTerms::default() {
+    if terms != ZoneSettings::default() {
         let zone = zone.name;
-        call.run(&OperationRequest::ZoneSet(ZoneTerms { zone, ..terms }))?;
+        call.run(&OperationRequest::ZoneSet(ZoneSettings { zone, ..terms }))?;
     }
     Ok(ApiResponse::empty(204))
 }
@@ -237,7 +237,7 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     }
     let is_conditional = request.serial.is_some();
     let result = match call.run(&OperationRequest::RrsetsChange(request)) {
-        Err(ApiError::Told(409, _)) if is_conditional => {
+        Err(ApiError::Status(409, _)) if is_conditional => {
             return Err(conditional::changed(&zone.name));
         }
         result => result?,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{
-    KeptSettings, PolicySource, RemoteServer, StoredPolicyError, UNCONFIGURED_RANK,
+    DeclaredSettings, PolicySource, RemoteServer, StoredPolicyError, UNCONFIGURED_RANK,
 };
 use nameward_wire::NameBuf;
 use nameward_wire::rdata::write_text;
@@ -31,9 +31,9 @@ const PRODUCED_WITHIN: Duration = Duration::from_secs(5);
 /// Where a zone that is not in a database is stored.
 pub(super) enum LocalZone {
     /// A file in a directory, with its settings in the state store.
-    File(ServedFile, KeptSettings),
+    File(ServedFile, DeclaredSettings),
     /// Declared in the state store.
-    Declared(KeptSettings),
+    Declared(DeclaredSettings),
 }
 
 impl Operations {
@@ -92,11 +92,11 @@ impl Operations {
                 "zone {name} already exists in the state store"
             )));
         }
-        let settings = KeptSettings {
+        let settings = DeclaredSettings {
             kind,
             primaries: read_primaries(&template.primaries)?,
             template: self.checked_template(template.template.as_deref())?,
-            ..KeptSettings::default()
+            ..DeclaredSettings::default()
         };
         check_settings(&settings)?;
         let changed = match kind {
@@ -145,14 +145,14 @@ impl Operations {
     pub(super) fn create_file(
         &self,
         (name, backend): (&NameBuf, Option<u32>),
-        settings: KeptSettings,
+        settings: DeclaredSettings,
         text: Vec<u8>,
     ) -> Result<ZoneChanged, OperationError> {
         let backend = backend.map(|number| {
             u16::try_from(number)
                 .map_err(|_| OperationError::not_found(format!("backend {number} not found")))
         });
-        let is_declared = settings != KeptSettings::default();
+        let is_declared = settings != DeclaredSettings::default();
         if is_declared && self.commits.store().is_none() {
             return Err(no_store(name));
         }
@@ -184,7 +184,7 @@ impl Operations {
     pub(super) fn declare(
         &self,
         name: &NameBuf,
-        settings: &KeptSettings,
+        settings: &DeclaredSettings,
     ) -> Result<(), OperationError> {
         let set = self.kept.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
@@ -222,7 +222,7 @@ impl Operations {
     }
 
     /// Warns of unknown TSIG keys: nothing is transferred with them.
-    pub(super) fn key_warnings(&self, settings: &KeptSettings) -> Vec<String> {
+    pub(super) fn key_warnings(&self, settings: &DeclaredSettings) -> Vec<String> {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);
         let unknown = keys.filter(|key| policies.keys().find(key.as_name()).is_none());
@@ -256,7 +256,7 @@ pub(super) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
 }
 
 /// Refuses contradicting settings.
-pub(super) fn check_settings(settings: &KeptSettings) -> Result<(), OperationError> {
+pub(super) fn check_settings(settings: &DeclaredSettings) -> Result<(), OperationError> {
     let (kind, has_primaries) = (settings.kind, !settings.primaries.is_empty());
     match kind.is_transferred() {
         true if !has_primaries => Err(OperationError::invalid(format!(

@@ -8,7 +8,7 @@ use nameward_base::time::now_seconds;
 use std::sync::Arc;
 
 use nameward_maintain::keys::local::KeysCopy;
-use nameward_maintain::policy::{KeptSettings, UNCONFIGURED_RANK};
+use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_maintain::sync::whole_text;
 use nameward_maintain::{Moment, contents_of, zone::SoaTimes};
 use nameward_store::file::zone_from_text;
@@ -36,7 +36,7 @@ struct LocalCopy {
     /// The records as a zone file; none for a zone that was never transferred.
     text: Option<Vec<u8>>,
     /// The settings declared in the state store.
-    settings: Option<KeptSettings>,
+    settings: Option<DeclaredSettings>,
     keys: KeysCopy,
 }
 
@@ -72,7 +72,7 @@ impl LocalCopy {
             let (value, behind) = behind.split_at_checked(length)?;
             match *kind {
                 TEXT => copy.text = Some(value.into()),
-                SETTINGS => copy.settings = Some(KeptSettings::from_value(value)?),
+                SETTINGS => copy.settings = Some(DeclaredSettings::from_value(value)?),
                 KEY => {
                     let (number, value) = value.split_first_chunk::<4>()?;
                     let number = u32::from_be_bytes(*number);
@@ -115,7 +115,8 @@ impl Operations {
         match &local {
             LocalZone::File(file, settings) => {
                 copy.text = file.text.clone().or(copy.text);
-                copy.settings = (*settings != KeptSettings::default()).then(|| settings.clone());
+                copy.settings =
+                    (*settings != DeclaredSettings::default()).then(|| settings.clone());
             }
             LocalZone::Declared(settings) => copy.settings = Some(settings.clone()),
         }
@@ -271,7 +272,7 @@ impl Operations {
     fn restore_declared(
         &self,
         name: &NameBuf,
-        settings: &KeptSettings,
+        settings: &DeclaredSettings,
         text: Option<&[u8]>,
     ) -> Result<ZoneChanged, OperationError> {
         let zone = text.and_then(|text| zone_from_text(name.as_name(), "copy", text).ok());
@@ -334,7 +335,7 @@ mod tests {
     fn a_copy_is_read_back_as_it_was_and_a_cut_one_is_not() {
         let copy = LocalCopy {
             text: Some(b"@ 60 IN NS ns\n".to_vec()),
-            settings: Some(KeptSettings::default()),
+            settings: Some(DeclaredSettings::default()),
             keys: KeysCopy {
                 keys: vec![(1, b"one".to_vec()), (7, Vec::new())],
                 terms: Some(b"terms".to_vec()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nameward_maintain::follow::ServedFile;
-use nameward_maintain::policy::{KeptSettings, UNCONFIGURED_RANK};
+use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_maintain::read_contents;
 use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
@@ -18,7 +18,7 @@ impl Operations {
     pub(super) fn promote(
         &self,
         name: &NameBuf,
-        settings: &KeptSettings,
+        settings: &DeclaredSettings,
     ) -> Result<OperationResult, OperationError> {
         let served = self
             .commits
@@ -64,7 +64,7 @@ impl Operations {
         &self,
         name: &NameBuf,
         file: &ServedFile,
-        settings: KeptSettings,
+        settings: DeclaredSettings,
     ) -> Result<OperationResult, OperationError> {
         if self.commits.store().is_none() {
             return Err(no_store(name));

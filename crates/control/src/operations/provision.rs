@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::database_keys::stored;
 use super::local::is_file;
-use super::local_terms::LocalMetadata;
+use super::local_settings::LocalMetadata;
 use super::metadata_check::{check_kind, check_values};
 use super::rrsets::{read_serial_rule, refuse_stored_only};
 use super::signing_settings::{check_denial_item, check_item, is_signing_kind};
 use super::zone::{creatable, new_zone_warnings, stored_primaries};
 use super::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RecordSpec, RrsetChange, RrsetStep, ZoneTemplate, ZoneTerms, default_ttl, zone_name,
+    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
 };
 
 /// Records of a zone file that may be posted.
@@ -239,16 +239,16 @@ impl Operations {
             records: records.iter().map(batch_records).collect(),
         };
         let result = self.create_zone(&template)?;
-        let terms = ZoneTerms {
+        let terms = ZoneSettings {
             zone: request.zone.clone(),
             catalog: Some(request.catalog.clone()).filter(|catalog| !catalog.is_empty()),
             metadata: request.metadata.clone(),
             secure: request.secure.then_some(true),
-            ..ZoneTerms::default()
+            ..ZoneSettings::default()
         };
-        let plain = ZoneTerms {
+        let plain = ZoneSettings {
             zone: request.zone.clone(),
-            ..ZoneTerms::default()
+            ..ZoneSettings::default()
         };
         if terms != plain
             && let Err(error) = self.set_local(&terms, None)

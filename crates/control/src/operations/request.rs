@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     ApiKeyTemplate, AuditRequest, AutoprimaryTemplate, BatchRequest, DsReport, KeyChange,
     KeyTemplate, MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate, RecordUse,
-    RrsetsRequest, SecretText, ZoneProvision, ZoneTemplate, ZoneTerms,
+    RrsetsRequest, SecretText, ZoneProvision, ZoneSettings, ZoneTemplate,
 };
 
 /// A request line on the control socket.
@@ -257,7 +257,7 @@ pub enum OperationRequest {
     /// Changes the metadata of a database zone.
     MetadataChange(MetadataRequest),
     /// Changes the kind, primaries, account or catalog of a zone.
-    ZoneSet(ZoneTerms),
+    ZoneSet(ZoneSettings),
     /// Applies changes of several records and zones, each zone all or nothing.
     Apply(BatchRequest),
     /// Deletes an owner, an RRset or single records.

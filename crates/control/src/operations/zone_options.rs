@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::{OperationError, ZoneTerms};
+use super::{OperationError, ZoneSettings};
 
-impl ZoneTerms {
+impl ZoneSettings {
     /// Returns the options that a zone gets in place of those that it has.
     pub(super) fn new_options(&self, before: &str) -> Result<String, OperationError> {
         let read = |text: &str| match text.trim() {
@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn options_are_replaced_merged_and_removed() {
         let after = |before: &str, options: Option<&str>, patch: Option<&str>| {
-            let terms = ZoneTerms {
+            let terms = ZoneSettings {
                 options: options.map(Into::into),
                 options_patch: patch.map(Into::into),
-                ..ZoneTerms::default()
+                ..ZoneSettings::default()
             };
             terms.new_options(before)
         };

@@ -5,7 +5,7 @@
 
 mod declared;
 
-pub use declared::{DeclaredZone, KeptSettings};
+pub use declared::{DeclaredSettings, DeclaredZone};
 
 use declared::ZONES;
 use nameward_base::sync::{Mutex, MutexGuard};
@@ -76,7 +76,7 @@ type Templates = HashMap<String, PolicyFragment>;
 impl AutoprimarySecondary {
     /// Returns its policy. A template takes precedence over the address that the NOTIFY came from.
     fn part(&self, templates: &Templates) -> PolicyFragment {
-        let own = KeptSettings::from(self).part(&Templates::new());
+        let own = DeclaredSettings::from(self).part(&Templates::new());
         match templates.get(&self.template) {
             Some(template) => template.or(&own),
             None => own,
@@ -84,9 +84,9 @@ impl AutoprimarySecondary {
     }
 }
 
-impl From<&AutoprimarySecondary> for KeptSettings {
+impl From<&AutoprimarySecondary> for DeclaredSettings {
     fn from(secondary: &AutoprimarySecondary) -> Self {
-        KeptSettings {
+        DeclaredSettings {
             kind: ZoneKind::Secondary,
             primaries: vec![RemoteServer {
                 address: secondary.primary,
@@ -94,7 +94,7 @@ impl From<&AutoprimarySecondary> for KeptSettings {
                 source: None,
             }],
             template: secondary.template.clone(),
-            ..KeptSettings::default()
+            ..DeclaredSettings::default()
         }
     }
 }
@@ -133,21 +133,21 @@ impl StoredPolicies {
     }
 
     /// Reads the settings of a zone that is declared here, by a command or an autoprimary.
-    pub fn zone(&self, zone: Name<'_>) -> Result<Option<KeptSettings>, StoredPolicyError> {
+    pub fn zone(&self, zone: Name<'_>) -> Result<Option<DeclaredSettings>, StoredPolicyError> {
         let (store, name) = (self.store()?, wire(zone));
         if let Some(value) = store.item(ZONES, &name)? {
-            return Ok(KeptSettings::from_value(&value));
+            return Ok(DeclaredSettings::from_value(&value));
         }
         let secondary = store.item(SECONDARIES, &name)?;
         let secondary = secondary.and_then(|value| read_secondary(&(name, value)));
-        Ok(secondary.as_ref().map(KeptSettings::from))
+        Ok(secondary.as_ref().map(DeclaredSettings::from))
     }
 
     /// Declares a zone, or changes the settings of one that is declared here.
     pub fn set_zone(
         &self,
         zone: Name<'_>,
-        settings: &KeptSettings,
+        settings: &DeclaredSettings,
     ) -> Result<(), StoredPolicyError> {
         self.set_zone_with(zone, settings, Vec::new())
     }
@@ -156,7 +156,7 @@ impl StoredPolicies {
     pub fn set_zone_with(
         &self,
         zone: Name<'_>,
-        settings: &KeptSettings,
+        settings: &DeclaredSettings,
         mut changes: Vec<StateChange>,
     ) -> Result<(), StoredPolicyError> {
         let templates = self.lock();
@@ -292,7 +292,7 @@ impl StoredPolicies {
             let part = made.entry(like).or_insert_with(make);
             set.set_zone(secondary.zone.as_name(), Arc::clone(part));
         }
-        let mut made: HashMap<KeptSettings, Arc<PolicyFragment>> = HashMap::new();
+        let mut made: HashMap<DeclaredSettings, Arc<PolicyFragment>> = HashMap::new();
         for item in &store.items(ZONES)? {
             let Some(DeclaredZone { zone, settings }) = DeclaredZone::read(item) else {
                 let name = Name::from_wire(&item.0).map(|name| name.to_string());

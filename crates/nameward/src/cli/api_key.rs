@@ -1,8 +1,9 @@
 //! The command line of `nameward api-key`, and its conversion to requests.
 
 use clap::Subcommand;
+use nameward_base::calendar::UtcTime;
 use nameward_base::time::now_seconds;
-use nameward_control::operations::{ApiKeyTemplate, OperationRequest, parse_date};
+use nameward_control::operations::{ApiKeyTemplate, OperationRequest};
 
 use super::RemoteArguments;
 
@@ -94,7 +95,10 @@ pub fn parse_time(
         'h' => 3600,
         'd' => 86_400,
         'w' => 604_800,
-        _ => return parse_date(text).ok_or(BadTime),
+        _ => {
+            let time = UtcTime::from_rfc3339(text).and_then(UtcTime::to_unix);
+            return time.ok_or(BadTime);
+        }
     };
     let count: i64 = text[..text.len() - 1].parse().map_err(|_| BadTime)?;
     let period = count.checked_mul(seconds).filter(|period| *period >= 0);

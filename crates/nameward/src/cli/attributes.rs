@@ -4,7 +4,7 @@
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
     ListedKind, MetadataChange, MetadataRequest, OperationError, OperationRequest, RecordComment,
-    RecordUse, ZoneTerms,
+    RecordUse, ZoneSettings,
 };
 
 use super::{ChangeArguments, RemoteArguments};
@@ -219,7 +219,7 @@ pub fn terms(
 ) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     let kind = arguments.kind.as_deref().map(ListedKind::from_name);
     let primaries = arguments.primaries;
-    let terms = ZoneTerms {
+    let terms = ZoneSettings {
         zone: arguments.zone,
         kind: kind.transpose()?,
         primaries: match primaries.iter().all(String::is_empty) {
@@ -230,7 +230,7 @@ pub fn terms(
         account: arguments.account,
         catalog: arguments.catalog,
         template: arguments.template,
-        ..ZoneTerms::default()
+        ..ZoneSettings::default()
     };
     Ok((OperationRequest::ZoneSet(terms), arguments.remote))
 }

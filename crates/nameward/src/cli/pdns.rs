@@ -16,7 +16,7 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use nameward_control::operations::{
     BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, OperationError,
-    OperationRequest, OperationResult, ZoneBatch, ZoneTerms, zone_name,
+    OperationRequest, OperationResult, ZoneBatch, ZoneSettings, zone_name,
 };
 use nameward_wire::rdata::write_text;
 
@@ -92,7 +92,7 @@ enum PdnsStep {
     /// Does what a tool of pdnsutil does.
     Tool(tools::ToolStep),
     /// Changes the catalog options of a zone.
-    SetOptions(ZoneTerms),
+    SetOptions(ZoneSettings),
     /// Sends NOTIFY for all zones.
     NotifyAll,
     /// Prints zone files that are not served as they are.

@@ -20,13 +20,13 @@ pub struct DeclaredZone {
     /// The name.
     pub zone: NameBuf,
     /// Its settings.
-    pub settings: KeptSettings,
+    pub settings: DeclaredSettings,
 }
 
 /// The settings of a zone declared in the state store. They take precedence over those of its template and the
 /// defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct KeptSettings {
+pub struct DeclaredSettings {
     /// The kind.
     pub kind: ZoneKind,
     /// The servers it is transferred from, in order of preference.
@@ -41,7 +41,7 @@ pub struct KeptSettings {
     pub soa_edit_api: String,
 }
 
-impl KeptSettings {
+impl DeclaredSettings {
     /// Returns the policy for these settings, completed by those of the template.
     pub(super) fn part(&self, templates: &HashMap<String, PolicyFragment>) -> PolicyFragment {
         let own = PolicyFragment {
@@ -95,7 +95,7 @@ impl KeptSettings {
         let [FORM, text @ ..] = value else {
             return None;
         };
-        let mut settings = KeptSettings::default();
+        let mut settings = DeclaredSettings::default();
         for line in std::str::from_utf8(text).ok()?.lines() {
             match line.split_once(' ')? {
                 ("kind", word) => settings.kind = ZoneKind::from_word(word)?,
@@ -125,7 +125,7 @@ impl DeclaredZone {
     pub(super) fn read((name, value): &(Vec<u8>, Vec<u8>)) -> Option<Self> {
         Some(DeclaredZone {
             zone: Name::from_wire(name).ok()?.into(),
-            settings: KeptSettings::from_value(value)?,
+            settings: DeclaredSettings::from_value(value)?,
         })
     }
 }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn settings_are_read_back_as_they_were_written() {
-        let plain = KeptSettings {
+        let plain = DeclaredSettings {
             kind: ZoneKind::Secondary,
             primaries: vec![
                 RemoteServer {
@@ -158,11 +158,11 @@ mod tests {
             ],
             soa_edit_api: "INCREASE".into(),
         };
-        for settings in [plain, KeptSettings::default()] {
+        for settings in [plain, DeclaredSettings::default()] {
             let value = settings.to_value();
-            assert_eq!(KeptSettings::from_value(&value), Some(settings));
+            assert_eq!(DeclaredSettings::from_value(&value), Some(settings));
         }
-        assert_eq!(KeptSettings::from_value(b"\x02kind native\n"), None);
-        assert_eq!(KeptSettings::from_value(b"\x01colour blue\n"), None);
+        assert_eq!(DeclaredSettings::from_value(b"\x02kind native\n"), None);
+        assert_eq!(DeclaredSettings::from_value(b"\x01colour blue\n"), None);
     }
 }

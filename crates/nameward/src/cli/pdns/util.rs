@@ -1,6 +1,6 @@
 //! The commands of pdnsutil.
 
-use nameward_control::operations::{KeyTemplate, OperationError, SecretText, ZoneTerms};
+use nameward_control::operations::{KeyTemplate, OperationError, SecretText, ZoneSettings};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
@@ -305,17 +305,17 @@ fn of_tools(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("zonemd-verify-file", [zone, file]) => ToolStep::VerifyZonemd((*zone).into(), file.into()),
         ("clear-zone", [zone]) => ToolStep::ClearZone((*zone).into()),
         ("set-options-json", [zone, json]) => {
-            return Some(vec![PdnsStep::SetOptions(ZoneTerms {
+            return Some(vec![PdnsStep::SetOptions(ZoneSettings {
                 zone: (*zone).into(),
                 options: Some((*json).into()),
-                ..ZoneTerms::default()
+                ..ZoneSettings::default()
             })]);
         }
         ("set-option", [zone, role, name, values @ ..]) if !values.is_empty() => {
-            return Some(vec![PdnsStep::SetOptions(ZoneTerms {
+            return Some(vec![PdnsStep::SetOptions(ZoneSettings {
                 zone: (*zone).into(),
                 options_patch: Some(options_patch(role, name, values)?),
-                ..ZoneTerms::default()
+                ..ZoneSettings::default()
             })]);
         }
         _ => return None,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use nameward_dnssec::{Denial, DenialSettings, Nsec3Param, SoaEdit};
-use nameward_maintain::policy::{KeptSettings, UNCONFIGURED_RANK};
+use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, ZoneKind};
@@ -19,7 +19,7 @@ use super::signing_settings::RequestedSigning;
 use super::zone_list::shown_backend;
 use super::{
     ListedKind, ListedMetadata, OperationError, OperationResult, Operations, RrsetsRequest,
-    ZoneChanged, ZoneTerms, zone_name,
+    ZoneChanged, ZoneSettings, zone_name,
 };
 
 /// Metadata of a request, as far as a zone without a database keeps it.
@@ -64,7 +64,10 @@ impl LocalMetadata {
     }
 
     /// Returns settings with these of the metadata.
-    pub(super) fn over(&self, mut settings: KeptSettings) -> Result<KeptSettings, OperationError> {
+    pub(super) fn over(
+        &self,
+        mut settings: DeclaredSettings,
+    ) -> Result<DeclaredSettings, OperationError> {
         if let Some(keys) = &self.transfer_keys {
             settings.transfer_keys.clone_from(keys);
         }
@@ -85,7 +88,7 @@ impl LocalMetadata {
     }
 }
 
-/// Returns the keyword for the denial that an NSEC3PARAM asks for.
+/// Returns the keyword for the denial that an NSEC3PARAM requests.
 fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, OperationError> {
     let Some(text) = param else {
         return Ok("nsec");
@@ -127,20 +130,20 @@ impl Operations {
     /// Changes the settings of a zone that is not in a database.
     pub(super) fn set_local(
         &self,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
-        let name = zone_name(&terms.zone)?;
-        let plan = self.local_plan(&name, terms)?;
-        if let Some(changed) = self.change_local_kind(&name, terms, &plan)? {
+        let name = zone_name(&requested.zone)?;
+        let plan = self.local_plan(&name, requested)?;
+        if let Some(changed) = self.change_local_kind(&name, requested, &plan)? {
             return Ok(changed);
         }
-        let records = self.local_records(&name, terms, author)?;
+        let records = self.local_records(&name, requested, author)?;
         let is_set = plan.settings != plan.before;
         if is_set {
             self.declare(&name, &plan.settings)?;
         }
-        let made = self.change_local_rest(&name, terms, &plan, records);
+        let made = self.change_local_rest(&name, requested, &plan, records);
         if made.is_err() && is_set {
             // The zone had these settings a moment ago, so that they can be stored.
             self.declare(&name, &plan.before)?;
@@ -165,20 +168,24 @@ impl Operations {
     }
 
     /// Checks a change of settings, and returns what it comes to.
-    fn local_plan(&self, name: &NameBuf, terms: &ZoneTerms) -> Result<LocalPlan, OperationError> {
+    fn local_plan(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+    ) -> Result<LocalPlan, OperationError> {
         let local = self.local_zone(name)?;
         let (before, rank) = match &local {
             LocalZone::File(file, settings) => (settings.clone(), file.rank),
             LocalZone::Declared(settings) => (settings.clone(), UNCONFIGURED_RANK),
         };
-        let metadata = LocalMetadata::read(name, &terms.metadata)?;
-        let settings = metadata.over(self.new_settings(name, &before, terms)?)?;
+        let metadata = LocalMetadata::read(name, &requested.metadata)?;
+        let settings = metadata.over(self.new_settings(name, &before, requested)?)?;
         check_settings(&settings)?;
         let is_signed = self.has_keys(name, None)?;
         if !metadata.signing.is_empty() {
-            self.check_local_signing(name, terms, &metadata, is_signed)?;
+            self.check_local_signing(name, requested, &metadata, is_signed)?;
         }
-        if terms.secure.is_some_and(|secure| secure != is_signed) {
+        if requested.secure.is_some_and(|secure| secure != is_signed) {
             self.check_by_hand(name)?;
         }
         Ok(LocalPlan {
@@ -195,22 +202,22 @@ impl Operations {
     fn check_local_signing(
         &self,
         name: &NameBuf,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         metadata: &LocalMetadata,
         is_signed: bool,
     ) -> Result<(), OperationError> {
-        if terms.secure.unwrap_or(is_signed) {
+        if requested.secure.unwrap_or(is_signed) {
             return if is_signed {
                 metadata.signing.check(name, &self.keys_of(name)?)
             } else {
                 Ok(())
             };
         }
-        let asks = |kind: &str| {
-            let mut items = terms.metadata.iter();
+        let sets = |kind: &str| {
+            let mut items = requested.metadata.iter();
             items.any(|item| item.kind == kind && !item.content.is_empty())
         };
-        let field = match (asks("NSEC3PARAM"), asks("SOA-EDIT")) {
+        let field = match (sets("NSEC3PARAM"), sets("SOA-EDIT")) {
             (true, _) => "nsec3param",
             (false, true) => "soa_edit",
             // What an unsigned zone has.
@@ -226,11 +233,12 @@ impl Operations {
     fn change_local_kind(
         &self,
         name: &NameBuf,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         plan: &LocalPlan,
     ) -> Result<Option<OperationResult>, OperationError> {
         let settings = &plan.settings;
-        let is_alone = terms.rrsets.is_none() && terms.secure.is_none() && plan.signing.is_empty();
+        let is_alone =
+            requested.rrsets.is_none() && requested.secure.is_none() && plan.signing.is_empty();
         match (&plan.local, is_file(settings.kind)) {
             (LocalZone::Declared(_), true) if plan.before.kind == ZoneKind::Secondary => {
                 if is_alone {
@@ -263,20 +271,20 @@ impl Operations {
     fn local_records(
         &self,
         name: &NameBuf,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<Option<OperatorChange>, OperationError> {
-        let Some(rrsets) = &terms.rrsets else {
+        let Some(rrsets) = &requested.rrsets else {
             return Ok(None);
         };
         let request = RrsetsRequest {
-            zone: terms.zone.clone(),
+            zone: requested.zone.clone(),
             rrsets: rrsets.clone(),
             delete_others: true,
             ..RrsetsRequest::default()
         };
         let place = self.place(name)?;
-        let mut change = self.rrsets_change(&place, &request, &terms.metadata)?;
+        let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
         change.author = author.cloned();
         self.make_change(&place, &change, ChangeMode::Try)?;
         Ok(Some(change))
@@ -286,13 +294,13 @@ impl Operations {
     fn change_local_rest(
         &self,
         name: &NameBuf,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         plan: &LocalPlan,
         records: Option<OperatorChange>,
     ) -> Result<bool, OperationError> {
-        let zone = &terms.zone;
-        let is_secured = terms.secure == Some(true) && !plan.is_signed;
-        let stays_signed = terms.secure.unwrap_or(plan.is_signed);
+        let zone = &requested.zone;
+        let is_secured = requested.secure == Some(true) && !plan.is_signed;
+        let stays_signed = requested.secure.unwrap_or(plan.is_signed);
         let mut is_changed = false;
         let terms_before = self.keeper.keys().terms(name.as_name()).ok();
         if is_secured || stays_signed && !plan.signing.is_empty() {
@@ -310,7 +318,7 @@ impl Operations {
             is_changed |= made?.is_changed;
         }
         // Last, because keys that were deleted cannot be brought back.
-        if terms.secure == Some(false) && plan.is_signed {
+        if requested.secure == Some(false) && plan.is_signed {
             self.unsecure_zone(zone, true)?;
             is_changed = true;
         }
@@ -321,11 +329,11 @@ impl Operations {
     fn new_settings(
         &self,
         name: &NameBuf,
-        before: &KeptSettings,
-        terms: &ZoneTerms,
-    ) -> Result<KeptSettings, OperationError> {
+        before: &DeclaredSettings,
+        requested: &ZoneSettings,
+    ) -> Result<DeclaredSettings, OperationError> {
         let mut settings = before.clone();
-        match terms.kind {
+        match requested.kind {
             Some(ListedKind::OfZone(kind)) => settings.kind = kind,
             Some(ListedKind::File) => {
                 return Err(OperationError::invalid(
@@ -334,18 +342,18 @@ impl Operations {
             }
             None => {}
         }
-        match &terms.primaries {
+        match &requested.primaries {
             Some(primaries) => settings.primaries = read_primaries(primaries)?,
             None if !settings.kind.is_transferred() => settings.primaries.clear(),
             None => {}
         }
-        if let Some(template) = &terms.template {
+        if let Some(template) = &requested.template {
             settings.template = self.checked_template(Some(template))?;
         }
-        if let Some(catalog) = &terms.catalog {
+        if let Some(catalog) = &requested.catalog {
             settings.catalog = self.local_catalog(catalog)?;
         }
-        if terms
+        if requested
             .account
             .as_ref()
             .is_some_and(|account| !account.is_empty())
@@ -354,16 +362,16 @@ impl Operations {
                 "account: zone {name} is not in a database; only database zones have an account"
             )));
         }
-        if terms.options.is_some() || terms.options_patch.is_some() {
+        if requested.options.is_some() || requested.options_patch.is_some() {
             return Err(OperationError::refused(format!(
                 "zone {name} is not in a database; only database zones have options"
             )));
         }
-        let plain = ZoneTerms {
-            zone: terms.zone.clone(),
-            ..ZoneTerms::default()
+        let plain = ZoneSettings {
+            zone: requested.zone.clone(),
+            ..ZoneSettings::default()
         };
-        if *terms == plain {
+        if *requested == plain {
             Err(OperationError::invalid(
                 "nothing to change: use --kind, --primary, --template or --catalog",
             ))
@@ -403,16 +411,16 @@ impl Operations {
             .find_map(|one| one.key);
         items.extend(key.map(|key| item("AXFR-MASTER-TSIG", name(&key))));
         if self.has_keys(zone, None).unwrap_or(false)
-            && let Ok(terms) = self.keeper.keys().terms(zone.as_name())
+            && let Ok(signing) = self.keeper.keys().terms(zone.as_name())
         {
             if let (Denial::Nsec3(_), [_, (kind, Some(param)), _]) = (
-                &terms.denial.denial,
-                DenialSettings::metadata(&terms.denial),
+                &signing.denial.denial,
+                DenialSettings::metadata(&signing.denial),
             ) {
                 items.push(item(kind, param.to_owned()));
             }
-            if terms.soa_edit != SoaEdit::None {
-                items.push(item("SOA-EDIT", terms.soa_edit.word().to_owned()));
+            if signing.soa_edit != SoaEdit::None {
+                items.push(item("SOA-EDIT", signing.soa_edit.word().to_owned()));
             }
         }
         let Ok(Some(kept)) = self.kept.zone(zone.as_name()) else {
@@ -430,8 +438,8 @@ impl Operations {
 /// A checked change of settings.
 struct LocalPlan {
     local: LocalZone,
-    before: KeptSettings,
-    settings: KeptSettings,
+    before: DeclaredSettings,
+    settings: DeclaredSettings,
     rank: u16,
     signing: RequestedSigning,
     is_signed: bool,

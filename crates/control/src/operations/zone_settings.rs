@@ -23,7 +23,7 @@ use super::{
 /// New settings of a zone; missing ones stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ZoneTerms {
+pub struct ZoneSettings {
     /// The zone.
     pub zone: String,
     /// The kind.
@@ -60,25 +60,25 @@ pub struct ZoneTerms {
 
 impl Operations {
     /// Changes the settings of a zone, all or none.
-    pub fn set_terms(
+    pub fn change_settings(
         &self,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
-        let name = zone_name(&terms.zone)?;
+        let name = zone_name(&requested.zone)?;
         if !self.has_row(&name)? {
-            return self.set_local(terms, author);
+            return self.set_local(requested, author);
         }
         let (database, row) = self.locate(&name)?;
-        if terms.template.is_some() {
+        if requested.template.is_some() {
             return Err(OperationError::invalid(
                 "--template is not available for database zones",
             ));
         }
-        let mut changes = self.settings_changes(database, &row, terms)?;
-        changes.extend(self.signing_changes(database, &row, terms)?);
-        let result = match &terms.rrsets {
-            None if changes.is_empty() && terms.secure.is_none() => {
+        let mut changes = self.settings_changes(database, &row, requested)?;
+        changes.extend(self.signing_changes(database, &row, requested)?);
+        let result = match &requested.rrsets {
+            None if changes.is_empty() && requested.secure.is_none() => {
                 return Err(OperationError::invalid(
                     "nothing to change: use --kind, --primary, --account or --catalog",
                 ));
@@ -90,20 +90,20 @@ impl Operations {
             None => self.write_attributes(database, &row, &changes)?,
             Some(rrsets) => {
                 let request = RrsetsRequest {
-                    zone: terms.zone.clone(),
+                    zone: requested.zone.clone(),
                     rrsets: rrsets.clone(),
                     delete_others: true,
                     ..RrsetsRequest::default()
                 };
                 let place = ZoneLocation::Database(database, Box::new(row));
-                let mut change = self.rrsets_change(&place, &request, &terms.metadata)?;
+                let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
                 change.attributes.extend(changes);
                 change.author = author.cloned();
                 let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
                 outcome.result()
             }
         };
-        if terms.secure.is_some() {
+        if requested.secure.is_some() {
             (self.keys_changed)(name);
         }
         Ok(result)
@@ -114,10 +114,10 @@ impl Operations {
         &self,
         database: &Database,
         row: &ZoneRow,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
     ) -> Result<Vec<AttributeChange>, OperationError> {
         let mut changes = Vec::new();
-        let kind = match terms.kind {
+        let kind = match requested.kind {
             Some(ListedKind::OfZone(kind)) => {
                 changes.push(AttributeChange::SetKind(kind));
                 kind
@@ -128,7 +128,7 @@ impl Operations {
             None => row.kind,
         };
         let mut primaries = row.primaries.as_deref().unwrap_or_default().to_owned();
-        if let Some(addresses) = &terms.primaries {
+        if let Some(addresses) = &requested.primaries {
             let key;
             (primaries, key) = stored_primaries(addresses)?;
             changes.push(AttributeChange::SetPrimaries(primaries.clone()));
@@ -148,22 +148,22 @@ impl Operations {
                 "a secondary or consumer zone needs a primary: --primary ADDRESS, once or more",
             ));
         }
-        if let Some(account) = &terms.account {
+        if let Some(account) = &requested.account {
             changes.push(AttributeChange::SetAccount(account.clone()));
         }
-        if let Some(catalog) = &terms.catalog {
+        if let Some(catalog) = &requested.catalog {
             let name = match catalog.as_str() {
                 "" => String::new(),
                 text => self.catalog_name(database, text)?,
             };
             changes.push(AttributeChange::SetCatalog(name));
         }
-        if terms.options.is_some() || terms.options_patch.is_some() {
+        if requested.options.is_some() || requested.options_patch.is_some() {
             let options = row.options.as_deref().unwrap_or_default();
-            let options = terms.new_options(options)?;
+            let options = requested.new_options(options)?;
             changes.push(AttributeChange::SetOptions(options));
         }
-        for item in &terms.metadata {
+        for item in &requested.metadata {
             changes.push(item.change()?);
         }
         Ok(changes)
@@ -174,15 +174,18 @@ impl Operations {
         &self,
         database: &Database,
         row: &ZoneRow,
-        terms: &ZoneTerms,
+        requested: &ZoneSettings,
     ) -> Result<Vec<AttributeChange>, OperationError> {
-        let sets_metadata = terms.metadata.iter().any(|item| !item.content.is_empty());
-        if terms.secure.is_none() && !sets_metadata {
+        let sets_metadata = requested
+            .metadata
+            .iter()
+            .any(|item| !item.content.is_empty());
+        if requested.secure.is_none() && !sets_metadata {
             return Ok(Vec::new());
         }
         let mut keys = self.database_keys(&(database, row.clone()))?;
         let mut changes = Vec::new();
-        match terms.secure {
+        match requested.secure {
             Some(true) if keys.is_empty() => {
                 self.check_by_hand(&row.name)?;
                 let template = KeyTemplate::default();
@@ -202,7 +205,7 @@ impl Operations {
             }
             _ => {}
         }
-        for item in &terms.metadata {
+        for item in &requested.metadata {
             check_denial_item(&row.name, item, &keys)?;
         }
         Ok(changes)
