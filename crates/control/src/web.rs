@@ -56,9 +56,7 @@ use tokio::task::AbortHandle;
 
 use crate::operations::{ReadyRules, ServerStatus};
 use access::Password;
-pub use access::hash_password;
-pub use access::{BadHash, check_password};
-pub use access::{counted_as, is_allowed, same_secret};
+pub use access::{BadHash, check_password, counted_as, hash_password, is_allowed, same_secret};
 pub use api::statistics;
 pub use handover::ApiHandover;
 pub use key_gate::KeyGate;
@@ -66,7 +64,8 @@ use outgoing_replies::OutgoingReplies;
 use ring_texts::RingTexts;
 use secret_check::SecretCheck;
 pub use secret_check::{RETRY_SECONDS, SecretVerdict};
-pub use zone_list::{ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
+use zone_list::NoZones;
+pub use zone_list::{ListedZonesView, ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
 pub use zone_page::{ShownOrigin, ZoneFacts};
 
 /// The stylesheet of the status page, on which the web administration builds.
@@ -79,35 +78,6 @@ pub type Mnemonic = fn(u16) -> Option<&'static str>;
 
 /// Returns the current state of the server.
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
-
-/// The zones of a server for the page. Both may query a database: they are called on blocking threads.
-pub trait ListedZonesView: Send + Sync {
-    /// Returns the state of a zone, by its name as a client writes it; none if it is not served.
-    fn zone(&self, name: &str) -> Option<ZoneFacts>;
-
-    /// Returns one page of the matching zones.
-    fn list(&self, query: &ZoneListQuery) -> ZoneListPage;
-
-    /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
-    fn is_answered_from(&self, name: &str, zone: &str) -> bool;
-}
-
-/// A server without zones.
-struct NoZones;
-
-impl ListedZonesView for NoZones {
-    fn zone(&self, _: &str) -> Option<ZoneFacts> {
-        None
-    }
-
-    fn list(&self, _: &ZoneListQuery) -> ZoneListPage {
-        ZoneListPage::default()
-    }
-
-    fn is_answered_from(&self, _: &str, _: &str) -> bool {
-        false
-    }
-}
 
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];

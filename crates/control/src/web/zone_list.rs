@@ -5,10 +5,40 @@ use nameward_base::text::counted;
 use nameward_zone::PageStart;
 
 use super::health::PageFrame;
+use super::zone_page::ZoneFacts;
 use crate::operations::ListedZone;
 
 /// Zones per page.
 pub const ROWS: usize = 100;
+
+/// The zones of a server for the page. `zone` and `list` may query a database: they are called on blocking threads.
+pub trait ListedZonesView: Send + Sync {
+    /// Returns the state of a zone, by its name as a client writes it; none if it is not served.
+    fn zone(&self, name: &str) -> Option<ZoneFacts>;
+
+    /// Returns one page of the matching zones.
+    fn list(&self, query: &ZoneListQuery) -> ZoneListPage;
+
+    /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
+    fn is_answered_from(&self, name: &str, zone: &str) -> bool;
+}
+
+/// A server without zones.
+pub(super) struct NoZones;
+
+impl ListedZonesView for NoZones {
+    fn zone(&self, _: &str) -> Option<ZoneFacts> {
+        None
+    }
+
+    fn list(&self, _: &ZoneListQuery) -> ZoneListPage {
+        ZoneListPage::default()
+    }
+
+    fn is_answered_from(&self, _: &str, _: &str) -> bool {
+        false
+    }
+}
 
 /// The zones that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
