@@ -261,6 +261,14 @@ impl OutgoingCopies {
     /// Keeps a copy whose last piece is signed for later clients.
     fn complete(&self, job: &CopyJob, copy: &SignedCopy) -> Result<(), SignedCopyError> {
         let has_digest = job.source.digest == CopyDigest::Made;
+        if copy.octets() > self.sent.octets_max() {
+            tracing::warn!(
+                "zone {}: its signed version takes {} MiB, more than server.transfers_out_kept_mb: the next transfer \
+                 is an AXFR and is signed again",
+                job.name,
+                copy.octets().div_ceil(1 << 20)
+            );
+        }
         if !has_digest && copy.octets() > self.sent.octets_max() {
             job.finish(Ok(None));
             return Ok(());
