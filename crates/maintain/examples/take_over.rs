@@ -111,7 +111,7 @@ fn take_over(count: usize) {
     });
     let settings = settings.collect();
     let table = Arc::new(TableWriter::default());
-    let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), |_| ());
+    let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), ());
     let began = Instant::now();
     let mut secondaries = Secondaries::new(commits.expect("threads"), Nobody, 1);
     secondaries.add_all(settings, Moment::from_seconds(1_700_000_100));
@@ -186,7 +186,7 @@ fn transfer(records: usize) {
     table.publish(&[TableChange::Offer(Arc::new(Zone::not_ready(
         zone.as_name(),
     )))]);
-    let commits = Commits::new(table, Some(Arc::new(store)), |_| ()).expect("threads");
+    let commits = Commits::new(table, Some(Arc::new(store)), ()).expect("threads");
     let source = VersionSource {
         zone,
         rank: 0,

@@ -17,8 +17,7 @@ mod owners;
 mod produce;
 mod read;
 
-pub use database::{CatalogStorage, StoredCatalogs};
-pub use follow::{CatalogHandle, CatalogParts, start};
+pub use follow::{CatalogHandle, start};
 pub use make::make_catalog;
 pub use read::{Catalog, CatalogError, CatalogMember, read_catalog};
 

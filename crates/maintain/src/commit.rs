@@ -38,16 +38,31 @@ use nameward_zone::{RecordList, Serial, Zone};
 pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
 use pending::{Gate, InProgress};
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
-/// Called with each version after it is published.
-type Listener = Box<dyn Fn(&CommittedVersion) + Send + Sync>;
 
-/// Called with each live zone that changed in its database.
-type LiveListener = Box<dyn Fn(Name<'_>) + Send + Sync>;
+/// Is informed of every change of a zone.
+pub trait CommitListener: Send + Sync {
+    /// Called with each version after it is published.
+    fn committed(&self, version: &CommittedVersion);
+
+    /// Called with each live zone that changed in its database: there is no new version here.
+    fn live_zone_changed(&self, _: Name<'_>) {}
+}
+
+/// Ignores all changes.
+impl CommitListener for () {
+    fn committed(&self, _: &CommittedVersion) {}
+}
+
+impl<F: Fn(&CommittedVersion) + Send + Sync> CommitListener for F {
+    fn committed(&self, version: &CommittedVersion) {
+        self(version);
+    }
+}
 
 type ZoneKey = (Box<[u8]>, u16);
 
@@ -56,20 +71,18 @@ pub struct Commits {
     table: Arc<TableWriter>,
     durable: Option<Arc<dyn Durable>>,
     zones: Mutex<HashMap<ZoneKey, Arc<Mutex<InProgress>>>>,
-    listener: Listener,
-    live_listener: OnceLock<LiveListener>,
+    listener: Box<dyn CommitListener>,
     background: BackgroundWork,
     gate: Arc<Gate>,
     conflicts: ConflictLog,
 }
 
 impl Commits {
-    /// Commits to a table, durably if there is a state store. `listener` is called with each version after it is
-    /// published.
+    /// Commits to a table, durably if there is a state store.
     pub fn new(
         table: Arc<TableWriter>,
         durable: Option<Arc<dyn Durable>>,
-        listener: impl Fn(&CommittedVersion) + Send + Sync + 'static,
+        listener: impl CommitListener + 'static,
     ) -> std::io::Result<Arc<Self>> {
         let (background, requests) = BackgroundWork::new();
         let commits = Arc::new(Commits {
@@ -77,7 +90,6 @@ impl Commits {
             durable,
             zones: Mutex::default(),
             listener: Box::new(listener),
-            live_listener: OnceLock::new(),
             background,
             gate: Arc::default(),
             conflicts: ConflictLog::default(),
@@ -86,17 +98,9 @@ impl Commits {
         Ok(commits)
     }
 
-    /// Registers a function that is called with the name of each live zone that changed in its database: there is no
-    /// new version here. Only the first call counts.
-    pub fn on_live_change(&self, listener: impl Fn(Name<'_>) + Send + Sync + 'static) {
-        let _ = self.live_listener.set(Box::new(listener));
-    }
-
     /// Reports that a live zone has changed in its database.
     pub(crate) fn report_live_change(&self, zone: Name<'_>) {
-        if let Some(listener) = self.live_listener.get() {
-            listener(zone);
-        }
+        self.listener.live_zone_changed(zone);
     }
 
     /// Returns the table that versions are published in.
@@ -414,7 +418,7 @@ impl Commits {
     fn publish(&self, committed: &CommittedVersion) -> bool {
         let is_there = self.table.replace(Arc::clone(&committed.zone));
         if is_there && (committed.is_first || !committed.difference.is_empty()) {
-            (self.listener)(committed);
+            self.listener.committed(committed);
         }
         if committed.zone.is_worth_packing() {
             let (zone, rank) = (name_of(&committed.zone), committed.zone.rank());

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! table            the snapshot that serving reads, and its only writer
+//! core             the components that all others work on
 //! clock            wall-clock time that survives steps of the system clock
 //! commit           a change of one zone: validate, write durably, apply, publish, notify
 //! follow           follows zone files and databases
@@ -31,6 +32,7 @@ pub mod catalog;
 pub mod clock;
 pub mod commit;
 mod contents;
+mod core;
 pub mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -50,7 +52,10 @@ pub mod transfer;
 pub mod update;
 pub mod zone;
 
-pub use commit::{CommitError, Commits, CommittedVersion, Durable, VersionSource, WrittenDone};
+pub use commit::{
+    CommitError, CommitListener, Commits, CommittedVersion, Durable, VersionSource, WrittenDone,
+};
 pub use contents::{contents_of, read_contents};
+pub use core::Core;
 pub use schedule::{EventUrgency, Moment, Schedule, ZoneEvent};
 pub use table::{Snapshot, TableWriter};

@@ -1,11 +1,14 @@
 //! The follower of catalog zones: what it makes of policies and of versions that are served.
 
 use crate::common::{name, open_store};
-use nameward_maintain::catalog::{CatalogHandle, CatalogParts, make_catalog, read_catalog, start};
+use nameward_maintain::catalog::{CatalogHandle, make_catalog, read_catalog, start};
 use nameward_maintain::policy::{
-    PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
+    PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, StoredPolicies,
+    UNCONFIGURED_RANK, ZoneKind,
 };
-use nameward_maintain::{Commits, Durable, TableWriter, WrittenDone};
+use nameward_maintain::{
+    Commits, Core, Durable, TableWriter, WrittenDone, follow::databases::Databases,
+};
 use nameward_store::state::{JournalBounds, StateChange, StateError, StateStore};
 use nameward_testkit::wait_until;
 use nameward_wire::{Name, NameBuf};
@@ -34,19 +37,21 @@ fn server(directory: &Path) -> Server {
 }
 
 fn server_on(durable: Arc<dyn Durable>) -> Server {
-    let commits = Commits::new(Arc::new(TableWriter::default()), Some(durable), |_| ()).unwrap();
+    let commits = Commits::new(Arc::new(TableWriter::default()), Some(durable), ()).unwrap();
     let policies = Arc::<PolicyTable>::default();
     let template = PolicyFragment {
         transfer_octets_max: Some(7),
         ..PolicyFragment::default()
     };
-    let parts = CatalogParts {
+    let core = Core {
         commits: Arc::clone(&commits),
         policies: Arc::clone(&policies),
-        templates: HashMap::from([("small".to_string(), template)]),
+        stored_policies: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
+        databases: Databases::default(),
     };
+    let templates = HashMap::from([("small".to_string(), template)]);
     let catalogs = CatalogHandle::default();
-    start(parts, &catalogs).unwrap();
+    start(&core, &catalogs, templates).unwrap();
     Server {
         commits,
         policies,

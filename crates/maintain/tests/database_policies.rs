@@ -41,7 +41,7 @@ fn follow(sql: &str) -> Followed {
     runtime.block_on(db::init(&address)).unwrap();
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
-    let commits = Commits::new(Arc::new(TableWriter::default()), None, |_| ()).unwrap();
+    let commits = Commits::new(Arc::new(TableWriter::default()), None, ()).unwrap();
     let policies = Arc::<PolicyTable>::default();
     let source = DatabaseSource {
         rank: RANK,

@@ -106,7 +106,7 @@ fn a_follower_that_panics_is_started_again_and_reads_everything() {
         .build()
         .unwrap();
     let backend = runtime.block_on(backend(directory.path()));
-    let commits = Commits::new(Arc::new(TableWriter::default()), None, |_| ()).unwrap();
+    let commits = Commits::new(Arc::new(TableWriter::default()), None, ()).unwrap();
     let _entered = runtime.enter();
     let _databases = follow(&commits, &backend, panic_twice);
     wait_until(&commits, |zone| zone.serial().0 == 1);
@@ -123,7 +123,7 @@ fn followers_have_ended_when_their_databases_are_closed() {
         .build()
         .unwrap();
     let backend = runtime.block_on(backend(directory.path()));
-    let commits = Commits::new(Arc::new(TableWriter::default()), None, |_| ()).unwrap();
+    let commits = Commits::new(Arc::new(TableWriter::default()), None, ()).unwrap();
     let followers = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));

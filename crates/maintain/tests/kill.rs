@@ -78,12 +78,8 @@ fn child() {
         .iter()
         .map(|(zone, home)| kept(&store, &name(zone), *home))
         .collect();
-    let commits = Commits::new(
-        Arc::new(TableWriter::default()),
-        Some(Arc::new(store)),
-        |_| (),
-    )
-    .unwrap();
+    let commits =
+        Commits::new(Arc::new(TableWriter::default()), Some(Arc::new(store)), ()).unwrap();
     let workers = ZONES.iter().zip(versions).map(|((zone, home), version)| {
         let (zone, home, commits) = (name(zone), *home, Arc::clone(&commits));
         std::thread::spawn(move || change_for_ever(&commits, zone, home, version))

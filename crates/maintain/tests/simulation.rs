@@ -197,12 +197,8 @@ impl World {
             store,
             fault: Arc::clone(&self.fault),
         };
-        let commits = Commits::new(
-            Arc::new(TableWriter::default()),
-            Some(Arc::new(disk)),
-            |_| (),
-        )
-        .unwrap();
+        let commits =
+            Commits::new(Arc::new(TableWriter::default()), Some(Arc::new(disk)), ()).unwrap();
         let mut secondaries = Secondaries::new(
             Arc::clone(&commits),
             Net::default(),

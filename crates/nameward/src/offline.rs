@@ -103,7 +103,7 @@ fn work(
     let table = Arc::new(TableWriter::default());
     let durable = store.clone();
     let durable = durable.map(|store| Arc::new(store) as Arc<dyn Durable>);
-    let commits = Commits::new(Arc::clone(&table), durable, |_| {});
+    let commits = Commits::new(Arc::clone(&table), durable, ());
     let commits = commits.map_err(CommandError::Threads)?;
     let policy_table = Arc::new(PolicyTable::default());
     policy_table.set(PolicySource::Configured, policies::set(config));

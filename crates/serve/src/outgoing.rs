@@ -41,10 +41,10 @@ use nameward_wire::Type;
 use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
-pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
+pub use autoprimary::AutoprimarySink;
 use failure::QueryFailure;
 pub use notify::{
-    DatabaseRanks, Notifier, NotifierParts, SecondarySerial, UnknownSerial, forget_notified,
+    DatabaseRanks, Notifier, NotifyContext, SecondarySerial, UnknownSerial, forget_notified,
 };
 pub use parent::{ParentClient, find_ds};
 pub use progress::{TransferProgress, TransferResults, Transfers};

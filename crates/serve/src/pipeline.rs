@@ -103,8 +103,8 @@ impl ServingState {
         self.hand_off.store(hand_off);
     }
 
-    /// Sets the resolver for the targets of ALIAS records; only the first call counts. Until then, targets outside
-    /// our zones fail.
+    /// Sets the resolver for the targets of ALIAS records, once, before the workers start: it resolves targets in our
+    /// zones with this state, so it can only be created after it. Without one, targets outside our zones fail.
     pub fn set_aliases(&self, aliases: Arc<AliasResolver>) {
         let _ = self.aliases.set(aliases);
     }
@@ -122,8 +122,8 @@ impl ServingState {
             .is_some_and(|hand_off| hand_off.serves(client))
     }
 
-    /// Sets the handler of NOTIFY, UPDATE and transfers; only the first call counts. Until then they are not
-    /// supported.
+    /// Sets the handler of NOTIFY, UPDATE and transfers, once, before the workers start: it reads zones and counters of
+    /// this state, so it can only be created after it. Without one they are not supported.
     pub fn set_zone_requests(&self, requests: Arc<dyn ZoneRequests>) {
         let _ = self.zone_requests.set(requests);
     }

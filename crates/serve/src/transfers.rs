@@ -31,7 +31,7 @@ mod version_state;
 
 use nameward_base::sync::Mutex;
 use std::cmp::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{AnswerKind, Medium, Reply};
@@ -85,7 +85,7 @@ pub struct OutgoingTransfers {
     heavy_work: Arc<Semaphore>,
     counters: Arc<TransferCounters>,
     refusals: Mutex<LoggedRefusals>,
-    expiry: OnceLock<Box<ExpiryOf>>,
+    expiry: Option<Box<ExpiryOf>>,
 }
 
 /// The transfer counters.
@@ -161,11 +161,12 @@ enum Wanted {
 
 impl OutgoingTransfers {
     /// Creates the transfers of a server. Call within the runtime. Without a store incremental transfers become whole
-    /// ones.
+    /// ones; without `expiry`, the expiry times of secondary zones (RFC 7314), EXPIRE options are not sent for them.
     pub fn new(
         policies: Arc<PolicyTable>,
         store: Option<StateStore>,
         limits: TransferLimits,
+        expiry: Option<Box<ExpiryOf>>,
         stats: &Arc<Stats>,
     ) -> Arc<Self> {
         let counters = Arc::new(TransferCounters(Mutex::new(stats.recorder())));
@@ -183,13 +184,8 @@ impl OutgoingTransfers {
             heavy_work: Arc::new(Semaphore::new(HEAVY_WORK)),
             counters,
             refusals: Mutex::default(),
-            expiry: OnceLock::new(),
+            expiry,
         })
-    }
-
-    /// Sets the source of secondary zones' expiry times (RFC 7314); only the first call counts.
-    pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
-        let _ = self.expiry.set(expiry);
     }
 
     /// Returns how many transfers are running and how many wait for a slot.
@@ -386,7 +382,7 @@ impl OutgoingTransfers {
         let policies = self.policies.load();
         let name = zone.apex_name();
         if policies.of(name).kind.is_transferred() {
-            self.expiry.get()?(name)
+            self.expiry.as_ref()?(name)
         } else {
             zone.soa_expire()
         }

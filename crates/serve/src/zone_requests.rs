@@ -1,7 +1,7 @@
 //! Decides requests that are not queries for records: transfers, NOTIFY and, where enabled, UPDATE.
 
 use nameward_base::sync::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
@@ -13,47 +13,46 @@ use nameward_zone::{Serial, Zone};
 
 use crate::pipeline::ReplyPath;
 use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
-use crate::transfers::{ExpiryOf, KeyNote, LoggedRefusals, OutgoingTransfers};
+use crate::transfers::{KeyNote, LoggedRefusals, OutgoingTransfers};
 
 /// Request handler of a server with zone policies.
 pub struct ZoneRequestHandler {
     policies: Arc<PolicyTable>,
     transfers: Arc<OutgoingTransfers>,
-    notify: OnceLock<Arc<dyn NotifySink>>,
-    updates: OnceLock<Arc<dyn ZoneRequests>>,
+    notify: Option<Arc<dyn NotifySink>>,
+    updates: Option<Arc<dyn ZoneRequests>>,
     refusals: Mutex<LoggedRefusals>,
 }
 
 impl ZoneRequestHandler {
-    /// Creates a handler. Without a sink, NOTIFY is answered NOTAUTH.
+    /// Creates a handler that answers NOTIFY with NOTAUTH, and refuses UPDATE.
     pub fn new(policies: Arc<PolicyTable>, transfers: Arc<OutgoingTransfers>) -> Self {
         ZoneRequestHandler {
             policies,
             transfers,
-            notify: OnceLock::new(),
-            updates: OnceLock::new(),
+            notify: None,
+            updates: None,
             refusals: Mutex::default(),
         }
     }
 
-    /// Sets the receiver of NOTIFY messages; only the first call counts.
-    pub fn set_notify_sink(&self, sink: Arc<dyn NotifySink>) {
-        let _ = self.notify.set(sink);
+    /// Passes NOTIFY messages to a sink.
+    #[must_use]
+    pub fn with_notify_sink(mut self, sink: Arc<dyn NotifySink>) -> Self {
+        self.notify = Some(sink);
+        self
     }
 
-    /// Sets the source of secondary zones' expiry times (RFC 7314); only the first call counts.
-    pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
-        self.transfers.set_expiry(expiry);
+    /// Passes UPDATE messages to a handler.
+    #[must_use]
+    pub fn with_updates(mut self, updates: Arc<dyn ZoneRequests>) -> Self {
+        self.updates = Some(updates);
+        self
     }
 
     /// Returns how many transfers to secondaries are running and how many wait for a slot.
     pub fn transfer_counts(&self) -> (usize, usize) {
         self.transfers.counts()
-    }
-
-    /// Sets the handler of UPDATE messages; only the first call counts.
-    pub fn set_updates(&self, updates: Arc<dyn ZoneRequests>) {
-        let _ = self.updates.set(updates);
     }
 
     /// Logs a refused NOTIFY, once per client and zone.
@@ -75,7 +74,7 @@ impl ZoneRequests for ZoneRequestHandler {
             return Verdict::Code(Rcode::FormErr, None);
         }
         let not_auth = Verdict::Code(Rcode::NotAuth, Some(extended_error::NOT_AUTHORITATIVE));
-        let Some(sink) = self.notify.get().filter(|_| query.qclass == Class::IN) else {
+        let Some(sink) = self.notify.as_ref().filter(|_| query.qclass == Class::IN) else {
             return not_auth;
         };
         let notification = Notification {
@@ -127,7 +126,7 @@ impl ZoneRequests for ZoneRequestHandler {
         way_back: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        match self.updates.get() {
+        match &self.updates {
             Some(updates) => updates.update(request, way_back, out),
             None => NoZoneRequests.update(request, way_back, out),
         }

@@ -111,9 +111,8 @@ fn server(sink: Arc<Sink>) -> Loopback {
         sent_octets_max: 1 << 20,
     };
     let (stats, made) = (Arc::clone(&server.shared.stats), Arc::clone(&policies));
-    let transfers = server.inside(move || OutgoingTransfers::new(made, None, limits, &stats));
-    let handler = ZoneRequestHandler::new(policies, transfers);
-    handler.set_notify_sink(sink);
+    let transfers = server.inside(move || OutgoingTransfers::new(made, None, limits, None, &stats));
+    let handler = ZoneRequestHandler::new(policies, transfers).with_notify_sink(sink);
     server.shared.set_zone_requests(Arc::new(handler));
     server
 }

@@ -86,7 +86,8 @@ impl Primary {
         let stats = Arc::clone(&server.shared.stats);
         let made = Arc::clone(&policies);
         let kept = store.clone();
-        let transfers = server.inside(move || OutgoingTransfers::new(made, kept, limits, &stats));
+        let transfers =
+            server.inside(move || OutgoingTransfers::new(made, kept, limits, None, &stats));
         let handler = ZoneRequestHandler::new(policies, Arc::clone(&transfers));
         server.shared.set_zone_requests(Arc::new(handler));
         Primary {

@@ -14,7 +14,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
             let name: NameBuf = "file.test.".parse().unwrap();
             each(name.as_name(), 1);
         }),
-        commits: Commits::new(Arc::default(), None, |_| {}).unwrap(),
+        commits: Commits::new(Arc::default(), None, ()).unwrap(),
         is_frozen: Box::new(|_| false),
         policies: Arc::clone(&policies),
         kept: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),

@@ -19,18 +19,6 @@ use tokio::runtime::Handle;
 /// Maximum number of zones named in the log.
 const LINES_MAX: usize = 100;
 
-/// Storage for the catalogs of a backend.
-pub trait CatalogStorage: Send + Sync {
-    /// Queues an update of the members of followed catalogs.
-    fn set_members(&self, catalogs: Vec<CatalogMembers>);
-
-    /// Reads the stored serial of a catalog. May block, but not for long.
-    fn serial(&self, catalog: &NameBuf) -> Option<Serial>;
-
-    /// Stores the serial of a catalog produced here, so that another server on the database can continue it.
-    fn set_serial(&self, catalog: NameBuf, serial: Serial);
-}
-
 /// Work that waits for the database. Requests are merged, so its size is bounded by the number of catalogs.
 #[derive(Default)]
 struct PendingCatalogs {
@@ -41,7 +29,7 @@ struct PendingCatalogs {
 }
 
 /// A database with catalogs. Writes wait for one thread; of pending member lists the last one is written.
-pub struct StoredCatalogs {
+pub(super) struct StoredCatalogs {
     database: FollowedDatabase,
     runtime: Handle,
     pending: Mailbox<PendingCatalogs>,
@@ -49,7 +37,7 @@ pub struct StoredCatalogs {
 
 impl StoredCatalogs {
     /// Starts the thread that waits for a database; `runtime` is the one that its connections belong to.
-    pub fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
+    pub(super) fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
         let pending = Mailbox::default();
         let writer = CatalogWriter {
             database: database.clone(),
@@ -64,14 +52,14 @@ impl StoredCatalogs {
             pending,
         })
     }
-}
 
-impl CatalogStorage for StoredCatalogs {
-    fn set_members(&self, catalogs: Vec<CatalogMembers>) {
+    /// Queues an update of the members of followed catalogs.
+    pub(super) fn set_members(&self, catalogs: Vec<CatalogMembers>) {
         self.pending.put(|pending| pending.members = Some(catalogs));
     }
 
-    fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
+    /// Reads the stored serial of a catalog. May block, but not for long.
+    pub(super) fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
         let names = [*catalog];
         let asked = self
             .database
@@ -81,7 +69,8 @@ impl CatalogStorage for StoredCatalogs {
         found.first()?.serial()
     }
 
-    fn set_serial(&self, catalog: NameBuf, serial: Serial) {
+    /// Stores the serial of a catalog produced here, so that another server on the database can continue it.
+    pub(super) fn set_serial(&self, catalog: NameBuf, serial: Serial) {
         self.pending.put(|pending| {
             pending.serials.insert(catalog, serial);
         });

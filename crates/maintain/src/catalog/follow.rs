@@ -5,10 +5,12 @@
 //! secondary zones does the rest. Contents of catalogs are durable like those of any transferred zone, so nothing
 //! else is stored.
 
-use super::database::{CatalogStorage, name_of, primaries_text};
+use super::database::{StoredCatalogs, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::read_catalog;
 use crate::commit::Commits;
+use crate::core::Core;
+use crate::follow::databases::FollowedDatabase;
 use crate::policy::{
     Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
@@ -23,6 +25,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 
 /// Interval at which the versions of catalogs are checked without a wake-up: a start loads versions from the state
 /// store without notice.
@@ -32,18 +35,11 @@ const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of log lines about ignored members.
 const LINES_MAX: usize = 100;
 
-/// Dependencies of the thread.
-pub struct CatalogParts {
-    /// Commits new versions of zones.
-    pub commits: Arc<Commits>,
-    /// The policies, which determine the catalogs and their members.
-    pub policies: Arc<PolicyTable>,
-    /// The settings of templates by name, for groups.
-    pub templates: HashMap<String, PolicyFragment>,
-}
+/// The settings of templates by name, for groups.
+type Templates = HashMap<String, PolicyFragment>;
 
 /// The storage of catalogs in backends, by backend rank.
-type CatalogStorages = HashMap<u16, Arc<dyn CatalogStorage>>;
+type CatalogStorages = HashMap<u16, Arc<StoredCatalogs>>;
 
 /// The handle of the thread; clones share it.
 #[derive(Clone, Default)]
@@ -54,8 +50,7 @@ pub struct CatalogHandle {
 /// Requests to the thread: at most one commit for each catalog produced here, and the last state of the rest.
 #[derive(Default)]
 struct CatalogInbox {
-    templates: Option<HashMap<String, PolicyFragment>>,
-    homes: Option<CatalogStorages>,
+    templates: Option<Templates>,
     has_policies: bool,
     /// Produced catalogs whose commit has ended, and whether it succeeded.
     committed: Vec<(Box<[u8]>, bool)>,
@@ -68,16 +63,8 @@ impl CatalogHandle {
     }
 
     /// Replaces the settings of templates.
-    pub fn set_templates(&self, templates: HashMap<String, PolicyFragment>) {
+    pub fn set_templates(&self, templates: Templates) {
         self.mailbox.put(|inbox| inbox.templates = Some(templates));
-    }
-
-    /// Sets the storage of catalogs in backends, by backend rank. Until then such catalogs wait.
-    pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogStorage>>) {
-        self.mailbox.put(|inbox| {
-            inbox.homes = Some(homes);
-            inbox.has_policies = true;
-        });
     }
 
     /// Records the result of committing a produced catalog.
@@ -92,17 +79,25 @@ impl CatalogHandle {
     }
 }
 
-/// Starts the thread of a handle.
-pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
+/// Starts the thread of a handle. Call within the runtime of the database connections.
+pub fn start(core: &Core, handle: &CatalogHandle, templates: Templates) -> io::Result<()> {
+    let storage = |database: &FollowedDatabase| {
+        let storage = StoredCatalogs::start(database, &Handle::current())?;
+        Ok((database.rank, Arc::new(storage)))
+    };
+    let databases = core.databases.all().iter();
+    let homes = databases.map(storage).collect::<io::Result<_>>()?;
     let listener = handle.clone();
-    parts.policies.on_change(move |change| {
+    core.policies.on_change(move |change| {
         if !change.zones.is_empty() {
             listener.mailbox.put(|inbox| inbox.has_policies = true);
         }
     });
     let mut follower = CatalogFollower {
         handle: handle.clone(),
-        parts,
+        commits: Arc::clone(&core.commits),
+        policies: Arc::clone(&core.policies),
+        templates,
         consumers: Vec::new(),
         producers: BTreeMap::new(),
         committing: HashSet::new(),
@@ -114,7 +109,7 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         ownership: Ownership::default(),
         resetting: HashSet::new(),
         ignored: HashSet::new(),
-        homes: CatalogStorages::new(),
+        homes,
     };
     worker::start("catalogs", move || follower.run()).map(drop)
 }
@@ -130,7 +125,10 @@ pub(super) type ProducedMembers = Vec<ProducedMember>;
 /// The state of the thread. Names are in wire format and lower case.
 pub(super) struct CatalogFollower {
     pub(super) handle: CatalogHandle,
-    pub(super) parts: CatalogParts,
+    pub(super) commits: Arc<Commits>,
+    /// The policies, which determine the catalogs and their members.
+    pub(super) policies: Arc<PolicyTable>,
+    templates: Templates,
     /// Consumed catalogs.
     consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)>,
     /// Produced catalogs, with the last built members.
@@ -163,12 +161,8 @@ impl CatalogFollower {
                 return;
             };
             has_policies = inbox.has_policies | self.end_commits(inbox.committed) | !is_done;
-            if let Some(homes) = inbox.homes {
-                self.homes = homes;
-                panic_guard(FOLLOWING, || self.set_members());
-            }
             if let Some(templates) = inbox.templates {
-                self.parts.templates = templates;
+                self.templates = templates;
                 panic_guard(FOLLOWING, || self.set_members());
             }
         }
@@ -204,7 +198,7 @@ impl CatalogFollower {
     /// Finds the catalogs among the policies, and builds produced ones whose members changed. Returns whether
     /// consumed ones changed.
     fn list_catalogs(&mut self) -> bool {
-        let policies = self.parts.policies.load();
+        let policies = self.policies.load();
         let mut consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)> = Vec::new();
         let mut producers: BTreeMap<Box<[u8]>, ProducedMembers> = BTreeMap::new();
         let mut members: Vec<(Box<[u8]>, ProducedMember)> = Vec::new();
@@ -260,7 +254,7 @@ impl CatalogFollower {
 
     /// Reads catalogs that have a new version; returns whether there are any.
     fn look_at_versions(&mut self) -> bool {
-        let table = self.parts.commits.table().load();
+        let table = self.commits.table().load();
         let mut is_changed = false;
         for (catalog, _) in &self.consumers {
             let Some(zone) = table.exact(Name::from_valid_wire(catalog)) else {
@@ -291,7 +285,7 @@ impl CatalogFollower {
 
     /// Checks whether reset zones have been removed, so that they may be added again.
     fn look_at_resets(&mut self) -> bool {
-        let (table, before) = (self.parts.commits.table().load(), self.resetting.len());
+        let (table, before) = (self.commits.table().load(), self.resetting.len());
         self.resetting
             .retain(|zone| table.exact(Name::from_valid_wire(zone)).is_some());
         before != self.resetting.len()
@@ -299,8 +293,8 @@ impl CatalogFollower {
 
     /// Applies the members of all catalogs.
     fn set_members(&mut self) {
-        let policies = self.parts.policies.load();
-        let table = self.parts.commits.table().load();
+        let policies = self.policies.load();
+        let table = self.commits.table().load();
         let is_taken = |zone: &[u8], catalog: &[u8]| {
             let (name, catalog) = (Name::from_valid_wire(zone), Name::from_valid_wire(catalog));
             let own = policies.own(name);
@@ -343,7 +337,7 @@ impl CatalogFollower {
             let member = member.and_then(|catalog| catalog.members.get(zone));
             let groups = member.map_or(&[][..], |member| &member.groups[..]);
             let mut groups = groups.iter().map(String::as_str);
-            let template = groups.find(|group| self.parts.templates.contains_key(*group));
+            let template = groups.find(|group| self.templates.contains_key(*group));
             let make = || Arc::new(self.terms(&policies, &owner.catalog, template));
             let part = parts
                 .entry((&*owner.catalog, template))
@@ -357,7 +351,7 @@ impl CatalogFollower {
                 .sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
             by_home.entry(rank).or_default().push(catalog);
         }
-        self.parts.policies.set(PolicySource::Catalogs, set);
+        self.policies.set(PolicySource::Catalogs, set);
         for (rank, catalogs) in by_home {
             if let Some(home) = self.homes.get(&rank) {
                 home.set_members(catalogs);
@@ -370,7 +364,7 @@ impl CatalogFollower {
         &self,
         policies: &Policies,
         catalog: &[u8],
-    ) -> Option<(u16, &Arc<dyn CatalogStorage>)> {
+    ) -> Option<(u16, &Arc<StoredCatalogs>)> {
         match policies.of(Name::from_valid_wire(catalog)).declared_by {
             PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
             _ => None,
@@ -421,7 +415,7 @@ impl CatalogFollower {
             allow_notify: Some(own.allow_notify.clone()),
             ..PolicyFragment::default()
         };
-        let template = template.and_then(|name| self.parts.templates.get(name));
+        let template = template.and_then(|name| self.templates.get(name));
         PolicyFragment {
             kind: Some(ZoneKind::Secondary),
             ..template.map_or_else(|| base.clone(), |template| template.or(&base))

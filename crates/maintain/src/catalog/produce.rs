@@ -18,14 +18,14 @@ impl CatalogFollower {
     /// published.
     pub(super) fn produce(&mut self, catalog: &[u8], members: &ProducedMembers) -> bool {
         let name = Name::from_valid_wire(catalog);
-        let commits = Arc::clone(&self.parts.commits);
+        let commits = Arc::clone(&self.commits);
         let Some(store) = commits.store() else {
             tracing::error!(
                 "catalog {name}: not generated: its serial is kept in the state store; set state_directory"
             );
             return true;
         };
-        let policies = self.parts.policies.load();
+        let policies = self.policies.load();
         let declared_by = policies.of(name).declared_by;
         let home = self.home_of(&policies, catalog).map(|(_, home)| home);
         if home.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
@@ -107,7 +107,7 @@ impl CatalogFollower {
     /// Withdraws a catalog that is no longer produced here.
     pub(super) fn end_production(&self, catalog: &[u8]) {
         let name = Name::from_valid_wire(catalog);
-        let commits = &self.parts.commits;
+        let commits = &self.commits;
         let withdrawn = TableChange::Withdraw(catalog.into(), CONFIGURED_RANK);
         commits.table().publish(&[withdrawn]);
         let zone = NameBuf::from(name);

@@ -29,7 +29,7 @@ impl Commits {
                 let older = table.offered_by(zone.apex_name(), zone.rank());
                 if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
                     let difference = Arc::new(Difference::default());
-                    (self.listener)(&CommittedVersion {
+                    self.listener.committed(&CommittedVersion {
                         zone,
                         difference,
                         is_first: false,

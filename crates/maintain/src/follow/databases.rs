@@ -24,7 +24,7 @@ use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
 use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
 use nameward_wire::Name;
-pub use notified::{NotifiedParts, NotifiedSerials};
+pub use notified::NotifiedSerials;
 use own_changes::OwnChange;
 use publish::FirstRead;
 use std::{

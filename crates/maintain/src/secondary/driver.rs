@@ -10,12 +10,13 @@
 
 use super::expiry::ExpiryTimes;
 use super::start::BY_NAME;
+use super::{DatabaseStorage, SecondariesSummary, SecondaryStatus, UntransferredZones};
 use super::{
     PrimaryError, PrimaryReply, PrimaryRequestId, QueryPrimary, Secondaries, ZoneSuccessor,
 };
-use super::{SecondariesSummary, SecondaryStatus, SecondaryStorage, UntransferredZones};
 use crate::clock::{SteadyClock, step_text};
 use crate::commit::Commits;
+use crate::core::Core;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::{ClassLimit, Moment};
 use crate::zone::SecondarySettings;
@@ -26,30 +27,18 @@ use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 
 /// Interval at which the totals over all zones are computed.
 const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 /// How long contents in the state store are kept after a start for zones that no policy names: those from catalogs
 /// appear only after the catalog was read.
 const ORPHANS_KEPT: Duration = Duration::from_secs(600);
-
-/// Dependencies of the thread.
-pub struct SecondaryDriverParts {
-    /// Commits new versions of zones.
-    pub commits: Arc<Commits>,
-    /// The policies, which determine the secondary zones.
-    pub policies: Arc<PolicyTable>,
-    /// The storage of zones in databases, by database rank.
-    pub homes: Vec<(u16, Arc<dyn SecondaryStorage>)>,
-    /// Maximum number of concurrent transfers, in total and per primary.
-    pub transfers: ClassLimit,
-    /// For spreading checks.
-    pub seed: u64,
-}
 
 /// Requests that wait for the thread.
 #[derive(Default)]
@@ -165,25 +154,23 @@ impl SecondaryHandle {
     }
 }
 
-/// Starts the thread. It takes over all secondary zones, calls `loaded`, and follows the policies. `outgoing` creates
-/// the client that queries primaries; the answers go to the handle that it is given.
+/// Starts the thread. It takes over all secondary zones, calls `loaded`, and follows the policies. `transfers` limits
+/// concurrent transfers, in total and per primary. `outgoing` creates the client that queries primaries; the answers go
+/// to the handle that it is given. Call within the runtime of the database connections.
 pub fn start<O: QueryPrimary + Send + 'static>(
-    parts: SecondaryDriverParts,
+    core: &Core,
+    transfers: ClassLimit,
     outgoing: impl FnOnce(SecondaryHandle) -> O,
     loaded: impl FnOnce() + Send + 'static,
 ) -> io::Result<SecondaryHandle> {
     let handle = SecondaryHandle::new();
-    let SecondaryDriverParts {
-        commits,
-        policies,
-        homes,
-        transfers,
-        seed,
-    } = parts;
-    let mut secondaries = Secondaries::new(Arc::clone(&commits), outgoing(handle.clone()), seed);
+    let (commits, policies) = (Arc::clone(&core.commits), Arc::clone(&core.policies));
+    let client = outgoing(handle.clone());
+    let mut secondaries = Secondaries::new(Arc::clone(&commits), client, random_seed());
     secondaries.limit_transfers(transfers);
-    for (rank, home) in homes {
-        secondaries.set_home(rank, home);
+    for database in core.databases.all() {
+        let storage = DatabaseStorage::start(database, &commits, &Handle::current())?;
+        secondaries.set_home(database.rank, Arc::new(storage));
     }
     secondaries.expiry_times = Arc::clone(&handle.shared.expiries);
     let waker = handle.clone();
@@ -207,6 +194,11 @@ pub fn start<O: QueryPrimary + Send + 'static>(
     };
     worker::start("secondaries", move || driver.run(loaded))?;
     Ok(handle)
+}
+
+/// Returns the seed that spreads the checks of zones: the keys of a hasher are random.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The thread's work, in the message about a bug.

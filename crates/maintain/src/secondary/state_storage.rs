@@ -370,7 +370,7 @@ mod tests {
         };
         let store = StateStore::open(directory.path(), bounds).unwrap();
         let table = Arc::new(TableWriter::default());
-        let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), |_| ()).unwrap();
+        let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), ()).unwrap();
         let home = StateStorage::new(Arc::clone(&commits));
         let (policy, mut first) = (PolicyFragment::closed(ZoneKind::Secondary), version(1));
         let settings = SecondarySettings {

@@ -35,7 +35,7 @@ impl ApiOperator for ServerApi {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.operator.shared.stats.snapshot()
+        self.operator.core.shared.stats.snapshot()
     }
 
     fn settings(&self) -> Vec<(String, String)> {

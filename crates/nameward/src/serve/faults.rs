@@ -71,7 +71,7 @@ impl FirstSeen {
 }
 
 /// Returns the single fault of a server whose zones are not loaded yet.
-pub fn of_start() -> Vec<ServerFault> {
+fn of_start() -> Vec<ServerFault> {
     vec![fault(
         FaultKind::Starting,
         "The server is starting: zones are being loaded.",

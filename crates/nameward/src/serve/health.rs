@@ -11,7 +11,6 @@ use nameward_base::worker::{self, QueueUsage};
 use std::{
     fs,
     net::SocketAddr,
-    path::PathBuf,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -22,24 +21,24 @@ use std::{
 use arc_swap::ArcSwap;
 use nameward_api::tls::ServerTls;
 use nameward_control::operations::{
-    BackendStatus, InternalError, QueryRates, QueueStatus, ReloadStatus, ServerStatus,
+    BackendStatus, InternalError, QueryRates, QueueStatus, ReloadStatus, ServerFault, ServerStatus,
     TransferCounts, UnseenChanges,
 };
-use nameward_maintain::Commits;
 use nameward_maintain::follow::{
-    FileFaults,
-    databases::{Databases, FollowedDatabase, ServedFrom},
+    FaultyZones, FileFaults,
+    databases::{DatabaseZoneFaults, FollowedDatabase, ServedFrom},
 };
+use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
-use nameward_serve::{pipeline::ServingState, zone_requests::ZoneRequestHandler};
+use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
 use nameward_store::{file::FileSource, state::StateStore};
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
 
 use super::{
-    faults::{self, FaultSources, FirstSeen},
-    logs::TrafficLogs,
+    core::ServerCore,
+    faults::{FaultSources, FirstSeen},
     secondaries::SecondaryZones,
 };
 
@@ -97,7 +96,6 @@ fn place_of(source: &FileSource) -> String {
 }
 
 /// The threads and tasks that receive queries; each reference is dead when its thread or task has ended.
-#[derive(Default)]
 pub struct ListenerWatch {
     /// The UDP workers.
     pub udp: Vec<Weak<()>>,
@@ -117,72 +115,57 @@ impl ListenerWatch {
 }
 
 /// The components that the state is read from.
-pub struct HealthParts {
-    /// When the server started.
-    pub started: Instant,
-    /// The configuration file, with symbolic links resolved; none for the built-in example.
-    pub config: Option<PathBuf>,
-    /// The DNS listen addresses.
-    pub listeners: Vec<SocketAddr>,
-    /// The address of the status page.
-    pub web: Option<SocketAddr>,
-    /// Number of UDP threads.
-    pub workers: usize,
-    /// Zones and counters.
-    pub shared: Arc<ServingState>,
-    /// The databases.
-    pub databases: Databases,
-    /// Reloads and zone files.
-    pub maintenance: Arc<MaintenanceNotes>,
+pub struct HealthSources {
+    /// Zones, databases, files, logs.
+    pub core: ServerCore,
     /// The secondary zones.
     pub secondaries: SecondaryZones,
     /// Transfers to secondaries.
     pub zone_requests: Arc<ZoneRequestHandler>,
-    /// The query log and dnstap.
-    pub logs: Arc<TrafficLogs>,
-    /// The state store, if there is one.
-    pub store: Option<StateStore>,
-    /// Changes of zones.
-    pub commits: Arc<Commits>,
+    /// The threads and tasks that receive queries.
+    pub listeners: ListenerWatch,
+    /// The address of the status page.
+    pub web: Option<SocketAddr>,
+    /// When the server started.
+    pub started: Instant,
 }
 
 /// Reads the state of the server, and keeps the last result.
 pub struct ServerHealth {
-    /// None until the server has its components.
-    parts: Mutex<Option<HealthParts>>,
+    sources: HealthSources,
     is_started: AtomicBool,
-    sums: Mutex<TableSums>,
-    /// None until the listeners run.
-    listeners: Mutex<Option<ListenerWatch>>,
-    first_seen: Mutex<FirstSeen>,
+    /// Held until a result is stored, so that an older state cannot replace a newer one.
+    refreshing: Mutex<Refreshing>,
     last: ArcSwap<ServerStatus>,
 }
 
-impl Default for ServerHealth {
-    fn default() -> Self {
-        let health = ServerHealth {
-            parts: Mutex::default(),
-            is_started: AtomicBool::default(),
-            sums: Mutex::default(),
-            listeners: Mutex::default(),
-            first_seen: Mutex::default(),
-            last: ArcSwap::default(),
-        };
-        health.refresh();
-        health
-    }
+/// State that a refresh takes over from the one before.
+#[derive(Default)]
+struct Refreshing {
+    sums: TableSums,
+    first_seen: FirstSeen,
+}
+
+/// Totals over zones, from which both counts and faults are made.
+struct ZoneReadings {
+    sums: ZoneSums,
+    secondaries: SecondariesSummary,
+    never_transferred: Arc<UntransferredZones>,
+    files: FaultyZones,
+    databases: DatabaseZoneFaults,
 }
 
 impl ServerHealth {
-    /// Sets the components to read the state from.
-    pub fn set_parts(&self, parts: HealthParts) {
-        *self.parts.lock() = Some(parts);
-        self.refresh();
-    }
-
-    /// Sets the listeners to watch.
-    pub fn set_listeners(&self, listeners: ListenerWatch) {
-        *self.listeners.lock() = Some(listeners);
+    /// Reads the state of a starting server.
+    pub fn new(sources: HealthSources) -> Arc<Self> {
+        let health = ServerHealth {
+            sources,
+            is_started: AtomicBool::default(),
+            refreshing: Mutex::default(),
+            last: ArcSwap::default(),
+        };
+        health.refresh();
+        Arc::new(health)
     }
 
     /// Records that all zones were loaded, and each database was queried once.
@@ -198,65 +181,68 @@ impl ServerHealth {
 
     /// Reads the state, and keeps it.
     pub fn refresh(&self) -> Arc<ServerStatus> {
-        // Held until the result is stored, so that an older state cannot replace a newer one.
-        let parts = self.parts.lock();
-        let mut status = self.read(parts.as_ref());
-        let now = now_seconds();
-        self.first_seen.lock().date(&mut status.faults, now);
+        let mut refreshing = self.refreshing.lock();
+        let HealthSources {
+            core, secondaries, ..
+        } = &self.sources;
+        let zones = ZoneReadings {
+            sums: refreshing.sums.over(&core.shared.zones.load()),
+            secondaries: secondaries.summary(),
+            never_transferred: secondaries.never_transferred(),
+            files: core.notes.files.zones(),
+            databases: core.maintain.databases.zone_faults(),
+        };
+        let mut status = self.read(&zones);
+        status.faults = self.find_faults(&status, &zones);
+        refreshing
+            .first_seen
+            .date(&mut status.faults, now_seconds());
         let status = Arc::new(status);
         self.last.store(Arc::clone(&status));
         status
     }
 
-    fn read(&self, parts: Option<&HealthParts>) -> ServerStatus {
-        let is_started = self.is_started.load(Ordering::Relaxed);
-        let Some(parts) = parts else {
-            return ServerStatus {
-                version: env!("CARGO_PKG_VERSION").into(),
-                process: std::process::id(),
-                host: host_name(),
-                faults: faults::of_start(),
-                ..ServerStatus::default()
-            };
-        };
-        let sums = self.sums.lock().over(&parts.shared.zones.load());
-        let rates = parts.shared.stats.rates();
+    fn read(&self, zones: &ZoneReadings) -> ServerStatus {
+        let sources = &self.sources;
+        let core = &sources.core;
+        let rates = core.shared.stats.rates();
         let rate = |n: usize| rates.udp_queries.averages[n] + rates.tcp_queries.averages[n];
-        let life = parts.secondaries.summary();
-        let files = parts.maintenance.files.zones();
-        let never_transferred = parts.secondaries.never_transferred();
-        let in_databases = parts.databases.zone_faults();
-        let (outgoing, outgoing_waiting) = parts.zone_requests.transfer_counts();
-        let nsid = parts.shared.engine.load().identity.id.clone();
-        let mut status = ServerStatus {
+        let (sums, secondaries) = (&zones.sums, &zones.secondaries);
+        let (outgoing, outgoing_waiting) = sources.zone_requests.transfer_counts();
+        let nsid = core.shared.engine.load().identity.id.clone();
+        ServerStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             process: std::process::id(),
-            uptime_seconds: parts.started.elapsed().as_secs(),
-            config: parts.config.as_ref().map(|path| path.display().to_string()),
+            uptime_seconds: sources.started.elapsed().as_secs(),
+            config: core
+                .config_file
+                .as_ref()
+                .map(|path| path.display().to_string()),
             host: Some(nsid)
                 .filter(|nsid| !nsid.is_empty())
                 .unwrap_or_else(host_name),
-            is_started,
-            listeners: parts.listeners.iter().map(ToString::to_string).collect(),
-            web: parts.web.map(|address| address.to_string()),
-            workers: parts.workers,
-            dnstap: parts.logs.dnstap().map(Box::new),
+            is_started: self.is_started.load(Ordering::Relaxed),
+            listeners: core.addresses.iter().map(ToString::to_string).collect(),
+            web: sources.web.map(|address| address.to_string()),
+            workers: sources.listeners.udp.len(),
+            dnstap: core.logs.dnstap().map(Box::new),
             zones: sums.zones,
             zones_not_ready: sums.not_ready
-                + never_transferred.looked_up
-                + in_databases.without_records.number,
-            zones_never_transferred: never_transferred.number,
-            zones_unsigned: in_databases.unsigned.number,
-            zones_with_errors: files.with_old_version.number + files.without_contents.number,
-            zones_stale: life.stale as usize,
-            zones_ahead_of_primary: life.behind as usize,
-            zones_expired: life.expired as usize,
+                + zones.never_transferred.looked_up
+                + zones.databases.without_records.number,
+            zones_never_transferred: zones.never_transferred.number,
+            zones_unsigned: zones.databases.unsigned.number,
+            zones_with_errors: zones.files.with_old_version.number
+                + zones.files.without_contents.number,
+            zones_stale: secondaries.stale as usize,
+            zones_ahead_of_primary: secondaries.behind as usize,
+            zones_expired: secondaries.expired as usize,
             zones_signed: sums.signed,
-            backends: backends(parts, &sums),
-            last_reload: parts.maintenance.last_reload.lock().clone(),
+            backends: backends(sources, sums),
+            last_reload: core.notes.last_reload.lock().clone(),
             transfers: TransferCounts {
-                incoming: parts.secondaries.running_transfers(),
-                incoming_waiting: life.waiting as usize,
+                incoming: sources.secondaries.running_transfers(),
+                incoming_waiting: secondaries.waiting as usize,
                 outgoing,
                 outgoing_waiting,
             },
@@ -273,37 +259,37 @@ impl ServerHealth {
             }),
             queues: worker::queues().into_iter().map(queue_status).collect(),
             faults: Vec::new(),
-        };
-        let ended = self.listeners.lock().as_ref().map(ListenerWatch::ended);
-        let store_fault = parts.store.as_ref().and_then(StateStore::fault);
-        let tls = parts.maintenance.tls.as_ref();
-        let tls_fault = tls.and_then(|tls| {
+        }
+    }
+
+    fn find_faults(&self, status: &ServerStatus, zones: &ZoneReadings) -> Vec<ServerFault> {
+        let (core, secondaries) = (&self.sources.core, &self.sources.secondaries);
+        let store_fault = core.maintain.store().and_then(StateStore::fault);
+        let tls_fault = core.notes.tls.as_ref().and_then(|tls| {
             let now = now_seconds();
             tls.refresh(now);
             tls.fault(now)
         });
         let sources = FaultSources {
             tls: tls_fault.as_ref(),
-            status: &status,
-            ended_listeners: &ended.unwrap_or_default(),
-            sums: &sums,
-            files: &files,
-            file_sources: &parts.maintenance.files.troubles(),
-            missing_files: &parts.maintenance.files.missing(),
-            conflicts: &parts.commits.conflicts(),
+            status,
+            ended_listeners: &self.sources.listeners.ended(),
+            sums: &zones.sums,
+            files: &zones.files,
+            file_sources: &core.notes.files.troubles(),
+            missing_files: &core.notes.files.missing(),
+            conflicts: &core.maintain.commits.conflicts(),
             store: store_fault.as_ref(),
-            signatures: &parts.maintenance.signatures,
-            never_transferred: &never_transferred,
-            databases: &in_databases,
-            secondaries: &life,
-            is_transferred: &|zone| parts.secondaries.is_transferred(zone),
+            signatures: &core.notes.signatures,
+            never_transferred: &zones.never_transferred,
+            databases: &zones.databases,
+            secondaries: &zones.secondaries,
+            is_transferred: &|zone| secondaries.is_transferred(zone),
         };
-        status.faults = sources.find();
-        status
+        sources.find()
     }
 }
 
-/// Returns the state of each source of zones, in configuration order.
 fn queue_status(usage: QueueUsage) -> QueueStatus {
     QueueStatus {
         name: usage.name,
@@ -313,9 +299,10 @@ fn queue_status(usage: QueueUsage) -> QueueStatus {
     }
 }
 
-fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
-    let started = SystemTime::now() - parts.started.elapsed();
-    let files = parts.maintenance.sources.lock().clone().into_iter();
+/// Returns the state of each source of zones, in configuration order.
+fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
+    let started = SystemTime::now() - sources.started.elapsed();
+    let files = sources.core.notes.sources.lock().clone().into_iter();
     let files = files.map(|(rank, address)| BackendStatus {
         backend: rank.into(),
         engine: "file".into(),
@@ -362,7 +349,7 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
                     || sums.is_rank_lost(database.rank)),
         }
     };
-    let databases = parts.databases.all().iter().map(database);
+    let databases = sources.core.maintain.databases.all().iter().map(database);
     let mut all: Vec<_> = files.chain(databases).collect();
     all.sort_by_key(|backend| backend.backend);
     all

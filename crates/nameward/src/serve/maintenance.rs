@@ -7,7 +7,6 @@
 
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard};
 use std::{
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,27 +17,17 @@ use std::{
 
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_maintain::{
-    Commits,
-    catalog::CatalogHandle,
-    follow::{FileFollower, LoadOutcome, databases::Databases},
-    policy::{PolicySource, PolicyTable, StoredPolicies},
+    follow::{FileFollower, LoadOutcome},
+    policy::PolicySource,
     sync::{SyncError, SyncMode, SyncOutcome},
 };
-use nameward_serve::pipeline::ServingState;
-use nameward_store::{
-    file::{FileSource, Look, Withdrawal},
-    state::CopyBoundsInForce,
-};
+use nameward_store::file::{FileSource, Look, Withdrawal};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{
-    StartError, health::MaintenanceNotes, live, logs::TrafficLogs, recursion::Recursion,
-    rollover::RolloverHandles,
-};
+use super::{StartError, core::ServerCore, live, recursion::Recursion};
 use crate::{
     config::{Config, Overrides, dnssec_policy},
-    logging::LogControl,
     memory, policies, terminal, zones,
 };
 
@@ -155,45 +144,23 @@ impl Maintenance {
     }
 }
 
-/// The components that the thread works on.
-pub struct MaintenanceParts {
+/// The state of the thread: the configuration in force, and what a reload applies it to.
+pub struct CurrentConfig {
     /// The command line, which takes precedence over the file again at each reload.
     pub overrides: Overrides,
-    /// The configuration file, with symbolic links resolved.
-    pub config_file: Option<PathBuf>,
     /// The current configuration, without the zone tables: these are in effect as policies, access lists and files.
     pub config: Config,
     /// The sources of zones stored in files.
     pub sources: Vec<FileSource>,
-    /// The state that all workers read.
-    pub shared: Arc<ServingState>,
-    /// Commits new versions of zones.
-    pub commits: Arc<Commits>,
-    /// The zone policies.
-    pub policies: Arc<PolicyTable>,
-    /// The policies kept in the state store.
-    pub kept: Arc<StoredPolicies>,
-    /// The key keeper for DNSSEC policies, and the handle that wakes it.
-    pub keepers: RolloverHandles,
-    /// The follower of catalog zones.
-    pub catalogs: CatalogHandle,
-    /// Changes the log level.
-    pub log: LogControl,
-    /// The limits for copies of deleted zones.
-    pub copies: Arc<CopyBoundsInForce>,
-    /// Their zone lists are read again on reload.
-    pub databases: Databases,
-    /// The clients of resolvers, once they are started.
-    pub recursion: Option<Recursion>,
-    /// The state of files and reloads, for status displays.
-    pub notes: Arc<MaintenanceNotes>,
-    /// Turns the query log on and off.
-    pub logs: Arc<TrafficLogs>,
+    /// The components that settings apply to.
+    pub core: ServerCore,
+    /// The clients of resolvers.
+    pub recursion: Recursion,
 }
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
 pub fn start(
-    parts: MaintenanceParts,
+    current: CurrentConfig,
     loaded: impl FnOnce(Result<(), StartError>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
     let queue = Queue::new("maintenance", WAITING);
@@ -206,18 +173,19 @@ pub fn start(
             .is_ok(),
         None => true,
     };
-    let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
-        .noting_faults(&parts.notes.files)
-        .judged_by(&parts.policies)
-        .keeping_copies(parts.config.journal.file_copy_octets())?;
-    parts.notes.set_sources(&parts.sources);
+    let (maintain, notes) = (&current.core.maintain, &current.core.notes);
+    let files = FileFollower::start(Arc::clone(&maintain.commits), look, memory::give_back)
+        .noting_faults(&notes.files)
+        .judged_by(&maintain.policies)
+        .keeping_copies(current.config.journal.file_copy_octets())?;
+    notes.set_sources(&current.sources);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
         queue,
         is_reload_wanted: Arc::clone(&is_reload_wanted),
     };
     worker::start("maintenance", move || {
-        run(parts, files, &requested, loaded);
+        run(current, files, &requested, loaded);
     })?;
     Ok(Maintenance {
         requests,
@@ -239,16 +207,16 @@ impl RequestedWork {
 }
 
 fn run(
-    mut parts: MaintenanceParts,
+    mut current: CurrentConfig,
     mut files: FileFollower,
     requested: &RequestedWork,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
-    let first = load_first(&mut files, &parts.sources);
+    let first = load_first(&mut files, &current.sources);
     loaded(first);
     let mut written = Instant::now();
     loop {
-        let interval = parts.config.journal.file_sync_seconds.seconds();
+        let interval = current.config.journal.file_sync_seconds.seconds();
         let sync_due = (!interval.is_zero()).then(|| written + interval);
         let withdrawal_due = files.next_withdrawal();
         let deadline = sync_due.into_iter().chain(withdrawal_due).min();
@@ -258,11 +226,11 @@ fn run(
             Popped::TimedOut => {
                 let now = Instant::now();
                 if withdrawal_due.is_some_and(|due| due <= now) {
-                    panic_guard(LOOKING_AFTER, || files.withdraw_overdue(&parts.sources));
+                    panic_guard(LOOKING_AFTER, || files.withdraw_overdue(&current.sources));
                 }
                 if sync_due.is_some_and(|due| due <= now) {
                     written = now;
-                    panic_guard(LOOKING_AFTER, || files.sync_all(&parts.sources));
+                    panic_guard(LOOKING_AFTER, || files.sync_all(&current.sources));
                 }
                 continue;
             }
@@ -271,38 +239,38 @@ fn run(
             if let MaintenanceRequest::Reload(..) = request {
                 requested.begin_reload();
             }
-            carry_out(request, &mut parts, &mut files);
+            carry_out(request, &mut current, &mut files);
         });
         if requested.begin_reload() {
-            panic_guard(LOOKING_AFTER, || reload_by_signal(&mut parts, &mut files));
+            panic_guard(LOOKING_AFTER, || reload_by_signal(&mut current, &mut files));
         }
     }
 }
 
-fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &mut FileFollower) {
+fn carry_out(request: MaintenanceRequest, current: &mut CurrentConfig, files: &mut FileFollower) {
     // The requesting command may have disconnected.
     match request {
         MaintenanceRequest::Reload(withdrawal, reply) => {
-            let _ = reply.try_send(announced_reload(parts, files, withdrawal));
+            let _ = reply.try_send(announced_reload(current, files, withdrawal));
         }
         MaintenanceRequest::Look(what) => {
-            files.look(&parts.sources, &what);
+            files.look(&current.sources, &what);
         }
         MaintenanceRequest::Sync(zone, mode, reply) => {
-            let outcome = files.sync(&parts.sources, &zone, mode);
+            let outcome = files.sync(&current.sources, &zone, mode);
             let _ = reply.try_send(outcome);
         }
         MaintenanceRequest::LookAtZone(zone, reply) => {
-            let errors = files.look_at_zone(&parts.sources, &zone);
+            let errors = files.look_at_zone(&current.sources, &zone);
             let _ = reply.try_send(errors);
         }
-        MaintenanceRequest::OnFiles(work) => work(files, &parts.sources),
+        MaintenanceRequest::OnFiles(work) => work(files, &current.sources),
         MaintenanceRequest::Wake => {}
     }
 }
 
-fn reload_by_signal(parts: &mut MaintenanceParts, files: &mut FileFollower) {
-    if let Err(error) = announced_reload(parts, files, Withdrawal::AtOnce) {
+fn reload_by_signal(current: &mut CurrentConfig, files: &mut FileFollower) {
+    if let Err(error) = announced_reload(current, files, Withdrawal::AtOnce) {
         let first = error.message.lines().next().unwrap_or_default();
         tracing::warn!("reload: {first}");
     }
@@ -310,15 +278,15 @@ fn reload_by_signal(parts: &mut MaintenanceParts, files: &mut FileFollower) {
 
 /// Reloads, and notifies the service manager of start and end.
 fn announced_reload(
-    parts: &mut MaintenanceParts,
+    current: &mut CurrentConfig,
     files: &mut FileFollower,
     withdrawal: Withdrawal,
 ) -> ReloadOutcome {
     crate::notify::reloading();
-    let outcome = reload(parts, files, withdrawal);
+    let outcome = reload(current, files, withdrawal);
     match &outcome {
-        Ok(report) => parts.notes.set_reload(true, &report.summary),
-        Err(error) => parts.notes.set_reload(false, &error.message),
+        Ok(report) => current.core.notes.set_reload(true, &report.summary),
+        Err(error) => current.core.notes.set_reload(false, &error.message),
     }
     crate::notify::ready();
     outcome
@@ -336,11 +304,11 @@ fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), St
 }
 
 fn reload(
-    parts: &mut MaintenanceParts,
+    current: &mut CurrentConfig,
     files: &mut FileFollower,
     withdrawal: Withdrawal,
 ) -> ReloadOutcome {
-    let mut config = match parts.config.reload(&parts.overrides) {
+    let mut config = match current.config.reload(&current.overrides) {
         Ok(config) => config,
         Err(error) => {
             let text = error.to_string();
@@ -349,47 +317,45 @@ fn reload(
             return Err(OperationError::invalid(text));
         }
     };
-    parts.sources = zones::sources(&config);
-    let mut warnings = live::take(&parts.shared, &parts.config, &config);
-    if let Some(recursion) = &mut parts.recursion {
-        warnings.extend(recursion.reload(&parts.config, &config));
-    }
+    let core = current.core.clone();
+    current.sources = zones::sources(&config);
+    let mut warnings = live::take(&core.shared, &current.config, &config);
+    warnings.extend(current.recursion.reload(&current.config, &config));
     let failures = super::failures(&config).into_iter();
     warnings.extend(failures.map(|error| format!("the server would not start again: {error}")));
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    if config.server.log_level != parts.config.server.log_level {
-        parts.log.set_level(config.server.log_level);
+    if config.server.log_level != current.config.server.log_level {
+        core.log.set_level(config.server.log_level);
     }
-    if config.query_log != parts.config.query_log {
-        parts.logs.apply(&config.query_log);
+    if config.query_log != current.config.query_log {
+        core.logs.apply(&config.query_log);
     }
-    parts.copies.set(config.journal.copy_bounds());
+    core.copies.set(config.journal.copy_bounds());
     files.set_copies_max(config.journal.file_copy_octets());
-    if config.rings != parts.config.rings {
-        zones::resize_rings(&parts.shared.stats, &config.rings);
+    if config.rings != current.config.rings {
+        zones::resize_rings(&core.shared.stats, &config.rings);
     }
     let access = zones::access(&config);
-    let table = Arc::clone(parts.commits.table());
+    let table = Arc::clone(core.maintain.commits.table());
     let before = Arc::clone(table.load().access(AccessSource::Configured));
     // A zone that this reload is about to remove keeps its list until it is removed.
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
     let set = policies::set(&config);
-    let (keeper, key_driver) = parts.keepers.clone();
-    keeper.set_policies(dnssec_policy::policies(&config));
-    parts.policies.set(PolicySource::Configured, set);
-    policies::apply_kept(&parts.kept, &config);
-    parts.catalogs.set_templates(policies::templates(&config));
+    core.keeper.set_policies(dnssec_policy::policies(&config));
+    core.maintain.policies.set(PolicySource::Configured, set);
+    policies::apply_kept(&core.maintain.stored_policies, &config);
+    core.catalogs.set_templates(policies::templates(&config));
     let unknown = policies::unknown_keys(&config);
-    policies::warn_of_unknown_keys(&unknown, &parts.policies.load());
+    policies::warn_of_unknown_keys(&unknown, &core.maintain.policies.load());
     config.zones = Vec::new();
-    parts.config = config;
-    parts.notes.set_sources(&parts.sources);
-    parts.databases.request_refresh();
-    let outcome = files.load(&parts.sources, withdrawal);
-    key_driver.look_at_all();
+    current.config = config;
+    core.notes.set_sources(&current.sources);
+    core.maintain.databases.request_refresh();
+    let outcome = files.load(&current.sources, withdrawal);
+    core.key_driver.look_at_all();
     table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {
         summary: outcome.describe(),

@@ -17,30 +17,23 @@ use nameward_control::{
     socket::{Commands, ControlPeer},
 };
 use nameward_maintain::{
-    Commits,
-    follow::databases::{Databases, FollowedDatabase, ServedFrom},
-    policy::{PolicyTable, StoredPolicies},
+    follow::databases::{FollowedDatabase, ServedFrom},
     sync::{SyncError, SyncMode, SyncOutcome},
     update::Updates,
 };
-use nameward_serve::outgoing::{Notifier, SecondarySerial, find_ds};
-use nameward_serve::pipeline::ServingState;
+use nameward_serve::outgoing::{SecondarySerial, find_ds};
 use nameward_stats::VARIABLES;
-use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
+use nameward_store::file::Withdrawal;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{
-    author,
-    logging::{LEVELS, LogControl},
-};
+use crate::{author, logging::LEVELS};
 
 use super::{
+    core::ServerCore,
     flush,
     health::ServerHealth,
-    logs::TrafficLogs,
     maintenance::Maintenance,
-    rollover::RolloverHandles,
     secondaries::{SecondaryZones, TroubledStates},
     zone_files::FollowedFiles,
 };
@@ -49,8 +42,8 @@ use super::{
 pub struct Operator {
     /// For reloads.
     pub maintenance: Maintenance,
-    /// For counters and caches.
-    pub shared: Arc<ServingState>,
+    /// For counters, caches and logs.
+    pub core: ServerCore,
     /// For zones and records.
     pub operations: Arc<Operations>,
     /// For secondary zones and NOTIFY.
@@ -59,25 +52,18 @@ pub struct Operator {
     pub updates: Arc<Updates>,
     /// Stops the server.
     pub stop: watch::Sender<bool>,
-    /// The configuration file, with symbolic links resolved; none for the built-in example.
-    pub config: Option<PathBuf>,
     /// For the state of the server.
     pub health: Arc<ServerHealth>,
-    /// For the query log.
-    pub logs: Arc<TrafficLogs>,
-    /// For the log level.
-    pub log: LogControl,
 }
 
 /// Creates the operations on zones and on the databases of this server.
 pub fn operations(
-    shared: &Arc<ServingState>,
-    databases: &Databases,
-    (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<StoredPolicies>, &RolloverHandles),
-    (commits, updates): (&Arc<Commits>, &Arc<Updates>),
-    (copies, runtime, notifier): (&Arc<CopyBoundsInForce>, &Handle, &Notifier),
-    (files, api_keys): (FollowedFiles, Arc<ApiKeys>),
+    core: &ServerCore,
+    updates: &Arc<Updates>,
+    files: FollowedFiles,
+    api_keys: Arc<ApiKeys>,
 ) -> Operations {
+    let (shared, maintain, runtime) = (&core.shared, &core.maintain, Handle::current());
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
         let listed = followed.clone();
@@ -95,7 +81,7 @@ pub fn operations(
     let (one, all) = (Arc::clone(shared), Arc::clone(shared));
     let frozen = Arc::clone(updates);
     Operations {
-        databases: databases.all().iter().map(database).collect(),
+        databases: maintain.databases.all().iter().map(database).collect(),
         rank_of: Box::new(move |name| one.zones.load().exact(name).map(|zone| zone.rank())),
         each_zone: Box::new(move |each| {
             let table = all.zones.load();
@@ -103,13 +89,13 @@ pub fn operations(
                 .zones()
                 .for_each(|zone| each(zone.apex_name(), zone.rank()));
         }),
-        commits: Arc::clone(commits),
+        commits: Arc::clone(&maintain.commits),
         is_frozen: Box::new(move |name| frozen.is_frozen(name)),
-        policies: Arc::clone(policies),
-        kept: Arc::clone(kept),
-        keeper: Arc::clone(&keepers.0),
+        policies: Arc::clone(&maintain.policies),
+        kept: Arc::clone(&maintain.stored_policies),
+        keeper: Arc::clone(&core.keeper),
         keys_changed: Box::new({
-            let driver = keepers.1.clone();
+            let driver = core.key_driver.clone();
             move |zone| driver.keys_changed(zone)
         }),
         files: Box::new(files),
@@ -125,12 +111,12 @@ pub fn operations(
             }
         }),
         secondary_serials: Box::new({
-            let notifier = notifier.clone();
+            let notifier = core.notifier.clone();
             move |zone| Some(listed_secondaries(notifier.secondary_serials(zone)))
         }),
-        copies: Arc::clone(copies),
+        copies: Arc::clone(&core.copies),
         api_keys,
-        runtime: runtime.clone(),
+        runtime,
     }
 }
 
@@ -214,7 +200,7 @@ impl Operator {
             }
             OperationRequest::Stats { names } => self.counters(names),
             OperationRequest::CacheFlush { name } => {
-                let entries = flush::flush(&self.shared, name.as_deref())?;
+                let entries = flush::flush(&self.core.shared, name.as_deref())?;
                 let name = name.as_deref().unwrap_or("all names");
                 tracing::info!(
                     "flushed the caches for {}: {entries} removed",
@@ -222,9 +208,9 @@ impl Operator {
                 );
                 Ok(OperationResult::Flushed { entries })
             }
-            OperationRequest::QueryLogOn(template) => self.logs.turn_on(template),
-            OperationRequest::QueryLogOff => Ok(self.logs.turn_off()),
-            OperationRequest::QueryLogStatus => Ok(self.logs.status()),
+            OperationRequest::QueryLogOn(template) => self.core.logs.turn_on(template),
+            OperationRequest::QueryLogOff => Ok(self.core.logs.turn_off()),
+            OperationRequest::QueryLogStatus => Ok(self.core.logs.status()),
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
             OperationRequest::ZoneStatus { zone, secondaries } => {
                 self.secondaries.status(zone.as_deref(), &mut |item| {
@@ -405,10 +391,10 @@ impl Operator {
             *ours == wanted.path
                 || fs::metadata(ours).is_ok_and(|file| (file.dev(), file.ino()) == wanted.identity)
         };
-        if self.config.as_ref().is_some_and(is_ours) {
+        if self.core.config_file.as_ref().is_some_and(is_ours) {
             return Ok(());
         }
-        let ours = match &self.config {
+        let ours = match &self.core.config_file {
             Some(path) => format!("runs with {}", path.display()),
             None => "runs without a configuration file".into(),
         };
@@ -432,10 +418,10 @@ impl Operator {
             })?;
             // Logged at the more verbose of both levels, so that the log shows when it changed.
             tracing::info!("log level set to {word} via control socket");
-            self.log.set_level(*level);
+            self.core.log.set_level(*level);
             tracing::info!("log level is {word}");
         }
-        let now = self.log.level();
+        let now = self.core.log.level();
         let level = LEVELS.iter().find(|(_, level)| *level == now);
         let level = level.map_or("info", |(word, _)| word).to_string();
         Ok(OperationResult::LogLevel { level })
@@ -454,7 +440,7 @@ impl Operator {
                 )));
             }
         }
-        let snapshot = self.shared.stats.snapshot();
+        let snapshot = self.core.shared.stats.snapshot();
         let is_wanted =
             |name: &str| names.is_empty() || names.iter().any(|pattern| wanted(name, pattern));
         let listed = VARIABLES.iter().filter(|variable| is_wanted(variable.name));

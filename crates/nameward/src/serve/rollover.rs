@@ -11,18 +11,15 @@ use nameward_maintain::{
     },
     policy::PolicyTable,
 };
-use nameward_serve::{outgoing::ParentClient, pipeline::ServingState};
+use nameward_serve::outgoing::ParentClient;
 use nameward_stats::Gauge;
 use nameward_wire::Name;
 use tokio::runtime::Handle;
 
-use super::running::OutgoingParts;
+use super::core::ServerCore;
 
 /// Maximum number of zones in a policy change that are checked one by one.
 const MANY_ZONES: usize = 64;
-
-/// The key keeper for DNSSEC policies, and the handle that wakes it.
-pub type RolloverHandles = (Arc<RolloverManager>, KeyDriverHandle);
 
 /// Passes the databases that store the keys of their zones to the key keeper.
 pub fn set_databases(keeper: &RolloverManager, databases: &Databases, runtime: &Handle) {
@@ -52,12 +49,10 @@ pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
 }
 
 /// Starts the key management thread.
-pub fn start(
-    keeper: Arc<RolloverManager>,
-    handle: &KeyDriverHandle,
-    (shared, outgoing): (&Arc<ServingState>, &OutgoingParts),
-) -> io::Result<()> {
-    let parent = ParentClient::new(Arc::clone(shared), outgoing.runtime.clone(), handle.clone());
+pub fn start(core: &ServerCore) -> io::Result<()> {
+    let (shared, handle) = (&core.shared, &core.key_driver);
+    let runtime = core.outgoing_runtime.clone();
+    let parent = ParentClient::new(Arc::clone(shared), runtime, handle.clone());
     let waiting = handle.clone();
     let stats = &shared.stats;
     stats.gauge_from(Gauge::DnssecWaitingForParent, move || waiting.waiting());
@@ -67,8 +62,13 @@ pub fn start(
     stats.gauge_from(Gauge::DnssecSignatureSecondsLeft, move || {
         expiry.signed().seconds_left
     });
-    let notifier = outgoing.notifier.clone();
-    driver::start(keeper, handle, Box::new(parent), move |zone| {
-        notifier.changed(zone);
-    })
+    let notifier = core.notifier.clone();
+    driver::start(
+        Arc::clone(&core.keeper),
+        handle,
+        Box::new(parent),
+        move |zone| {
+            notifier.changed(zone);
+        },
+    )
 }

@@ -1,58 +1,49 @@
 //! A running server: its threads and tasks, its signals, and its shutdown.
 
 use std::{
-    collections::HashMap,
-    net::SocketAddr,
+    net::TcpListener,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use nameward_control::{api_keys::ApiKeys, web};
-use nameward_maintain::{
-    catalog::{CatalogStorage, StoredCatalogs},
-    follow::databases::{
-        self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, NotifiedParts,
-        NotifiedSerials, ServedFrom,
-    },
-    keys::rollover::driver::KeyDriverHandle,
-    policy::PolicyTable,
-};
+use nameward_control::{api_keys::ApiKeys, operations::Operations, web};
+use nameward_maintain::{catalog, update::Updates};
 use nameward_serve::{
+    listen::Bound,
     live::Running,
-    outgoing::Notifier,
     pipeline::{ServingState, TcpPipeline, UdpPipeline},
     tcp::TcpSettings,
     udp::UdpWorker,
-    zone_requests::ZoneRequestHandler,
 };
-use nameward_store::sql::SqlBackend;
+use nameward_wire::NameBuf;
 use tokio::{
-    runtime::Handle,
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
     task::JoinSet,
 };
 
 use super::{
-    StartError, announce,
-    health::{self, HealthParts, ListenerWatch, ServerHealth},
-    logs::TrafficLogs,
-    maintenance::{self, Maintenance, MaintenanceParts},
+    Prepared, StartError, announce,
+    core::{DatabaseReads, ServerCore},
+    health::{self, HealthSources, ListenerWatch, ServerHealth},
+    maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
     page_zones::PageZones,
-    ports::Ports,
-    recursion::Recursion,
-    secondaries::{SecondaryParts, SecondaryZones},
+    recursion::{self, Recursion},
+    rollover,
+    secondaries::SecondaryZones,
+    updates,
     zone_files::FollowedFiles,
+    zone_requests,
 };
 use crate::{
-    config::settings::{self, BackendMode},
-    example, memory, notify,
+    config::{Config, settings},
+    example, notify,
     policies::{self, UnknownKey},
-    signals, state,
+    state,
 };
 
 /// Threads for TCP, the status page and the control socket. UDP has its own.
@@ -62,48 +53,33 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running server.
 pub struct RunningServer {
-    workers: Vec<UdpWorker>,
-    stop_workers: Arc<AtomicBool>,
+    core: ServerCore,
+    listeners: Listeners,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     maintenance: Maintenance,
     loaded: oneshot::Receiver<Result<(), StartError>>,
     signals: Signals,
-    shared: Arc<ServingState>,
     example: bool,
     /// Keys that the configuration refers to but does not define.
     unknown_keys: Vec<UnknownKey>,
-    policy_table: Arc<PolicyTable>,
-    addresses: Vec<SocketAddr>,
     health: Arc<ServerHealth>,
-    logs: Arc<TrafficLogs>,
-    /// Databases that were not queried for their zones yet.
-    asked: Vec<oneshot::Receiver<()>>,
-    databases: Databases,
+    /// Databases that were not queried for their zones yet, and stored secondary zones that are not served yet.
+    first_reads: Vec<oneshot::Receiver<()>>,
     secondaries: SecondaryZones,
-    key_driver: KeyDriverHandle,
-    _looking_up: Running,
-}
-
-/// Components for outgoing queries and NOTIFY, created before the server.
-pub struct OutgoingParts {
-    /// Is notified of every commit.
-    pub notifier: Notifier,
-    /// Stores notified serials in databases.
-    pub notified: NotifiedSerials,
-    /// The runtime for queries to primaries and for NOTIFY.
-    pub runtime: Handle,
+    _lookups: Running,
 }
 
 /// The signals that are handled.
-struct Signals {
+pub struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// Handles them from now on. Call within the runtime.
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
@@ -112,161 +88,124 @@ impl Signals {
     }
 }
 
-impl RunningServer {
-    /// Starts every component. Call within the runtime.
-    pub fn start(
-        mut parts: MaintenanceParts,
-        ports: Ports,
-        databases: Vec<(u16, BackendMode, SqlBackend)>,
-        (zone_requests, outgoing): (Arc<ZoneRequestHandler>, OutgoingParts),
-    ) -> Result<Self, StartError> {
-        let (started, health) = (Instant::now(), Arc::<ServerHealth>::default());
-        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)
-            .map_err(|error| StartError::Secret("web", error))?;
-        let heard = Signals::new()?;
-        signals::release_hangup();
-        let unknown_keys = policies::unknown_keys(&parts.config);
-        // The zone settings are in effect as policies, access lists and file sources.
-        parts.config.zones = Vec::new();
-        let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
-        let (web_address, api_address) = (ports.web_address(), ports.api_address(&config));
-        let (dns, control, http) = (ports.dns, ports.control, (ports.web, ports.api));
-        let addresses = dns.addresses.clone();
-        let (recursion, pollers) = Recursion::start(&config, &shared, &addresses)?;
-        parts.recursion = Some(recursion);
-        let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
-        let state_directory = super::databases::state_directory(&config);
-        let terms = FollowSettings {
-            refresh_interval: config.cache.zone_refresh.seconds(),
-            state_directory: state_directory.as_deref(),
-            give_back: memory::give_back,
-            policies: &parts.policies,
-        };
-        let sources = databases.into_iter().map(|one| followed(&shared, one));
-        let (databases, mut asked) = databases::start(&parts.commits, sources.collect(), &terms)?;
-        parts.databases = databases.clone();
-        parts.catalogs.set_homes(catalog_homes(&databases)?);
-        let (keeper, key_driver) = parts.keepers.clone();
-        super::rollover::set_databases(&keeper, &databases, &Handle::current());
-        super::rollover::start(keeper, &key_driver, (&shared, &outgoing))?;
-        let notifier = outgoing.notifier.clone();
-        outgoing.notified.start(NotifiedParts {
-            databases: databases.clone(),
-            policies: Arc::clone(&parts.policies),
-            notify: Arc::new(move |zone| notifier.changed(zone)),
-        })?;
-        let (updates, requests) =
-            super::updates::start(&shared, &parts.commits, &parts.policies, &databases)?;
-        zone_requests.set_updates(Arc::new(requests));
-        let (commits_store, copies) = (parts.commits.store().cloned(), Arc::clone(&parts.copies));
-        let secondary = SecondaryParts {
-            shared: Arc::clone(&shared),
-            commits: Arc::clone(&parts.commits),
-            policies: Arc::clone(&parts.policies),
-            notifier: outgoing.notifier.clone(),
-            notified: outgoing.notified,
-            listens: addresses.clone(),
-            kept: Arc::clone(&parts.kept),
-            databases: databases.clone(),
-            runtime: outgoing.runtime,
-        };
-        let (taken_over, all_taken_over) = oneshot::channel();
-        let secondaries = SecondaryZones::start(secondary, &config.server, || {
-            let _ = taken_over.send(());
-        })?;
-        asked.push(all_taken_over);
-        zone_requests.set_notify_sink(secondaries.notify_sink());
-        zone_requests.set_expiry(secondaries.expiry());
-        health.set_parts(HealthParts {
-            started,
-            config: parts.config_file.clone(),
-            listeners: addresses.clone(),
-            web: web_address,
-            workers: dns.udp.len(),
-            shared: Arc::clone(&shared),
-            databases: databases.clone(),
-            maintenance: Arc::clone(&parts.notes),
-            secondaries: secondaries.clone(),
-            zone_requests: Arc::clone(&zone_requests),
-            logs: Arc::clone(&parts.logs),
-            store: parts.commits.store().cloned(),
-            commits: Arc::clone(&parts.commits),
-        });
-        let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
-        let config_file = parts.config_file.clone();
-        let policy_table = Arc::clone(&parts.policies);
-        let tls = parts.notes.tls.clone();
-        announce::started(&addresses, web_address, (api_address, tls.is_some()));
+/// The threads that answer over UDP, and the task that accepts TCP connections.
+struct Listeners {
+    workers: Vec<UdpWorker>,
+    stop_workers: Arc<AtomicBool>,
+    accepting: Weak<()>,
+}
 
+impl Listeners {
+    fn start(
+        core: &ServerCore,
+        dns: Bound,
+        server: &settings::Server,
+        tasks: &mut JoinSet<()>,
+        stopping: &watch::Receiver<bool>,
+    ) -> std::io::Result<Self> {
         let stop_workers = Arc::new(AtomicBool::new(false));
-        let workers = UdpPipeline::spawn_workers(&shared, dns.udp, &stop_workers)?;
-
-        let (stop, stopping) = watch::channel(false);
-        let mut tasks = JoinSet::new();
-        let pipeline = Arc::new(TcpPipeline::new(&shared, RUNTIME_THREADS));
-        let settings = tcp_settings(&config.server);
-        let serving = pipeline.serve(dns.tcp, settings, stopping.clone());
-        let accepting = Arc::new(());
-        health.set_listeners(ListenerWatch {
-            udp: workers.iter().map(UdpWorker::running).collect(),
-            tcp: Arc::downgrade(&accepting),
-        });
+        let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &stop_workers)?;
+        let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
+        let serving = pipeline.serve(dns.tcp, tcp_settings(server), stopping.clone());
+        let alive = Arc::new(());
+        let accepting = Arc::downgrade(&alive);
         tasks.spawn(async move {
-            let _accepting = accepting;
+            let _alive = alive;
             if let Err(error) = serving.await {
                 tracing::error!("TCP disabled: {error}");
             }
         });
-        tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
-        if let Some(store) = commits_store {
-            tasks.spawn(state::drop_old_copies(store, copies, stopping.clone()));
-        }
-        tasks.spawn(health::keep_fresh(Arc::clone(&health), stopping.clone()));
-        tasks.spawn(super::recursion::poll(pollers, stopping.clone()));
+        Ok(Self {
+            workers,
+            stop_workers,
+            accepting,
+        })
+    }
 
-        let (kept, keepers) = (Arc::clone(&parts.kept), parts.keepers.clone());
-        let file_faults = Arc::clone(&parts.notes.files);
-        let (commits, operator_copies) = (Arc::clone(&parts.commits), Arc::clone(&parts.copies));
+    fn watch(&self) -> ListenerWatch {
+        ListenerWatch {
+            udp: self.workers.iter().map(UdpWorker::running).collect(),
+            tcp: Weak::clone(&self.accepting),
+        }
+    }
+}
+
+impl RunningServer {
+    /// Starts every component. Call within the runtime.
+    pub fn start(
+        core: ServerCore,
+        reads: DatabaseReads,
+        prepared: Prepared,
+        signals: Signals,
+    ) -> Result<Self, StartError> {
+        let started = Instant::now();
+        let Prepared {
+            overrides,
+            mut config,
+            sources,
+            ports,
+            tls,
+            ..
+        } = prepared;
+        let unknown_keys = policies::unknown_keys(&config);
+        // The zone settings are in effect as policies, access lists and file sources.
+        config.zones = Vec::new();
+        let (stop, stopping) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+
+        let (recursion, pollers) = Recursion::start(&config, &core.shared, &core.addresses)?;
+        catalog::start(&core.maintain, &core.catalogs, policies::templates(&config))?;
+        rollover::start(&core)?;
+        start_notified_serials(&core)?;
+        let (updates, update_requests) = updates::start(&core)?;
+        let mut first_reads = reads.zone_lists;
+        let secondaries = start_secondaries(&core, &config.server, &mut first_reads)?;
+        let zone_requests =
+            zone_requests::start(&core, &config.server, &secondaries, update_requests)?;
+
+        let (web, api) = (ports.web_address(), ports.api_address(&config));
+        announce::started(&core.addresses, web, (api, tls.is_some()));
+        let listeners = Listeners::start(&core, ports.dns, &config.server, &mut tasks, &stopping)?;
+        let health = ServerHealth::new(HealthSources {
+            core: core.clone(),
+            secondaries: secondaries.clone(),
+            zone_requests,
+            listeners: listeners.watch(),
+            web,
+            started,
+        });
+        start_periodic_tasks(&core, &health, &mut tasks, &stopping);
+        tasks.spawn(recursion::poll(pollers, stopping.clone()));
+
+        let example = config.example;
+        let current = CurrentConfig {
+            overrides,
+            config: config.clone(),
+            sources,
+            core: core.clone(),
+            recursion,
+        };
         let (loaded_sender, loaded) = oneshot::channel();
-        let maintenance = maintenance::start(parts, |result| {
+        let maintenance = maintenance::start(current, |result| {
             let _ = loaded_sender.send(result);
         })?;
-        let files = FollowedFiles {
-            maintenance: maintenance.clone(),
-            config: config_file.clone(),
-        };
-        let api_keys = ApiKeys::load(commits.store().cloned()).map_err(StartError::State)?;
-        let operations = Arc::new(operator::operations(
-            &shared,
-            &databases,
-            (&policy_table, &kept, &keepers),
-            (&commits, &updates),
-            (&operator_copies, &Handle::current(), &outgoing.notifier),
-            (files, api_keys),
-        ));
-        let web = web.showing_zones(PageZones {
-            secondaries: secondaries.clone(),
-            operations: Arc::clone(&operations),
-            shared: Arc::clone(&shared),
-            files: file_faults,
-            pass: nameward_base::sync::Mutex::default(),
-        });
         let operator = Arc::new(Operator {
             maintenance: maintenance.clone(),
-            shared: Arc::clone(&shared),
-            operations,
+            operations: Arc::new(operations(&core, &updates, &maintenance)?),
+            core: core.clone(),
             secondaries: secondaries.clone(),
             updates,
             stop: stop.clone(),
-            config: config_file,
             health: Arc::clone(&health),
-            logs: Arc::clone(&logs),
-            log: log.clone(),
         });
-        let api = super::api::prepare(&config, &operator, tls);
-        let api = api.map_err(|error| StartError::Secret("api.key", error))?;
-        super::web::start((web, api), http, &mut tasks, &stopping);
-        if let Some(control) = control {
+        start_http(
+            &config,
+            &operator,
+            (ports.web, ports.api),
+            &mut tasks,
+            &stopping,
+        )?;
+        if let Some(control) = ports.control {
             tasks.spawn(async move {
                 if let Err(error) = control.serve(operator, stopping).await {
                     tracing::error!("control socket disabled: {error}");
@@ -274,25 +213,19 @@ impl RunningServer {
             });
         }
         Ok(Self {
-            workers,
-            stop_workers,
+            core,
+            listeners,
             stop,
             tasks,
             maintenance,
             loaded,
-            signals: heard,
-            shared,
-            example: config.example,
+            signals,
+            example,
             unknown_keys,
-            policy_table,
-            addresses,
             health,
-            logs,
-            asked,
-            databases,
+            first_reads,
             secondaries,
-            key_driver,
-            _looking_up: looking_up,
+            _lookups: reads.lookups,
         })
     }
 
@@ -305,12 +238,12 @@ impl RunningServer {
                 result = &mut self.loaded, if loading => {
                     loading = false;
                     result.unwrap_or(Err(StartError::MaintenanceEnded))?;
-                    is_announced = self.asked.is_empty();
+                    is_announced = self.first_reads.is_empty();
                     if is_announced {
                         self.announce_ready();
                     }
                 }
-                _ = first_asked(&mut self.asked), if !loading && !is_announced => {
+                _ = first_asked(&mut self.first_reads), if !loading && !is_announced => {
                     is_announced = true;
                     self.announce_ready();
                 }
@@ -332,7 +265,7 @@ impl RunningServer {
     }
 
     fn announce_ready(&self) {
-        let zones = self.shared.zones.load();
+        let zones = self.core.shared.zones.load();
         let question = if self.example {
             Some(example::QUESTION.to_string())
         } else {
@@ -346,10 +279,10 @@ impl RunningServer {
         }
         self.health.set_started();
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
-        announce::ready(number, &self.addresses, question.as_deref());
+        announce::ready(number, &self.core.addresses, question.as_deref());
         notify::ready();
-        policies::warn_of_unknown_keys(&self.unknown_keys, &self.policy_table.load());
-        self.key_driver.look_at_all();
+        policies::warn_of_unknown_keys(&self.unknown_keys, &self.core.maintain.policies.load());
+        self.core.key_driver.look_at_all();
         let secondaries = self.secondaries.clone();
         tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
     }
@@ -358,11 +291,11 @@ impl RunningServer {
     /// answers.
     pub async fn end(mut self) {
         notify::stopping();
-        self.stop_workers.store(true, Ordering::Relaxed);
+        self.listeners.stop_workers.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
         self.secondaries.end();
-        self.key_driver.end();
-        let workers = std::mem::take(&mut self.workers);
+        self.core.key_driver.end();
+        let workers = std::mem::take(&mut self.listeners.workers);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);
         });
@@ -373,13 +306,13 @@ impl RunningServer {
         if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
             tracing::warn!("some threads did not stop in time");
         }
-        let logs = self.logs;
+        let logs = Arc::clone(&self.core.logs);
         let ended = tokio::task::spawn_blocking(move || logs.end());
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
             tracing::warn!("the dnstap collector did not confirm the end of the stream in time");
         }
         // Zones are no longer read or written.
-        let databases = self.databases;
+        let databases = self.core.maintain.databases.clone();
         let closed = tokio::task::spawn_blocking(move || databases.close());
         if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
             tracing::warn!("some databases were not closed in time");
@@ -387,30 +320,77 @@ impl RunningServer {
     }
 }
 
-/// Creates the storage for catalogs in databases. Call within the runtime of their connections.
-fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn CatalogStorage>>> {
-    let home = |database: &FollowedDatabase| {
-        let home = StoredCatalogs::start(database, &Handle::current())?;
-        Ok((database.rank, Arc::new(home) as Arc<dyn CatalogStorage>))
-    };
-    databases.all().iter().map(home).collect()
+/// Starts the threads that store notified serials in databases.
+fn start_notified_serials(core: &ServerCore) -> std::io::Result<()> {
+    let notifier = core.notifier.clone();
+    let notify: Arc<dyn Fn(NameBuf) + Send + Sync> = Arc::new(move |zone| notifier.changed(zone));
+    core.notified.start(&core.maintain, &notify)
 }
 
-/// Makes a database a followed source of look-ups.
-fn followed(
-    shared: &ServingState,
-    (rank, mode, backend): (u16, BackendMode, SqlBackend),
-) -> DatabaseSource {
-    let name = backend.options().address.to_string();
-    DatabaseSource {
-        rank,
-        served_from: match mode {
-            BackendMode::Live => ServedFrom::Lookups,
-            BackendMode::Resident => ServedFrom::Memory,
-        },
-        lookup_source: shared.live.add_source(&name, Arc::new(backend.clone())),
-        backend,
+/// Starts secondary zones; `first_reads` gets a receiver for the moment when the stored ones are served.
+fn start_secondaries(
+    core: &ServerCore,
+    server: &settings::Server,
+    first_reads: &mut Vec<oneshot::Receiver<()>>,
+) -> std::io::Result<SecondaryZones> {
+    let (loaded_sender, loaded) = oneshot::channel();
+    first_reads.push(loaded);
+    SecondaryZones::start(core, server, || {
+        let _ = loaded_sender.send(());
+    })
+}
+
+/// Starts the tasks that run once a second, and the removal of old copies of deleted zones.
+fn start_periodic_tasks(
+    core: &ServerCore,
+    health: &Arc<ServerHealth>,
+    tasks: &mut JoinSet<()>,
+    stopping: &watch::Receiver<bool>,
+) {
+    tasks.spawn(tick(Arc::clone(&core.shared), stopping.clone()));
+    tasks.spawn(health::keep_fresh(Arc::clone(health), stopping.clone()));
+    if let Some(store) = core.maintain.store().cloned() {
+        let copies = Arc::clone(&core.copies);
+        tasks.spawn(state::drop_old_copies(store, copies, stopping.clone()));
     }
+}
+
+/// Creates the operations of the control socket, the API and the page.
+fn operations(
+    core: &ServerCore,
+    updates: &Arc<Updates>,
+    maintenance: &Maintenance,
+) -> Result<Operations, StartError> {
+    let files = FollowedFiles {
+        maintenance: maintenance.clone(),
+        config: core.config_file.clone(),
+    };
+    let api_keys = ApiKeys::load(core.maintain.store().cloned()).map_err(StartError::State)?;
+    Ok(operator::operations(core, updates, files, api_keys))
+}
+
+/// Starts the status page and the API.
+fn start_http(
+    config: &Config,
+    operator: &Arc<Operator>,
+    ports: (Option<TcpListener>, Option<TcpListener>),
+    tasks: &mut JoinSet<()>,
+    stopping: &watch::Receiver<bool>,
+) -> Result<(), StartError> {
+    let core = &operator.core;
+    let web = super::web::prepare(&config.web, &core.shared.stats, &operator.health)
+        .map_err(|error| StartError::Secret("web", error))?;
+    let web = web.showing_zones(PageZones {
+        secondaries: operator.secondaries.clone(),
+        operations: Arc::clone(&operator.operations),
+        shared: Arc::clone(&core.shared),
+        files: Arc::clone(&core.notes.files),
+        pass: nameward_base::sync::Mutex::default(),
+    });
+    let api = super::api::prepare(config, operator, core.notes.tls.clone())
+        .map_err(|error| StartError::Secret("api.key", error))?;
+    super::web::start((web, api), ports, tasks, stopping);
+    Ok(())
 }
 
 /// Waits until each database was queried for its zones, whether it answered or not.

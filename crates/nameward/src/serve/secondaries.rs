@@ -1,7 +1,7 @@
 //! Wiring of secondary zones and NOTIFY: queries to primaries, NOTIFY to secondaries, and what operators see of both.
 
 use nameward_base::time::now_seconds;
-use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, io, sync::Arc};
 
 use nameward_control::operations::{
     ItemSink, ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
@@ -9,78 +9,32 @@ use nameward_control::operations::{
 };
 use nameward_control::web::{ShownOrigin, ZoneFacts};
 use nameward_maintain::{
-    Commits,
-    follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     notify::NotifySink,
-    policy::{CONFIGURED_RANK, PolicyTable, StoredPolicies, UNCONFIGURED_RANK, ZoneKind},
+    policy::{CONFIGURED_RANK, UNCONFIGURED_RANK, ZoneKind},
     schedule::ClassLimit,
     secondary::{
-        DatabaseStorage, SecondariesSummary, SecondaryStatus, SecondaryStorage, UntransferredZones,
-        driver::{self, Retrieval, SecondaryDriverParts, SecondaryHandle},
+        SecondariesSummary, SecondaryStatus, UntransferredZones,
+        driver::{self, Retrieval, SecondaryHandle},
     },
     zone::ZoneState,
 };
 use nameward_serve::{
-    outgoing::{
-        AutoprimaryParts, AutoprimarySink, Notifier, NotifierParts, OutgoingSettings,
-        PrimaryClient, SecondarySink,
-    },
-    pipeline::ServingState,
+    outgoing::{AutoprimarySink, OutgoingSettings, PrimaryClient, SecondarySink},
     transfers::ExpiryOf,
 };
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
-use tokio::runtime::{Handle, Runtime};
 
+use super::core::ServerCore;
 use crate::config::settings;
-
-/// Threads that query primaries and notify secondaries. Packing a large zone occupies one of them for a second.
-const THREADS: usize = 2;
-
-/// Creates the runtime for outgoing queries: clients of this server never wait for a primary.
-pub fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .thread_name("transfer")
-        .enable_all()
-        .build()
-}
-
-/// The components that secondary zones need.
-pub struct SecondaryParts {
-    /// The state that all workers read.
-    pub shared: Arc<ServingState>,
-    /// Commits new versions of zones.
-    pub commits: Arc<Commits>,
-    /// The zone policies.
-    pub policies: Arc<PolicyTable>,
-    /// Is notified of every commit.
-    pub notifier: Notifier,
-    /// Stores notified serials in databases.
-    pub notified: NotifiedSerials,
-    /// The listen addresses of this server.
-    pub listens: Vec<SocketAddr>,
-    /// The policies kept in the state store, for zones of autoprimaries.
-    pub kept: Arc<StoredPolicies>,
-    /// The databases, which store their secondary zones.
-    pub databases: Databases,
-    /// The runtime for queries to primaries and for NOTIFY.
-    pub runtime: Handle,
-}
 
 /// Secondary zones and NOTIFY of a running server.
 #[derive(Clone)]
 pub struct SecondaryZones {
+    core: ServerCore,
     life: SecondaryHandle,
     outgoing: PrimaryClient,
-    notifier: Notifier,
-    notified: NotifiedSerials,
-    policies: Arc<PolicyTable>,
-    shared: Arc<ServingState>,
-    kept: Arc<StoredPolicies>,
-    databases: Databases,
-    runtime: Handle,
 }
 
 /// The states of secondary zones that are not current, by name.
@@ -99,83 +53,36 @@ impl TroubledStates {
 }
 
 impl SecondaryZones {
-    /// Starts them; `loaded` is called when the zones in the state store are served.
+    /// Starts them; `loaded` is called when the zones in the state store are served. Call within the runtime of the
+    /// database connections.
     pub fn start(
-        parts: SecondaryParts,
+        core: &ServerCore,
         server: &settings::Server,
         loaded: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let SecondaryParts {
-            shared,
-            commits,
-            policies,
-            notifier,
-            notified,
-            listens,
-            kept,
-            databases,
-            runtime,
-        } = parts;
-        let settings = outgoing_settings(server);
-        let outgoing = PrimaryClient::new(Arc::clone(&policies), settings, runtime.clone());
-        let store = commits.store().cloned();
-        let life_parts = SecondaryDriverParts {
-            homes: homes(&databases, &commits)?,
-            commits,
-            policies: Arc::clone(&policies),
-            transfers: ClassLimit {
-                running: server.transfers_in_max.get(),
-                per_lane: server.transfers_in_per_primary.get(),
-            },
-            seed: seed(),
+        let (policies, runtime) = (Arc::clone(&core.maintain.policies), &core.outgoing_runtime);
+        let outgoing = PrimaryClient::new(policies, outgoing_settings(server), runtime.clone());
+        let transfers = ClassLimit {
+            running: server.transfers_in_max.get(),
+            per_lane: server.transfers_in_per_primary.get(),
         };
-        let asker = outgoing.clone();
-        let life = driver::start(life_parts, move |life| asker.asker(life), loaded)?;
-        let parts = NotifierParts {
-            policies: Arc::clone(&policies),
-            zones: Arc::clone(&shared.zones),
-            databases: databases
-                .all()
-                .iter()
-                .map(|database| database.rank)
-                .collect(),
-            listens,
-            store,
-            shared: Arc::clone(&shared),
-            database_runtime: Handle::current(),
-            on_sent: Box::new({
-                let notified = notified.clone();
-                move |zone| notified.note(zone)
-            }),
-        };
-        notifier.start(parts, &runtime);
+        let client = outgoing.clone();
+        let client = move |life| client.asker(life);
+        let life = driver::start(&core.maintain, transfers, client, loaded)?;
         let zones = SecondaryZones {
+            core: core.clone(),
             life,
             outgoing,
-            notifier,
-            notified,
-            policies,
-            shared,
-            kept,
-            databases,
-            runtime,
         };
-        zones.show_gauges(&zones.shared.stats);
+        zones.show_gauges(&core.shared.stats);
         Ok(zones)
     }
 
     /// Returns the receiver of NOTIFY messages. Call within the runtime of the database connections.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
         let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
-        let parts = AutoprimaryParts {
-            policies: Arc::clone(&self.policies),
-            kept: Arc::clone(&self.kept),
-            databases: self.databases.clone(),
-            database_runtime: Handle::current(),
-            zones: Arc::clone(&self.shared.zones),
-            runtime: self.runtime.clone(),
-        };
-        Arc::new(AutoprimarySink::new(secondaries, parts))
+        let (core, runtime) = (self.core.maintain.clone(), &self.core.outgoing_runtime);
+        Arc::new(AutoprimarySink::new(secondaries, core, runtime.clone()))
     }
 
     /// Returns the source of secondary zones' expiry times (RFC 7314).
@@ -186,14 +93,14 @@ impl SecondaryZones {
 
     /// Notifies secondaries of zones that changed while the server was down. May wait for the disk.
     pub fn notify_of_changes_before_start(&self) {
-        self.notifier.notify_of_changes_before_start();
+        self.core.notifier.notify_of_changes_before_start();
     }
 
     /// Stops them: work in progress is abandoned.
     pub fn end(&self) {
         self.life.end();
-        self.notifier.end();
-        self.notified.end();
+        self.core.notifier.end();
+        self.core.notified.end();
     }
 
     fn show_gauges(&self, stats: &Stats) {
@@ -216,9 +123,9 @@ impl SecondaryZones {
         stats.gauge_from(Gauge::TransfersInNotNewer, results(|r| r.not_newer));
         stats.gauge_from(Gauge::TransfersInRefused, results(|r| r.refused));
         stats.gauge_from(Gauge::TransfersInFailed, results(|r| r.failed));
-        let notifier = self.notifier.clone();
+        let notifier = self.core.notifier.clone();
         stats.gauge_from(Gauge::NotifyWaiting, move || notifier.waiting());
-        let notifier = self.notifier.clone();
+        let notifier = self.core.notifier.clone();
         stats.gauge_from(Gauge::NotifySent, move || notifier.sent());
     }
 
@@ -309,7 +216,7 @@ impl SecondaryZones {
                 return Ok(OperationResult::Listed { items: count });
             }
         }
-        let policies = self.policies.load();
+        let policies = self.core.maintain.policies.load();
         let own = policies
             .zones()
             .filter(|(_, policy)| matches!(policy.kind, ZoneKind::Primary | ZoneKind::Producer));
@@ -327,11 +234,17 @@ impl SecondaryZones {
 
     /// Checks whether a zone is transferred from a primary.
     pub fn is_transferred(&self, zone: Name<'_>) -> bool {
-        self.policies.load().of(zone).kind.is_transferred()
+        self.core
+            .maintain
+            .policies
+            .load()
+            .of(zone)
+            .kind
+            .is_transferred()
     }
 
     fn kind_of(&self, zone: Name<'_>) -> &'static str {
-        self.policies.load().of(zone).kind.word()
+        self.core.maintain.policies.load().of(zone).kind.word()
     }
 
     fn of_secondary(&self, status: &SecondaryStatus) -> ListedZoneStatus {
@@ -371,7 +284,7 @@ impl SecondaryZones {
 
     /// Returns the status of a zone that is not a secondary.
     fn of_other(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
-        let table = self.shared.zones.load();
+        let table = self.core.shared.zones.load();
         let served = table.exact(zone.as_name()).ok_or_else(|| {
             OperationError::not_found(format!("zone {zone} not found; see `nameward zone list`"))
         })?;
@@ -418,7 +331,7 @@ impl SecondaryZones {
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.of_other(name)?;
-        self.notifier.notify_now(name);
+        self.core.notifier.notify_now(name);
         tracing::info!("zone {name}: NOTIFY requested via control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })
@@ -435,18 +348,6 @@ fn troubled_state(status: &SecondaryStatus) -> Option<&'static str> {
     }
 }
 
-/// Creates the storage for secondary zones in databases. Call within the runtime of their connections.
-fn homes(
-    databases: &Databases,
-    commits: &Arc<Commits>,
-) -> io::Result<Vec<(u16, Arc<dyn SecondaryStorage>)>> {
-    let home = |database: &FollowedDatabase| {
-        let home = DatabaseStorage::start(database, commits, &Handle::current())?;
-        Ok((database.rank, Arc::new(home) as Arc<dyn SecondaryStorage>))
-    };
-    databases.all().iter().map(home).collect()
-}
-
 fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
     OutgoingSettings {
         memory_max: (server.transfers_in_memory_mb.get() as u64) << 20,
@@ -455,10 +356,4 @@ fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
         idle_timeout: server.transfer_idle_timeout_ms.millis(),
         total_timeout: server.transfer_total_timeout_ms.millis(),
     }
-}
-
-/// Returns a random number: the keys of a hasher are random.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
 }

@@ -4,35 +4,36 @@ use std::{io, sync::Arc};
 
 use nameward_maintain::{
     Commits,
-    follow::databases::{Databases, FollowedDatabase},
-    policy::PolicyTable,
+    follow::databases::FollowedDatabase,
     update::{DatabaseUpdates, Updates},
 };
-use nameward_serve::{pipeline::ServingState, update::UpdateRequests};
+use nameward_serve::update::UpdateRequests;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
 use tokio::runtime::Handle;
 
+use super::core::ServerCore;
+
 /// Starts accepting updates according to zone policies. Call within the runtime.
-pub fn start(
-    shared: &Arc<ServingState>,
-    commits: &Arc<Commits>,
-    policies: &Arc<PolicyTable>,
-    databases: &Databases,
-) -> io::Result<(Arc<Updates>, UpdateRequests)> {
+pub fn start(core: &ServerCore) -> io::Result<(Arc<Updates>, UpdateRequests)> {
+    let maintain = &core.maintain;
     let database = |followed: &FollowedDatabase| {
         let updated = UpdatedDatabase {
             followed: followed.clone(),
-            commits: Arc::clone(commits),
+            commits: Arc::clone(&maintain.commits),
             runtime: Handle::current(),
         };
         (followed.rank, Arc::new(updated) as Arc<dyn DatabaseUpdates>)
     };
-    let updated = databases.all().iter().map(database).collect();
-    let updates = Updates::start(commits, updated)?;
-    let zones = Arc::clone(&shared.zones);
-    let requests = UpdateRequests::new(zones, Arc::clone(policies), Arc::clone(&updates));
+    let updated = maintain.databases.all().iter().map(database).collect();
+    let updates = Updates::start(&maintain.commits, updated)?;
+    let (zones, policies) = (&core.shared.zones, &maintain.policies);
+    let requests = UpdateRequests::new(
+        Arc::clone(zones),
+        Arc::clone(policies),
+        Arc::clone(&updates),
+    );
     Ok((updates, requests))
 }
 

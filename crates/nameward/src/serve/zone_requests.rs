@@ -1,33 +1,38 @@
-//! Wiring of requests that are not queries for records: transfers and NOTIFY.
+//! Wiring of requests that are not queries for records: transfers, NOTIFY and UPDATE.
 
 use std::{io, sync::Arc};
 
-use nameward_maintain::{TableWriter, policy::PolicyTable};
 use nameward_serve::{
-    pipeline::ServingState,
     transfers::{OutgoingTransfers, TransferLimits},
+    update::UpdateRequests,
     zone_requests::ZoneRequestHandler,
 };
-use nameward_store::state::StateStore;
 
+use super::{core::ServerCore, secondaries::SecondaryZones};
 use crate::config::settings;
 
-/// Lets a server accept such requests according to its policies; the NOTIFY and UPDATE handlers are set on the
-/// result. Call within the runtime.
+/// Lets the workers accept such requests according to the zone policies. Call within the runtime.
 pub fn start(
-    shared: &Arc<ServingState>,
-    (policies, table): (&Arc<PolicyTable>, &Arc<TableWriter>),
-    store: Option<StateStore>,
+    core: &ServerCore,
     server: &settings::Server,
+    secondaries: &SecondaryZones,
+    updates: UpdateRequests,
 ) -> io::Result<Arc<ZoneRequestHandler>> {
     let limits = TransferLimits {
         most: server.transfers_out_max.get(),
         per_client: server.transfers_out_per_client.get(),
         sent_octets_max: server.transfers_out_kept_mb.get() << 20,
     };
-    let transfers = OutgoingTransfers::new(Arc::clone(policies), store, limits, &shared.stats);
-    transfers.keep_digests(shared, table)?;
-    let handler = Arc::new(ZoneRequestHandler::new(Arc::clone(policies), transfers));
+    let (shared, maintain) = (&core.shared, &core.maintain);
+    let (policies, store) = (&maintain.policies, maintain.store().cloned());
+    let expiry = Some(secondaries.expiry());
+    let transfers =
+        OutgoingTransfers::new(Arc::clone(policies), store, limits, expiry, &shared.stats);
+    transfers.keep_digests(shared, maintain.table())?;
+    let handler = ZoneRequestHandler::new(Arc::clone(policies), transfers)
+        .with_notify_sink(secondaries.notify_sink())
+        .with_updates(Arc::new(updates));
+    let handler = Arc::new(handler);
     shared.set_zone_requests(Arc::clone(&handler) as _);
     Ok(handler)
 }

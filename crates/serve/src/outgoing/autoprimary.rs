@@ -16,18 +16,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{TsigKey, sign_request};
-use nameward_maintain::follow::databases::Databases;
+use nameward_maintain::Core;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
-    Autoprimary, AutoprimarySecondary, Policies, PolicySource, PolicyTable, StoredPolicies,
-    ZoneKind, address_text,
+    Autoprimary, AutoprimarySecondary, Policies, PolicySource, ZoneKind, address_text,
 };
 use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
 use nameward_store::sql::write::{MASTER_MAX, NewZone, WriteError};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::ZoneTable;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -43,22 +40,6 @@ const ZONES_MAX: usize = 1_000_000;
 /// Timeout for an autoprimary's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Dependencies of the autoprimary sink.
-pub struct AutoprimaryParts {
-    /// The policies, with the list of autoprimaries.
-    pub policies: Arc<PolicyTable>,
-    /// Storage for the created zones.
-    pub kept: Arc<StoredPolicies>,
-    /// The databases, which store the zones of the autoprimaries that they list.
-    pub databases: Databases,
-    /// The runtime that the database connections belong to.
-    pub database_runtime: Handle,
-    /// The served zones.
-    pub zones: Arc<ArcSwap<ZoneTable>>,
-    /// The runtime for queries.
-    pub runtime: Handle,
-}
-
 /// Receives NOTIFY messages for secondary zones, and for unknown zones of autoprimaries.
 pub struct AutoprimarySink {
     secondaries: SecondarySink,
@@ -66,7 +47,11 @@ pub struct AutoprimarySink {
 }
 
 struct AutoprimaryShared {
-    parts: AutoprimaryParts,
+    core: Core,
+    /// The runtime that the database connections belong to.
+    database_runtime: Handle,
+    /// The runtime for queries.
+    runtime: Handle,
     /// Zones being checked, in wire format and lower case.
     waiting: Mutex<HashSet<Box<[u8]>>>,
     /// Zones that were not created and have been logged.
@@ -74,10 +59,13 @@ struct AutoprimaryShared {
 }
 
 impl AutoprimarySink {
-    /// Creates a sink that passes NOTIFY messages for known zones to `secondaries`.
-    pub fn new(secondaries: SecondarySink, parts: AutoprimaryParts) -> Self {
+    /// Creates a sink that passes NOTIFY messages for known zones to `secondaries`, and queries autoprimaries on
+    /// `runtime`. Call within the runtime of the database connections.
+    pub fn new(secondaries: SecondarySink, core: Core, runtime: Handle) -> Self {
         let shared = AutoprimaryShared {
-            parts,
+            core,
+            database_runtime: Handle::current(),
+            runtime,
             waiting: Mutex::default(),
             refusals: Mutex::default(),
         };
@@ -94,18 +82,13 @@ impl NotifySink for AutoprimarySink {
     }
 
     fn notified_of_unknown(&self, notification: &Notification<'_>) -> NotifyOutcome {
-        let AutoprimaryParts {
-            policies,
-            zones,
-            runtime,
-            ..
-        } = &self.shared.parts;
-        let policies = policies.load();
+        let core = &self.shared.core;
+        let policies = core.policies.load();
         let peer = notification.peer.ip().to_canonical();
         let is_peer = |listed: &&Autoprimary| listed.address.ip().to_canonical() == peer;
         let listed: Vec<&Autoprimary> = policies.autoprimaries().iter().filter(is_peer).collect();
         let zone = notification.zone;
-        let is_here = policies.own(zone).is_some() || zones.load().exact(zone).is_some();
+        let is_here = policies.own(zone).is_some() || core.table().load().exact(zone).is_some();
         if listed.is_empty() || is_here {
             return NotifyOutcome::NotAuth;
         }
@@ -127,6 +110,7 @@ impl NotifySink for AutoprimarySink {
         let mut waiting = self.shared.waiting.lock();
         if waiting.len() < WAITING_MAX && waiting.insert(name) {
             let shared = Arc::clone(&self.shared);
+            let runtime = &self.shared.runtime;
             runtime.spawn(async move { shared.look_at(&notified).await });
         }
         NotifyOutcome::Taken
@@ -193,13 +177,7 @@ impl AutoprimaryShared {
 
     /// Creates a zone in the database that lists the autoprimary.
     async fn make_row(&self, rank: u16, notified: &NotifiedZone, autoprimary: &Autoprimary) {
-        let AutoprimaryParts {
-            databases,
-            policies,
-            database_runtime,
-            ..
-        } = &self.parts;
-        let mut all = databases.all().iter();
+        let mut all = self.core.databases.all().iter();
         let Some(database) = all.find(|database| database.rank == rank).cloned() else {
             return;
         };
@@ -208,14 +186,14 @@ impl AutoprimaryShared {
             attributes: Vec::new(),
             name: zone,
             kind: ZoneKind::Secondary,
-            primaries: Some(addresses_of(&policies.load(), autoprimary)),
+            primaries: Some(addresses_of(&self.core.policies.load(), autoprimary)),
             account: autoprimary.account.clone(),
             key: notified.key.as_ref().map(|key| key.name().into()),
             rrsets: Vec::new(),
             now: SystemTime::now(),
         };
         let peer = autoprimary.address;
-        let making = database_runtime.spawn(async move {
+        let making = self.database_runtime.spawn(async move {
             let made = database.backend.create_zone(&new).await;
             // The row's policy triggers the first transfer.
             database.request_list();
@@ -245,7 +223,7 @@ impl AutoprimaryShared {
             key: notified.key.as_ref().map(|key| key.name().into()),
             template: autoprimary.template.clone(),
         };
-        let kept = Arc::clone(&self.parts.kept);
+        let kept = Arc::clone(&self.core.stored_policies);
         // The state store waits for the disk.
         let made = tokio::task::spawn_blocking(move || {
             let count = kept.secondaries()?.len();

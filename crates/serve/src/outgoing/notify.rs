@@ -20,14 +20,13 @@ mod serials;
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
 use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin};
 use nameward_store::state::StateStore;
 use nameward_wire::NameBuf;
-use nameward_zone::{Zone, ZoneTable};
+use nameward_zone::Zone;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -37,19 +36,19 @@ pub use serials::forget_notified;
 use serials::{SentSerials, StoredSerials};
 
 /// Dependencies of the sender.
-pub struct NotifierParts {
+pub struct NotifyContext {
     /// The policies, which list the servers to notify.
     pub policies: Arc<PolicyTable>,
-    /// The served zones.
-    pub zones: Arc<ArcSwap<ZoneTable>>,
+    /// The served zones, the databases, and the resolvers for name server addresses outside our zones.
+    pub shared: Arc<ServingState>,
     /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
     pub databases: DatabaseRanks,
     /// Our listen addresses: the server does not notify itself.
     pub listens: Vec<SocketAddr>,
     /// Stores the notified serials.
     pub store: Option<StateStore>,
-    /// Provides the resolvers for name server addresses outside our zones, and the databases.
-    pub shared: Arc<ServingState>,
+    /// The runtime that sends the messages.
+    pub runtime: Handle,
     /// The runtime that the database connections belong to.
     pub database_runtime: Handle,
     /// Called for each zone whose NOTIFY messages are sent, or that has no server to notify.
@@ -77,19 +76,18 @@ impl DatabaseRanks {
 }
 
 /// Passes changed zones to the sender; clones share one queue.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Notifier {
     shared: Arc<NotifierShared>,
 }
 
-#[derive(Default)]
 struct NotifierShared {
+    context: NotifyContext,
     /// Changed zones, and whether an operator requested the NOTIFY.
     changed: Mutex<HashMap<NameBuf, bool>>,
     wake: Notify,
     waiting: AtomicU64,
     sent: AtomicU64,
-    start: OnceLock<StartParts>,
     sent_serials: Mutex<SentSerials>,
 }
 
@@ -97,8 +95,7 @@ impl Notifier {
     /// Notifies the secondaries of a zone that it has changed.
     pub fn changed(&self, zone: NameBuf) {
         // Waking the sender costs more than a small change.
-        let start = self.shared.start.get();
-        if start.is_some_and(|start| !start.sends_notify(&zone)) {
+        if !self.shared.context.sends_notify(&zone) {
             return;
         }
         self.shared.changed.lock().entry(zone).or_insert(false);
@@ -126,47 +123,35 @@ impl Notifier {
         self.shared.sent_serials.lock().write_all();
     }
 
-    /// Starts the sender on a runtime.
-    pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
-        *self.shared.sent_serials.lock() = SentSerials::new(parts.store.clone());
-        let _ = self.shared.start.set(StartParts {
-            store: parts.store.clone(),
-            policies: Arc::clone(&parts.policies),
-            zones: Arc::clone(&parts.zones),
-            databases: parts.databases.clone(),
-            listens: parts.listens.clone(),
-            shared: Arc::clone(&parts.shared),
-            database_runtime: parts.database_runtime.clone(),
-            runtime: runtime.clone(),
+    /// Starts the sender on its runtime.
+    pub fn start(context: NotifyContext) -> Self {
+        let shared = Arc::new(NotifierShared {
+            sent_serials: Mutex::new(SentSerials::new(context.store.clone())),
+            context,
+            changed: Mutex::default(),
+            wake: Notify::new(),
+            waiting: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
         });
-        sender::start(&self.shared, parts, runtime);
+        sender::start(&shared);
+        Notifier { shared }
     }
 
     /// Notifies the secondaries of zones whose serial was not notified before: zones that changed while the server
     /// was down. May wait for the disk. Without a state store this is unknown, and no NOTIFY is sent.
     pub fn notify_of_changes_before_start(&self) {
-        let start = self.shared.start.get();
-        let Some(StartParts {
-            store: Some(store),
-            policies,
-            zones,
-            databases,
-            ..
-        }) = start
-        else {
+        let context = &self.shared.context;
+        let Some(kept) = context.store.as_ref().and_then(StoredSerials::read) else {
             return;
         };
-        let Some(kept) = StoredSerials::read(store) else {
-            return;
-        };
-        let (table, policies) = (zones.load(), policies.load());
+        let (table, policies) = (context.shared.zones.load(), context.policies.load());
         for zone in table
             .zones()
             .filter(|zone| zone.is_ready() && !zone.is_stand_in())
         {
             let policy = policies.of(zone.apex_name());
             // Databases store the serials of their zones themselves.
-            let is_notified = policy.sends_notify(databases.origin(zone))
+            let is_notified = policy.sends_notify(context.databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.apex_name());
             if is_notified && !kept.has(&name, zone.serial()) {
@@ -176,22 +161,10 @@ impl Notifier {
     }
 }
 
-/// Dependencies that are needed outside the sender task.
-struct StartParts {
-    store: Option<StateStore>,
-    policies: Arc<PolicyTable>,
-    zones: Arc<ArcSwap<ZoneTable>>,
-    databases: DatabaseRanks,
-    listens: Vec<SocketAddr>,
-    shared: Arc<ServingState>,
-    database_runtime: Handle,
-    runtime: Handle,
-}
-
-impl StartParts {
+impl NotifyContext {
     /// Returns whether any server is notified of changes of a zone; the sender decides about one that is not in the table.
     fn sends_notify(&self, zone: &NameBuf) -> bool {
-        let (table, policies) = (self.zones.load(), self.policies.load());
+        let (table, policies) = (self.shared.zones.load(), self.policies.load());
         let policy = policies.of(zone.as_name());
         table
             .exact(zone.as_name())

@@ -4,7 +4,8 @@
 //! notices. Its servers are notified then. As in PowerDNS the serial is stored when NOTIFY is sent, not when it is
 //! acknowledged: a server that is away for long is not notified forever.
 
-use super::{Databases, FollowedDatabase};
+use super::FollowedDatabase;
+use crate::core::Core;
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::write::{WriteError, ZoneProgress, ZoneProgressList};
@@ -12,7 +13,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -24,29 +25,29 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long serials of zones being notified are collected.
 const COLLECTED: Duration = Duration::from_millis(300);
 
-/// Receives zones that are being notified; clones share it.
-#[derive(Clone, Default)]
+/// Receives zones that are being notified; clones share it. It exists before the databases, because commits notify and
+/// the databases commit: zones wait in it until the threads start.
+#[derive(Clone)]
 pub struct NotifiedSerials {
-    inboxes: Arc<OnceLock<Vec<Mailbox<NotifiedZones>>>>,
+    /// By database rank.
+    inboxes: Arc<[(u16, Mailbox<NotifiedZones>)]>,
 }
 
 /// The zones that were notified and whose serials are not noted yet.
 type NotifiedZones = HashSet<NameBuf>;
 
-/// Dependencies of the threads.
-pub struct NotifiedParts {
-    /// The databases.
-    pub databases: Databases,
-    /// The policies, which tell who has a zone and whether any server is notified.
-    pub policies: Arc<PolicyTable>,
-    /// Notifies the servers of a zone.
-    pub notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
-}
-
 impl NotifiedSerials {
+    /// Creates the receiver for the databases of these ranks.
+    pub fn new(ranks: &[u16]) -> Self {
+        let inboxes = ranks.iter().map(|rank| (*rank, Mailbox::default()));
+        NotifiedSerials {
+            inboxes: inboxes.collect(),
+        }
+    }
+
     /// Records that the servers of a zone are being notified.
     pub fn note(&self, zone: NameBuf) {
-        for inbox in self.inboxes.get().into_iter().flatten() {
+        for (_, inbox) in &*self.inboxes {
             inbox.put(|zones| {
                 zones.insert(zone);
             });
@@ -55,29 +56,33 @@ impl NotifiedSerials {
 
     /// Stops the threads.
     pub fn end(&self) {
-        for inbox in self.inboxes.get().into_iter().flatten() {
+        for (_, inbox) in &*self.inboxes {
             inbox.stop();
         }
     }
 
-    /// Starts a thread for each database. Call within the runtime of their connections; only the first call counts.
-    pub fn start(&self, parts: NotifiedParts) -> io::Result<()> {
-        let mut inboxes = Vec::new();
-        for database in parts.databases.all() {
-            let inbox = Mailbox::default();
+    /// Starts a thread for each database; `notify` notifies the servers of a zone. Call once, within the runtime of the
+    /// database connections.
+    pub fn start(
+        &self,
+        core: &Core,
+        notify: &Arc<dyn Fn(NameBuf) + Send + Sync>,
+    ) -> io::Result<()> {
+        for (rank, inbox) in &*self.inboxes {
+            let mut all = core.databases.all().iter();
+            let Some(database) = all.find(|database| database.rank == *rank) else {
+                continue;
+            };
             let mut keeper = NotifiedSerialWriter {
                 database: database.clone(),
-                policies: Arc::clone(&parts.policies),
-                notify: Arc::clone(&parts.notify),
+                policies: Arc::clone(&core.policies),
+                notify: Arc::clone(notify),
                 runtime: Handle::current(),
                 inbox: inbox.clone(),
                 unwritten: HashMap::new(),
             };
-            inboxes.push(inbox);
-            let name = format!("notified-{}", database.rank);
-            worker::start(name, move || keeper.run())?;
+            worker::start(format!("notified-{rank}"), move || keeper.run())?;
         }
-        let _ = self.inboxes.set(inboxes);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::live_servers::{LiveServers, NotifyTime};
 use super::sender::is_ourselves;
-use super::{Notifier, StartParts};
+use super::{Notifier, NotifyContext};
 use crate::outgoing::QuestionForm;
 use crate::outgoing::soa::ask_soa;
 
@@ -41,12 +41,10 @@ impl Notifier {
     /// Queries the serials of the servers that are notified of a zone's changes. Blocks for at most some seconds;
     /// must not be called on a runtime thread.
     pub fn secondary_serials(&self, zone: NameBuf) -> Vec<SecondarySerial> {
-        let Some(start) = self.shared.start.get() else {
-            return Vec::new();
-        };
-        let (mut targets, unknown) = start.targets(zone);
+        let context = &self.shared.context;
+        let (mut targets, unknown) = context.targets(zone);
         targets.truncate(SERVERS_MAX);
-        let mut serials: Vec<SecondarySerial> = start.runtime.block_on(async {
+        let mut serials: Vec<SecondarySerial> = context.runtime.block_on(async {
             let mut asking = tokio::task::JoinSet::new();
             for target in targets {
                 asking.spawn(ask(target, zone));
@@ -65,10 +63,10 @@ impl Notifier {
     }
 }
 
-impl StartParts {
+impl NotifyContext {
     /// Lists the servers that are notified of a zone's changes, and the name servers whose addresses are unknown.
     fn targets(&self, zone: NameBuf) -> (Vec<RemoteServer>, Vec<NameBuf>) {
-        let (table, policies) = (self.zones.load(), self.policies.load());
+        let (table, policies) = (self.shared.zones.load(), self.policies.load());
         let Some(served) = table.exact(zone.as_name()) else {
             return (Vec::new(), Vec::new());
         };

@@ -21,13 +21,12 @@ use nameward_stats::LogThrottle;
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use tokio::net::UdpSocket;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::super::{local_address, random_id};
 use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
-use super::{NotifierParts, NotifierShared};
+use super::{NotifierShared, NotifyContext};
 
 /// Maximum number of replies that wait to be read.
 const REPLIES: usize = 1024;
@@ -42,28 +41,30 @@ const LOGGED: usize = 64;
 /// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
 
-/// Starts the task on a runtime.
-pub(super) fn start(shared: &Arc<NotifierShared>, parts: NotifierParts, runtime: &Handle) {
+/// Starts the task on its runtime.
+pub(super) fn start(shared: &Arc<NotifierShared>) {
+    let context = &shared.context;
     let (replies, replied) = mpsc::channel(REPLIES);
     let (found, resolved) = mpsc::channel(REPLIES);
     let (looked_up, from_databases) = mpsc::channel(REPLIES);
     let sender = NotifySender {
         shared: Arc::clone(shared),
-        resolver: NameServerResolver::new(Arc::clone(&parts.shared), found),
+        resolver: NameServerResolver::new(Arc::clone(&context.shared), found),
         live_servers: LiveServerLookup::new(
-            Arc::clone(&parts.shared),
-            parts.database_runtime.clone(),
+            Arc::clone(&context.shared),
+            context.database_runtime.clone(),
             looked_up,
         ),
         delayed: HashMap::new(),
-        parts,
         queue: NotifyQueue::default(),
         verifiers: HashMap::new(),
         sockets: HashMap::new(),
         replies,
         log: LogThrottle::by_text(LOG_INTERVAL, LOGGED),
     };
-    runtime.spawn(sender.run(replied, resolved, from_databases));
+    context
+        .runtime
+        .spawn(sender.run(replied, resolved, from_databases));
 }
 
 /// A datagram and its sender.
@@ -71,7 +72,6 @@ type ReceivedReply = (Vec<u8>, SocketAddr);
 
 struct NotifySender {
     shared: Arc<NotifierShared>,
-    parts: NotifierParts,
     queue: NotifyQueue,
     resolver: NameServerResolver,
     live_servers: LiveServerLookup,
@@ -86,6 +86,10 @@ struct NotifySender {
 }
 
 impl NotifySender {
+    fn context(&self) -> &NotifyContext {
+        &self.shared.context
+    }
+
     async fn run(
         mut self,
         mut replied: mpsc::Receiver<ReceivedReply>,
@@ -128,13 +132,16 @@ impl NotifySender {
         if changed.is_empty() {
             return;
         }
-        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
+        let (table, policies) = (
+            self.context().shared.zones.load(),
+            self.context().policies.load(),
+        );
         for (name, is_asked_for) in changed {
             let Some(zone) = table.exact(name.as_name()) else {
                 continue;
             };
             let policy = policies.of(name.as_name());
-            let origin = self.parts.databases.origin(zone);
+            let origin = self.context().databases.origin(zone);
             let NotifyTargets {
                 servers: mut targets,
                 unknown,
@@ -193,7 +200,10 @@ impl NotifySender {
     /// Notifies a zone's name servers whose addresses were resolved, of the version that is served by now.
     fn take_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
-        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
+        let (table, policies) = (
+            self.context().shared.zones.load(),
+            self.context().policies.load(),
+        );
         let Some(zone) = table.exact(servers.zone.as_name()) else {
             return;
         };
@@ -221,7 +231,7 @@ impl NotifySender {
         if let Some(serial) = serial {
             self.shared.sent_serials.lock().note(zone, serial);
         }
-        (self.parts.on_sent)(zone);
+        (self.context().on_sent)(zone);
     }
 
     /// Notifies the name servers of a database zone.
@@ -240,7 +250,10 @@ impl NotifySender {
                 error.reason
             );
         }
-        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
+        let (table, policies) = (
+            self.context().shared.zones.load(),
+            self.context().policies.load(),
+        );
         let Some(zone) = table.exact(name.as_name()) else {
             return;
         };
@@ -293,7 +306,7 @@ impl NotifySender {
         let mut message = next.change.message(id);
         self.queue.sent(next.number, id);
         if let Some(name) = &next.target.key {
-            let policies = self.parts.policies.load();
+            let policies = self.context().policies.load();
             let Some(key) = policies.keys().find(name.as_name()) else {
                 let (zone, peer) = (next.change.zone, next.target.address);
                 tracing::error!(
@@ -392,7 +405,7 @@ impl NotifySender {
     /// Checks whether an address is one that this server listens on (RFC 1996 section 3.3: a server does not notify
     /// itself).
     fn is_ourselves(&self, target: SocketAddr) -> bool {
-        is_ourselves(&self.parts.listens, target)
+        is_ourselves(&self.context().listens, target)
     }
 }
 

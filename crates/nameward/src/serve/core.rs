@@ -1,0 +1,268 @@
+//! The components that all parts of a running server share, and the order in which they are built: policies, keys and
+//! access lists are in force before the first zone is in the table.
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use nameward_base::time::now_seconds;
+use nameward_maintain::{
+    CommitListener, Commits, CommittedVersion, Durable, TableWriter,
+    catalog::CatalogHandle,
+    commit::name_of,
+    follow::{
+        databases::{self, DatabaseSource, Databases, FollowSettings, NotifiedSerials, ServedFrom},
+        unknown,
+    },
+    keys::local::ZoneKeys,
+    keys::rollover::{RolloverManager, driver::KeyDriverHandle},
+    policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
+};
+use nameward_serve::{
+    live::Running,
+    outgoing::{Notifier, NotifyContext},
+    pipeline::ServingState,
+};
+use nameward_stats::Gauge;
+use nameward_store::state::{CopyBoundsInForce, StateStore};
+use nameward_wire::Name;
+use nameward_zone::{AccessSource, TableChange};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use super::{
+    Prepared, StartError, databases as database_settings, health::MaintenanceNotes, live,
+    logs::TrafficLogs, rollover, running::RUNTIME_THREADS,
+};
+use crate::{
+    check,
+    config::{dnssec_policy, settings::BackendMode},
+    logging::LogControl,
+    memory, policies, state, zones,
+};
+
+/// The shared components of a running server. Cheap to clone.
+#[derive(Clone)]
+pub struct ServerCore {
+    /// The state that all workers read: zones, settings, counters.
+    pub shared: Arc<ServingState>,
+    /// Commits, policies and databases.
+    pub maintain: nameward_maintain::Core,
+    /// Manages DNSSEC keys.
+    pub keeper: Arc<RolloverManager>,
+    /// Wakes the key management thread.
+    pub key_driver: KeyDriverHandle,
+    /// Wakes the follower of catalog zones.
+    pub catalogs: CatalogHandle,
+    /// Sends NOTIFY messages.
+    pub notifier: Notifier,
+    /// Stores notified serials in databases.
+    pub notified: NotifiedSerials,
+    /// The runtime for queries to primaries and for NOTIFY.
+    pub outgoing_runtime: Handle,
+    /// The limits for copies of deleted zones.
+    pub copies: Arc<CopyBoundsInForce>,
+    /// The state of files and reloads, for status displays.
+    pub notes: Arc<MaintenanceNotes>,
+    /// The query log and dnstap.
+    pub logs: Arc<TrafficLogs>,
+    /// Changes the log level.
+    pub log: LogControl,
+    /// The configuration file, with symbolic links resolved; none for the built-in example.
+    pub config_file: Option<PathBuf>,
+    /// The addresses that this server answers on.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Reads from databases that start with the core.
+pub struct DatabaseReads {
+    /// The look-ups for live zones, which end with this.
+    pub lookups: Running,
+    /// Each receives when a database was queried for its zones, whether it answered or not.
+    pub zone_lists: Vec<oneshot::Receiver<()>>,
+}
+
+impl ServerCore {
+    /// Builds it, and starts to follow the databases. Call within the runtime of their connections.
+    pub fn build(
+        prepared: &Prepared,
+        outgoing_runtime: Handle,
+    ) -> Result<(Self, DatabaseReads), StartError> {
+        let config = &prepared.config;
+        let shared = serving_state(prepared);
+        let logs = Arc::new(TrafficLogs::start(&shared, config)?);
+        let store = state::open(config)?;
+        let (key_driver, catalogs) = (KeyDriverHandle::default(), CatalogHandle::default());
+        let policies = policy_table(&shared, &key_driver);
+        let ranks: Vec<u16> = prepared.databases.iter().map(|(rank, ..)| *rank).collect();
+        let notified = NotifiedSerials::new(&ranks);
+        let on_sent = notified.clone();
+        let addresses = prepared.ports.dns.addresses.clone();
+        let notifier = Notifier::start(NotifyContext {
+            policies: Arc::clone(&policies),
+            shared: Arc::clone(&shared),
+            databases: ranks.iter().copied().collect(),
+            listens: addresses.clone(),
+            store: store.clone(),
+            runtime: outgoing_runtime.clone(),
+            database_runtime: Handle::current(),
+            on_sent: Box::new(move |zone| on_sent.note(zone)),
+        });
+        let listener = ChangeRouter {
+            notifier: notifier.clone(),
+            policies: Arc::clone(&policies),
+            key_driver: key_driver.clone(),
+            catalogs: catalogs.clone(),
+        };
+        let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
+        let durable = store.clone();
+        let durable = durable.map(|store| Arc::new(store) as Arc<dyn Durable>);
+        let commits = Commits::new(Arc::clone(&table), durable, listener)?;
+
+        policies.set(PolicySource::Configured, policies::set(config));
+        let stored_policies = StoredPolicies::new(store.clone(), Arc::clone(&policies));
+        policies::apply_kept(&stored_policies, config);
+        if store.is_none() {
+            state::warn_of_missing(&policies.load());
+        }
+        let keeper = key_manager(prepared, store, (&table, &policies), ranks)?;
+        table.set_access(AccessSource::Configured, zones::access(config));
+        if config.example {
+            let zone = check::example_zone().map_err(StartError::Example)?;
+            table.publish(&[TableChange::Offer(Arc::new(zone))]);
+        }
+        if !prepared.sources.is_empty() {
+            unknown::begin(&table);
+        }
+
+        let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
+        let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
+        rollover::set_databases(&keeper, &databases, &Handle::current());
+        let core = ServerCore {
+            shared,
+            maintain: nameward_maintain::Core {
+                commits,
+                policies,
+                stored_policies: Arc::new(stored_policies),
+                databases,
+            },
+            keeper,
+            key_driver,
+            catalogs,
+            notifier,
+            notified,
+            outgoing_runtime,
+            copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
+            notes: Arc::new(MaintenanceNotes::new(prepared.tls.clone())),
+            logs,
+            log: prepared.log.clone(),
+            config_file: prepared.config_file.clone(),
+            addresses,
+        };
+        let reads = DatabaseReads {
+            lookups,
+            zone_lists,
+        };
+        Ok((core, reads))
+    }
+}
+
+fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
+    let config = &prepared.config;
+    let live = database_settings::live_settings(config, &prepared.signatures);
+    let stats = Arc::clone(&prepared.stats);
+    let shared = ServingState::with_live(live::engine(&config.server), stats, live);
+    let zones = Arc::clone(&shared.zones);
+    let count = move || zones.load().len() as u64;
+    shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
+    shared
+}
+
+/// Creates the table of zone policies, which passes on TSIG keys and the zones whose keys may have to change.
+fn policy_table(shared: &Arc<ServingState>, key_driver: &KeyDriverHandle) -> Arc<PolicyTable> {
+    let policies = Arc::<PolicyTable>::default();
+    let shared = Arc::clone(shared);
+    policies.on_change(move |change| {
+        if change.has_keys {
+            shared.tsig_keys.store(Arc::clone(change.policies.keys()));
+        }
+    });
+    rollover::follow_policies(&policies, key_driver);
+    policies
+}
+
+/// Creates the manager of DNSSEC keys, and puts the stored keys into effect: a zone that must be signed is never served
+/// unsigned.
+fn key_manager(
+    prepared: &Prepared,
+    store: Option<StateStore>,
+    (table, policies): (&Arc<TableWriter>, &Arc<PolicyTable>),
+    database_ranks: Vec<u16>,
+) -> Result<Arc<RolloverManager>, StartError> {
+    let (table, policies) = (Arc::clone(table), Arc::clone(policies));
+    let zone_keys = Arc::new(ZoneKeys::new(
+        store,
+        Arc::clone(&table),
+        Arc::clone(&prepared.signatures),
+        Arc::clone(&policies),
+    ));
+    zone_keys.apply(now_seconds())?;
+    let keeper = RolloverManager::new(zone_keys, table, policies, database_ranks);
+    keeper.set_policies(dnssec_policy::policies(&prepared.config));
+    Ok(Arc::new(keeper))
+}
+
+/// Passes changes of zones to the components that act on them.
+struct ChangeRouter {
+    notifier: Notifier,
+    policies: Arc<PolicyTable>,
+    key_driver: KeyDriverHandle,
+    catalogs: CatalogHandle,
+}
+
+impl CommitListener for ChangeRouter {
+    fn committed(&self, version: &CommittedVersion) {
+        let zone = name_of(&version.zone);
+        self.notifier.changed(zone);
+        let policies = self.policies.load();
+        let policy = policies.of(zone.as_name());
+        let has_keys = policy.dnssec_policy.is_some() || policy.key_directory.is_some();
+        if version.is_first && has_keys {
+            self.key_driver.look_at(zone);
+        }
+        // Record changes in a zone that is not a catalog do not affect other zones.
+        if version.is_first || matches!(policy.kind, ZoneKind::Producer | ZoneKind::Consumer) {
+            self.catalogs.wake();
+        }
+    }
+
+    fn live_zone_changed(&self, zone: Name<'_>) {
+        self.notifier.changed(zone.into());
+    }
+}
+
+/// Starts one follower per database.
+fn follow_databases(
+    prepared: &Prepared,
+    shared: &ServingState,
+    commits: &Arc<Commits>,
+    policies: &Arc<PolicyTable>,
+) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
+    let state_directory = database_settings::state_directory(&prepared.config);
+    let settings = FollowSettings {
+        refresh_interval: prepared.config.cache.zone_refresh.seconds(),
+        state_directory: state_directory.as_deref(),
+        give_back: memory::give_back,
+        policies,
+    };
+    let sources = prepared.databases.iter().map(|(rank, mode, backend)| {
+        let name = backend.options().address.to_string();
+        DatabaseSource {
+            rank: *rank,
+            served_from: match mode {
+                BackendMode::Live => ServedFrom::Lookups,
+                BackendMode::Resident => ServedFrom::Memory,
+            },
+            lookup_source: shared.live.add_source(&name, Arc::new(backend.clone())),
+            backend: backend.clone(),
+        }
+    });
+    databases::start(commits, sources.collect(), &settings)
+}
