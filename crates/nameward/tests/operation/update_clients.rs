@@ -14,10 +14,12 @@ const ALLOWED: &str =
 /// The answer of `dig`, a line a record, with single spaces.
 fn dig(server: &TestServer, words: &str) -> Vec<String> {
     let (ip, port) = (server.address().ip(), server.address().port());
-    let all = format!("{words} @{ip} -p {port} +noall +answer +time=30 +tries=1");
+    let all = format!("{words} @{ip} -p {port} +noall +comments +answer +time=30 +tries=1");
     let output = Command::new("dig").args(all.split(' ')).output();
     let output = output.expect("dig is installed: run scripts/install-deps");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Shown if the test fails: an empty answer has several causes.
+    println!("{words}: {text}");
     let plain = text
         .lines()
         .filter(|line| !line.starts_with(';') && !line.is_empty());
