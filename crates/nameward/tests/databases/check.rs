@@ -117,6 +117,22 @@ fn content_that_powerdns_serves_otherwise_is_reported_once_a_kind_by_check_and_a
 }
 
 #[test]
+fn a_check_does_not_create_the_file_of_a_database() {
+    let setup = Setup::new().without_web();
+    let path = setup.dir().join("missing.db");
+    let output = Command::new(nameward_testkit::server::binary())
+        .args(["db", "check"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert_ne!(output.status.code(), Some(0), "{output:?}");
+    assert!(!path.exists());
+    let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = {path:?}\n");
+    let (is_good, text) = check(setup.dir(), &backend);
+    assert!(!is_good && !path.exists(), "{text}");
+}
+
+#[test]
 fn db_check_finds_every_row_that_makes_an_answer_fail() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

@@ -235,6 +235,24 @@ fn a_resident_database_whose_file_is_missing_is_a_fault_until_it_is_back() {
 }
 
 #[test]
+fn a_resident_database_replaced_by_an_empty_file_is_a_fault_until_it_is_back() {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    let server = setup.config(&database.backend("resident")).start();
+    wait_for(&server, "www.good.test.", (0, 10));
+    let away = database.path.with_extension("away");
+    std::fs::rename(&database.path, &away).unwrap();
+    std::fs::write(&database.path, "").unwrap();
+    wait_for_status(&server, "the file has no zones", true);
+    wait_for(&server, "www.good.test.", (0, 10));
+    std::fs::rename(&away, &database.path).unwrap();
+    wait_for_status(&server, "  backend_down: ", false);
+    database.run("UPDATE records SET content = '192.0.2.11' WHERE name = 'www.good.test'");
+    wait_for(&server, "www.good.test.", (0, 11));
+}
+
+#[test]
 fn a_zone_of_one_database_is_shown_while_another_database_is_down() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

@@ -17,10 +17,11 @@ use std::time::Duration;
 /// Timeout for an administrative statement that waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens an administrative connection, without a limit on statement time.
-async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
+/// Opens an administrative connection, without a limit on statement time. Only `init` creates a file: one made by a
+/// check would stand where an operator is about to put a database.
+async fn open(address: &DatabaseAddress, creates_file: bool) -> Result<SqlConnection, SqlError> {
     let terms = Terms {
-        creates_file: true,
+        creates_file,
         patience: PATIENCE,
         statement_time: None,
     };
@@ -30,7 +31,7 @@ async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
 /// Creates missing parts of the schema. Returns warnings: everything works without the triggers, but other servers see
 /// changes later.
 pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
-    let mut admin = open(address).await?;
+    let mut admin = open(address, true).await?;
     if admin.engine() == SqlEngine::Sqlite {
         // Readers then never wait for a writer.
         admin.command("PRAGMA journal_mode = WAL").await?;

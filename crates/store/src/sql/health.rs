@@ -142,13 +142,14 @@ impl Condition {
 }
 
 impl SqlBackend {
-    /// Notes whether the file of a SQLite database is missing: open connections still read it, but no change reaches them.
-    pub(super) fn note_missing_file(&self, is_missing: bool) {
-        let reason = is_missing
-            .then_some("the file is missing: put it back; contents read before are still served");
+    /// Marks a SQLite database as down while its file is missing or is no database of zones: open connections still
+    /// read the old file, but no change reaches them.
+    pub(super) fn hold_down(&self, reason: Option<&str>) {
+        let reason = reason
+            .map(|reason| format!("{reason}: put it back; contents read before are still served"));
         let inner = &self.inner;
         for condition in [&inner.condition, &inner.watched] {
-            condition.hold_down(reason, &inner.options.address);
+            condition.hold_down(reason.as_deref(), &inner.options.address);
         }
     }
 }

@@ -217,14 +217,13 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
             // A file that is being replaced may be away for a moment.
             missing += 1;
             if missing >= MISSING_LOOKS {
-                backend.note_missing_file(true);
+                backend.hold_down(Some("the file is missing"));
             }
             notices.send_begun();
             std::thread::sleep(SQLITE_INTERVAL);
             continue;
         }
         missing = 0;
-        backend.note_missing_file(false);
         match change {
             FileChange::None | FileChange::Missing => {}
             // The data cached by connections is obsolete, and their counter may belong to a different file.
@@ -246,10 +245,17 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
         match looked {
             Poll::Ready(Ok(changes)) => {
                 wait = SQLITE_INTERVAL;
+                backend.hold_down(None);
                 backend.note_watch(Ok(()));
                 changes.into_iter().for_each(|change| notices.send(change));
             }
             Poll::Ready(Err(error)) => {
+                match &error {
+                    SqlError::Refused(reason) => {
+                        backend.hold_down(Some(&format!("the file has no zones ({reason})")));
+                    }
+                    _ => backend.hold_down(None),
+                }
                 backend.note_watch(Err(error));
                 *seen = Seen::after_gap();
                 wait = (wait * 2).min(MAX_BACK_OFF);

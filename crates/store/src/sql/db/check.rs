@@ -79,7 +79,7 @@ pub async fn check(address: &DatabaseAddress) -> Result<CheckReport, SqlError> {
             path.display()
         )));
     }
-    let mut admin = super::open(address).await?;
+    let mut admin = super::open(address, false).await?;
     let mut report = CheckReport::default();
     for table in TABLES {
         check_table(&mut admin, table, &mut report).await?;

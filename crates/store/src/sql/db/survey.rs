@@ -108,7 +108,7 @@ impl fmt::Display for ForeignContent {
 
 /// Finds PowerDNS content that is served differently here. Reads an index over all records once.
 pub async fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, SqlError> {
-    survey_with(&mut super::open(address).await?).await
+    survey_with(&mut super::open(address, false).await?).await
 }
 
 pub(super) async fn survey_with(
