@@ -115,6 +115,8 @@ pub struct Reply {
     pub outcome: AnswerKind,
     /// Whether it was truncated (TC).
     pub truncated: bool,
+    /// Whether the query name exists only through a wildcard or below a DNAME, like any number of others.
+    pub is_expanded: bool,
     /// Whether a zone was searched, and found.
     pub zone_found: Option<bool>,
 }
@@ -125,6 +127,7 @@ impl Reply {
         rcode: Rcode::NoError,
         outcome: AnswerKind::Pending,
         truncated: false,
+        is_expanded: false,
         zone_found: Some(true),
     };
 
@@ -269,6 +272,7 @@ impl Engine {
             rcode: plan.rcode,
             outcome: plan.outcome,
             truncated: written.stop.is_some(),
+            is_expanded: plan.is_expanded,
             zone_found: Some(true),
         }
     }
@@ -288,6 +292,7 @@ impl Engine {
             rcode: Rcode::NoError,
             outcome: AnswerKind::Other,
             truncated: true,
+            is_expanded: false,
             zone_found: Some(true),
         }
     }
@@ -370,6 +375,7 @@ impl Engine {
                 rcode: Rcode::NoError,
                 outcome: AnswerKind::Other,
                 truncated,
+                is_expanded: false,
                 zone_found: None,
             };
         }
@@ -399,6 +405,7 @@ impl Engine {
             rcode,
             outcome: AnswerKind::Other,
             truncated: false,
+            is_expanded: false,
             zone_found: None,
         }
     }
@@ -462,6 +469,7 @@ impl Engine {
             rcode,
             outcome: AnswerKind::Other,
             truncated: false,
+            is_expanded: false,
             zone_found: None,
         })
     }

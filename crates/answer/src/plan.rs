@@ -120,6 +120,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
         match found {
             Find::Exact(node) | Find::Wildcard { node, .. } => {
+                self.plan.is_expanded |=
+                    matches!((found, current), (Find::Wildcard { .. }, Current::Question));
                 let step = self.at_name(zone, node, key, current);
                 if self.wants_proofs
                     && let Find::Wildcard { encloser, .. } = found
@@ -133,7 +135,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 self.at_cut(zone, node, key, current)
             }
             Find::Cut { node, .. } => self.referral(zone, node, key, current),
-            Find::Dname { node, labels } => self.dname(zone, (node, labels), key, current, made),
+            Find::Dname { node, labels } => {
+                self.plan.is_expanded |= matches!(current, Current::Question);
+                self.dname(zone, (node, labels), key, current, made)
+            }
             Find::Missing { encloser } => {
                 self.plan.rcode = Rcode::NxDomain;
                 let step = self.negative(zone, key, current, AnswerKind::NxDomain);

@@ -86,8 +86,9 @@ pub use scope::KeyScope;
 pub use search::FoundRecord;
 pub use secure_all::SecuredZone;
 pub use server_status::{
-    BackendStatus, DnstapStatus, FaultKind, InternalError, QueryRates, QueueStatus, ReadyRules,
-    ReloadStatus, ServerFault, ServerStatus, TransferCounts, UnseenChanges,
+    BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, QueryRates, QueueStatus,
+    RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
+    UnseenChanges,
 };
 pub use signing_status::ListedSigning;
 pub use templates::{

@@ -9,6 +9,7 @@ mod document;
 pub mod error;
 pub mod location;
 pub mod log_settings;
+pub mod rate_limit_settings;
 pub mod read;
 mod server_keywords;
 pub mod setting;
@@ -36,6 +37,7 @@ use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
+use rate_limit_settings::RateLimit;
 use setting::{ConfigTable, Listed, list};
 use settings::{
     AutoprimarySettings, Backend, Cache, KeySettings, Overload, Recursor, Rings, SecurityPoll,
@@ -80,6 +82,8 @@ pub struct Config {
     pub journal: Journal,
     /// `[overload]`
     pub overload: Overload,
+    /// `[rate_limit]`
+    pub rate_limit: RateLimit,
     /// `[recursor]`
     pub recursor: Recursor,
     /// `[security_poll]`
@@ -133,6 +137,7 @@ impl Config {
             cache: Cache::defaults(),
             journal: Journal::defaults(),
             overload: Overload::defaults(),
+            rate_limit: RateLimit::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
@@ -283,6 +288,7 @@ impl Config {
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
+                RateLimit::NAME => reader.section(&mut config.rate_limit, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
@@ -393,6 +399,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<Cache>(),
         of::<Journal>(),
         of::<Overload>(),
+        of::<RateLimit>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),

@@ -18,6 +18,7 @@ mod operator;
 mod page_zones;
 mod ports;
 mod preconditions;
+mod rate_limit;
 mod recursion;
 mod rollover;
 mod running;

@@ -157,6 +157,7 @@ fn capacities(rings: &Rings) -> [(Ring, usize); Ring::COUNT] {
         (Ring::Queries, rings.queries.get()),
         (Ring::Remotes, rings.remotes.get()),
         (Ring::RemotesCorrupt, rings.remotes_corrupt.get()),
+        (Ring::RemotesLimited, rings.remotes_limited.get()),
         (Ring::RemotesUnauth, rings.remotes_unauth.get()),
         (Ring::ServfailQueries, rings.servfail_queries.get()),
         (Ring::UnauthQueries, rings.unauth_queries.get()),

@@ -21,6 +21,7 @@ mod missing_files;
 mod named_conf;
 mod not_ready;
 mod privileges;
+mod rate_limit;
 mod reload;
 mod rolled_copies;
 mod secure;

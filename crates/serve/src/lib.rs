@@ -17,6 +17,7 @@ pub mod live;
 pub mod outgoing;
 pub mod pipeline;
 pub mod query_log;
+pub mod rate_limit;
 pub mod recursor;
 pub mod request;
 pub mod security_poll;

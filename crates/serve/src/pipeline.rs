@@ -13,6 +13,7 @@
 //! is refreshed once per batch, so every answer of a batch comes from one snapshot.
 
 mod late;
+mod limit;
 mod path;
 mod record;
 mod signed;
@@ -29,6 +30,7 @@ pub(crate) use record::record_signatures;
 
 use crate::alias::AliasResolver;
 use crate::live::{LiveSettings, LiveZones};
+use crate::rate_limit::RateLimiter;
 use crate::recursor::RecursorForwarder;
 use crate::request::{NoZoneRequests, ZoneRequests};
 use crate::signing::SigningQueue;
@@ -55,6 +57,8 @@ pub struct ServingState {
     pub stats: Arc<Stats>,
     /// The sinks for exchanges: query log and dnstap.
     pub tap: Arc<ExchangeTap>,
+    /// Limits answers over UDP, if any rate is set.
+    pub rate_limiter: ArcSwapOption<RateLimiter>,
     /// Caches and look-ups for zones that are not in memory.
     pub live: LiveZones,
     /// Queries that wait for signatures.
@@ -83,6 +87,7 @@ impl ServingState {
             tsig_keys: ArcSwap::default(),
             stats,
             tap: Arc::default(),
+            rate_limiter: ArcSwapOption::empty(),
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
             hand_off: ArcSwapOption::empty(),
@@ -140,6 +145,7 @@ pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
     hand_off: Cache<SharedForwarder, Option<Arc<RecursorForwarder>>>,
+    rate_limiter: Cache<SharedLimiter, Option<Arc<RateLimiter>>>,
 }
 
 /// The zone table in a form that a cache can watch.
@@ -175,12 +181,24 @@ impl std::ops::Deref for SharedForwarder {
     }
 }
 
+/// The rate limiter in a form that a cache can watch.
+struct SharedLimiter(Arc<ServingState>);
+
+impl std::ops::Deref for SharedLimiter {
+    type Target = ArcSwapOption<RateLimiter>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.rate_limiter
+    }
+}
+
 impl Snapshots {
     pub(crate) fn new(shared: &Arc<ServingState>) -> Self {
         Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),
             hand_off: Cache::new(SharedForwarder(Arc::clone(shared))),
+            rate_limiter: Cache::new(SharedLimiter(Arc::clone(shared))),
         }
     }
 
@@ -189,5 +207,6 @@ impl Snapshots {
         self.zones.load();
         self.engine.load();
         self.hand_off.load();
+        self.rate_limiter.load();
     }
 }

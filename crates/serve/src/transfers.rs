@@ -416,6 +416,7 @@ fn soa_alone(zone: &Arc<Zone>, request: TransferRequest, out: &mut [u8]) -> Verd
             rcode: Rcode::NoError,
             outcome: AnswerKind::Answer,
             truncated: false,
+            is_expanded: false,
             zone_found: Some(true),
         }),
         _ => Verdict::Code(Rcode::ServFail, None),

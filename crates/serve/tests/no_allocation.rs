@@ -4,6 +4,7 @@ use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
+use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{Counter, Ring, RingCapacities, Stats};
@@ -178,6 +179,63 @@ fn a_warmed_worker_answers_without_allocating() {
     let all_but_the_short_one = batch.len() - 1;
     assert_eq!(answered(&batch), all_but_the_short_one);
     assert_eq!(allocated, 0, "allocations in 1000 batches");
+}
+
+/// A datagram from each of many networks.
+fn spoofed(round: u32) -> DatagramBatch {
+    let packet = question("www.missing.example.", 1, true);
+    let clients: Vec<SocketAddr> = (0..30u32)
+        .map(|n| {
+            let address = (round * 30 + n).wrapping_mul(0x9e37_79b9);
+            SocketAddr::from((address.to_be_bytes(), 4000))
+        })
+        .collect();
+    let datagrams: Vec<_> = clients
+        .iter()
+        .map(|client| (&packet[..], *client))
+        .collect();
+    DatagramBatch::of(&datagrams)
+}
+
+#[test]
+fn a_flood_from_forged_networks_is_limited_without_allocating() {
+    let _alone = alone();
+    let shared = in_memory();
+    let rates = AnswerRates {
+        responses: 1,
+        nxdomains: 1,
+        referrals: 1,
+        errors: 1,
+        all: 1,
+    };
+    let settings = RateLimitSettings {
+        rates,
+        slip: 2,
+        window_seconds: 15,
+        ipv4_prefix: 24,
+        ipv6_prefix: 56,
+        table_size: 4096,
+        ..RateLimitSettings::default()
+    };
+    let limiter = RateLimiter::new(settings).map(Arc::new);
+    shared.rate_limiter.store(limiter);
+    let mut pipeline = UdpPipeline::new(shared.clone());
+    let mut batches: Vec<_> = (0..2000).map(spoofed).collect();
+    answer_again(&mut pipeline, &mut batch(&questions()), 2000);
+    // Fills the ring of limited prefixes.
+    for batch in &mut batches[..500] {
+        answer_again(&mut pipeline, batch, 3);
+    }
+    let allocated = allocations(true, || {
+        for batch in &mut batches {
+            answer_again(&mut pipeline, batch, 3);
+        }
+    });
+    let snapshot = shared.stats.snapshot();
+    let limited = [Counter::RateLimitDrops, Counter::RateLimitSlips];
+    let limited = limited.map(|counter| snapshot.counter(counter));
+    assert!(limited.iter().all(|number| *number > 1000), "{limited:?}");
+    assert_eq!(allocated, 0, "allocations for 6000 batches");
 }
 
 #[test]

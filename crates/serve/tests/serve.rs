@@ -4,6 +4,7 @@ mod conformance;
 mod live;
 mod loopback;
 mod notify;
+mod rate_limit;
 mod requests;
 mod signing;
 mod tcp;

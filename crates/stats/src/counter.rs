@@ -187,6 +187,9 @@ counters! {
         TransfersOutFailed,
         TransfersOutRefused,
         QueryLogDrops,
+        RateLimitDrops,
+        RateLimitSlips,
+        RateLimitLogged,
         DnstapDrops,
     }
 }

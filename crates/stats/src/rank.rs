@@ -65,7 +65,7 @@ impl RankedRing {
         };
         match kind {
             EntryKind::Address => ranked.rank_addresses(entries(), limit),
-            EntryKind::Question => {
+            EntryKind::Question | EntryKind::Prefix => {
                 ranked.keep(count_texts(entries()), limit, |a, b| a.0.cmp(b.0));
             }
             EntryKind::Message => {

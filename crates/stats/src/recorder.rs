@@ -209,6 +209,15 @@ impl Recorder {
         }
     }
 
+    /// Counts an answer over the rate limit; `outcome` is one of the `RateLimit` counters.
+    pub fn limited(&mut self, outcome: Counter, (network, length): (IpAddr, u8)) {
+        self.add(outcome, 1);
+        match network {
+            IpAddr::V4(v4) => self.enter(Ring::RemotesLimited, v4.octets(), &[length]),
+            IpAddr::V6(v6) => self.enter(Ring::RemotesLimited, v6.octets(), &[length]),
+        }
+    }
+
     /// Counts a further message of a multi-message answer.
     pub fn answered_more(&mut self, transport: Transport, bytes: usize) {
         let traffic = self.tally.of_transport(transport);

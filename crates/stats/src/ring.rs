@@ -1,4 +1,4 @@
-//! The nine rings: their names, titles and capacities, and the view of a ring for readers.
+//! The rings: their names, titles and capacities, and the view of a ring for readers.
 //!
 //! Memory: an IPv4 entry takes 6 bytes and an IPv6 entry 18, a name its wire length plus 4, a message its length plus
 //! 2; each batch adds 14. Over all workers, a ring never holds more than twice its capacity for longer than a second
@@ -27,6 +27,8 @@ pub enum Ring {
     Remotes,
     /// Clients that sent malformed packets.
     RemotesCorrupt,
+    /// Client prefixes whose answers were rate-limited.
+    RemotesLimited,
     /// Clients that queried zones that are not served.
     RemotesUnauth,
     /// Queries that a backend failed to answer.
@@ -42,6 +44,8 @@ pub enum EntryKind {
     Message,
     /// An IP address.
     Address,
+    /// An IP prefix: the octets of its address and its length.
+    Prefix,
     /// A query name and type.
     Question,
 }
@@ -67,7 +71,7 @@ const fn facts(
     }
 }
 
-use EntryKind::{Address, Message, Question};
+use EntryKind::{Address, Message, Prefix, Question};
 static FACTS: [RingFacts; Ring::COUNT] = [
     facts("logmessages", "Log Messages", 1000, Message),
     facts(
@@ -91,6 +95,12 @@ static FACTS: [RingFacts; Ring::COUNT] = [
         Address,
     ),
     facts(
+        "remotes-limited",
+        "Client prefixes limited by response rate limiting",
+        1000,
+        Prefix,
+    ),
+    facts(
         "remotes-unauth",
         "Remote hosts querying zones for which we are not auth",
         500_000,
@@ -112,7 +122,7 @@ static FACTS: [RingFacts; Ring::COUNT] = [
 
 impl Ring {
     /// Number of rings.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
     /// The largest allowed capacity of a ring.
     pub const MAX_CAPACITY: usize = 500_000;
     /// All rings by name.
@@ -123,6 +133,7 @@ impl Ring {
         Ring::Queries,
         Ring::Remotes,
         Ring::RemotesCorrupt,
+        Ring::RemotesLimited,
         Ring::RemotesUnauth,
         Ring::ServfailQueries,
         Ring::UnauthQueries,
@@ -138,6 +149,7 @@ impl Ring {
         Ring::Queries,
         Ring::ServfailQueries,
         Ring::UnauthQueries,
+        Ring::RemotesLimited,
     ];
 
     /// Returns the name in variables, settings and page URLs.

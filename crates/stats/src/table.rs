@@ -232,6 +232,11 @@ pub static VARIABLES: &[Variable] = &[
     gauge("dnssec-waiting-for-parent", "Zones whose rollover waits for a DS change at the parent", VariableSource::Gauge(Gauge::DnssecWaitingForParent)),
     gauge("notify-queue", "Outstanding NOTIFY messages: servers that have not responded yet, per zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
     counter("notify-sent", "NOTIFY packets sent", VariableSource::Gauge(Gauge::NotifySent)),
+    counter("rate-limit-drops", "Answers dropped by response rate limiting", VariableSource::Counter(Counter::RateLimitDrops)),
+    counter("rate-limit-logged", "Answers sent because of rate_limit.log_only that would have been dropped or truncated", VariableSource::Counter(Counter::RateLimitLogged)),
+    counter("rate-limit-slips", "Answers replaced by a truncated reply by response rate limiting", VariableSource::Counter(Counter::RateLimitSlips)),
+    gauge("ring-remotes-limited-capacity", "Maximum number of entries of the remotes-limited ring", VariableSource::RingCapacity(Ring::RemotesLimited)),
+    gauge("ring-remotes-limited-size", "Current number of entries of the remotes-limited ring", VariableSource::RingSize(Ring::RemotesLimited)),
     gauge("secondary-zones-expired", "Expired secondary zones", VariableSource::Gauge(Gauge::SecondariesExpired)),
     gauge("secondary-zones-refresh-age", "Seconds since the last successful refresh of the most outdated secondary \
                                           zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),

@@ -94,6 +94,12 @@ pub(crate) fn write_entry(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>,
     match kind {
         EntryKind::Message => write_message(entry, out),
         EntryKind::Address => write_address(entry, out),
+        EntryKind::Prefix => {
+            if let Some((length, address)) = entry.split_last() {
+                write_address(address, out);
+                let _ = write!(out, "/{length}");
+            }
+        }
         EntryKind::Question => {
             if let Some((qtype, name)) = entry.split_first_chunk::<2>() {
                 write_name(name, out);

@@ -70,6 +70,8 @@ pub(crate) struct Plan<'z, V> {
     /// TC requested by policy, whatever the size.
     pub(crate) truncate: bool,
     pub(crate) outcome: AnswerKind,
+    /// The query name exists only through a wildcard or below a DNAME.
+    pub(crate) is_expanded: bool,
 }
 
 impl<V> Plan<'_, V> {
@@ -83,6 +85,7 @@ impl<V> Plan<'_, V> {
             authoritative: true,
             truncate: false,
             outcome: AnswerKind::Answer,
+            is_expanded: false,
         }
     }
 
@@ -95,6 +98,7 @@ impl<V> Plan<'_, V> {
             authoritative: false,
             truncate: false,
             outcome: AnswerKind::Other,
+            is_expanded: false,
         }
     }
 }

@@ -59,6 +59,9 @@ pub struct ServerStatus {
     /// dnstap, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
+    /// Response rate limiting, if it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<Box<RateLimitStatus>>,
     /// Panics since the start, each of which cost the piece of work that met it.
     #[serde(default)]
     pub internal_errors: u64,
@@ -145,6 +148,24 @@ pub struct DnstapStatus {
     pub sent: u64,
     /// Messages that were dropped since the start.
     pub dropped: u64,
+}
+
+/// The state of response rate limiting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimitStatus {
+    /// Responses over the limit are sent, and only counted.
+    pub is_log_only: bool,
+    /// The client networks that were limited within the last minute, the most limited first; not all if there are many.
+    pub limited: Vec<LimitedNetwork>,
+}
+
+/// A client network whose responses are being limited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedNetwork {
+    /// Address and prefix length.
+    pub network: String,
+    /// Responses over the limit since the limiting started.
+    pub responses: u64,
 }
 
 /// The outcome of a reload.

@@ -232,6 +232,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
         column: match view.ring().kind() {
             nameward_stats::EntryKind::Message => "Message",
             nameward_stats::EntryKind::Address => "Address",
+            nameward_stats::EntryKind::Prefix => "Prefix",
             nameward_stats::EntryKind::Question => "Name and type",
         },
         rest: ranking.rest.map(|count| row(String::new(), count)),
@@ -253,6 +254,7 @@ fn short_title(ring: Ring) -> &'static str {
         Ring::Logmessages => "Messages",
         Ring::Remotes => "Clients",
         Ring::RemotesCorrupt => "Corrupt packets",
+        Ring::RemotesLimited => "Rate-limited",
         Ring::RemotesUnauth => "Not auth: clients",
         Ring::NoerrorQueries => "No such type",
         Ring::NxdomainQueries => "No such name",

@@ -249,6 +249,7 @@ fn every_variable_stands_in_order_with_its_description() {
         ("queries", 100),
         ("remotes", 10_000),
         ("remotes-corrupt", 1000),
+        ("remotes-limited", 1000),
         ("remotes-unauth", 500_000),
         ("servfail-queries", 100),
         ("unauth-queries", 10),

@@ -20,6 +20,7 @@ pub use super::backend_keywords::{BackendMode, BackendType};
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel};
 use super::{
     clients::Clients,
+    rate_limit_settings::Rate,
     read::{Addresses, Count, Read, Secret, Wrong},
     setting::section,
     tsig_key::TsigSecret,
@@ -343,6 +344,9 @@ zone_section! {
         /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
         /// `[zone_defaults]` says.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
+        /// Answers, NXDOMAIN answers and referrals of this zone per second to one client network, instead of the rates in
+        /// `[rate_limit]`; 0 never limits them.
+        responses_per_second: InheritedSetting<Rate> = r#""""#;
         /// The label of the zone in its catalog, by which consumers know it: one that another server gave it. "" makes
         /// one from the zone's name.
         catalog_label: String = r#""""#;
@@ -454,6 +458,8 @@ section! {
         remotes: Count<1, 500_000> = "10000";
         /// Addresses that sent corrupt packets.
         remotes_corrupt as "remotes-corrupt": Count<1, 500_000> = "1000";
+        /// Client prefixes limited by response rate limiting.
+        remotes_limited as "remotes-limited": Count<1, 500_000> = "1000";
         /// Addresses that queried zones not served here.
         remotes_unauth as "remotes-unauth": Count<1, 500_000> = "500000";
         /// Queries that failed because of a backend.

@@ -169,6 +169,7 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
     let live = database_settings::live_settings(config, &prepared.signatures);
     let stats = Arc::clone(&prepared.stats);
     let shared = ServingState::with_live(live::engine(&config.server), stats, live);
+    super::rate_limit::apply(&shared, config);
     let zones = Arc::clone(&shared.zones);
     let count = move || zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);

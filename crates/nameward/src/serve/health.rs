@@ -39,6 +39,7 @@ use tokio::sync::watch;
 use super::{
     core::ServerCore,
     faults::{FaultSources, FirstSeen},
+    rate_limit,
     secondaries::SecondaryZones,
 };
 
@@ -226,6 +227,7 @@ impl ServerHealth {
             web: sources.web.map(|address| address.to_string()),
             workers: sources.listeners.udp.len(),
             dnstap: core.logs.dnstap().map(Box::new),
+            rate_limit: rate_limit::status(&core.shared).map(Box::new),
             zones: sums.zones,
             zones_not_ready: sums.not_ready
                 + zones.never_transferred.looked_up

@@ -32,6 +32,7 @@ use super::{
     maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
     page_zones::PageZones,
+    rate_limit,
     recursion::{self, Recursion},
     rollover,
     secondaries::SecondaryZones,
@@ -349,6 +350,10 @@ fn start_periodic_tasks(
 ) {
     tasks.spawn(tick(Arc::clone(&core.shared), stopping.clone()));
     tasks.spawn(health::keep_fresh(Arc::clone(health), stopping.clone()));
+    tasks.spawn(rate_limit::report(
+        Arc::clone(&core.shared),
+        stopping.clone(),
+    ));
     if let Some(store) = core.maintain.store().cloned() {
         let copies = Arc::clone(&core.copies);
         tasks.spawn(state::drop_old_copies(store, copies, stopping.clone()));

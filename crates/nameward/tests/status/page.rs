@@ -6,13 +6,14 @@ use std::net::{SocketAddr, TcpStream};
 
 use nameward_stats::{VARIABLES, VariableKind};
 
-const RINGS: [&str; 9] = [
+const RINGS: [&str; 10] = [
     "logmessages",
     "noerror-queries",
     "nxdomain-queries",
     "queries",
     "remotes",
     "remotes-corrupt",
+    "remotes-limited",
     "remotes-unauth",
     "servfail-queries",
     "unauth-queries",

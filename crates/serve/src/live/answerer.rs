@@ -64,8 +64,12 @@ impl Answerer {
                 offer_recursion(&mut self.out);
             }
             let octets = &self.out[..reply.len];
-            self.replies
-                .send(*question.request, (reply, octets), &mut self.recorder);
+            self.replies.send(
+                shared,
+                *question.request,
+                (reply, octets),
+                &mut self.recorder,
+            );
         }
     }
 

@@ -9,11 +9,12 @@ use std::time::{Instant, SystemTime};
 
 use nameward_answer::{AnswerKind, Engine, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
-use nameward_stats::{Counter, Recorder, Stamp, Transport};
+use nameward_stats::{Counter, Protocol, Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query, QueryBuf};
 
 use super::ServingState;
+use super::limit::limit_late;
 use super::record::{Done, record_answer};
 use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
@@ -79,6 +80,11 @@ impl LateRequest {
         medium_of(self.transport)
     }
 
+    /// Checks whether it was received as a datagram.
+    pub(super) fn is_datagram(&self) -> bool {
+        self.transport.protocol == Protocol::Udp
+    }
+
     /// Returns the sender's address.
     pub(crate) fn client(&self) -> IpAddr {
         self.peer.ip()
@@ -119,10 +125,16 @@ impl LateReplies {
     /// Sends a reply: a datagram together with the next ones, at the latest by [`LateReplies::flush`].
     pub(crate) fn send(
         &mut self,
+        shared: &ServingState,
         mut late: LateRequest,
-        (mut reply, octets): (Reply, &[u8]),
+        reply: (Reply, &[u8]),
         recorder: &mut Recorder,
     ) {
+        let mut truncated = [0; CODE_MAX];
+        let Some((mut reply, octets)) = limit_late(shared, &late, reply, recorder, &mut truncated)
+        else {
+            return;
+        };
         let mut signed = Vec::new();
         let octets = match late.signer.take() {
             None => octets,
@@ -250,6 +262,7 @@ impl LateReply {
             rcode,
             outcome: AnswerKind::Other,
             truncated: false,
+            is_expanded: false,
             zone_found: None,
         };
         self.deliver((reply, octets), &[]);
@@ -294,6 +307,7 @@ impl LateReply {
             rcode,
             outcome: AnswerKind::Other,
             truncated: false,
+            is_expanded: false,
             zone_found: None,
         };
         self.deliver((reply, octets), counted);
@@ -311,7 +325,9 @@ impl LateReply {
         for (counter, number) in counted {
             recorder.add(*counter, *number);
         }
-        sender.replies.send(self.late, reply, recorder);
+        sender
+            .replies
+            .send(&self.shared, self.late, reply, recorder);
         sender.replies.flush(recorder);
         recorder.flush(Stamp::now(), None);
     }

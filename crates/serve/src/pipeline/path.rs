@@ -11,6 +11,7 @@
 //! | look-up | not cached | later; none is free: drop over UDP, SERVFAIL over a stream |
 //! | alias | an ALIAS target is outside our zones and not cached | later; none is free: as for a look-up |
 //! | recursor | no zone matches, RD is set, and the client is allowed recursion | later; too many wait: SERVFAIL |
+//! | rate limit | the client's network gets too many such answers over UDP | drop; TC ([`super::limit`]) |
 //! | signing | a signature is not in the cache | later; queue full: TC over UDP, SERVFAIL over a stream |
 //!
 //! Zones in memory bypass the packet cache: building an answer costs no more than finding one.
@@ -27,6 +28,7 @@ use nameward_wire::{Opcode, Rcode, Type};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 
 use super::late::{LateRequest, ReplyPath, ReplyTo};
+use super::limit::Limits;
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{ServingState, Snapshots};
 use crate::access::ClientZones;
@@ -42,6 +44,7 @@ pub(crate) struct Turn<'t> {
     pub(crate) zones: &'t ZoneTable,
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
+    pub(super) limits: Option<Limits<'t>>,
     hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// Read for the first query to a live zone; others need no clock.
     now: Option<Instant>,
@@ -98,6 +101,7 @@ impl<'t> Turn<'t> {
             shared,
             engine: snapshots.engine.load(),
             zones: snapshots.zones.load(),
+            limits: snapshots.rate_limiter.load().as_deref().map(Limits::new),
             hand_off: snapshots.hand_off.load().as_ref(),
             recorder,
             scratch,
@@ -134,10 +138,11 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let verdict = self.decide_here(request, arrival, asked, out);
         let client = arrival.peer().ip();
-        match self.hand_off.filter(|hand_off| hand_off.serves(client)) {
+        let verdict = match self.hand_off.filter(|hand_off| hand_off.serves(client)) {
             None => verdict,
             Some(hand_off) => self.decide_with(hand_off, verdict, request, (arrival, out)),
-        }
+        };
+        self.limit(verdict, request, arrival, asked, out)
     }
 
     /// Decides a request from our zones.

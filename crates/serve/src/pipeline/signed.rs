@@ -98,13 +98,14 @@ impl Turn<'_> {
             let reply = self
                 .engine
                 .respond_with_code(query, (rcode, None), medium, out);
-            return Verdict::Reply(reply);
+            return self.limit(Verdict::Reply(reply), (query, None), arrival, asked, out);
         };
         let query = with_room(query, &signer);
         let reply = self
             .engine
             .respond_with_code(&query, (rcode, None), medium, out);
-        sign(Verdict::Reply(reply), signer, out)
+        let verdict = self.limit(Verdict::Reply(reply), (&query, None), arrival, asked, out);
+        sign(verdict, signer, out)
     }
 }
 

@@ -224,6 +224,7 @@ fn first_of_many(len: usize) -> Reply {
         rcode: Rcode::NoError,
         outcome: AnswerKind::Other,
         truncated: false,
+        is_expanded: false,
         zone_found: None,
     }
 }

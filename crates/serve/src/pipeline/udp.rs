@@ -114,6 +114,7 @@ impl BatchHandler for UdpPipeline {
                 }
                 Err(malformed) => turn
                     .decide_malformed(queries.query(i), *malformed, peer, out)
+                    .and_then(|reply| turn.limit_malformed(reply, queries.query(i), peer))
                     .map(Done::without_question),
             };
             replies.set_len(i, self.done[i].map_or(0, |done| done.reply.len));

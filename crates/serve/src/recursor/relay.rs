@@ -86,6 +86,7 @@ pub(super) fn relay(
         rcode,
         outcome: AnswerKind::Other,
         truncated,
+        is_expanded: false,
         zone_found: Some(false),
     })
 }

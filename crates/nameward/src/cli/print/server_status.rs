@@ -3,7 +3,7 @@
 use nameward_base::text::counted;
 use std::fmt::Write as _;
 
-use nameward_control::operations::{BackendStatus, ServerStatus};
+use nameward_control::operations::{BackendStatus, RateLimitStatus, ServerStatus};
 
 use super::duration_text;
 use crate::serve::moment;
@@ -46,6 +46,9 @@ pub fn text(status: &ServerStatus) -> String {
     );
     let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
     row("memory", &format!("{mebibytes:.1} MiB"));
+    if let Some(limit) = &status.rate_limit {
+        row("rate limit", &rate_limit(limit));
+    }
     if let Some(dnstap) = &status.dnstap {
         let state = if dnstap.is_connected {
             "sending to"
@@ -140,6 +143,30 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
     if backends.is_empty() {
         let none = counted(0, "backend");
         let _ = writeln!(text, "{none}");
+    }
+}
+
+/// Describes response rate limiting: the networks that are limited now.
+fn rate_limit(limit: &RateLimitStatus) -> String {
+    let mode = if limit.is_log_only {
+        "on, log only; "
+    } else {
+        "on; "
+    };
+    let networks: Vec<_> = limit
+        .limited
+        .iter()
+        .map(|one| {
+            format!(
+                "{} ({})",
+                one.network,
+                counted(one.responses as usize, "response")
+            )
+        })
+        .collect();
+    match networks.len() {
+        0 => format!("{mode}no network is over its limit"),
+        _ => format!("{mode}over the limit: {}", networks.join(", ")),
     }
 }
 
