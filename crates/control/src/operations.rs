@@ -2,75 +2,51 @@
 //!
 //! An operation finds where the contents of a zone are, a database or memory with the journal behind it, makes the change
 //! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may block.
+//!
+//! ```text
+//! request, result, error   what callers send and get, on the control socket and in the API
+//! caller, scope            who asks, and what an API key may do
+//! templates                zones, records and keys in requests
+//! server                   the server as a whole: status, logs, the audit log
+//! zone                     whole zones: create, list, show, settings, history, delete
+//! record                   records: edit, replace RRsets, search, comments, batches
+//! key                      DNSSEC keys, signing settings, DS records at the parent
+//! tsig, catalogs, api_keys TSIG keys, catalog zones and autoprimaries, keys of the HTTP API
+//! ```
 
-mod advice;
 mod api_keys;
-mod attributes;
-mod audit;
-mod batch;
 mod caller;
 mod catalogs;
-mod change;
-mod comments;
-mod database_keys;
-mod deleted;
-mod ds_advice;
 mod error;
-mod history;
-mod key_checks;
-mod key_template;
-mod local;
-mod local_copy;
-mod local_kind;
-mod local_settings;
-mod logs;
-mod metadata_check;
-mod parent;
-mod place;
-mod provision;
+mod key;
 mod record;
 mod request;
 mod result;
-mod rollback;
-mod rollover;
-mod rrsets;
 mod scope;
-mod search;
-mod secure_all;
-mod server_status;
-mod signing_settings;
-mod signing_status;
+mod server;
 mod templates;
 mod tsig;
 mod zone;
-mod zone_attributes;
-mod zone_files;
-mod zone_keys;
-mod zone_list;
-mod zone_options;
-mod zone_settings;
-mod zone_show;
-mod zone_status;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
-pub use attributes::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse};
-pub use audit::{AuditRequest, ListedAudit};
-pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
-pub use comments::{ListedComment, RecordComment};
-pub use deleted::ListedDeletedZone;
-pub use ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use error::{ErrorKind, OperationError};
-pub use history::ListedVersion;
-pub use logs::{QueryLogStatus, QueryLogTemplate};
+pub use key::ds_advice::{DsAdvice, DsTime, ListedSecondary};
+pub use key::parent::{DsLookup, FindDs, NoParent};
+pub use key::rollover::{KeySteps, ListedStep};
+pub use key::secure_all::SecuredZone;
+pub use key::signing_status::ListedSigning;
+pub use key::zone_keys::ListedZoneKey;
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::keys::rollover::RolloverManager;
 use nameward_maintain::policy::{PolicyTable, StoredPolicies};
-pub use parent::{DsLookup, FindDs, NoParent};
-pub use provision::{MetadataSpec, ZoneProvision};
+pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
+pub use record::comments::{ListedComment, RecordComment};
+pub use record::rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
+pub use record::search::FoundRecord;
 pub use request::{
     ConfigFile, ControlRequest, OperationRequest, RequestEffect, RequestReach, RequestSubject,
     Urgency,
@@ -79,28 +55,28 @@ pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, NamedCounter,
     OperationResult, RecordChange, ReloadReport, ReplyLine, ZoneChanged,
 };
-pub use rollback::steps_of;
-pub use rollover::{KeySteps, ListedStep};
-pub use rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
 pub use scope::KeyScope;
-pub use search::FoundRecord;
-pub use secure_all::SecuredZone;
-pub use server_status::{
+pub use server::audit::{AuditRequest, ListedAudit};
+pub use server::logs::{QueryLogStatus, QueryLogTemplate};
+pub use server::status::{
     BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, QueryRates, QueueStatus,
     RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
     UnseenChanges,
 };
-pub use signing_status::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
 pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
-pub use zone_attributes::ZoneAttributes;
-pub use zone_files::ZoneFiles;
-pub use zone_keys::ListedZoneKey;
-pub use zone_settings::ZoneSettings;
-pub use zone_show::ZoneDetails;
-pub use zone_status::{ListedZoneStatus, RunningTransferStatus};
+pub use zone::attributes::ZoneAttributes;
+pub use zone::deleted::ListedDeletedZone;
+pub use zone::files::ZoneFiles;
+pub use zone::history::ListedVersion;
+pub use zone::metadata::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse};
+pub use zone::provision::{MetadataSpec, ZoneProvision};
+pub use zone::rollback::steps_of;
+pub use zone::settings::ZoneSettings;
+pub use zone::show::ZoneDetails;
+pub use zone::status::{ListedZoneStatus, RunningTransferStatus};
 
 use crate::api_keys::ApiKeys;
 use nameward_store::sql::write::{Committed, WriteError};

@@ -1,5 +1,12 @@
 //! Operations on records: list, set, add, delete.
 
+pub(super) mod advice;
+pub(super) mod batch;
+pub(super) mod change;
+pub(super) mod comments;
+pub(super) mod rrsets;
+pub(super) mod search;
+
 use std::sync::Arc;
 
 use nameward_store::sql::write::StoredRecord;
@@ -9,13 +16,13 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use nameward_zone::{Node, Zone};
 
-use super::batch::BatchRecords;
-use super::change::{ChangeMode, OperatorChange};
-use super::place::ZoneLocation;
+use super::zone::place::ZoneLocation;
 use super::{
     ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
     RecordTemplate, check_ascii, zone_name,
 };
+use batch::BatchRecords;
+use change::{ChangeMode, OperatorChange};
 
 const SPF: Type = Type(99);
 

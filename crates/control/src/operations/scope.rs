@@ -5,8 +5,8 @@
 
 use nameward_wire::NameBuf;
 
-use super::audit::LIMIT_MAX;
-use super::search::FOUND_MAX;
+use super::record::search::FOUND_MAX;
+use super::server::audit::LIMIT_MAX;
 use super::{
     AuditRequest, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest,
     OperationResult, RequestEffect, RequestSubject, zone_name,

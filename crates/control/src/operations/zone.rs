@@ -1,4 +1,34 @@
-//! Creation of zones.
+//! Operations on whole zones. This file creates them; the others:
+//!
+//! ```text
+//! list, show, status   what operators see of zones
+//! settings, options    kind, primaries, template, catalog
+//! attributes, metadata what databases store for a zone besides served records
+//! deleted, history     copies of deleted zones, versions; rollback: an older version again
+//! local*               zones that are not in a database: files, and zones declared in the state store
+//! place                where the contents of a zone are read and changed
+//! provision            zones created or replaced with all their records and metadata
+//! files                changes of zone files, done by the server's maintenance thread
+//! ```
+
+pub(super) mod attributes;
+pub(super) mod deleted;
+pub(super) mod files;
+pub(super) mod history;
+pub(super) mod list;
+pub(super) mod local;
+pub(super) mod local_copy;
+pub(super) mod local_kind;
+pub(super) mod local_settings;
+pub(super) mod metadata;
+pub(super) mod metadata_check;
+pub(super) mod options;
+pub(super) mod place;
+pub(super) mod provision;
+pub(super) mod rollback;
+pub(super) mod settings;
+pub(super) mod show;
+pub(super) mod status;
 
 use std::time::SystemTime;
 
@@ -9,11 +39,11 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
-use super::local::read_primaries;
 use super::record::read_rrset;
 use super::{
     Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, zone_name,
 };
+use local::read_primaries;
 
 /// The primary name server in the SOA of a zone without known servers, as in PowerDNS.
 const UNKNOWN_SERVER: &str = "a.misconfigured.dns.server.invalid";

@@ -1,0 +1,186 @@
+//! Operations on keys managed by a policy.
+
+use nameward_base::time::now_seconds;
+use nameward_dnssec::rollover::{DsSight, KeyRole};
+use nameward_maintain::keys::database::StoredKeysError;
+use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
+use nameward_maintain::keys::rollover::{NO_POLICY, NextStep, RolloverError, step_words};
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+
+use super::zone_keys::of_keys;
+use crate::operations::{DsReport, OperationError, OperationResult, Operations, zone_name};
+
+/// The steps taken by an operation on managed keys, and the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeySteps {
+    /// The zone, with its final dot.
+    pub zone: String,
+    /// The affected keys.
+    pub keys: Vec<u32>,
+    /// Descriptions of the steps.
+    pub steps: Vec<String>,
+    /// The next step, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<ListedStep>,
+}
+
+/// A future step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedStep {
+    /// Description of the step.
+    pub step: String,
+    /// When, in seconds since 1970; none if it waits for the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+}
+
+impl From<NextStep> for ListedStep {
+    fn from(next: NextStep) -> Self {
+        ListedStep {
+            step: next.words,
+            at: next.at,
+        }
+    }
+}
+
+impl Operations {
+    /// Replaces keys by new ones.
+    pub(in crate::operations) fn roll_keys(
+        &self,
+        zone: &str,
+        role: Option<&str>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        let role = match role {
+            None => None,
+            Some("csk") => Some(KeyRole::Combined),
+            Some("ksk") => Some(KeyRole::KeySigning),
+            Some("zsk") => Some(KeyRole::ZoneSigning),
+            Some(other) => {
+                return Err(OperationError::invalid(format!(
+                    "expected role csk, ksk or zsk, found {other:?}; to change the algorithm, change it in the \
+                     [[dnssec_policy]] and reload"
+                )));
+            }
+        };
+        let rolled = self.keeper.roll(name.as_name(), role, now_seconds());
+        let (keys, progress) = rolled.map_err(of_look(&name))?;
+        if keys.is_empty() {
+            return Err(OperationError::not_found(format!(
+                "zone {name} has no active key of this role; see `nameward key list {name}`"
+            )));
+        }
+        tracing::info!("zone {name}: rollover of keys {keys:?} requested via control socket");
+        self.key_steps(&name, keys, &progress)
+    }
+
+    /// Records the DS state at the parent, as observed by an operator.
+    pub(in crate::operations) fn report_ds(
+        &self,
+        zone: &str,
+        key: Option<u32>,
+        report: DsReport,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        let sight = match report {
+            DsReport::Seen => DsSight::Seen,
+            DsReport::Gone => DsSight::Gone,
+        };
+        let noted = self
+            .keeper
+            .note_ds((name.as_name(), key), sight, now_seconds());
+        let (keys, progress) = noted.map_err(of_look(&name))?;
+        if keys.is_empty() {
+            return Err(OperationError::conflict(format!(
+                "zone {name}: no rollover is waiting for this; see `nameward zone status {name}`. A removed DS is \
+                 accepted only after parent_registration_delay, because the parent may restore it until then"
+            )));
+        }
+        self.key_steps(&name, keys, &progress)
+    }
+
+    fn key_steps(
+        &self,
+        name: &NameBuf,
+        keys: Vec<u32>,
+        progress: &KeyProgress,
+    ) -> Result<OperationResult, OperationError> {
+        (self.keys_changed)(*name);
+        let status = self.keeper.status(name.as_name(), now_seconds());
+        let status = status.map_err(of_look(name))?;
+        let steps = progress.steps.iter().map(step_words);
+        Ok(OperationResult::KeySteps(KeySteps {
+            zone: name.to_string(),
+            keys,
+            steps: steps
+                .map(|(key, words)| format!("key {key}: {words}"))
+                .collect(),
+            next: status.next.map(Into::into),
+        }))
+    }
+
+    /// Refuses names of unknown policies.
+    pub(in crate::operations) fn check_policies(
+        &self,
+        names: &[String],
+    ) -> Result<(), OperationError> {
+        let unknown = names.iter().find(|name| !self.keeper.knows_policy(name));
+        match unknown {
+            None => Ok(()),
+            Some(name) => Err(OperationError::invalid(format!(
+                "no [[dnssec_policy]] {name:?} is configured; use {NO_POLICY:?} for none"
+            ))),
+        }
+    }
+
+    /// Refuses manual changes of managed keys.
+    pub(in crate::operations) fn check_by_hand(
+        &self,
+        name: &NameBuf,
+    ) -> Result<(), OperationError> {
+        let zone = name.as_name();
+        let rank = (self.rank_of)(zone);
+        let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
+        let policy = if is_in_database {
+            // The policy of a zone whose keys are not ours to roll, such as a secondary, has no
+            // effect.
+            match self.keeper.status(zone, now_seconds()) {
+                Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
+                Err(RolloverError::Stored(StoredKeysError::OtherServer)) => {
+                    self.keeper.policy_name(zone)
+                }
+                Err(_) => None,
+            }
+        } else {
+            self.keeper.policy_name(zone)
+        };
+        match policy {
+            None => Ok(()),
+            Some(policy) => Err(OperationError::refused(format!(
+                "the keys of zone {name} are managed by dnssec_policy {policy:?}: use `nameward key rollover {name}` \
+                 to replace them, or remove dnssec_policy from the zone to stop signing"
+            ))),
+        }
+    }
+}
+
+/// Converts a key processing error to an operation error.
+fn of_look(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
+    let name = *name;
+    move |error| match error {
+        RolloverError::Keys(ZoneKeysError::NoPolicy) | RolloverError::NoPolicy => {
+            OperationError::refused(format!(
+                "zone {name} has no dnssec_policy: manage its keys with `nameward key add`, `activate` and `remove`"
+            ))
+        }
+        RolloverError::Keys(error) => of_keys(&name)(error),
+        RolloverError::NotLoaded => {
+            OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
+        }
+        RolloverError::Stored(StoredKeysError::Database(text)) => {
+            OperationError::backend(format!("zone {name}: {text}"))
+        }
+        other => OperationError::refused(format!("zone {name}: {other}")),
+    }
+}

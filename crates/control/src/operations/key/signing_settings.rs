@@ -1,0 +1,280 @@
+//! Signing requests of operators: denial of existence and the served serial, for a new zone and for one that is
+//! already signed.
+//!
+//! A new denial method applies to whole answers: each has the proofs of one method, signed by the existing keys.
+//! Cached answers stay correct and valid until their TTL expires, so that no resolver finds the zone bogus.
+
+use nameward_base::time::now_seconds;
+use nameward_dnssec::{Denial, DenialSettings, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
+use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
+use nameward_store::sql::write::{AttributeChange, MetadataEdit};
+use nameward_wire::NameBuf;
+
+use super::database::DatabaseZone;
+use super::zone_keys::of_keys;
+use crate::operations::{
+    MetadataChange, MetadataRequest, MetadataSpec, OperationError, OperationResult, Operations,
+};
+
+/// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
+const RSASHA1: u8 = 5;
+
+/// The requested signing settings; missing ones stay, or get the default.
+#[derive(Debug, Default)]
+pub(in crate::operations) struct RequestedSigning {
+    denial: Option<DenialSettings>,
+    soa_edit: Option<SoaEdit>,
+}
+
+impl RequestedSigning {
+    pub(in crate::operations) fn read(
+        denial: Option<&str>,
+        soa_edit: Option<&str>,
+    ) -> Result<Self, OperationError> {
+        Ok(RequestedSigning {
+            denial: denial.map(read_denial).transpose()?,
+            soa_edit: soa_edit.map(read_soa_edit).transpose()?,
+        })
+    }
+
+    pub(in crate::operations) fn is_empty(&self) -> bool {
+        self.denial.is_none() && self.soa_edit.is_none()
+    }
+
+    /// Returns settings with the requested ones replaced.
+    pub(in crate::operations) fn over(&self, terms: SigningSettings) -> SigningSettings {
+        SigningSettings {
+            denial: self.denial.clone().unwrap_or(terms.denial),
+            soa_edit: self.soa_edit.unwrap_or(terms.soa_edit),
+            managed: terms.managed,
+            serial: terms.serial,
+        }
+    }
+
+    /// Refuses a denial method that the keys or the name of a zone do not allow.
+    pub(in crate::operations) fn check(
+        &self,
+        name: &NameBuf,
+        keys: &[ZoneKey],
+    ) -> Result<(), OperationError> {
+        let denial = self.denial.as_ref();
+        denial.map_or(Ok(()), |denial| check_denial(name, denial, keys))
+    }
+
+    /// Returns the metadata of a database zone for these settings, as in PowerDNS.
+    pub(in crate::operations) fn metadata(&self) -> Vec<AttributeChange> {
+        let set = |kind: &str, content: Option<&str>| {
+            let contents = content.map(str::to_owned).into_iter().collect();
+            AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
+        };
+        let mut changes = Vec::new();
+        if let Some(terms) = &self.denial {
+            changes.extend(terms.metadata().map(|(kind, content)| set(kind, content)));
+        }
+        if let Some(edit) = self.soa_edit {
+            let word = (edit != SoaEdit::None).then(|| edit.word());
+            changes.push(set("SOA-EDIT", word));
+        }
+        changes
+    }
+}
+
+impl Operations {
+    /// Refuses invalid signing metadata for a zone.
+    pub(in crate::operations) fn check_signing_item(
+        &self,
+        home: &DatabaseZone<'_>,
+        kind: &str,
+        request: &MetadataRequest,
+    ) -> Result<(), OperationError> {
+        let content = match (request.change, &request.content[..]) {
+            (MetadataChange::Remove, _) | (MetadataChange::Set, []) => return Ok(()),
+            (MetadataChange::Set, [content]) => content,
+            _ => {
+                return Err(OperationError::invalid(format!(
+                    "a zone has a single {kind} value: replace it with `nameward metadata set {} {kind} VALUE`",
+                    request.zone
+                )));
+            }
+        };
+        check_item(kind, content)?;
+        match kind {
+            "NSEC3PARAM" => {
+                let nsec3 = DenialSettings {
+                    denial: Denial::Nsec3(Nsec3::default()),
+                    ..DenialSettings::default()
+                };
+                check_denial(&home.1.name, &nsec3, &self.database_keys(home)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Restores how a zone with keys in the state store was signed.
+    pub(in crate::operations) fn restore_terms(
+        &self,
+        name: &NameBuf,
+        before: SigningSettings,
+    ) -> Result<(), OperationError> {
+        let restore = |kept: &mut SigningSettings| {
+            let serial = kept.serial;
+            *kept = before;
+            kept.serial = serial;
+        };
+        let keys = self.keeper.keys();
+        let set = keys.change_terms(name.as_name(), now_seconds(), restore);
+        (self.keys_changed)(*name);
+        set.map_err(of_keys(name))
+    }
+
+    /// Changes how a zone with keys is signed.
+    pub(in crate::operations) fn change_terms(
+        &self,
+        name: &NameBuf,
+        home: Option<&DatabaseZone<'_>>,
+        terms: &RequestedSigning,
+    ) -> Result<OperationResult, OperationError> {
+        let is_changed = match home {
+            Some(home) => {
+                terms.check(name, &self.database_keys(home)?)?;
+                self.write_signing(home, &terms.metadata())?
+            }
+            None => {
+                let keys = self.keeper.keys();
+                terms.check(name, &keys.keys(name.as_name()).map_err(of_keys(name))?)?;
+                let before = keys.terms(name.as_name()).map_err(of_keys(name))?;
+                let after = terms.over(before.clone());
+                if before != after {
+                    let change = |kept: &mut SigningSettings| *kept = terms.over(kept.clone());
+                    let set = keys.change_terms(name.as_name(), now_seconds(), change);
+                    set.map_err(of_keys(name))?;
+                    (self.keys_changed)(*name);
+                }
+                before != after
+            }
+        };
+        let zone = name.to_string();
+        if !is_changed {
+            return Ok(OperationResult::NoChange { zone });
+        }
+        let denial = terms.denial.as_ref().map(|denial| denial.word().to_owned());
+        let soa_edit = terms.soa_edit.map(|edit| edit.word().to_owned());
+        tracing::info!(
+            "zone {name}: signing changed: denial {}, SOA-EDIT {}",
+            denial.as_deref().unwrap_or("unchanged"),
+            soa_edit.as_deref().unwrap_or("unchanged")
+        );
+        Ok(OperationResult::SigningChanged {
+            zone,
+            denial,
+            soa_edit,
+        })
+    }
+}
+
+/// Checks whether a metadata kind determines denial of existence, and the name order of PowerDNS.
+pub(in crate::operations) fn is_signing_kind(kind: &str) -> bool {
+    matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
+}
+
+/// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
+pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
+    if kind != "NSEC3PARAM" {
+        return match content {
+            "0" | "1" => Ok(()),
+            other => Err(OperationError::invalid(format!(
+                "expected {kind} 0 or 1, found {other:?}"
+            ))),
+        };
+    }
+    Nsec3Param::read(content).map_err(|error| OperationError::invalid(error.to_string()))?;
+    let iterations = content.split_whitespace().nth(2);
+    let iterations = iterations.and_then(|text| text.parse::<u16>().ok());
+    if iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
+        Ok(())
+    } else {
+        // RFC 9276 section 3.2: validators treat more as insecure, or fail.
+        Err(OperationError::invalid(format!(
+            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
+        )))
+    }
+}
+
+/// Warns of NSEC3 iterations in metadata.
+pub(in crate::operations) fn iterations_advice(
+    kind: &str,
+    request: &MetadataRequest,
+) -> Option<String> {
+    let is_set = kind == "NSEC3PARAM" && request.change != MetadataChange::Remove;
+    let content = request.content.first().filter(|_| is_set)?;
+    let param = Nsec3Param::read(content).ok()?;
+    (param.hashing.iterations > 0).then(|| {
+        let found = param.hashing.iterations;
+        format!(
+            "{found} NSEC3 iterations cost CPU time here and in every validator and protect nothing: use `1 0 0 -` \
+             (RFC 9276)"
+        )
+    })
+}
+
+/// Refuses NSEC3 metadata of a new zone that its key or name do not allow.
+pub(in crate::operations) fn check_denial_item(
+    name: &NameBuf,
+    item: &MetadataSpec,
+    keys: &[ZoneKey],
+) -> Result<(), OperationError> {
+    if item.kind != "NSEC3PARAM" || item.content.is_empty() {
+        return Ok(());
+    }
+    let nsec3 = DenialSettings {
+        denial: Denial::Nsec3(Nsec3::default()),
+        ..DenialSettings::default()
+    };
+    check_denial(name, &nsec3, keys)
+}
+
+/// Refuses a denial method that the keys or the name of a zone do not allow.
+pub(in crate::operations) fn check_denial(
+    name: &NameBuf,
+    denial: &DenialSettings,
+    keys: &[ZoneKey],
+) -> Result<(), OperationError> {
+    if denial.denial == Denial::Nsec {
+        return Ok(());
+    }
+    if keys.iter().any(|key| key.private.algorithm() == RSASHA1) {
+        return Err(OperationError::refused(format!(
+            "zone {name}: NSEC3 is not possible with a key of algorithm 5 (RSASHA1, RFC 5155 section 2): replace the \
+             key first"
+        )));
+    }
+    match Nsec3::default().owner(name.as_name(), name.as_name()) {
+        Some(_) => Ok(()),
+        None => Err(OperationError::refused(format!(
+            "zone {name}: the zone name is too long for NSEC3; use nsec"
+        ))),
+    }
+}
+
+/// Returns the error for a zone that already has keys.
+pub(in crate::operations) fn signed_already(name: &NameBuf) -> OperationError {
+    OperationError::conflict(format!(
+        "zone {name} is already signed; see `nameward key list {name}`, add keys with `nameward key add`, and use \
+         --denial or --soa-edit without --algorithm to change how it is signed"
+    ))
+}
+
+fn read_denial(word: &str) -> Result<DenialSettings, OperationError> {
+    DenialSettings::read(word).ok_or_else(|| {
+        let words = DenialSettings::WORDS.join(", ");
+        OperationError::invalid(format!("expected denial {words}, found {word:?}"))
+    })
+}
+
+fn read_soa_edit(word: &str) -> Result<SoaEdit, OperationError> {
+    SoaEdit::read(word).ok_or_else(|| {
+        OperationError::invalid(format!(
+            "expected INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH or NONE, found {word:?}"
+        ))
+    })
+}

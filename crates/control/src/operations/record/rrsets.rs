@@ -1,0 +1,464 @@
+//! Owns changes of whole RRsets with everything a database stores about them: disabled records and comments.
+//!
+//! All RRsets of one request are changed in one transaction. The serial follows the zone's SOA-EDIT-API metadata, as in PowerDNS:
+//! database zones without it keep their serial. Zones in memory always get a new one, because the journal needs it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use nameward_base::time::now_seconds;
+use nameward_dnssec::SoaEdit;
+use nameward_store::sql::split_long_strings;
+use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata, keeps_text};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
+use nameward_zone::{Serial, SerialRule};
+use serde::{Deserialize, Serialize};
+
+use super::change::{ChangeMode, OperatorChange};
+use super::{owner, read_content, read_type};
+use crate::operations::zone::place::ZoneLocation;
+use crate::operations::zone::provision::{MetadataSpec, read_zone_file};
+use crate::operations::{
+    ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
+    RecordChange, zone_name,
+};
+
+/// Changes of RRsets of one zone, all or nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RrsetsRequest {
+    /// The zone.
+    pub zone: String,
+    /// The changes.
+    pub rrsets: Vec<RrsetStep>,
+    /// The RRsets as the text of a zone file, instead of `rrsets`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_file: Option<String>,
+    /// Deletes every RRset that is not in the list, except the SOA.
+    #[serde(default)]
+    pub delete_others: bool,
+    /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
+    /// Raises the serial of a database zone without SOA-EDIT-API too, as commands do.
+    #[serde(default)]
+    pub raise_serial: bool,
+}
+
+/// The change of one RRset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RrsetStep {
+    /// The owner: `@`, relative to the zone, or absolute.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The kind of change.
+    #[serde(default)]
+    pub change: RrsetChange,
+    /// The TTL in seconds; used where records are written.
+    #[serde(default)]
+    pub ttl: u32,
+    /// The records; `None` leaves those that are stored.
+    #[serde(default)]
+    pub records: Option<Vec<RecordSpec>>,
+    /// The comments; `None` leaves those that are stored.
+    #[serde(default)]
+    pub comments: Option<Vec<CommentSpec>>,
+}
+
+/// The kind of change of an RRset.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RrsetChange {
+    /// Replaces the records; an empty list deletes the RRset.
+    #[default]
+    Replace,
+    /// Deletes the RRset and its comments.
+    Delete,
+    /// Adds records.
+    Extend,
+    /// Deletes the given records.
+    Prune,
+}
+
+/// A record to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordSpec {
+    /// The data as in a zone file.
+    pub content: String,
+    /// Stored but not served; database zones only.
+    #[serde(default)]
+    pub disabled: bool,
+}
+
+/// A comment to be stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommentSpec {
+    /// The text.
+    pub content: String,
+    /// The account of its author.
+    #[serde(default)]
+    pub account: String,
+    /// When it was written, in seconds since 1970; now by default.
+    #[serde(default)]
+    pub modified_at: Option<i64>,
+}
+
+impl RrsetsRequest {
+    /// The change that makes a difference happen: its removed records are deleted, its added ones are written. The serial is raised,
+    /// also that of a SOA in the difference.
+    pub fn from_difference(zone: &str, difference: &[ListedDifference]) -> Self {
+        let key = |record: &ListedDifference| {
+            let name = record.name.to_ascii_lowercase();
+            (name, record.rtype.clone(), record.content.clone())
+        };
+        let is_added = |record: &&ListedDifference| record.change == RecordChange::Added;
+        let added: HashSet<_> = difference.iter().filter(is_added).map(key).collect();
+        let steps = difference.iter().filter_map(|record| {
+            let change = match record.change {
+                // Only the TTL differs: writing the record again sets it.
+                RecordChange::Removed if record.rtype == "SOA" || added.contains(&key(record)) => {
+                    return None;
+                }
+                RecordChange::Removed => RrsetChange::Prune,
+                RecordChange::Added if record.rtype == "SOA" => RrsetChange::Replace,
+                RecordChange::Added => RrsetChange::Extend,
+            };
+            Some(RrsetStep {
+                name: record.name.clone(),
+                rtype: record.rtype.clone(),
+                change,
+                ttl: record.ttl,
+                records: Some(vec![RecordSpec {
+                    content: record.content.clone(),
+                    disabled: false,
+                }]),
+                comments: None,
+            })
+        });
+        RrsetsRequest {
+            zone: zone.to_owned(),
+            rrsets: steps.collect(),
+            raise_serial: true,
+            ..RrsetsRequest::default()
+        }
+    }
+}
+
+impl Operations {
+    /// Changes RRsets of a zone in one transaction.
+    pub fn change_rrsets(
+        &self,
+        request: &RrsetsRequest,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<OperationResult, OperationError> {
+        let (place, change) = self.read_rrsets(request, author)?;
+        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        Ok(outcome.result())
+    }
+
+    /// Changes RRsets of several zones, or tries it. All are tried before the first is changed; if one fails nevertheless, the
+    /// earlier ones stay changed, and the error says so.
+    pub fn change_many_rrsets(
+        &self,
+        zones: &[RrsetsRequest],
+        dry_run: bool,
+        author: Option<&Arc<ChangeAuthor>>,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let changes = zones.iter().map(|zone| self.read_rrsets(zone, author));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let changes: Vec<OperatorChange> = changes.into_iter().map(|(_, change)| change).collect();
+        self.make_changes(&changes, (dry_run, true), items)
+    }
+
+    /// Reads a request: where the zone is, and its change.
+    fn read_rrsets(
+        &self,
+        request: &RrsetsRequest,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<(ZoneLocation<'_>, OperatorChange), OperationError> {
+        let place = self.place(&zone_name(&request.zone)?)?;
+        let mut change = self.rrsets_change(&place, request, &[])?;
+        change.author = author.cloned();
+        Ok((place, change))
+    }
+
+    /// Returns the change that a request makes. Metadata that is set with it decides about the serial already.
+    pub(in crate::operations) fn rrsets_change(
+        &self,
+        place: &ZoneLocation<'_>,
+        request: &RrsetsRequest,
+        metadata: &[MetadataSpec],
+    ) -> Result<OperatorChange, OperationError> {
+        let apex = place.name();
+        let (mut edits, mut attributes) = (Vec::new(), Vec::new());
+        let read;
+        let steps = match &request.zone_file {
+            None => &request.rrsets,
+            Some(text) => {
+                read = read_zone_file(&apex, text)?;
+                &read
+            }
+        };
+        for step in steps {
+            edits.extend(step.edit(&apex)?);
+            attributes.extend(step.comments_change(&apex)?);
+        }
+        if request.delete_others {
+            let deletions = self.deletions_of_others(steps, &apex)?;
+            attributes.extend(deletions.iter().filter_map(|edit| {
+                Some(AttributeChange::SetComments {
+                    name: Box::new(*edit.name()),
+                    rtype: edit.rtype()?.to_string(),
+                    comments: Vec::new(),
+                })
+            }));
+            edits.extend(deletions);
+        }
+        let rule = match place {
+            ZoneLocation::Database(database, row) => {
+                let items = self.runtime.block_on(database.backend.stored_metadata(row));
+                let items = items.map_err(|error| database.error(&error))?;
+                match serial_rule(&items, metadata) {
+                    SerialRule::Keep if request.raise_serial => SerialRule::default(),
+                    rule => rule,
+                }
+            }
+            ZoneLocation::Memory(_) => {
+                attributes.retain(|change| !is_empty_comment_list(change));
+                refuse_stored_only(&apex, &edits, &attributes)?;
+                self.local_serial_rule(&apex, metadata)
+            }
+        };
+        Ok(OperatorChange {
+            serial_rule: Some(rule),
+            attributes,
+            serial: request.serial.map(Serial),
+            ..OperatorChange::new(apex, edits)
+        })
+    }
+
+    /// The deletions of all RRsets of a zone that a request does not name.
+    fn deletions_of_others(
+        &self,
+        steps: &[RrsetStep],
+        apex: &NameBuf,
+    ) -> Result<Vec<Edit>, OperationError> {
+        let mut named = HashSet::new();
+        for step in steps {
+            let mut name = owner(&step.name, apex)?;
+            name.make_lowercase();
+            named.insert((name, read_type(&step.rtype)?));
+        }
+        let mut deletions = Vec::new();
+        let mut take = |item: ListedItem| {
+            if let ListedItem::Record(record) = item
+                && let (Ok(name), Ok(rtype)) = (zone_name(&record.name), read_type(&record.rtype))
+            {
+                let mut key = name;
+                key.make_lowercase();
+                if rtype != Type::SOA && named.insert((key, rtype)) {
+                    deletions.push(Edit::DeleteRrset { name, rtype });
+                }
+            }
+            true
+        };
+        self.list_records(&apex.to_string(), None, None, &mut take)?;
+        Ok(deletions)
+    }
+}
+
+impl RrsetStep {
+    /// The edit of the records; `None` if the step is about comments only.
+    pub(in crate::operations) fn edit(
+        &self,
+        apex: &NameBuf,
+    ) -> Result<Option<Edit>, OperationError> {
+        let (name, rtype) = (owner(&self.name, apex)?, read_type(&self.rtype)?);
+        let records = match (self.change, &self.records) {
+            (RrsetChange::Delete, _) => return Ok(Some(Edit::DeleteRrset { name, rtype })),
+            (_, None) => return Ok(None),
+            (_, Some(records)) => records,
+        };
+        if records.is_empty() {
+            let edit = Edit::DeleteRrset { name, rtype };
+            return Ok((self.change == RrsetChange::Replace).then_some(edit));
+        }
+        if self.change == RrsetChange::Prune {
+            let rdata = records.iter().map(|record| {
+                let (rdata, _) = read_data(rtype, &record.content)?;
+                Ok(rdata)
+            });
+            let rdata = rdata.collect::<Result<_, OperationError>>()?;
+            return Ok(Some(Edit::DeleteRecords { name, rtype, rdata }));
+        }
+        let rrset = self.rrset(name, rtype, records)?;
+        Ok(Some(match self.change {
+            RrsetChange::Extend => Edit::Add(rrset),
+            _ => Edit::Replace(rrset),
+        }))
+    }
+
+    fn rrset(
+        &self,
+        name: NameBuf,
+        rtype: Type,
+        records: &[RecordSpec],
+    ) -> Result<RrsetData, OperationError> {
+        let records = records.iter().map(|record| {
+            let (rdata, text) = read_data(rtype, &record.content)?;
+            Ok(NewRecord {
+                rdata,
+                disabled: record.disabled,
+                text,
+            })
+        });
+        Ok(RrsetData {
+            name,
+            rtype,
+            ttl: self.ttl,
+            records: records.collect::<Result<_, OperationError>>()?,
+        })
+    }
+
+    /// The change of the comments. An RRset that is deleted loses them, unless the request brings new ones.
+    pub(in crate::operations) fn comments_change(
+        &self,
+        apex: &NameBuf,
+    ) -> Result<Option<AttributeChange>, OperationError> {
+        let is_deleted = match self.change {
+            RrsetChange::Delete => true,
+            RrsetChange::Replace => self.records.as_ref().is_some_and(Vec::is_empty),
+            RrsetChange::Extend | RrsetChange::Prune => false,
+        };
+        let comments = match &self.comments {
+            Some(comments) if self.change != RrsetChange::Delete => comments.as_slice(),
+            _ if is_deleted => &[],
+            _ => return Ok(None),
+        };
+        let name = owner(&self.name, apex)?;
+        if !name.as_name().is_at_or_below(apex.as_name()) {
+            return Err(OperationError::invalid(format!(
+                "{name} is outside the zone {apex}"
+            )));
+        }
+        let now = now_seconds() as i64;
+        let comments = comments.iter().map(|comment| NewComment {
+            comment: comment.content.clone(),
+            account: comment.account.clone(),
+            time: comment.modified_at.unwrap_or(now),
+        });
+        Ok(Some(AttributeChange::SetComments {
+            name: Box::new(name),
+            rtype: read_type(&self.rtype)?.to_string(),
+            comments: comments.collect(),
+        }))
+    }
+}
+
+/// The serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT where that refers to it.
+fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
+    let find = |kind: &str| {
+        if let Some(item) = set.iter().find(|item| item.kind == kind) {
+            return item.content.first().map(String::as_str);
+        }
+        let mut items = items.iter();
+        let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
+        item.map(|item| item.content.as_str())
+    };
+    read_serial_rule(find("SOA-EDIT-API"), find("SOA-EDIT"))
+}
+
+/// Reads SOA-EDIT-API. Without it, and with a word that PowerDNS does not know, the serial stays as it is.
+pub(in crate::operations) fn read_serial_rule(
+    api: Option<&str>,
+    soa_edit: Option<&str>,
+) -> SerialRule {
+    let soa_edit = soa_edit.and_then(SoaEdit::read).unwrap_or_default();
+    let rule = api.and_then(|word| SerialRule::from_word(word, soa_edit));
+    rule.unwrap_or(SerialRule::Keep)
+}
+
+/// Reads data, and keeps its text for types that a client expects back as it wrote them. Strings of more than 255 octets are split.
+fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), OperationError> {
+    if !keeps_text(rtype) {
+        return Ok((read_content(rtype, content)?, None));
+    }
+    let split = split_long_strings(content.as_bytes());
+    let rdata = read_content(rtype, &String::from_utf8_lossy(&split))?;
+    let is_quoted = content.starts_with('"') && content.ends_with('"');
+    Ok((rdata, is_quoted.then(|| content.into())))
+}
+
+fn is_empty_comment_list(change: &AttributeChange) -> bool {
+    matches!(change, AttributeChange::SetComments { comments, .. } if comments.is_empty())
+}
+
+/// Refuses what only databases store.
+pub(in crate::operations) fn refuse_stored_only(
+    zone: &NameBuf,
+    edits: &[Edit],
+    attributes: &[AttributeChange],
+) -> Result<(), OperationError> {
+    let has_disabled = edits.iter().any(|edit| match edit {
+        Edit::Replace(rrset) | Edit::Add(rrset) => {
+            rrset.records.iter().any(|record| record.disabled)
+        }
+        _ => false,
+    });
+    let what = match (has_disabled, attributes.is_empty()) {
+        (true, _) => "disabled records",
+        (false, false) => "comments",
+        (false, true) => return Ok(()),
+    };
+    Err(OperationError::refused(format!(
+        "zone {zone} is not in a database, and only databases store {what}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_serial_stays_without_soa_edit_api() {
+        assert_eq!(read_serial_rule(None, None), SerialRule::Keep);
+        assert_eq!(read_serial_rule(Some("OFF"), None), SerialRule::Keep);
+        assert_eq!(read_serial_rule(Some("DEFAULT"), None), SerialRule::Dated);
+        assert_eq!(
+            read_serial_rule(Some("soa-edit-increase"), Some("EPOCH")),
+            SerialRule::SoaEdit(SoaEdit::read("EPOCH").unwrap())
+        );
+    }
+
+    #[test]
+    fn a_deleted_rrset_loses_its_comments_unless_new_ones_are_given() {
+        let apex: NameBuf = "a.test.".parse().unwrap();
+        let mut step = RrsetStep {
+            name: "www".into(),
+            rtype: "A".into(),
+            change: RrsetChange::Replace,
+            ttl: 60,
+            records: Some(Vec::new()),
+            comments: None,
+        };
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(is_empty_comment_list(&change));
+        step.comments = Some(vec![CommentSpec {
+            content: "kept".into(),
+            account: String::new(),
+            modified_at: Some(5),
+        }]);
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(!is_empty_comment_list(&change));
+        step.change = RrsetChange::Delete;
+        let change = step.comments_change(&apex).unwrap().unwrap();
+        assert!(is_empty_comment_list(&change));
+    }
+}

@@ -1,0 +1,192 @@
+//! Searches the records of all zones, by owner or data.
+
+use nameward_store::sql::write::StoredRecord;
+use nameward_wire::rdata::write_text;
+use serde::{Deserialize, Serialize};
+
+use super::listed;
+use crate::operations::{
+    ItemSink, ListedComment, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
+};
+
+/// Maximum number of results.
+pub(in crate::operations) const FOUND_MAX: u64 = 100_000;
+
+/// A record found by a search.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundRecord {
+    /// The zone.
+    pub zone: String,
+    /// The record.
+    #[serde(flatten)]
+    pub record: ListedRecord,
+}
+
+impl Operations {
+    /// Finds records of all zones by a pattern for their owners or data: `*` matches anything, `?` one character.
+    pub fn search(
+        &self,
+        pattern: &str,
+        limit: u64,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let limit = limit.clamp(1, FOUND_MAX);
+        let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
+        if pattern.trim_matches(['*', '?']).is_empty() {
+            return Err(OperationError::invalid(
+                "a pattern needs a letter or digit; use `nameward record list ZONE` to list all records",
+            ));
+        }
+        let (mut found, mut is_open) = (0, true);
+        for database in &self.databases {
+            let left = limit - found;
+            if !is_open || left == 0 {
+                break;
+            }
+            let like = like_of(&pattern);
+            let mut take = |zone: String, record: StoredRecord| {
+                found += 1;
+                let zone = format!("{}.", zone.trim_end_matches('.'));
+                let record = listed(record);
+                is_open = items(ListedItem::Found(FoundRecord { zone, record }));
+                is_open
+            };
+            let searching = database.backend.search_records(&like, left, &mut take);
+            let searched = self.runtime.block_on(searching);
+            searched.map_err(|error| database.error(&error))?;
+        }
+        let table = self.commits.table().load();
+        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
+        let resident = table
+            .zones()
+            .filter(|zone| zone.is_ready() && zone.live().is_none() && !is_database(zone.rank()));
+        'zones: for zone in resident {
+            let zone = zone.unsigned();
+            for node in zone.nodes_in_order() {
+                let name = node.name().to_string();
+                let is_named = matches(&pattern, name.trim_end_matches('.'));
+                for rrset in node.rrsets() {
+                    for record in rrset.records() {
+                        let mut content = String::new();
+                        // The data of a zone is valid.
+                        let _ = write_text(rrset.rtype(), record.rdata, &mut content);
+                        if !is_named && !matches(&pattern, content.trim_end_matches('.')) {
+                            continue;
+                        }
+                        if found >= limit || !is_open {
+                            break 'zones;
+                        }
+                        found += 1;
+                        is_open = items(ListedItem::Found(FoundRecord {
+                            zone: zone.apex_name().to_string(),
+                            record: ListedRecord {
+                                id: None,
+                                name: name.clone(),
+                                ttl: rrset.ttl(),
+                                rtype: rrset.rtype().to_string(),
+                                content,
+                                text: None,
+                                disabled: false,
+                                problem: None,
+                            },
+                        }));
+                    }
+                }
+            }
+        }
+        Ok(OperationResult::Listed { items: found })
+    }
+}
+
+impl Operations {
+    /// Finds comments of all database zones by a pattern for their owners or texts, with one query for each database.
+    pub fn search_comments(
+        &self,
+        pattern: &str,
+        limit: u64,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let limit = limit.clamp(1, FOUND_MAX);
+        let like = like_of(pattern.trim_end_matches('.'));
+        let mut found = 0;
+        for database in &self.databases {
+            if found == limit {
+                break;
+            }
+            let searching = database.backend.search_comments(&like, limit - found);
+            let comments = self.runtime.block_on(searching);
+            let comments = comments.map_err(|error| database.error(&error))?;
+            for (zone, comment) in comments {
+                found += 1;
+                let mut comment = ListedComment::from(comment);
+                comment.zone = Some(format!("{}.", zone.trim_end_matches('.')));
+                if !items(ListedItem::Comment(comment)) {
+                    return Ok(OperationResult::Listed { items: found });
+                }
+            }
+        }
+        Ok(OperationResult::Listed { items: found })
+    }
+}
+
+/// Converts a pattern for LIKE with the escape `|`.
+fn like_of(pattern: &str) -> String {
+    let mut like = String::new();
+    for c in pattern.chars() {
+        match c {
+            '*' => like.push('%'),
+            '?' => like.push('_'),
+            '%' | '_' | '|' => like.extend(['|', c]),
+            c => like.push(c),
+        }
+    }
+    like
+}
+
+/// Checks whether a text matches a lower-case pattern. Costs at most the product of their lengths.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || *c == text[t].to_ascii_lowercase() => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, t) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_like_those_of_a_shell() {
+        for (pattern, text, is_match) in [
+            ("www.*", "WWW.example.org", true),
+            ("*.example.*", "a.example.org", true),
+            ("*example*", "example.org", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("example", "example.org", false),
+            ("*a*b*c", "xaxbxc", true),
+            ("*a*b*c", "xaxbx", false),
+        ] {
+            assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
+        }
+        assert_eq!(like_of("a*_b?%|"), "a%|_b_|%||");
+    }
+}

@@ -1,0 +1,249 @@
+//! Deletion of zones and their restoration: `zone delete` keeps a copy in the state store, `zone undelete` restores
+//! it.
+
+use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds;
+use std::sync::Arc;
+
+use nameward_maintain::follow::place_of_rank;
+use nameward_maintain::policy::UNCONFIGURED_RANK;
+use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
+use nameward_store::state::{
+    CopyBounds, DeletedCopy, DeletedZone, StateChange, StateError, StateStore,
+};
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+
+use super::list::shown_backend;
+use super::local_copy;
+use crate::operations::{
+    Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
+};
+
+/// A deleted zone that can be restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedDeletedZone {
+    /// The name, with its final dot.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// The number of the backend that it was in.
+    pub backend: u32,
+    /// Its serial; none if it had no SOA.
+    pub serial: Option<u32>,
+    /// Number of its records.
+    pub records: u64,
+    /// Size of the copy in octets.
+    pub octets: u64,
+    /// When it was deleted, in seconds since 1970.
+    pub deleted: u64,
+    /// Until when it can be restored, in seconds since 1970.
+    pub kept_until: u64,
+}
+
+/// Stores the copy of a zone within the transaction that deletes it.
+struct CopyRecorder<'k> {
+    store: &'k StateStore,
+    bounds: CopyBounds,
+    backend: u32,
+    /// The number of the copy: a transaction may be retried.
+    kept: Mutex<Option<i64>>,
+}
+
+impl CopyRecorder<'_> {
+    fn keep(&self, copy: ZoneCopy) -> Result<(), StateError> {
+        let mut changes: Vec<StateChange> = self.removal().into_iter().collect();
+        changes.push(StateChange::KeepCopy {
+            zone: DeletedZone {
+                name: copy.name,
+                kind: copy.kind.word().into(),
+                backend: self.backend,
+                serial: copy.serial,
+                records: copy.records,
+                time: now_seconds(),
+            },
+            rows: Arc::new(copy.octets),
+            bounds: self.bounds,
+        });
+        let written = self.store.write(changes)?;
+        *self.kept.lock() = written.copy;
+        Ok(())
+    }
+
+    /// Deletes the copy of a zone that was not deleted.
+    fn give_up(&self) {
+        if let Some(removal) = self.removal()
+            && let Err(error) = self.store.write(vec![removal])
+        {
+            tracing::warn!("cannot remove the copy of a zone that was not deleted: {error}");
+        }
+    }
+
+    fn removal(&self) -> Option<StateChange> {
+        let mut kept = self.kept.lock();
+        kept.take().map(|number| StateChange::RemoveCopy { number })
+    }
+}
+
+impl Operations {
+    /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of them by default.
+    pub fn delete_zone(
+        &self,
+        name: &str,
+        no_copy: bool,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        if !self.has_row(&name)? {
+            return self.delete_local(&name, no_copy);
+        }
+        let (database, row) = self.locate(&name)?;
+        let keeping = match (no_copy, self.commits.store()) {
+            (false, Some(store)) if self.copies.now().octets_max() > 0 => Some(CopyRecorder {
+                store,
+                bounds: self.copies.now(),
+                backend: database.number(),
+                kept: Mutex::default(),
+            }),
+            _ => None,
+        };
+        let committed = match &keeping {
+            None => self
+                .runtime
+                .block_on(database.backend.delete_zone(row.id, None)),
+            Some(keeping) => {
+                let order = CopyOrder {
+                    octets_max: self.copies.now().octets_max(),
+                    keep: &|copy| keeping.keep(copy),
+                };
+                let deletion = database.backend.delete_zone(row.id, Some(order));
+                let result = self.runtime.block_on(deletion);
+                // If it is unknown whether the zone was deleted, the copy may be all that is left.
+                if let Err(error) = &result
+                    && !matches!(error, WriteError::Unknown(_))
+                {
+                    keeping.give_up();
+                }
+                result
+            }
+        };
+        let committed = committed.map_err(|error| match error {
+            WriteError::NoCopy(reason) => OperationError::refused(format!(
+                "zone {name} was not deleted: cannot store a copy of it: {reason}; use `--no-copy` to delete it \
+                 without one"
+            )),
+            error => database.error(&error),
+        })?;
+        let mut warnings = self.publish(database, &committed)?;
+        let kept_until = keeping.map(|_| now_seconds().saturating_add(self.copies.now().seconds));
+        if kept_until.is_none() && !no_copy {
+            warnings.push(self.why_no_copy().into());
+        }
+        let (number, engine) = (database.number(), database.address().engine());
+        tracing::info!("deleted zone {name} from backend {number} ({engine})");
+        let changed = database.changed(&committed, warnings);
+        Ok(OperationResult::ZoneDeleted {
+            changed,
+            kept_until,
+        })
+    }
+
+    pub(in crate::operations) fn why_no_copy(&self) -> &'static str {
+        match self.commits.store() {
+            None => "no copy is stored for `zone undelete`: set server.state_directory",
+            Some(_) => {
+                "no copy is stored for `zone undelete`: disabled by the journal.deleted_* settings"
+            }
+        }
+    }
+
+    /// Returns the store with the copies, and the oldest time for which they are kept.
+    fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
+        let store = self.commits.store().ok_or_else(|| {
+            OperationError::refused(
+                "no copies of deleted zones are stored: set server.state_directory",
+            )
+        })?;
+        Ok((
+            store,
+            now_seconds().saturating_sub(self.copies.now().seconds),
+        ))
+    }
+
+    /// Lists the deleted zones that can be restored, the latest first.
+    pub fn list_deleted(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+        let (store, since) = self.copy_store()?;
+        let copies = store.deleted_zones(since).map_err(of_store)?;
+        let count = copies.len() as u64;
+        let _ = copies.into_iter().all(|copy| {
+            let DeletedCopy { zone, octets, .. } = copy;
+            items(ListedItem::DeletedZone(ListedDeletedZone {
+                name: zone.name.to_string(),
+                kind: zone.kind,
+                backend: shown_backend(zone.backend),
+                serial: zone.serial.map(|serial| serial.0),
+                records: zone.records,
+                octets,
+                deleted: zone.time,
+                kept_until: zone.time.saturating_add(self.copies.now().seconds),
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Restores a deleted zone as it was, in its original database or the named one.
+    pub fn undelete_zone(
+        &self,
+        name: &str,
+        backend: Option<u32>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        let (store, since) = self.copy_store()?;
+        if let Some(rank) = (self.rank_of)(name.as_name()) {
+            let place = place_of_rank(rank);
+            return Err(OperationError::conflict(format!(
+                "zone {name} already exists in {place}: not restored"
+            )));
+        }
+        let found = store.deleted_zone(&name, since).map_err(of_store)?;
+        let (copy, rows) = found.ok_or_else(|| {
+            OperationError::not_found(format!(
+                "there is no copy of zone {name}; see `nameward zone list --deleted`"
+            ))
+        })?;
+        let changed = if local_copy::is_local(&rows) {
+            let was_file = copy.zone.backend != u32::from(UNCONFIGURED_RANK);
+            let before = was_file.then_some(copy.zone.backend);
+            self.restore_local(&name, &rows, backend.or(before))?
+        } else {
+            let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
+            self.restore(database, &name, &rows)?
+        };
+        // It is restored: whatever happens to the copy, nothing is lost.
+        let number = copy.number;
+        if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
+            tracing::warn!("cannot remove the copy of zone {name}: {error}");
+        }
+        Ok(changed)
+    }
+
+    fn restore(
+        &self,
+        database: &Database,
+        name: &NameBuf,
+        rows: &[u8],
+    ) -> Result<OperationResult, OperationError> {
+        let restoration = database.backend.restore_zone(name, rows);
+        let committed = self.runtime.block_on(restoration);
+        let committed = committed.map_err(|error| database.error(&error))?;
+        let warnings = self.publish(database, &committed)?;
+        let (number, engine) = (database.number(), database.address().engine());
+        tracing::info!("restored zone {name} in backend {number} ({engine})");
+        Ok(OperationResult::ZoneUndeleted(
+            database.changed(&committed, warnings),
+        ))
+    }
+}
+
+pub(in crate::operations) fn of_store(error: impl std::fmt::Display) -> OperationError {
+    OperationError::backend(error.to_string())
+}

@@ -1,0 +1,59 @@
+//! Access to zone files and the configuration for operations: provided by the server and by offline commands.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nameward_maintain::follow::{ServedFile, StoreVersion, ZoneFileError};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+
+use crate::operations::OperationError;
+
+/// Zone files and the configuration.
+pub trait ZoneFiles: Send + Sync {
+    /// Writes the file of a new zone into the directory of a backend, and serves the zone.
+    fn create(
+        &self,
+        zone: &NameBuf,
+        backend: Option<u16>,
+        text: Vec<u8>,
+    ) -> Result<ServedFile, OperationError>;
+
+    /// Finds the file that a zone is served from.
+    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError>;
+
+    /// Removes the file of a zone. Returns the last served version.
+    fn remove(
+        &self,
+        zone: &NameBuf,
+        path: PathBuf,
+        rank: u16,
+    ) -> Result<Option<Arc<Zone>>, OperationError>;
+
+    /// Sets the file of a zone aside that becomes a secondary, and returns its new name.
+    fn set_aside(
+        &self,
+        zone: &NameBuf,
+        file: ServedFile,
+        store: StoreVersion,
+    ) -> Result<PathBuf, OperationError>;
+
+    /// Returns the file and line of the configuration that declares a zone.
+    fn declared_at(&self, zone: Name<'_>) -> Option<String>;
+}
+
+impl From<ZoneFileError> for OperationError {
+    fn from(error: ZoneFileError) -> Self {
+        let text = error.to_string();
+        match error {
+            ZoneFileError::NoDirectory(_) | ZoneFileError::Root | ZoneFileError::NotServed(_) => {
+                OperationError::refused(text)
+            }
+            ZoneFileError::Exists(_) | ZoneFileError::Changed => OperationError::conflict(text),
+            ZoneFileError::Wrong(_) => OperationError::invalid(text),
+            ZoneFileError::File { .. }
+            | ZoneFileError::NotStored(_)
+            | ZoneFileError::NotRemoved { .. } => OperationError::backend(text),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The history of a zone according to its journal: the list of versions, and the difference of two.
+
+use nameward_maintain::outgoing::condense;
+use nameward_store::state::{JournalEntry, JournalOrigin, StateStore};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::RecordList;
+use nameward_zone::change::Difference;
+use serde::{Deserialize, Serialize};
+
+use crate::operations::record::change::listed_difference;
+use crate::operations::{
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
+};
+
+/// A version of a zone, and its predecessor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedVersion {
+    /// The serial.
+    pub serial: u32,
+    /// The serial before.
+    pub before: u32,
+    /// When it was made, in seconds since 1970.
+    pub time: u64,
+    /// Its origin: `home` (its file or database was changed there), `change` (DNS UPDATE or a command) or `transfer`.
+    pub origin: String,
+    /// Number of removed records, besides the SOA.
+    pub removed: u64,
+    /// Number of added records, besides the SOA.
+    pub added: u64,
+    /// The author: `user NAME` (a command), `update ADDRESS key NAME`, `primary ADDRESS`, `file`, `database`; none if
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The reason given by the author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Operations {
+    /// Lists the versions in the journal of a zone, the oldest first.
+    pub fn list_history(
+        &self,
+        zone: &str,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (name, store) = self.kept_journal(zone)?;
+        let versions = store.history(&name);
+        let versions = versions.map_err(|error| OperationError::backend(error.to_string()))?;
+        let home = if self.is_in_database(&name) {
+            "database"
+        } else {
+            "file"
+        };
+        let count = versions.len() as u64;
+        let _ = versions.into_iter().all(|(entry, author)| {
+            let by_itself = (entry.origin == JournalOrigin::Home).then(|| home.to_owned());
+            let who = author.as_ref().map(|author| author.who.to_string());
+            let message = author.and_then(|author| author.message.as_deref().map(str::to_owned));
+            items(ListedItem::Version(ListedVersion {
+                serial: entry.to.0,
+                before: entry.from.0,
+                time: entry.time,
+                origin: origin_word(entry.origin).into(),
+                removed: records_of(&entry.difference.removed),
+                added: records_of(&entry.difference.added),
+                who: who.or(by_itself),
+                message,
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Lists the records that differ between two versions; the serials may be in either order.
+    pub fn list_difference(
+        &self,
+        zone: &str,
+        (from, to): (u32, Option<u32>),
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (name, to, difference) = self.difference_between(zone, (from, to))?;
+        let mut records = 0;
+        let _ = listed_difference(&name, &difference).all(|record| {
+            records += 1;
+            items(ListedItem::Difference(record))
+        });
+        Ok(OperationResult::ZoneDifference {
+            zone: name.to_string(),
+            from,
+            to,
+            records,
+        })
+    }
+
+    /// Returns the zone, the serial of the later version, and the difference between two versions; the serials may be in either
+    /// order.
+    pub(in crate::operations) fn difference_between(
+        &self,
+        zone: &str,
+        (from, to): (u32, Option<u32>),
+    ) -> Result<(NameBuf, u32, Difference), OperationError> {
+        let (name, entries) = self.journal_of(zone)?;
+        let newest = entries.last().map(|entry| entry.to.0);
+        let to = to.or(newest).unwrap_or(from);
+        let between = |from: u32, to: u32| -> Option<Difference> {
+            let first = entries.iter().rposition(|entry| entry.from.0 == from)?;
+            let count = entries[first..].iter().position(|entry| entry.to.0 == to)?;
+            let chain = &entries[first..=first + count];
+            let differences: Vec<_> = chain.iter().map(|entry| entry.difference.clone()).collect();
+            Some(condense(&differences))
+        };
+        let reversed = |difference: Difference| Difference {
+            removed: difference.added,
+            added: difference.removed,
+        };
+        let is_known = |serial: u32| {
+            let mut entries = entries.iter();
+            entries.any(|entry| entry.from.0 == serial || entry.to.0 == serial)
+        };
+        let difference = if from == to && is_known(from) {
+            Some(Difference::default())
+        } else {
+            between(from, to).or_else(|| between(to, from).map(reversed))
+        };
+        let difference = difference.ok_or_else(|| {
+            let oldest = entries.first().map(|entry| entry.from.0);
+            OperationError::not_found(match (oldest, newest) {
+                (Some(oldest), Some(newest)) => format!(
+                    "zone {name}: the journal does not cover serials {from} to {to}; it has {oldest} to {newest}, see \
+                     `nameward zone history {name}`"
+                ),
+                _ => format!("zone {name}: the journal has no versions yet"),
+            })
+        })?;
+        Ok((name, to, difference))
+    }
+
+    /// Checks whether a zone is served from a database.
+    fn is_in_database(&self, name: &NameBuf) -> bool {
+        let rank = (self.rank_of)(name.as_name());
+        self.databases.iter().any(|one| Some(one.rank) == rank)
+    }
+
+    /// Reads the journal of a served zone.
+    fn journal_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalEntry>), OperationError> {
+        let (name, store) = self.kept_journal(zone)?;
+        let entries = store.journal(&name);
+        let entries = entries.map_err(|error| OperationError::backend(error.to_string()))?;
+        Ok((name, entries))
+    }
+
+    /// Finds the store with the journal of a served zone.
+    fn kept_journal(&self, zone: &str) -> Result<(NameBuf, &StateStore), OperationError> {
+        let name = zone_name(zone)?;
+        let table = self.commits.table().load();
+        let Some(served) = table.exact(name.as_name()) else {
+            return Err(OperationError::not_found(format!(
+                "zone {name} not found; see `nameward zone list`"
+            )));
+        };
+        if served.live().is_some() {
+            return Err(OperationError::refused(format!(
+                "zone {name} is a live zone, which has no journal; use `mode = \"resident\"` to get one"
+            )));
+        }
+        let store = self
+            .commits
+            .store()
+            .ok_or_else(|| OperationError::refused("no journal: set server.state_directory"))?;
+        Ok((name, store))
+    }
+}
+
+fn origin_word(origin: JournalOrigin) -> &'static str {
+    match origin {
+        JournalOrigin::Home => "home",
+        JournalOrigin::Change => "change",
+        JournalOrigin::Transfer => "transfer",
+    }
+}
+
+fn records_of(list: &RecordList) -> u64 {
+    list.iter()
+        .filter(|record| record.rtype != Type::SOA)
+        .count() as u64
+}

@@ -1,0 +1,255 @@
+//! Owns the list of zones: one row a zone, made of what this server serves, and of the databases for what only they know.
+//!
+//! A database that does not respond costs the list nothing but the serials of its live zones: its zones are in the zone table.
+
+use nameward_base::time::now_seconds;
+use std::collections::HashMap;
+
+use nameward_maintain::policy::{
+    CONFIGURED_RANK, Policies, PolicySource, UNCONFIGURED_RANK, ZonePolicy,
+};
+use nameward_store::sql::write::ZoneOverview;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{SigningState, Zone, ZoneKind};
+
+use crate::operations::{
+    Database, ItemSink, ListedItem, ListedKind, ListedZone, OperationError, OperationResult,
+    Operations,
+};
+
+/// The serial of a zone in memory that clients get; none for a zone without data here.
+pub fn served_serial(zone: &Zone) -> Option<u32> {
+    if zone.is_stand_in() || !zone.is_ready() {
+        return None;
+    }
+    let serial = zone.serial().0;
+    let signing = zone.signing().online();
+    Some(signing.map_or(serial, |signing| {
+        signing.soa_edit().serial(serial, now_seconds() as u32)
+    }))
+}
+
+impl Operations {
+    /// Lists all zones, in the order of their names. If databases fail, the zones that this server serves are listed, and the
+    /// error names the databases.
+    pub fn list_zones(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+        let mut zones = self.served_zones();
+        let mut errors = Vec::new();
+        for database in &self.databases {
+            if let Err(error) = self.add_stored(database, &mut zones) {
+                errors.push(error);
+            }
+        }
+        zones.sort_unstable_by(|a, b| (&a.name, a.backend).cmp(&(&b.name, b.backend)));
+        let count = zones.len() as u64;
+        let _ = zones.into_iter().all(|zone| items(ListedItem::Zone(zone)));
+        if errors.is_empty() {
+            return Ok(OperationResult::Listed { items: count });
+        }
+        let messages = errors
+            .iter()
+            .map(|error| format!("{}; its zones are listed as last read", error.message));
+        let messages: Vec<String> = messages.collect();
+        Err(OperationError::backend(messages.join("\n")))
+    }
+
+    /// The zones that this server serves, in no order.
+    fn served_zones(&self) -> Vec<ListedZone> {
+        let (table, policies) = (self.commits.table().load(), self.policies.load());
+        let mut zones = Vec::new();
+        (self.each_zone)(&mut |name, rank| {
+            let served = table.exact(name);
+            let served = served.filter(|served| served.rank() == rank);
+            zones.push(self.served_row(name, rank, &policies, served.map(|zone| &**zone)));
+        });
+        zones
+    }
+
+    /// A row of a zone, without a question to a database.
+    pub fn served_row(
+        &self,
+        name: Name<'_>,
+        rank: u16,
+        policies: &Policies,
+        served: Option<&Zone>,
+    ) -> ListedZone {
+        let policy = policies.of(name);
+        let is_database = self.databases.iter().any(|one| one.rank == rank);
+        ListedZone {
+            name: name.to_string(),
+            kind: listed_kind(policy.kind, is_database),
+            backend: backend_number(rank, policy),
+            serial: served.and_then(served_serial),
+            state: state_word(served).into(),
+            signing: signing_word(served, policy, is_database).into(),
+        }
+    }
+
+    /// Adds what a database knows: serials and signing of its live zones, and zones that are not served.
+    fn add_stored(
+        &self,
+        database: &Database,
+        zones: &mut Vec<ListedZone>,
+    ) -> Result<(), OperationError> {
+        let listed = self.runtime.block_on(database.backend.zones());
+        let listed = listed.map_err(|error| self.failure_of(database, &error))?;
+        let overview = self.runtime.block_on(database.backend.overview(None));
+        let overview = overview.map_err(|error| self.failure_of(database, &error))?;
+        let mut overview: HashMap<NameBuf, ZoneOverview> =
+            overview.into_iter().map(|zone| (zone.name, zone)).collect();
+        let number = database.number();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        for (at, zone) in zones.iter().enumerate() {
+            if zone.backend == number {
+                places.insert(zone.name.to_ascii_lowercase(), at);
+            }
+        }
+        let policies = self.policies.load();
+        let state = if self.commits.table().load().is_empty() {
+            "not loaded"
+        } else {
+            "not served"
+        };
+        for row in listed.zones {
+            let overview = overview.remove(&row.name);
+            let name = row.name.to_string();
+            if let Some(at) = places.get(&name.to_ascii_lowercase()) {
+                let policy = policies.of(row.name.as_name());
+                zones[*at].kind = row.kind.into();
+                complete(&mut zones[*at], overview.as_ref(), policy);
+                continue;
+            }
+            let mut zone = ListedZone {
+                name,
+                kind: row.kind.into(),
+                backend: number,
+                serial: None,
+                state: state.into(),
+                signing: "unknown".into(),
+            };
+            complete(
+                &mut zone,
+                overview.as_ref(),
+                policies.of(row.name.as_name()),
+            );
+            zones.push(zone);
+        }
+        Ok(())
+    }
+
+    /// Completes rows of live zones with what their databases have; a page of a list has few. Databases that fail are named.
+    pub fn complete_rows(&self, rows: &mut [ListedZone]) -> Vec<String> {
+        let policies = self.policies.load();
+        let mut failures = Vec::new();
+        for database in &self.databases {
+            let number = database.number();
+            let is_live = |row: &&mut ListedZone| row.backend == number && row.state == "live";
+            let live: Vec<&mut ListedZone> = rows.iter_mut().filter(is_live).collect();
+            let names = live
+                .iter()
+                .filter_map(|row| crate::operations::zone_name(&row.name).ok());
+            let names: Vec<NameBuf> = names.collect();
+            if names.is_empty() {
+                continue;
+            }
+            let found = self
+                .runtime
+                .block_on(database.backend.overview(Some(&names)));
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    failures.push(self.failure_of(database, &error).message);
+                    continue;
+                }
+            };
+            for row in live {
+                let Ok(name) = crate::operations::zone_name(&row.name) else {
+                    continue;
+                };
+                let overview = found.iter().find(|zone| zone.name == name);
+                complete(row, overview, policies.of(name.as_name()));
+            }
+        }
+        failures
+    }
+
+    /// The failure of a database, with its number and address.
+    pub(in crate::operations) fn failure_of(
+        &self,
+        database: &Database,
+        error: &impl std::fmt::Display,
+    ) -> OperationError {
+        let (number, address) = (database.number(), database.address());
+        OperationError::backend(format!("backend {number} ({address}) failed: {error}"))
+    }
+}
+
+/// The kind of a zone as lists and `zone show` name it.
+pub(in crate::operations) fn listed_kind(kind: ZoneKind, is_database: bool) -> ListedKind {
+    match kind {
+        ZoneKind::Native if !is_database => ListedKind::File,
+        kind => kind.into(),
+    }
+}
+
+/// The state of a zone as lists and `zone show` name it, as far as the zone table knows it.
+pub(in crate::operations) fn state_word(served: Option<&Zone>) -> &'static str {
+    match served {
+        None => "not loaded",
+        Some(zone) if !zone.is_ready() => "not ready",
+        Some(zone) if zone.is_stand_in() => "live",
+        Some(_) => "current",
+    }
+}
+
+/// The number of the backend that an operator knows: catalogs that are made here belong to the database of their members.
+pub(in crate::operations) fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
+    match (rank, &policy.declared_by) {
+        (CONFIGURED_RANK, PolicySource::Backend(rank)) => (*rank).into(),
+        (rank, _) => shown_backend(rank.into()),
+    }
+}
+
+/// The number of a backend as it is printed: zones in the state store have none, and print 0.
+pub(in crate::operations) fn shown_backend(rank: u32) -> u32 {
+    if rank == u32::from(UNCONFIGURED_RANK) {
+        CONFIGURED_RANK.into()
+    } else {
+        rank
+    }
+}
+
+/// How a zone is signed, in the words of `zone show`.
+fn signing_word(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -> &'static str {
+    match served.map(Zone::signing) {
+        None => "unknown",
+        Some(SigningState::Stored(_)) => "stored",
+        Some(SigningState::Unsigned) => match served {
+            Some(zone) if zone.is_stand_in() => "unknown",
+            _ => "no",
+        },
+        Some(_) if policy.dnssec_policy.is_some() => "policy",
+        Some(_) if is_database => "database",
+        Some(_) => "by hand",
+    }
+}
+
+/// Completes a row of a live zone, or of one that is not served, with what its database has.
+fn complete(row: &mut ListedZone, overview: Option<&ZoneOverview>, policy: &ZonePolicy) {
+    let is_in_memory = !matches!(row.state.as_str(), "live" | "not served" | "not loaded");
+    let Some(overview) = overview.filter(|_| !is_in_memory) else {
+        return;
+    };
+    let serial = overview.served_serial(now_seconds() as u32);
+    row.serial = serial.map(|serial| serial.0);
+    row.signing = match overview {
+        zone if zone.is_presigned => "stored",
+        zone if zone.has_keys && policy.dnssec_policy.is_some() => "policy",
+        zone if zone.has_keys => "database",
+        _ => "no",
+    }
+    .into();
+    if row.serial.is_none() && row.state == "live" {
+        row.state = "no SOA".into();
+    }
+}

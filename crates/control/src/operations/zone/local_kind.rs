@@ -1,0 +1,100 @@
+//! Owns the change of a zone that no database has from a zone file to a secondary and back, without a gap in its service.
+
+use std::sync::Arc;
+
+use nameward_maintain::follow::ServedFile;
+use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
+use nameward_maintain::read_contents;
+use nameward_store::state::{StateChange, ZoneStorage};
+use nameward_wire::NameBuf;
+use nameward_zone::Zone;
+
+use super::local::{declared, no_store};
+use super::local_copy::{stored_contents, text_of};
+use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
+
+impl Operations {
+    /// Makes a secondary a zone of its own, with the contents that it has: they become a file in a directory.
+    pub(in crate::operations) fn promote(
+        &self,
+        name: &NameBuf,
+        settings: &DeclaredSettings,
+    ) -> Result<OperationResult, OperationError> {
+        let served = self
+            .commits
+            .table()
+            .version(name.as_name(), UNCONFIGURED_RANK);
+        let served = served.filter(|served| !served.is_stand_in());
+        let stored = || {
+            // One that has expired is not served.
+            let store = self.commits.store()?;
+            read_contents(store, name).ok().flatten().map(Arc::new)
+        };
+        let zone = served.or_else(stored).ok_or_else(|| {
+            OperationError::refused(format!(
+                "zone {name} has no data: it has not been transferred yet"
+            ))
+        })?;
+        let file = self.files.create(name, None, text_of(&zone))?;
+        if let Err(error) = self.declare(name, settings) {
+            self.files.remove(name, file.path, file.rank)?;
+            return Err(error);
+        }
+        let mut warnings = Vec::new();
+        if zone.signing().is_signed() {
+            warnings.push(format!(
+                "zone {name} is presigned: its signatures are not renewed by this server and will expire"
+            ));
+        }
+        tracing::info!(
+            "zone {name}: changed from secondary to {}",
+            settings.kind.word()
+        );
+        Ok(OperationResult::ZoneChanged(ZoneChanged {
+            serial: Some(zone.serial().0),
+            backend: u32::from(file.rank),
+            engine: "file".into(),
+            ..declared(name, warnings)
+        }))
+    }
+
+    /// Makes a zone file a secondary: the file is kept under another name, and its contents are served from the state store
+    /// until the first transfer.
+    pub(in crate::operations) fn demote(
+        &self,
+        name: &NameBuf,
+        file: &ServedFile,
+        settings: DeclaredSettings,
+    ) -> Result<OperationResult, OperationError> {
+        if self.commits.store().is_none() {
+            return Err(no_store(name));
+        }
+        let mut warnings = self.key_warnings(&settings);
+        let served = self.commits.table().version(name.as_name(), file.rank);
+        let (zone, kept) = (*name, Arc::clone(&self.kept));
+        let store = move |version: &Zone| {
+            let restart = StateChange::RestartJournal {
+                zone,
+                home: ZoneStorage::Store,
+                serial: version.serial(),
+            };
+            let mut changes = vec![restart];
+            changes.extend(stored_contents(&zone, version));
+            kept.set_zone_with(zone.as_name(), &settings, changes)
+        };
+        let copy = self
+            .files
+            .set_aside(name, file.clone(), Box::new(store))
+            .map_err(|error| OperationError {
+                message: format!("zone {name}: {}", error.message),
+                ..error
+            })?;
+        let copy = copy.display();
+        warnings.push(format!("zone {name}: the zone file is kept as {copy}"));
+        tracing::info!("zone {name}: changed to secondary; the zone file is kept as {copy}");
+        Ok(OperationResult::ZoneChanged(ZoneChanged {
+            serial: served.map(|zone| zone.serial().0),
+            ..declared(name, warnings)
+        }))
+    }
+}

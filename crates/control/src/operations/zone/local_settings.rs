@@ -1,0 +1,500 @@
+//! Changes of the settings of a zone that is not in a database: kind, primaries, catalog, TSIG keys and serial rule in the state
+//! store, signing with its keys, RRsets through the journal.
+//!
+//! Everything is checked before anything is changed, and what was changed is undone if a later part fails.
+
+use std::sync::Arc;
+
+use nameward_dnssec::{Denial, DenialSettings, Nsec3Param, SoaEdit};
+use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
+use nameward_wire::NameBuf;
+use nameward_zone::change::ChangeAuthor;
+use nameward_zone::{SerialRule, ZoneKind};
+
+use super::list::shown_backend;
+use super::local::{LocalZone, check_settings, declared, is_file, read_primaries};
+use super::provision::MetadataSpec;
+use crate::operations::key::signing_settings::RequestedSigning;
+use crate::operations::record::change::{ChangeMode, OperatorChange};
+use crate::operations::record::rrsets::read_serial_rule;
+use crate::operations::{
+    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, RrsetsRequest,
+    ZoneChanged, ZoneSettings, zone_name,
+};
+
+/// Metadata of a request, as far as a zone without a database keeps it.
+#[derive(Debug, Default)]
+pub(in crate::operations) struct LocalMetadata {
+    /// The denial of existence and the served serial, which belong to signing.
+    pub(in crate::operations) signing: RequestedSigning,
+    /// The TSIG keys with which the zone may be transferred from here.
+    transfer_keys: Option<Vec<NameBuf>>,
+    /// The TSIG key of its primaries.
+    primary_key: Option<Option<NameBuf>>,
+    /// How the API raises the serial.
+    soa_edit_api: Option<String>,
+}
+
+impl LocalMetadata {
+    /// Reads metadata; an item that cannot be kept is refused under the name of its field.
+    pub(in crate::operations) fn read(
+        zone: &NameBuf,
+        items: &[MetadataSpec],
+    ) -> Result<Self, OperationError> {
+        let mut read = LocalMetadata::default();
+        let (mut denial, mut soa_edit) = (None, None);
+        for item in items {
+            item.change()?;
+            let field = item.kind.to_ascii_lowercase().replace('-', "_");
+            let first = item.content.first().map(String::as_str);
+            match item.kind.as_str() {
+                "SOA-EDIT" => soa_edit = Some(first.unwrap_or(SoaEdit::None.word())),
+                "NSEC3PARAM" => denial = Some(denial_word(zone, first)?),
+                "SOA-EDIT-API" => read.soa_edit_api = Some(serial_word(zone, first)?),
+                "TSIG-ALLOW-AXFR" => read.transfer_keys = Some(key_names(&item.content)?),
+                "AXFR-MASTER-TSIG" => read.primary_key = Some(key_names(&item.content)?.pop()),
+                // What the zone does anyway.
+                "NSEC3NARROW" | "API-RECTIFY" if matches!(first, None | Some("0")) => {}
+                _ => {
+                    return Err(OperationError::refused(format!(
+                        "{field}: zone {zone} is not in a database; only database zones have this setting"
+                    )));
+                }
+            }
+        }
+        read.signing = RequestedSigning::read(denial, soa_edit)?;
+        Ok(read)
+    }
+
+    /// Returns settings with these of the metadata.
+    pub(in crate::operations) fn over(
+        &self,
+        mut settings: DeclaredSettings,
+    ) -> Result<DeclaredSettings, OperationError> {
+        if let Some(keys) = &self.transfer_keys {
+            settings.transfer_keys.clone_from(keys);
+        }
+        if let Some(word) = &self.soa_edit_api {
+            settings.soa_edit_api.clone_from(word);
+        }
+        if let Some(key) = self.primary_key {
+            if settings.primaries.is_empty() && key.is_some() {
+                return Err(OperationError::invalid(
+                    "slave_tsig_key_ids: only a zone that is transferred from primaries has such a key",
+                ));
+            }
+            for primary in &mut settings.primaries {
+                primary.key = key;
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// Returns the keyword for the denial that an NSEC3PARAM requests.
+fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, OperationError> {
+    let Some(text) = param else {
+        return Ok("nsec");
+    };
+    let param = Nsec3Param::read(text);
+    let param = param.map_err(|error| OperationError::invalid(format!("nsec3param: {error}")))?;
+    let is_plain = param.hashing.iterations == 0 && param.hashing.salt.is_empty();
+    match (is_plain, param.opt_out) {
+        (true, false) => Ok("nsec3"),
+        (true, true) => Ok("nsec3-opt-out"),
+        (false, _) => Err(OperationError::invalid(format!(
+            "nsec3param: zone {zone} is not in a database and has NSEC3 without salt and iterations only (RFC 9276): 1 0 0 -"
+        ))),
+    }
+}
+
+/// Returns a keyword for serials that a journal can follow: it needs a new serial for each change.
+fn serial_word(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
+    let word = word.unwrap_or_default().to_ascii_uppercase();
+    if word.is_empty() || read_serial_rule(Some(&word), None) != SerialRule::Keep {
+        Ok(word)
+    } else {
+        Err(OperationError::invalid(format!(
+            "soa_edit_api: zone {zone} is not in a database, and each change of it needs a new serial: expected DEFAULT, \
+         INCREASE, EPOCH, SOA-EDIT or SOA-EDIT-INCREASE, found {word:?}"
+        )))
+    }
+}
+
+fn key_names(texts: &[String]) -> Result<Vec<NameBuf>, OperationError> {
+    let names = texts.iter().map(|text| {
+        zone_name(text)
+            .map_err(|_| OperationError::invalid(format!("invalid TSIG key name {text:?}")))
+    });
+    names.collect()
+}
+
+impl Operations {
+    /// Changes the settings of a zone that is not in a database.
+    pub(in crate::operations) fn set_local(
+        &self,
+        requested: &ZoneSettings,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(&requested.zone)?;
+        let plan = self.local_plan(&name, requested)?;
+        if let Some(changed) = self.change_local_kind(&name, requested, &plan)? {
+            return Ok(changed);
+        }
+        let records = self.local_records(&name, requested, author)?;
+        let is_set = plan.settings != plan.before;
+        if is_set {
+            self.declare(&name, &plan.settings)?;
+        }
+        let made = self.change_local_rest(&name, requested, &plan, records);
+        if made.is_err() && is_set {
+            // The zone had these settings a moment ago, so that they can be stored.
+            self.declare(&name, &plan.before)?;
+        }
+        let is_changed = made? || is_set;
+        if !is_changed {
+            let zone = name.to_string();
+            return Ok(OperationResult::NoChange { zone });
+        }
+        tracing::info!("zone {name}: settings changed via control socket");
+        let served = self.commits.table().version(name.as_name(), plan.rank);
+        let served = served.filter(|served| !served.is_stand_in());
+        Ok(OperationResult::ZoneChanged(ZoneChanged {
+            serial: served.map(|zone| zone.serial().0),
+            backend: shown_backend(plan.rank.into()),
+            engine: match &plan.local {
+                LocalZone::File(..) => "file".into(),
+                LocalZone::Declared(_) => "state store".into(),
+            },
+            ..declared(&name, self.key_warnings(&plan.settings))
+        }))
+    }
+
+    /// Checks a change of settings, and returns what it comes to.
+    fn local_plan(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+    ) -> Result<LocalPlan, OperationError> {
+        let local = self.local_zone(name)?;
+        let (before, rank) = match &local {
+            LocalZone::File(file, settings) => (settings.clone(), file.rank),
+            LocalZone::Declared(settings) => (settings.clone(), UNCONFIGURED_RANK),
+        };
+        let metadata = LocalMetadata::read(name, &requested.metadata)?;
+        let settings = metadata.over(self.new_settings(name, &before, requested)?)?;
+        check_settings(&settings)?;
+        let is_signed = self.has_keys(name, None)?;
+        if !metadata.signing.is_empty() {
+            self.check_local_signing(name, requested, &metadata, is_signed)?;
+        }
+        if requested.secure.is_some_and(|secure| secure != is_signed) {
+            self.check_by_hand(name)?;
+        }
+        Ok(LocalPlan {
+            local,
+            before,
+            settings,
+            rank,
+            signing: metadata.signing,
+            is_signed,
+        })
+    }
+
+    /// Refuses settings of signing for a zone that is not signed and stays so.
+    fn check_local_signing(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+        metadata: &LocalMetadata,
+        is_signed: bool,
+    ) -> Result<(), OperationError> {
+        if requested.secure.unwrap_or(is_signed) {
+            return if is_signed {
+                metadata.signing.check(name, &self.keys_of(name)?)
+            } else {
+                Ok(())
+            };
+        }
+        let sets = |kind: &str| {
+            let mut items = requested.metadata.iter();
+            items.any(|item| item.kind == kind && !item.content.is_empty())
+        };
+        let field = match (sets("NSEC3PARAM"), sets("SOA-EDIT")) {
+            (true, _) => "nsec3param",
+            (false, true) => "soa_edit",
+            // What an unsigned zone has.
+            (false, false) => return Ok(()),
+        };
+        Err(OperationError::refused(format!(
+            "{field}: zone {name} is not signed, and outside databases this is kept with its keys: sign it first, or in the \
+             same request (dnssec)"
+        )))
+    }
+
+    /// Changes a secondary to a zone file or the other way round, if that is requested.
+    fn change_local_kind(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+        plan: &LocalPlan,
+    ) -> Result<Option<OperationResult>, OperationError> {
+        let settings = &plan.settings;
+        let is_alone =
+            requested.rrsets.is_none() && requested.secure.is_none() && plan.signing.is_empty();
+        match (&plan.local, is_file(settings.kind)) {
+            (LocalZone::Declared(_), true) if plan.before.kind == ZoneKind::Secondary => {
+                if is_alone {
+                    self.promote(name, settings).map(Some)
+                } else {
+                    Err(kind_alone(name))
+                }
+            }
+            (LocalZone::File(file, _), false) if settings.kind == ZoneKind::Secondary => {
+                if is_alone {
+                    self.demote(name, file, settings.clone()).map(Some)
+                } else {
+                    Err(kind_alone(name))
+                }
+            }
+            (LocalZone::File(file, _), false) => Err(OperationError::refused(format!(
+                "zone {name} is in {}, but a {} zone has no file: delete it with `nameward zone delete {name}`, \
+                     then create it again",
+                file.path.display(),
+                settings.kind.word()
+            ))),
+            (LocalZone::Declared(_), true) => Err(OperationError::refused(format!(
+                "zone {name} is a catalog: delete it with `nameward zone delete {name}`, then create it again"
+            ))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Tries the change of RRsets, and returns it.
+    fn local_records(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<Option<OperatorChange>, OperationError> {
+        let Some(rrsets) = &requested.rrsets else {
+            return Ok(None);
+        };
+        let request = RrsetsRequest {
+            zone: requested.zone.clone(),
+            rrsets: rrsets.clone(),
+            delete_others: true,
+            ..RrsetsRequest::default()
+        };
+        let place = self.place(name)?;
+        let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
+        change.author = author.cloned();
+        self.make_change(&place, &change, ChangeMode::Try)?;
+        Ok(Some(change))
+    }
+
+    /// Changes signing and RRsets; returns whether anything changed.
+    fn change_local_rest(
+        &self,
+        name: &NameBuf,
+        requested: &ZoneSettings,
+        plan: &LocalPlan,
+        records: Option<OperatorChange>,
+    ) -> Result<bool, OperationError> {
+        let zone = &requested.zone;
+        let is_secured = requested.secure == Some(true) && !plan.is_signed;
+        let stays_signed = requested.secure.unwrap_or(plan.is_signed);
+        let mut is_changed = false;
+        let terms_before = self.keeper.keys().terms(name.as_name()).ok();
+        if is_secured || stays_signed && !plan.signing.is_empty() {
+            let secured = self.secure_zone(zone, None, &plan.signing)?;
+            is_changed = !matches!(secured, OperationResult::NoChange { .. });
+        }
+        if let Some(change) = records {
+            let place = self.place(name)?;
+            let made = self.make_change(&place, &change, ChangeMode::Make);
+            if made.is_err() && is_secured {
+                self.unsecure_zone(zone, true)?;
+            } else if let (Err(_), true, Some(before)) = (&made, is_changed, terms_before) {
+                self.restore_terms(name, before)?;
+            }
+            is_changed |= made?.is_changed;
+        }
+        // Last, because keys that were deleted cannot be brought back.
+        if requested.secure == Some(false) && plan.is_signed {
+            self.unsecure_zone(zone, true)?;
+            is_changed = true;
+        }
+        Ok(is_changed)
+    }
+
+    /// Returns the new settings of a zone.
+    fn new_settings(
+        &self,
+        name: &NameBuf,
+        before: &DeclaredSettings,
+        requested: &ZoneSettings,
+    ) -> Result<DeclaredSettings, OperationError> {
+        let mut settings = before.clone();
+        match requested.kind {
+            Some(ListedKind::OfZone(kind)) => settings.kind = kind,
+            Some(ListedKind::File) => {
+                return Err(OperationError::invalid(
+                    "expected kind native, primary, secondary, producer or consumer, found \"file\"",
+                ));
+            }
+            None => {}
+        }
+        match &requested.primaries {
+            Some(primaries) => settings.primaries = read_primaries(primaries)?,
+            None if !settings.kind.is_transferred() => settings.primaries.clear(),
+            None => {}
+        }
+        if let Some(template) = &requested.template {
+            settings.template = self.checked_template(Some(template))?;
+        }
+        if let Some(catalog) = &requested.catalog {
+            settings.catalog = self.local_catalog(catalog)?;
+        }
+        if requested
+            .account
+            .as_ref()
+            .is_some_and(|account| !account.is_empty())
+        {
+            return Err(OperationError::refused(format!(
+                "account: zone {name} is not in a database; only database zones have an account"
+            )));
+        }
+        if requested.options.is_some() || requested.options_patch.is_some() {
+            return Err(OperationError::refused(format!(
+                "zone {name} is not in a database; only database zones have options"
+            )));
+        }
+        let plain = ZoneSettings {
+            zone: requested.zone.clone(),
+            ..ZoneSettings::default()
+        };
+        if *requested == plain {
+            Err(OperationError::invalid(
+                "nothing to change: use --kind, --primary, --template or --catalog",
+            ))
+        } else {
+            Ok(settings)
+        }
+    }
+
+    /// Returns how the API raises the serial of a zone that is not in a database.
+    pub(in crate::operations) fn local_serial_rule(
+        &self,
+        zone: &NameBuf,
+        set: &[MetadataSpec],
+    ) -> SerialRule {
+        let kept = self.kept.zone(zone.as_name()).ok().flatten();
+        let kept = kept.map(|kept| kept.soa_edit_api).unwrap_or_default();
+        let new = set.iter().find(|item| item.kind == "SOA-EDIT-API");
+        let word = match new {
+            Some(item) => item.content.first().cloned().unwrap_or_default(),
+            None => kept,
+        };
+        match read_serial_rule(Some(&word), None) {
+            SerialRule::Keep => SerialRule::default(),
+            rule => rule,
+        }
+    }
+
+    /// Returns the settings of a zone that is not in a database, as metadata.
+    pub(in crate::operations) fn local_metadata(&self, zone: &NameBuf) -> Vec<ListedMetadata> {
+        let item = |kind: &str, content: String| ListedMetadata {
+            kind: kind.into(),
+            content,
+        };
+        let name = |key: &NameBuf| key.to_string().trim_end_matches('.').to_owned();
+        let mut items = Vec::new();
+        let policies = self.policies.load();
+        let key = policies
+            .of(zone.as_name())
+            .primaries
+            .iter()
+            .find_map(|one| one.key);
+        items.extend(key.map(|key| item("AXFR-MASTER-TSIG", name(&key))));
+        if self.has_keys(zone, None).unwrap_or(false)
+            && let Ok(signing) = self.keeper.keys().terms(zone.as_name())
+        {
+            if let (Denial::Nsec3(_), [_, (kind, Some(param)), _]) = (
+                &signing.denial.denial,
+                DenialSettings::metadata(&signing.denial),
+            ) {
+                items.push(item(kind, param.to_owned()));
+            }
+            if signing.soa_edit != SoaEdit::None {
+                items.push(item("SOA-EDIT", signing.soa_edit.word().to_owned()));
+            }
+        }
+        let Ok(Some(kept)) = self.kept.zone(zone.as_name()) else {
+            return items;
+        };
+        if !kept.soa_edit_api.is_empty() {
+            items.push(item("SOA-EDIT-API", kept.soa_edit_api));
+        }
+        let keys = kept.transfer_keys.iter();
+        items.extend(keys.map(|key| item("TSIG-ALLOW-AXFR", name(key))));
+        items
+    }
+}
+
+/// A checked change of settings.
+struct LocalPlan {
+    local: LocalZone,
+    before: DeclaredSettings,
+    settings: DeclaredSettings,
+    rank: u16,
+    signing: RequestedSigning,
+    is_signed: bool,
+}
+
+fn kind_alone(name: &NameBuf) -> OperationError {
+    OperationError::invalid(format!(
+        "kind: zone {name} is moved between a zone file and a secondary: change records and signing in another request"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: &str, content: &str) -> Result<LocalMetadata, OperationError> {
+        let zone: NameBuf = "a.test.".parse().unwrap();
+        let item = MetadataSpec {
+            kind: kind.into(),
+            content: match content {
+                "" => Vec::new(),
+                text => vec![text.to_owned()],
+            },
+        };
+        LocalMetadata::read(&zone, &[item])
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_kept_is_refused_by_its_field() {
+        for (kind, content, field) in [
+            ("API-RECTIFY", "1", "api_rectify"),
+            ("NSEC3NARROW", "1", "nsec3narrow"),
+            ("NSEC3PARAM", "1 0 5 ab", "nsec3param"),
+            ("SOA-EDIT-API", "OFF", "soa_edit_api"),
+            ("X-OURS", "text", "x_ours"),
+        ] {
+            let error = read(kind, content).unwrap_err();
+            assert!(error.message.starts_with(field), "{error}");
+        }
+        for (kind, content) in [
+            ("API-RECTIFY", "0"),
+            ("NSEC3PARAM", "1 1 0 -"),
+            ("NSEC3PARAM", ""),
+            ("SOA-EDIT-API", "increase"),
+            ("SOA-EDIT", "INCEPTION-INCREMENT"),
+            ("TSIG-ALLOW-AXFR", "key.example"),
+        ] {
+            assert!(read(kind, content).is_ok(), "{kind} {content}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Checks metadata set by a command: an unknown kind and an invalid value are refused, where a server would only log
+//! them later. The readers of policies and of signing decide, so that both agree.
+
+use nameward_dnssec::SigningPolicy;
+use nameward_maintain::policy::database::read_policy;
+use nameward_store::sql::{SettingItem, ZoneRow, term_kind};
+
+use crate::operations::OperationError;
+
+/// PowerDNS metadata kinds that this server does not read, but a PowerDNS on the same database may.
+const OTHERS: [&str; 7] = [
+    "API-RECTIFY",
+    "ENABLE-LUA-RECORDS",
+    "GSS-ACCEPTOR-PRINCIPAL",
+    "GSS-ALLOW-AXFR-PRINCIPAL",
+    "LUA-AXFR-SCRIPT",
+    "SIGNALING-ZONE",
+    "SOA-EDIT-API",
+];
+/// Kinds for signing, which the signer reads.
+const SIGNING: [&str; 5] = [
+    "NSEC3PARAM",
+    "NSEC3NARROW",
+    "PUBLISH-CDS",
+    "PUBLISH-CDNSKEY",
+    "SOA-EDIT",
+];
+/// Kinds that are on or off.
+const SWITCHES: [&str; 7] = [
+    "API-RECTIFY",
+    "FORWARD-DNSUPDATE",
+    "IXFR",
+    "NOTIFY-DNSUPDATE",
+    "SIGNALING-ZONE",
+    "SLAVE-RENOTIFY",
+    "ENABLE-LUA-RECORDS",
+];
+/// The keywords of switches.
+const SWITCH_WORDS: [&str; 6] = ["0", "1", "no", "yes", "false", "true"];
+/// The keywords of SOA-EDIT-API.
+const API_WORDS: [&str; 6] = [
+    "DEFAULT",
+    "INCREASE",
+    "EPOCH",
+    "SOA-EDIT",
+    "SOA-EDIT-INCREASE",
+    "OFF",
+];
+
+/// Refuses a metadata kind that neither this server nor PowerDNS reads. Kinds with `X-` belong to the operator.
+pub(in crate::operations) fn check_kind(kind: &str) -> Result<(), OperationError> {
+    let is_known = kind.starts_with("X-")
+        || SIGNING.contains(&kind)
+        || OTHERS.contains(&kind)
+        || term_kind(kind).is_some();
+    if is_known {
+        Ok(())
+    } else {
+        Err(OperationError::invalid(format!(
+            "unknown metadata kind {kind}: neither this server nor PowerDNS uses it; custom kinds start with X-"
+        )))
+    }
+}
+
+/// Refuses values that no reader of the kind understands.
+pub(in crate::operations) fn check_values(
+    kind: &str,
+    values: &[String],
+) -> Result<(), OperationError> {
+    for value in values {
+        check_value(kind, value)?;
+    }
+    Ok(())
+}
+
+fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
+    let one_of = |words: &[&str], is_it: bool| {
+        if is_it {
+            Ok(())
+        } else {
+            Err(OperationError::invalid(format!(
+                "expected {kind} {}, found {value:?}",
+                words.join(", ")
+            )))
+        }
+    };
+    if SWITCHES.contains(&kind) {
+        return one_of(&SWITCH_WORDS, SWITCH_WORDS.contains(&value.trim()));
+    }
+    if kind == "SOA-EDIT-API" {
+        let is_word = API_WORDS
+            .iter()
+            .any(|word| value.trim().eq_ignore_ascii_case(word));
+        return one_of(&API_WORDS, is_word);
+    }
+    if kind == "PUBLISH-CDNSKEY" {
+        return one_of(&["0", "1"], ["0", "1"].contains(&value.trim()));
+    }
+    let taken = SigningPolicy::default().take(kind, value);
+    taken.map_err(|error| OperationError::invalid(format!("{kind}: {error} ({value:?})")))?;
+    if let Some(kind) = term_kind(kind) {
+        let item = SettingItem {
+            kind,
+            content: value.into(),
+        };
+        let problems = read_policy(&nobodys_row(), &[item]).problems;
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(OperationError::invalid(problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns a zone with nothing but the metadata to check.
+fn nobodys_row() -> ZoneRow {
+    ZoneRow {
+        id: 0,
+        name: nameward_wire::NameBuf::root(),
+        kind: nameward_zone::ZoneKind::Primary,
+        primaries: None,
+        last_check: None,
+        notified_serial: None,
+        account: None,
+        options: None,
+        catalog: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_nobody_reads_are_refused() {
+        for known in [
+            "SOA-EDIT",
+            "IXFR",
+            "X-OURS",
+            "LUA-AXFR-SCRIPT",
+            "ALSO-NOTIFY",
+        ] {
+            assert_eq!(check_kind(known), Ok(()), "{known}");
+        }
+        for unknown in ["NONSENSE", "ALLOW-AXFR", "SOA_EDIT"] {
+            let error = check_kind(unknown).unwrap_err();
+            assert!(error.message.contains(unknown), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_mean_nothing_are_refused() {
+        for (kind, good, wrong) in [
+            ("SOA-EDIT", "INCEPTION-INCREMENT", "NONSENSE"),
+            ("SOA-EDIT-API", "increase", "MORE"),
+            ("SOA-EDIT-DNSUPDATE", "INCREASE", "NONSENSE"),
+            ("IXFR", "1", "perhaps"),
+            ("PUBLISH-CDS", "2,4", "sha"),
+            ("PUBLISH-CDNSKEY", "1", "delete"),
+            ("ALSO-NOTIFY", "192.0.2.1:5300", "ns1.example.org"),
+            ("ALLOW-AXFR-FROM", "AUTO-NS", "everybody"),
+            ("AXFR-SOURCE", "192.0.2.1", "eth0"),
+            ("AXFR-MASTER-TSIG", "key.example", "a..b"),
+        ] {
+            assert_eq!(check_value(kind, good), Ok(()), "{kind} {good}");
+            let error = check_value(kind, wrong).unwrap_err();
+            assert!(error.message.contains(kind), "{kind} {wrong}: {error}");
+        }
+        assert_eq!(check_value("X-OURS", "anything"), Ok(()));
+    }
+}

@@ -1,0 +1,464 @@
+//! Owns the creation of a zone with everything a database stores about it in one transaction: records, comments, metadata,
+//! account, catalog and the first DNSSEC key. Without a database the zone becomes a zone file.
+
+use std::time::SystemTime;
+
+use nameward_maintain::follow::place_of_rank;
+use nameward_store::sql::write::{AttributeChange, KeyEdit, MetadataEdit, NewZone};
+use nameward_wire::rdata::write_text;
+use nameward_wire::zonefile::{self, Options, Record, Severity};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::{Edit, RrsetData, soa_serial};
+use nameward_zone::{Serial, ZoneKind};
+use serde::{Deserialize, Serialize};
+
+use super::local::is_file;
+use super::local_settings::LocalMetadata;
+use super::metadata_check::{check_kind, check_values};
+use super::{creatable, new_zone_warnings, stored_primaries};
+use crate::operations::key::database::stored;
+use crate::operations::key::signing_settings::{check_denial_item, check_item, is_signing_kind};
+use crate::operations::record::rrsets::{read_serial_rule, refuse_stored_only};
+use crate::operations::{
+    BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
+    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
+};
+
+/// Records of a zone file that may be posted.
+const POSTED_RECORDS_MAX: usize = 1_000_000;
+
+/// A zone to be created with all its attributes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneProvision {
+    /// The name of the zone.
+    pub zone: String,
+    /// The kind.
+    #[serde(default)]
+    pub kind: ListedKind,
+    /// The addresses that a secondary is transferred from.
+    #[serde(default)]
+    pub primaries: Vec<String>,
+    /// The account.
+    #[serde(default)]
+    pub account: String,
+    /// The catalog that lists the zone; none if empty.
+    #[serde(default)]
+    pub catalog: String,
+    /// The catalog is the configured default, not the client's choice.
+    #[serde(skip)]
+    pub is_default_catalog: bool,
+    /// Name servers: their NS records are added to `rrsets`.
+    #[serde(default)]
+    pub name_servers: Vec<String>,
+    /// The RRsets; a SOA is made if there is none.
+    #[serde(default)]
+    pub rrsets: Vec<RrsetStep>,
+    /// The records as a zone file, instead of `rrsets`.
+    #[serde(default)]
+    pub zone_file: Option<String>,
+    /// Metadata; SOA-EDIT-API decides about the first serial.
+    #[serde(default)]
+    pub metadata: Vec<MetadataSpec>,
+    /// Metadata of zones in a database that the request does not set itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_metadata: Vec<MetadataSpec>,
+    /// Sign the zone with a new key.
+    #[serde(default)]
+    pub secure: bool,
+}
+
+/// All items of one kind of metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataSpec {
+    /// The kind, as `SOA-EDIT-API`.
+    pub kind: String,
+    /// The items; none deletes the kind.
+    #[serde(default)]
+    pub content: Vec<String>,
+}
+
+impl MetadataSpec {
+    /// Checks the items and makes the change that stores them.
+    pub(in crate::operations) fn change(&self) -> Result<AttributeChange, OperationError> {
+        if !self.content.is_empty() {
+            check_kind(&self.kind)?;
+            check_values(&self.kind, &self.content)?;
+        }
+        if is_signing_kind(&self.kind) {
+            for content in &self.content {
+                check_item(&self.kind, content)?;
+            }
+        }
+        Ok(AttributeChange::Metadata(
+            self.kind.clone(),
+            MetadataEdit::Set,
+            self.content.clone(),
+        ))
+    }
+}
+
+impl Operations {
+    /// Creates a zone with all its attributes.
+    pub fn provision_zone(
+        &self,
+        request: &ZoneProvision,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(&request.zone)?;
+        let kind = creatable(request.kind)?;
+        if let Some(rank) = (self.rank_of)(name.as_name()) {
+            let place = place_of_rank(rank);
+            return Err(OperationError::conflict(format!(
+                "zone {name} already exists in {place}"
+            )));
+        }
+        match self.databases.first() {
+            Some(database) => self.provision_in_database(database, (name, kind), request),
+            None => self.provision_file((name, kind), request),
+        }
+    }
+
+    fn provision_in_database(
+        &self,
+        database: &Database,
+        (name, kind): (NameBuf, ZoneKind),
+        request: &ZoneProvision,
+    ) -> Result<OperationResult, OperationError> {
+        let now = SystemTime::now();
+        let steps = request.steps(&name)?;
+        let mut attributes = Vec::new();
+        for item in request.all_metadata() {
+            attributes.push(item.change()?);
+        }
+        for step in &steps {
+            attributes.extend(step.comments_change(&name)?);
+        }
+        let (mut primaries, mut key) = (None, None);
+        if !request.primaries.is_empty() {
+            let (text, named) = stored_primaries(&request.primaries)?;
+            (primaries, key) = (Some(text), named);
+        }
+        if kind.is_transferred() && primaries.is_none() {
+            return Err(OperationError::invalid(format!(
+                "zone {name} is transferred from a primary, and no primary is given"
+            )));
+        }
+        if !request.catalog.is_empty() {
+            let catalog = self.catalog_name(database, &request.catalog)?;
+            attributes.push(AttributeChange::SetCatalog(catalog));
+        }
+        if request.secure {
+            let template = KeyTemplate::default();
+            let key = template.key(template.generate()?)?;
+            for item in &request.metadata {
+                check_denial_item(&name, item, std::slice::from_ref(&key))?;
+            }
+            attributes.push(AttributeChange::Key(KeyEdit::AddFirst(stored(&key))));
+        }
+        let rrsets = match kind.is_transferred() {
+            true if steps.is_empty() && request.name_servers.is_empty() => Vec::new(),
+            true => {
+                return Err(OperationError::invalid(format!(
+                    "zone {name} is transferred from its primary: leave out records and name servers"
+                )));
+            }
+            false => request.rrsets(&name, steps, now)?,
+        };
+        let zone = NewZone {
+            attributes,
+            name,
+            // The catalog of a producer is made by this server, from its first members on.
+            kind,
+            primaries,
+            account: request.account.clone(),
+            key,
+            rrsets,
+            now,
+        };
+        let committed = self
+            .runtime
+            .block_on(database.backend.create_zone(&zone))
+            .map_err(|error| database.error(&error))?;
+        let mut warnings = self.publish(database, &committed)?;
+        if request.secure {
+            (self.keys_changed)(name);
+        }
+        let (number, engine) = (database.number(), database.address().engine());
+        tracing::info!("created zone {name} in backend {number} ({engine})");
+        if !kind.is_transferred() {
+            warnings.extend(new_zone_warnings(&name, &zone.rrsets));
+        }
+        let changed = database.changed(&committed, warnings);
+        Ok(OperationResult::ZoneCreated(changed))
+    }
+
+    /// Creates a zone that no database has.
+    fn provision_file(
+        &self,
+        (name, kind): (NameBuf, ZoneKind),
+        request: &ZoneProvision,
+    ) -> Result<OperationResult, OperationError> {
+        if !request.account.is_empty() {
+            return Err(OperationError::refused(format!(
+                "account: zone {name} would not be in a database; only database zones have an account"
+            )));
+        }
+        let metadata = LocalMetadata::read(&name, &request.metadata)?;
+        if !request.secure && !metadata.signing.is_empty() {
+            return Err(OperationError::refused(format!(
+                "soa_edit, nsec3param: zone {name} is not signed, and outside databases these are kept with its keys (dnssec)"
+            )));
+        }
+        let steps = request.steps(&name)?;
+        let mut comments = Vec::new();
+        for step in &steps {
+            comments.extend(step.comments_change(&name)?);
+        }
+        // Others are transferred, or made of their members.
+        let records = if is_file(kind) {
+            request.rrsets(&name, steps, SystemTime::now())?
+        } else if steps.is_empty() && request.name_servers.is_empty() {
+            Vec::new()
+        } else {
+            return Err(OperationError::invalid(format!(
+                "zone {name} has no records of its own: leave out records and name servers"
+            )));
+        };
+        let edits: Vec<Edit> = records.iter().cloned().map(Edit::Replace).collect();
+        refuse_stored_only(&name, &edits, &comments)?;
+        let template = ZoneTemplate {
+            zone: request.zone.clone(),
+            kind: request.kind,
+            name_servers: Vec::new(),
+            primaries: request.primaries.clone(),
+            hostmaster: None,
+            ttl: default_ttl(),
+            backend: None,
+            template: None,
+            records: records.iter().map(batch_records).collect(),
+        };
+        let result = self.create_zone(&template)?;
+        let terms = ZoneSettings {
+            zone: request.zone.clone(),
+            catalog: Some(request.catalog.clone()).filter(|catalog| !catalog.is_empty()),
+            metadata: request.metadata.clone(),
+            secure: request.secure.then_some(true),
+            ..ZoneSettings::default()
+        };
+        let plain = ZoneSettings {
+            zone: request.zone.clone(),
+            ..ZoneSettings::default()
+        };
+        if terms != plain
+            && let Err(error) = self.set_local(&terms, None)
+        {
+            self.delete_zone(&request.zone, true)?;
+            return Err(error);
+        }
+        Ok(result)
+    }
+}
+
+impl ZoneProvision {
+    /// The metadata of the request, and the defaults of kinds that it does not set. Empty items set nothing.
+    fn all_metadata(&self) -> impl Iterator<Item = &MetadataSpec> {
+        let is_set = |kind: &str| self.metadata.iter().any(|item| item.kind == kind);
+        let defaults = self.default_metadata.iter();
+        let all = self
+            .metadata
+            .iter()
+            .chain(defaults.filter(move |item| !is_set(&item.kind)));
+        all.filter(|item| !item.content.is_empty())
+    }
+
+    /// The RRsets of the request, from its list or its zone file.
+    fn steps(&self, name: &NameBuf) -> Result<Vec<RrsetStep>, OperationError> {
+        match &self.zone_file {
+            None => Ok(self.rrsets.clone()),
+            Some(_) if !self.rrsets.is_empty() => Err(OperationError::invalid(
+                "You cannot give rrsets AND zone data as text",
+            )),
+            Some(text) => read_zone_file(name, text),
+        }
+    }
+
+    /// The first records: those of the request, NS records of its name servers, and a SOA if there is none.
+    fn rrsets(
+        &self,
+        name: &NameBuf,
+        steps: Vec<RrsetStep>,
+        now: SystemTime,
+    ) -> Result<Vec<RrsetData>, OperationError> {
+        let mut rrsets = Vec::new();
+        for step in &steps {
+            if let Some(Edit::Replace(rrset)) = step.edit(name)? {
+                rrsets.push(rrset);
+            }
+        }
+        let has = |rrsets: &[RrsetData], rtype| {
+            let is_it = |rrset: &RrsetData| rrset.rtype == rtype && rrset.name == *name;
+            rrsets.iter().any(is_it)
+        };
+        if has(&rrsets, Type::NS) && !self.name_servers.is_empty() {
+            return Err(OperationError::invalid(
+                "Nameservers list MUST NOT be mixed with zone-level NS in rrsets",
+            ));
+        }
+        let template = ZoneTemplate {
+            zone: self.zone.clone(),
+            kind: self.kind,
+            name_servers: self.name_servers.clone(),
+            primaries: Vec::new(),
+            hostmaster: None,
+            ttl: default_ttl(),
+            backend: None,
+            template: None,
+            records: Vec::new(),
+        };
+        let is_made = !has(&rrsets, Type::SOA);
+        for rrset in template.rrsets(name, now)? {
+            match rrset.rtype {
+                Type::SOA if !is_made => {}
+                _ => rrsets.push(rrset),
+            }
+        }
+        let find = |kind: &str| {
+            let mut items = self.all_metadata();
+            let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
+            item.and_then(|item| item.content.first().map(String::as_str))
+        };
+        let rule = read_serial_rule(find("SOA-EDIT-API"), find("SOA-EDIT"));
+        for rrset in rrsets.iter_mut().filter(|rrset| rrset.rtype == Type::SOA) {
+            for record in &mut rrset.records {
+                // A new SOA counts from 0, as that of PowerDNS does.
+                let serial = if is_made {
+                    Serial(0)
+                } else {
+                    soa_serial(&record.rdata).unwrap_or_default()
+                };
+                set_serial(&mut record.rdata, serial.raised(rule, now));
+            }
+        }
+        Ok(rrsets)
+    }
+}
+
+/// Writes a serial into the data of a SOA.
+pub(in crate::operations) fn set_serial(rdata: &mut [u8], serial: Serial) {
+    if let Some(at) = rdata.len().checked_sub(20) {
+        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+    }
+}
+
+fn batch_records(rrset: &RrsetData) -> BatchRecords {
+    let content = rrset.records.iter().map(|record| {
+        let mut text = String::new();
+        // The data was read from text.
+        let _ = write_text(rrset.rtype, &record.rdata, &mut text);
+        text
+    });
+    BatchRecords {
+        name: rrset.name.to_string(),
+        rtype: rrset.rtype.to_string(),
+        ttl: rrset.ttl,
+        content: content.collect(),
+    }
+}
+
+/// Reads a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is bounded.
+pub(in crate::operations) fn read_zone_file(
+    name: &NameBuf,
+    text: &str,
+) -> Result<Vec<RrsetStep>, OperationError> {
+    let mut options = Options::new(*name);
+    options.default_ttl = Some(default_ttl());
+    options.max_generate = POSTED_RECORDS_MAX as u64;
+    let mut steps: Vec<RrsetStep> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    let mut count = 0;
+    let mut take = |record: &Record<'_>| {
+        count += 1;
+        if count > POSTED_RECORDS_MAX {
+            return Err(zonefile::SinkRefusal::Record(format!(
+                "a posted zone may have {POSTED_RECORDS_MAX} records"
+            )));
+        }
+        let mut content = String::new();
+        // The parser has checked the data.
+        let _ = write_text(record.rtype, record.rdata, &mut content);
+        let mut owner = NameBuf::from(record.owner);
+        owner.make_lowercase();
+        let at = *places.entry((owner, record.rtype)).or_insert_with(|| {
+            steps.push(RrsetStep {
+                name: record.owner.to_string(),
+                rtype: record.rtype.to_string(),
+                change: RrsetChange::Replace,
+                ttl: record.ttl,
+                records: Some(Vec::new()),
+                comments: None,
+            });
+            steps.len() - 1
+        });
+        if let Some(records) = &mut steps[at].records {
+            records.push(RecordSpec {
+                content,
+                disabled: false,
+            });
+        }
+        Ok(())
+    };
+    let report = zonefile::parse_bytes("zone", text.as_bytes(), &options, &mut take);
+    let mut errors = report.diagnostics.iter();
+    match errors.find(|found| found.severity == Severity::Error) {
+        None => Ok(steps),
+        Some(error) => Err(OperationError::invalid(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn provision(metadata: &[(&str, &str)]) -> ZoneProvision {
+        let item = |(kind, content): &(&str, &str)| MetadataSpec {
+            kind: (*kind).into(),
+            content: vec![(*content).into()],
+        };
+        ZoneProvision {
+            zone: "a.test.".into(),
+            name_servers: vec!["ns1.a.test.".into()],
+            metadata: metadata.iter().map(item).collect(),
+            ..ZoneProvision::default()
+        }
+    }
+
+    fn first_serial(request: &ZoneProvision) -> u32 {
+        let name: NameBuf = "a.test.".parse().unwrap();
+        let steps = request.steps(&name).unwrap();
+        let rrsets = request.rrsets(&name, steps, SystemTime::now()).unwrap();
+        let soa = rrsets.iter().find(|rrset| rrset.rtype == Type::SOA);
+        soa_serial(&soa.unwrap().records[0].rdata).unwrap().0
+    }
+
+    #[test]
+    fn the_first_serial_follows_soa_edit_api() {
+        assert_eq!(first_serial(&provision(&[])), 0);
+        assert_eq!(first_serial(&provision(&[("SOA-EDIT-API", "INCREASE")])), 1);
+        let dated = first_serial(&provision(&[("SOA-EDIT-API", "DEFAULT")]));
+        assert_eq!(dated % 100, 1);
+        assert!(dated > 2_026_000_000);
+    }
+
+    #[test]
+    fn a_posted_zone_file_cannot_include_files_and_names_its_errors() {
+        let name: NameBuf = "a.test.".parse().unwrap();
+        let steps = read_zone_file(&name, "www 60 IN A 192.0.2.1\nwww 60 IN A 192.0.2.2\n");
+        let steps = steps.unwrap();
+        assert_eq!(steps.len(), 1);
+        assert_eq!(steps[0].records.as_ref().unwrap().len(), 2);
+        let error = read_zone_file(&name, "www A nonsense\n").unwrap_err();
+        assert!(error.message.contains("zone:1"), "{error}");
+        assert!(read_zone_file(&name, "$INCLUDE /etc/passwd\n").is_err());
+    }
+}

@@ -1,0 +1,236 @@
+//! Changes of the settings of a zone: kind, primaries, account, catalog, metadata, signing, and all of its RRsets. Everything in one
+//! request is one transaction.
+
+use std::sync::Arc;
+
+use nameward_store::sql::ZoneRow;
+use nameward_store::sql::write::{AttributeChange, KeyEdit, MetadataEdit};
+use nameward_zone::ZoneKind;
+use nameward_zone::change::ChangeAuthor;
+use serde::{Deserialize, Serialize};
+
+use super::place::ZoneLocation;
+use super::provision::MetadataSpec;
+use super::stored_primaries;
+use crate::operations::key::database::{self, DENIAL_KINDS};
+use crate::operations::key::signing_settings::check_denial_item;
+use crate::operations::record::change::ChangeMode;
+use crate::operations::{
+    Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations, RrsetStep,
+    RrsetsRequest, zone_name,
+};
+
+/// New settings of a zone; missing ones stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneSettings {
+    /// The zone.
+    pub zone: String,
+    /// The kind.
+    #[serde(default)]
+    pub kind: Option<ListedKind>,
+    /// The addresses that a secondary is transferred from; an empty list removes them.
+    #[serde(default)]
+    pub primaries: Option<Vec<String>>,
+    /// The account; empty removes it.
+    #[serde(default)]
+    pub account: Option<String>,
+    /// The catalog that lists it; empty removes it from the catalog.
+    #[serde(default)]
+    pub catalog: Option<String>,
+    /// The template for the settings of a zone that is not in a database; empty removes it.
+    #[serde(default)]
+    pub template: Option<String>,
+    /// `domains.options` of a database zone, as JSON; empty removes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<String>,
+    /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options_patch: Option<String>,
+    /// Kinds of metadata to set. A zone that is not in a database refuses those that it cannot keep.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metadata: Vec<MetadataSpec>,
+    /// Whether the zone is signed. A zone that is signed already keeps its keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure: Option<bool>,
+    /// All RRsets of the zone; others are deleted, except the SOA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rrsets: Option<Vec<RrsetStep>>,
+}
+
+impl Operations {
+    /// Changes the settings of a zone, all or none.
+    pub fn change_settings(
+        &self,
+        requested: &ZoneSettings,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(&requested.zone)?;
+        if !self.has_row(&name)? {
+            return self.set_local(requested, author);
+        }
+        let (database, row) = self.locate(&name)?;
+        if requested.template.is_some() {
+            return Err(OperationError::invalid(
+                "--template is not available for database zones",
+            ));
+        }
+        let mut changes = self.settings_changes(database, &row, requested)?;
+        changes.extend(self.signing_changes(database, &row, requested)?);
+        let result = match &requested.rrsets {
+            None if changes.is_empty() && requested.secure.is_none() => {
+                return Err(OperationError::invalid(
+                    "nothing to change: use --kind, --primary, --account or --catalog",
+                ));
+            }
+            None if changes.is_empty() => {
+                let zone = name.to_string();
+                return Ok(OperationResult::NoChange { zone });
+            }
+            None => self.write_attributes(database, &row, &changes)?,
+            Some(rrsets) => {
+                let request = RrsetsRequest {
+                    zone: requested.zone.clone(),
+                    rrsets: rrsets.clone(),
+                    delete_others: true,
+                    ..RrsetsRequest::default()
+                };
+                let place = ZoneLocation::Database(database, Box::new(row));
+                let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
+                change.attributes.extend(changes);
+                change.author = author.cloned();
+                let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+                outcome.result()
+            }
+        };
+        if requested.secure.is_some() {
+            (self.keys_changed)(name);
+        }
+        Ok(result)
+    }
+
+    /// Returns the changes of the columns and the metadata of a zone.
+    fn settings_changes(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+        requested: &ZoneSettings,
+    ) -> Result<Vec<AttributeChange>, OperationError> {
+        let mut changes = Vec::new();
+        let kind = match requested.kind {
+            Some(ListedKind::OfZone(kind)) => {
+                changes.push(AttributeChange::SetKind(kind));
+                kind
+            }
+            Some(ListedKind::File) => {
+                return Err(OperationError::invalid("a database zone has no file"));
+            }
+            None => row.kind,
+        };
+        let mut primaries = row.primaries.as_deref().unwrap_or_default().to_owned();
+        if let Some(addresses) = &requested.primaries {
+            let key;
+            (primaries, key) = stored_primaries(addresses)?;
+            changes.push(AttributeChange::SetPrimaries(primaries.clone()));
+            if let Some(key) = key {
+                let name = key.to_string();
+                let name = name.trim_end_matches('.').to_owned();
+                let kind = "AXFR-MASTER-TSIG".to_owned();
+                changes.push(AttributeChange::Metadata(
+                    kind,
+                    MetadataEdit::Set,
+                    vec![name],
+                ));
+            }
+        }
+        if kind.is_transferred() && primaries.trim().is_empty() {
+            return Err(OperationError::invalid(
+                "a secondary or consumer zone needs a primary: --primary ADDRESS, once or more",
+            ));
+        }
+        if let Some(account) = &requested.account {
+            changes.push(AttributeChange::SetAccount(account.clone()));
+        }
+        if let Some(catalog) = &requested.catalog {
+            let name = match catalog.as_str() {
+                "" => String::new(),
+                text => self.catalog_name(database, text)?,
+            };
+            changes.push(AttributeChange::SetCatalog(name));
+        }
+        if requested.options.is_some() || requested.options_patch.is_some() {
+            let options = row.options.as_deref().unwrap_or_default();
+            let options = requested.new_options(options)?;
+            changes.push(AttributeChange::SetOptions(options));
+        }
+        for item in &requested.metadata {
+            changes.push(item.change()?);
+        }
+        Ok(changes)
+    }
+
+    /// Returns the changes that start or end signing.
+    fn signing_changes(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+        requested: &ZoneSettings,
+    ) -> Result<Vec<AttributeChange>, OperationError> {
+        let sets_metadata = requested
+            .metadata
+            .iter()
+            .any(|item| !item.content.is_empty());
+        if requested.secure.is_none() && !sets_metadata {
+            return Ok(Vec::new());
+        }
+        let mut keys = self.database_keys(&(database, row.clone()))?;
+        let mut changes = Vec::new();
+        match requested.secure {
+            Some(true) if keys.is_empty() => {
+                self.check_by_hand(&row.name)?;
+                let template = KeyTemplate::default();
+                let key = template.key(template.generate()?)?;
+                changes.push(AttributeChange::Key(KeyEdit::AddFirst(database::stored(
+                    &key,
+                ))));
+                keys.push(key);
+            }
+            Some(false) if !keys.is_empty() => {
+                self.check_by_hand(&row.name)?;
+                changes.push(AttributeChange::Key(KeyEdit::RemoveAll));
+                let remove = |kind: &str| {
+                    AttributeChange::Metadata(kind.into(), MetadataEdit::Remove, Vec::new())
+                };
+                changes.extend(DENIAL_KINDS.map(remove));
+            }
+            _ => {}
+        }
+        for item in &requested.metadata {
+            check_denial_item(&row.name, item, &keys)?;
+        }
+        Ok(changes)
+    }
+
+    /// Returns the name of a catalog as its members have it, if the database has such a producer.
+    pub(in crate::operations) fn catalog_name(
+        &self,
+        database: &Database,
+        text: &str,
+    ) -> Result<String, OperationError> {
+        let name = zone_name(text)?;
+        let found = self
+            .runtime
+            .block_on(database.backend.find_zone(name.as_name()));
+        match found.map_err(|error| database.error(&error))? {
+            Some(row) if row.kind == ZoneKind::Producer => {
+                Ok(name.to_string().trim_end_matches('.').to_ascii_lowercase())
+            }
+            Some(_) => Err(OperationError::invalid(format!(
+                "catalog: zone {name} is not a catalog: its kind must be producer"
+            ))),
+            None => Err(OperationError::invalid(format!(
+                "catalog: catalog {name} is not in the zone's database"
+            ))),
+        }
+    }
+}

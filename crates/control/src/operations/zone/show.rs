@@ -1,0 +1,277 @@
+//! Owns `zone show`: a zone as its database, its file or the state store has it, and how this server serves it.
+//!
+//! A database that does not respond costs its own facts alone: what this server and other databases know is shown.
+
+use nameward_maintain::policy::ZonePolicy;
+use nameward_store::sql::ZoneRow;
+use nameward_store::sql::write::{StoredRecord, WriteError};
+use nameward_wire::NameBuf;
+use nameward_zone::ZoneKind;
+use serde::{Deserialize, Serialize};
+
+use super::list::{backend_number, listed_kind, served_serial, state_word};
+use super::place::{MemoryZone, ZoneLocation};
+use crate::operations::{
+    Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
+    zone_name,
+};
+use nameward_base::time::now_seconds;
+
+/// A zone with its numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneDetails {
+    /// The name.
+    pub name: String,
+    /// The kind.
+    pub kind: ListedKind,
+    /// The state, in the words of [`crate::operations::ListedZone::state`].
+    #[serde(default)]
+    pub state: String,
+    /// The serial that clients get; none without a SOA that can be read.
+    pub serial: Option<u32>,
+    /// The serial in the file, the state store or the database, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_serial: Option<u32>,
+    /// Records that are not disabled; unknown if the database does not respond.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<u64>,
+    /// Records that are disabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<u64>,
+    /// The number of the backend; 0 for zones in the state store and for files of `[[zone]]`.
+    pub backend: u32,
+    /// The address of the database, without its password; `file` or `state store` for others.
+    pub database: String,
+    /// `live` or `resident`.
+    pub mode: String,
+    /// Addresses of primaries, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primaries: Option<String>,
+    /// The account, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The catalog it is a member of, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+    /// How it is signed; none for a zone that is not in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<ListedSigning>,
+    /// The databases that failed, if any did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+impl Operations {
+    /// Shows a zone. If its database fails, what this server knows of it is shown with a warning that names the database.
+    pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        if (self.rank_of)(name.as_name()).is_none() {
+            return self.show_unserved(&name).map(OperationResult::Zone);
+        }
+        if let Some(details) = self.show_without_contents(&name) {
+            return Ok(OperationResult::Zone(details));
+        }
+        let shown = match self.place(&name) {
+            Ok(ZoneLocation::Database(database, row)) => self.show_stored(database, &row),
+            Ok(ZoneLocation::Memory(zone)) => Ok(self.show_memory(&zone)),
+            Err(error) => Err(error),
+        };
+        match shown {
+            Err(error) if error.kind == ErrorKind::Backend => {
+                let known = self.show_without_database(&name, &error);
+                Ok(OperationResult::Zone(known.ok_or(error)?))
+            }
+            shown => shown.map(OperationResult::Zone),
+        }
+    }
+
+    /// Shows a zone that a database has and this server does not serve: for lack of a SOA, or because it was not read yet.
+    /// Databases that fail are named.
+    fn show_unserved(&self, name: &NameBuf) -> Result<ZoneDetails, OperationError> {
+        let mut failures = Vec::new();
+        for database in &self.databases {
+            let found = database.backend.find_zone(name.as_name());
+            let shown = match self.runtime.block_on(found) {
+                Ok(None) => continue,
+                Ok(Some(row)) => self.show_stored(database, &row),
+                Err(error) => Err(self.failure_of(database, &error)),
+            };
+            match shown {
+                Ok(mut details) => {
+                    details.warnings = failures;
+                    return Ok(details);
+                }
+                Err(error) => failures.push(error.message),
+            }
+        }
+        if failures.is_empty() {
+            return Err(OperationError::not_found(format!(
+                "zone {name} not found; see `nameward zone list`"
+            )));
+        }
+        Err(OperationError::backend(failures.join("\n")))
+    }
+
+    /// Shows a zone that no database has and that has no contents here: a secondary that was never transferred or has
+    /// expired, or a zone file with errors.
+    fn show_without_contents(&self, name: &NameBuf) -> Option<ZoneDetails> {
+        let table = self.commits.table().load();
+        let zone = table.exact(name.as_name())?;
+        let is_database = self.databases.iter().any(|one| one.rank == zone.rank());
+        if is_database || zone.is_ready() {
+            return None;
+        }
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        Some(ZoneDetails {
+            name: zone.apex_name().to_string(),
+            kind: listed_kind(policy.kind, is_database),
+            state: state_word(Some(zone)).into(),
+            serial: None,
+            stored_serial: None,
+            records: None,
+            disabled: None,
+            backend: backend_number(zone.rank(), policy),
+            database: local_storage(policy).into(),
+            mode: "resident".into(),
+            primaries: addresses(policy),
+            account: None,
+            catalog: policy.catalog.map(|catalog| catalog.to_string()),
+            signing: None,
+            warnings: Vec::new(),
+        })
+    }
+
+    fn show_stored(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+    ) -> Result<ZoneDetails, OperationError> {
+        let (mut records, mut disabled) = (0_u64, 0_u64);
+        let mut take = |record: StoredRecord| {
+            if record.disabled {
+                disabled += 1
+            } else {
+                records += 1
+            }
+            true
+        };
+        let failed = |error: &WriteError| self.failure_of(database, error);
+        let listing = database.backend.stored_records(row, None, &mut take);
+        let listed = self.runtime.block_on(listing);
+        listed.map_err(|error| failed(&error))?;
+        let name = [row.name];
+        let overview = database.backend.overview(Some(&name));
+        let overview = self.runtime.block_on(overview);
+        let overview = overview.map_err(|error| failed(&error))?.pop();
+        let stored_serial = overview.as_ref().and_then(|zone| zone.serial);
+        let looked_up = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
+        let table = self.commits.table().load();
+        let served = table.exact(row.name.as_name());
+        let served = served.filter(|zone| zone.rank() == database.rank);
+        let state = match served {
+            None if table.is_empty() => "not loaded",
+            None => "not served",
+            Some(zone) if zone.live().is_some() && looked_up.is_none() => "no SOA",
+            Some(zone) => state_word(Some(zone)),
+        };
+        let served = served.filter(|zone| !zone.is_stand_in());
+        let serial = match served {
+            Some(zone) => served_serial(zone),
+            None => looked_up.map(|serial| serial.0),
+        };
+        let stored = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        Ok(ZoneDetails {
+            name: row.name.to_string(),
+            kind: row.kind.into(),
+            state: state.into(),
+            serial,
+            stored_serial: differing(stored_serial.map(|serial| serial.0), serial),
+            records: Some(records),
+            disabled: Some(disabled),
+            backend: database.number(),
+            database: database.address().to_string(),
+            mode: database.mode.into(),
+            primaries: stored(&row.primaries),
+            account: stored(&row.account),
+            catalog: stored(&row.catalog),
+            signing: self.signing_of(row.name.as_name()),
+            warnings: Vec::new(),
+        })
+    }
+
+    fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
+        let (version, name) = (&zone.version, zone.name());
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        let nodes = version.nodes_in_any_order();
+        let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
+        let table = self.commits.table().load();
+        let serial = table
+            .exact(name.as_name())
+            .and_then(|zone| served_serial(zone));
+        ZoneDetails {
+            name: name.to_string(),
+            kind: listed_kind(policy.kind, false),
+            state: state_word(table.exact(name.as_name()).map(|zone| &**zone)).into(),
+            serial,
+            stored_serial: differing(Some(version.serial().0), serial),
+            records: Some(records.sum::<usize>() as u64),
+            disabled: Some(0),
+            backend: backend_number(version.rank(), policy),
+            database: local_storage(policy).into(),
+            mode: "resident".into(),
+            primaries: addresses(policy),
+            account: None,
+            catalog: policy.catalog.map(|catalog| catalog.to_string()),
+            signing: self.signing_of(name.as_name()),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Shows what this server knows of a zone whose database fails; `None` if it does not serve the zone.
+    fn show_without_database(&self, name: &NameBuf, error: &OperationError) -> Option<ZoneDetails> {
+        let table = self.commits.table().load();
+        let zone = table.exact(name.as_name())?;
+        let database = self.databases.iter().find(|one| one.rank == zone.rank())?;
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        Some(ZoneDetails {
+            name: zone.apex_name().to_string(),
+            kind: listed_kind(policy.kind, true),
+            state: state_word(Some(zone)).into(),
+            serial: served_serial(zone),
+            stored_serial: None,
+            records: None,
+            disabled: None,
+            backend: database.number(),
+            database: database.address().to_string(),
+            mode: database.mode.into(),
+            primaries: addresses(policy),
+            account: None,
+            catalog: policy.catalog.map(|catalog| catalog.to_string()),
+            signing: self.signing_in_memory(name.as_name()),
+            warnings: vec![error.message.clone()],
+        })
+    }
+}
+
+/// The stored serial, where it is not the served one.
+fn differing(stored: Option<u32>, served: Option<u32>) -> Option<u32> {
+    stored.filter(|_| stored != served)
+}
+
+/// Where a zone that no database has is stored. Catalogs that are made here are in the state store, too.
+fn local_storage(policy: &ZonePolicy) -> &'static str {
+    match policy.kind {
+        ZoneKind::Native | ZoneKind::Primary => "file",
+        ZoneKind::Secondary | ZoneKind::Consumer | ZoneKind::Producer => "state store",
+    }
+}
+
+/// The addresses of the primaries that a policy has.
+fn addresses(policy: &ZonePolicy) -> Option<String> {
+    let primaries = policy.primaries.iter();
+    let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();
+    (!primaries.is_empty()).then(|| primaries.join(", "))
+}
