@@ -52,9 +52,10 @@ pub use request::{
     Urgency,
 };
 pub use result::{
-    ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, NamedCounter,
-    OperationResult, RecordChange, ReloadReport, ReplyLine, ZoneChanged,
+    Columns, ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, NamedCounter,
+    OperationResult, RecordChange, ReloadReport, ReplyLine, TableRow, ZoneChanged,
 };
+use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};

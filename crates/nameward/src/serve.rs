@@ -31,7 +31,6 @@ mod zone_requests;
 use std::{path::PathBuf, sync::Arc};
 
 pub use error::StartError;
-pub use faults::moment;
 use nameward_api::tls::ServerTls;
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};

@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
 
+use super::{Columns, TableRow};
 use super::{
     ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult, Operations,
     zone_name,
 };
+use nameward_base::text::utc_text;
 
 /// Maximum number of zone suffixes of one key.
 const ZONES_MAX: usize = 100;
@@ -50,6 +52,25 @@ pub struct ListedApiKey {
     pub expires: Option<u64>,
     /// The purpose.
     pub description: String,
+}
+
+impl TableRow for ListedApiKey {
+    const COLUMNS: Columns = &["ID", "ZONES", "RIGHTS", "CREATED", "EXPIRES", "DESCRIPTION"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.id.clone(),
+            if self.zones.is_empty() {
+                "all".into()
+            } else {
+                self.zones.join(",")
+            },
+            if self.read_only { "read" } else { "change" }.into(),
+            utc_text(self.created),
+            self.expires.map_or_else(|| "never".into(), utc_text),
+            self.description.clone(),
+        ]
+    }
 }
 
 impl From<&ApiKey> for ListedApiKey {

@@ -9,6 +9,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
 
+use super::{Columns, TableRow, dash_if_empty, or_dash};
 use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
 
 /// A catalog that is produced or consumed here.
@@ -29,6 +30,21 @@ pub struct ListedCatalog {
     pub problem: Option<String>,
 }
 
+impl TableRow for ListedCatalog {
+    const COLUMNS: Columns = &["CATALOG", "KIND", "SOURCE", "SERIAL", "MEMBERS", "PROBLEM"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.kind.clone(),
+            self.source.clone(),
+            or_dash(self.serial),
+            or_dash(self.members),
+            or_dash(self.problem.as_ref()),
+        ]
+    }
+}
+
 /// A member of a catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedMember {
@@ -45,6 +61,20 @@ pub struct ListedMember {
     pub served: bool,
 }
 
+impl TableRow for ListedMember {
+    const COLUMNS: Columns = &["ZONE", "LABEL", "GROUPS", "MOVES TO", "SERVED"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.zone.clone(),
+            self.label.clone(),
+            dash_if_empty(&self.groups.join(",")),
+            or_dash(self.moves_to.as_ref()),
+            if self.served { "yes" } else { "no" }.into(),
+        ]
+    }
+}
+
 /// A server whose zones become secondaries here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedAutoprimary {
@@ -59,6 +89,20 @@ pub struct ListedAutoprimary {
     /// The key that must sign the NOTIFY.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+}
+
+impl TableRow for ListedAutoprimary {
+    const COLUMNS: Columns = &["ADDRESS", "NAME SERVER", "ACCOUNT", "SOURCE", "KEY"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.address.clone(),
+            self.name_server.clone(),
+            dash_if_empty(&self.account),
+            self.source.clone(),
+            or_dash(self.key.as_ref()),
+        ]
+    }
 }
 
 /// An autoprimary in a database.

@@ -9,4 +9,5 @@ pub(super) mod secure_all;
 pub(super) mod signing_settings;
 pub(super) mod signing_status;
 pub(super) mod template;
+pub(super) mod text;
 pub(super) mod zone_keys;

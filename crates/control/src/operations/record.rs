@@ -6,6 +6,7 @@ pub(super) mod change;
 pub(super) mod comments;
 pub(super) mod rrsets;
 pub(super) mod search;
+pub(super) mod text;
 
 use std::sync::Arc;
 

@@ -1,5 +1,10 @@
 //! Results of operations: one JSON object each, and one for each item of a listing.
 
+mod row;
+mod text;
+
+pub use row::{Columns, TableRow};
+pub(super) use row::{dash_if_empty, or_dash};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -85,6 +90,21 @@ pub struct ListedZone {
     /// How it is signed, as in [`ListedSigning::signed`], or `unknown`.
     #[serde(default)]
     pub signing: String,
+}
+
+impl TableRow for ListedZone {
+    const COLUMNS: Columns = &["ZONE", "KIND", "BACKEND", "SERIAL", "STATE", "SIGNING"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.kind.name().into(),
+            self.backend.to_string(),
+            or_dash(self.serial),
+            self.state.replace(' ', "-"),
+            self.signing.replace(' ', "-"),
+        ]
+    }
 }
 
 /// A record as it is stored.

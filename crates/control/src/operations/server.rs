@@ -3,3 +3,4 @@
 pub(super) mod audit;
 pub(super) mod logs;
 pub(super) mod status;
+pub(super) mod status_text;

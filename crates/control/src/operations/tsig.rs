@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::{Columns, TableRow, or_dash};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
 };
@@ -48,6 +49,19 @@ pub struct ListedTsigKey {
     /// The secret as base64, if it was requested and is in the state store or a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
+}
+
+impl TableRow for ListedTsigKey {
+    const COLUMNS: Columns = &["NAME", "ALGORITHM", "SOURCE", "SECRET"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.algorithm.clone(),
+            self.source.clone(),
+            or_dash(self.secret.as_ref().map(|secret| &secret.0)),
+        ]
+    }
 }
 
 /// Where a new key is stored, and whether it may replace another.

@@ -29,6 +29,7 @@ pub(super) mod rollback;
 pub(super) mod settings;
 pub(super) mod show;
 pub(super) mod status;
+pub(super) mod status_text;
 
 use std::time::SystemTime;
 

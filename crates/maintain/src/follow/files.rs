@@ -11,13 +11,14 @@ pub use by_command::{ServedFile, StoreVersion, ZoneFileError};
 use super::directory_sizes::DirectorySizes;
 use super::file_copies::{self, FileCopies};
 use super::file_faults::FileFaults;
-use super::log::{contested, waiting, zone_text};
+use super::log::{contested, waiting};
 use super::unknown;
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_base::text::counted;
+use nameward_base::text::zone_text;
 use nameward_store::file::{
     FileBackend, FileSource, LoadEvent, LoadSummary, Look, MissingOutlook, MissingZones, Standing,
     Watcher, Withdrawal,

@@ -29,14 +29,6 @@ pub fn waiting(name: Name<'_>, path: &Path) -> String {
     format!("zone {name}: secondary zone without data: {place}; answered SERVFAIL")
 }
 
-/// Returns the name of a zone without its final dot, as people write it.
-pub(super) fn zone_text(name: &str) -> &str {
-    match name.strip_suffix('.') {
-        None | Some("") => name,
-        Some(rest) => rest,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The command line of `nameward query-log` and `nameward log-level`, and its conversion to requests.
 
 use clap::{Args, Subcommand};
-use nameward_control::operations::{OperationRequest, QueryLogStatus, QueryLogTemplate};
+use nameward_control::operations::{OperationRequest, QueryLogTemplate};
 
 use super::RemoteArguments;
 
@@ -62,32 +62,4 @@ pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments
 pub fn log_level(arguments: LogLevelArguments) -> (OperationRequest, RemoteArguments) {
     let level = arguments.level;
     (OperationRequest::LogLevel { level }, arguments.remote)
-}
-
-/// Formats the state of the query log.
-pub fn query_log_text(status: &QueryLogStatus) -> String {
-    let QueryLogStatus {
-        output,
-        share,
-        written,
-        dropped,
-        ..
-    } = status;
-    let state = if status.is_on { "on" } else { "off" };
-    let all_or = |list: &[String]| {
-        if list.is_empty() {
-            "all".to_string()
-        } else {
-            list.join(", ")
-        }
-    };
-    let (zones, clients) = (all_or(&status.zones), all_or(&status.clients));
-    let mut text = format!(
-        "query log      {state}\noutput         {output}\nzones          {zones}\nclients        {clients}\nshare     \
-             1 in {share}\nwritten        {written} lines since start\ndropped        {dropped} lines since start\n"
-    );
-    if let Some(error) = &status.last_error {
-        text.push_str(&format!("last error     {error}\n"));
-    }
-    text
 }

@@ -296,7 +296,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
 
 /// Returns a name as PowerDNS prints it: without its final dot.
 fn bare(name: &str) -> &str {
-    super::print::zone_text(name)
+    nameward_base::text::zone_text(name)
 }
 
 fn list_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {

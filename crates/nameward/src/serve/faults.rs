@@ -5,12 +5,11 @@
 
 mod process;
 
-use nameward_base::text::counted;
+use nameward_base::text::{counted, zone_text};
 use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
 
 use nameward_api::tls::TlsFault;
-use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::commit::FileConflicts;
 use nameward_maintain::follow::{
@@ -23,7 +22,6 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use crate::cli::print::zone_text;
 use process::{of_certificate, of_internal_error};
 
 /// The sources that faults are derived from.
@@ -476,11 +474,6 @@ fn and_more(number: usize) -> String {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     }
-}
-
-/// Formats a time in seconds since 1970 as RFC 3339, in UTC.
-pub fn moment(seconds: u64) -> String {
-    UtcTime::from_unix(seconds).to_string()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use super::signing_settings::RequestedSigning;
+use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
 
 /// A zone among those to be signed.
@@ -24,6 +25,18 @@ pub struct SecuredZone {
     /// Why it is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+impl TableRow for SecuredZone {
+    const COLUMNS: Columns = &["ZONE", "KEY TAG", "PROBLEM"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.zone.clone(),
+            or_dash(self.tag),
+            or_dash(self.problem.as_ref()),
+        ]
+    }
 }
 
 impl Operations {

@@ -5,6 +5,7 @@ use nameward_store::sql::write::{AttributeChange, NewComment, StoredComment};
 use serde::{Deserialize, Serialize};
 
 use super::{owner, read_type};
+use crate::operations::{Columns, TableRow, dash_if_empty};
 use crate::operations::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
 
 /// A comment of an RRset.
@@ -43,6 +44,19 @@ pub struct ListedComment {
     /// When it was written, in seconds since 1970.
     #[serde(default)]
     pub modified_at: i64,
+}
+
+impl TableRow for ListedComment {
+    const COLUMNS: Columns = &["NAME", "TYPE", "ACCOUNT", "COMMENT"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.rtype.clone(),
+            dash_if_empty(&self.account),
+            self.comment.clone(),
+        ]
+    }
 }
 
 impl From<StoredComment> for ListedComment {

@@ -14,6 +14,8 @@ use crate::operations::{
     BatchStep, Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
     Operations, RequestEffect, RequestSubject, RrsetChange, RrsetsRequest, ZoneBatch, zone_name,
 };
+use crate::operations::{Columns, TableRow, or_dash};
+use nameward_base::text::utc_text;
 
 /// Maximum length of the description of a change, and of an error, in octets.
 const DETAIL_MAX: usize = 500;
@@ -82,6 +84,33 @@ pub struct ListedAudit {
     /// The reason given by the author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+impl TableRow for ListedAudit {
+    const COLUMNS: Columns = &[
+        "TIME",
+        "WHO",
+        "OPERATION",
+        "ZONE",
+        "SERIAL",
+        "OUTCOME",
+        "DETAIL",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            utc_text(self.time),
+            self.who.clone(),
+            self.operation.clone(),
+            or_dash(self.zone.as_ref()),
+            or_dash(self.serial),
+            match &self.error {
+                None => "done".into(),
+                Some(error) => format!("failed: {error}"),
+            },
+            self.detail.clone(),
+        ]
+    }
 }
 
 impl From<AuditEntry> for ListedAudit {

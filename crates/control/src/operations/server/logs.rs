@@ -42,3 +42,31 @@ pub struct QueryLogStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
+
+/// Formats the state of the query log.
+pub(in crate::operations) fn query_log_text(status: &QueryLogStatus) -> String {
+    let QueryLogStatus {
+        output,
+        share,
+        written,
+        dropped,
+        ..
+    } = status;
+    let state = if status.is_on { "on" } else { "off" };
+    let all_or = |list: &[String]| {
+        if list.is_empty() {
+            "all".to_string()
+        } else {
+            list.join(", ")
+        }
+    };
+    let (zones, clients) = (all_or(&status.zones), all_or(&status.clients));
+    let mut text = format!(
+        "query log      {state}\noutput         {output}\nzones          {zones}\nclients        {clients}\nshare     \
+             1 in {share}\nwritten        {written} lines since start\ndropped        {dropped} lines since start\n"
+    );
+    if let Some(error) = &status.last_error {
+        text.push_str(&format!("last error     {error}\n"));
+    }
+    text
+}

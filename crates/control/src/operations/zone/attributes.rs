@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::list::served_serial;
 use super::place::ZoneLocation;
+use crate::operations::{Columns, TableRow};
 use crate::operations::{
     Database, ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult,
     Operations, zone_name,
@@ -48,6 +49,21 @@ pub struct ZoneAttributes {
     /// Settings of a zone that is not in a database, as metadata; of a single zone only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<ListedMetadata>,
+}
+
+impl TableRow for ZoneAttributes {
+    const COLUMNS: Columns = &["ZONE", "KIND", "BACKEND", "SERIAL", "ACCOUNT", "CATALOG"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.kind.name().into(),
+            self.backend.to_string(),
+            self.edited_serial.to_string(),
+            self.account.clone(),
+            self.catalog.clone(),
+        ]
+    }
 }
 
 impl ZoneAttributes {

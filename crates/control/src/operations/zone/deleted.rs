@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
 use super::local_copy;
+use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
     Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
 };
+use nameward_base::text::utc_text;
 
 /// A deleted zone that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,30 @@ pub struct ListedDeletedZone {
     pub deleted: u64,
     /// Until when it can be restored, in seconds since 1970.
     pub kept_until: u64,
+}
+
+impl TableRow for ListedDeletedZone {
+    const COLUMNS: Columns = &[
+        "ZONE",
+        "KIND",
+        "BACKEND",
+        "SERIAL",
+        "RECORDS",
+        "DELETED",
+        "KEPT UNTIL",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.kind.clone(),
+            self.backend.to_string(),
+            or_dash(self.serial),
+            self.records.to_string(),
+            utc_text(self.deleted),
+            utc_text(self.kept_until),
+        ]
+    }
 }
 
 /// Stores the copy of a zone within the transaction that deletes it.

@@ -8,9 +8,11 @@ use nameward_zone::change::Difference;
 use serde::{Deserialize, Serialize};
 
 use crate::operations::record::change::listed_difference;
+use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
     ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
 };
+use nameward_base::text::utc_text;
 
 /// A version of a zone, and its predecessor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +36,25 @@ pub struct ListedVersion {
     /// The reason given by the author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+impl TableRow for ListedVersion {
+    const COLUMNS: Columns = &[
+        "SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN", "WHO", "MESSAGE",
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.serial.to_string(),
+            self.before.to_string(),
+            utc_text(self.time),
+            self.removed.to_string(),
+            self.added.to_string(),
+            self.origin.clone(),
+            or_dash(self.who.as_ref()),
+            or_dash(self.message.as_ref()),
+        ]
+    }
 }
 
 impl Operations {

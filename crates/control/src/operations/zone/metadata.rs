@@ -14,6 +14,7 @@ use crate::operations::key::database::of_attributes;
 use crate::operations::key::signing_settings::{is_signing_kind, iterations_advice};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::{owner, read_content, read_type};
+use crate::operations::{Columns, TableRow};
 use crate::operations::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
     zone_name,
@@ -76,6 +77,14 @@ pub struct ListedMetadata {
     pub kind: String,
     /// The content.
     pub content: String,
+}
+
+impl TableRow for ListedMetadata {
+    const COLUMNS: Columns = &["KIND", "CONTENT"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![self.kind.clone(), self.content.clone()]
+    }
 }
 
 /// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are upper case.

@@ -6,8 +6,8 @@ use super::{
     policies::StoredSettings,
     publish::TableStep,
 };
-use crate::follow::log::zone_text;
 use nameward_base::text::counted;
+use nameward_base::text::zone_text;
 use nameward_store::sql::{
     Change, LiveZone, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, db, row_error,
 };

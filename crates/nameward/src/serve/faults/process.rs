@@ -5,7 +5,9 @@ use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 
-use super::{fault, moment};
+use nameward_base::text::utc_text;
+
+use super::fault;
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
@@ -29,7 +31,7 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
             format!(
                 "TLS certificate {} expires on {}.",
                 path.display(),
-                moment(*at)
+                utc_text(*at)
             ),
             "From then on clients refuse to connect to the API.",
             "Renew the certificate; the new files are loaded when they change.",

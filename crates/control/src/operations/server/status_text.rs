@@ -1,15 +1,12 @@
 //! The server status for people: names and values in columns, a table of backends, faults with their remedies.
 
-use nameward_base::text::counted;
+use nameward_base::text::{counted, duration_text, utc_text};
 use std::fmt::Write as _;
 
-use nameward_control::operations::{BackendStatus, RateLimitStatus, ServerStatus};
-
-use super::duration_text;
-use crate::serve::moment;
+use crate::operations::{BackendStatus, RateLimitStatus, ServerStatus};
 
 /// Formats the state of a server.
-pub fn text(status: &ServerStatus) -> String {
+pub(in crate::operations) fn text(status: &ServerStatus) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<14} {value}");
@@ -65,7 +62,7 @@ pub fn text(status: &ServerStatus) -> String {
         None => row("last reload", "none since start"),
         Some(reload) => {
             let end = if reload.is_ok { "ok" } else { "failed" };
-            let line = format!("{} {end}: {}", moment(reload.at), reload.text);
+            let line = format!("{} {end}: {}", utc_text(reload.at), reload.text);
             row("last reload", &line);
         }
     }
@@ -76,7 +73,7 @@ pub fn text(status: &ServerStatus) -> String {
         let _ = writeln!(text, "\nfaults: {}", status.faults.len());
     }
     for fault in &status.faults {
-        let (kind, said, since) = (fault.kind.word(), &fault.text, moment(fault.since));
+        let (kind, said, since) = (fault.kind.word(), &fault.text, utc_text(fault.since));
         let (effect, remedy) = (&fault.effect, &fault.remedy);
         let _ = writeln!(
             text,
@@ -120,7 +117,7 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
             ..
         } = backend;
         let state = if backend.is_up { "up" } else { "down" };
-        let since = moment(backend.since);
+        let since = utc_text(backend.since);
         let number = match number {
             0 => "[[zone]]".to_string(),
             number => number.to_string(),
@@ -130,10 +127,10 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
             "{number:<8} {engine:<9} {mode:<9} {state:<6} {since:<21} {zones:>8}  {address}"
         );
         if let (Some(error), Some(at)) = (&backend.last_error, backend.last_error_at) {
-            let _ = writeln!(text, "         last error {}: {error}", moment(at));
+            let _ = writeln!(text, "         last error {}: {error}", utc_text(at));
         }
         if let Some(unseen) = &backend.unseen_changes {
-            let (since, error) = (moment(unseen.since), &unseen.error);
+            let (since, error) = (utc_text(unseen.since), &unseen.error);
             let _ = writeln!(
                 text,
                 "         change detection lost since {since}: {error}"
@@ -173,7 +170,7 @@ fn rate_limit(limit: &RateLimitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nameward_control::operations::{FaultKind, ServerFault};
+    use crate::operations::{FaultKind, ServerFault};
 
     #[test]
     fn a_state_with_faults_shows_each_with_what_to_do() {

@@ -1,12 +1,26 @@
 //! The lines about zone keys.
 
-use nameward_base::calendar::UtcTime;
-use nameward_control::operations::{DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey};
+use nameward_base::text::{utc_text, zone_text};
 
-use super::zone_text;
+use crate::operations::{Columns, DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey, TableRow};
+
+impl TableRow for ListedZoneKey {
+    const COLUMNS: Columns = &["ZONE", "KEY", "TAG", "ROLE", "ALGORITHM", "USE"];
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.zone.clone(),
+            self.key.to_string(),
+            self.tag.to_string(),
+            self.role.clone(),
+            self.algorithm.clone(),
+            usage(self),
+        ]
+    }
+}
 
 /// Describes how a key is used, and its progress under a policy.
-pub fn usage(key: &ListedZoneKey) -> String {
+fn usage(key: &ListedZoneKey) -> String {
     let usage = match (key.published, key.active) {
         (true, true) => "active",
         (true, false) => "published",
@@ -20,7 +34,7 @@ pub fn usage(key: &ListedZoneKey) -> String {
 }
 
 /// Formats a key as one line: zone, number, tag, role, algorithm, use.
-pub fn line(key: &ListedZoneKey) -> String {
+pub(in crate::operations) fn line(key: &ListedZoneKey) -> String {
     let usage = usage(key);
     let ListedZoneKey {
         zone,
@@ -34,7 +48,7 @@ pub fn line(key: &ListedZoneKey) -> String {
 }
 
 /// Formats the steps of an operation on keys under a policy, and the next one.
-pub fn steps(steps: &KeySteps) -> String {
+pub(in crate::operations) fn steps(steps: &KeySteps) -> String {
     let zone = zone_text(&steps.zone);
     let mut text = String::new();
     for step in &steps.steps {
@@ -48,24 +62,19 @@ pub fn steps(steps: &KeySteps) -> String {
 }
 
 /// Formats a future step, with its time.
-pub fn next_words(next: &ListedStep) -> String {
+pub(in crate::operations) fn next_words(next: &ListedStep) -> String {
     match next.at {
-        Some(at) => format!("{} at {}", next.step, time_text(at)),
+        Some(at) => format!("{} at {}", next.step, utc_text(at)),
         None => next.step.clone(),
     }
 }
 
-/// Formats a time as `2026-11-15T23:00:00Z` (RFC 3339).
-pub fn time_text(seconds: u64) -> String {
-    let time = UtcTime::from_unix(seconds);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        time.year, time.month, time.day, time.hour, time.minute, time.second
-    )
-}
-
 /// Formats how a zone is signed from now on.
-pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> String {
+pub(in crate::operations) fn changed(
+    zone: &str,
+    denial: Option<&str>,
+    soa_edit: Option<&str>,
+) -> String {
     let denial = denial.map(|word| format!("denial {word}"));
     let soa_edit = soa_edit.map(|word| format!("SOA-EDIT {word}"));
     let words: Vec<String> = denial.into_iter().chain(soa_edit).collect();
@@ -77,7 +86,11 @@ pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> Stri
 }
 
 /// Formats the first key of a zone, and the DS that its parent needs.
-pub fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> String {
+pub(in crate::operations) fn secured(
+    zone: &str,
+    key: &ListedZoneKey,
+    advice: Option<&DsAdvice>,
+) -> String {
     let (short, algorithm, tag) = (zone_text(zone), &key.algorithm, key.tag);
     let ds = key.ds.as_deref().unwrap_or_default();
     let mut text = format!("zone {short}: signed with a new key, {algorithm}, key tag {tag}\n");
@@ -87,7 +100,7 @@ pub fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> St
 }
 
 /// Formats whether the DS may be sent to the parent, as zone file comments.
-pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
+pub(in crate::operations) fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
     let zone = zone_text(zone);
     let mut reasons = Vec::new();
     let serial = match advice.serial {
@@ -112,7 +125,7 @@ pub fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
         Some(DsTime::At(at)) => {
             reasons.push(format!(
                 "caches may hold unsigned answers until {}",
-                time_text(at)
+                utc_text(at)
             ));
         }
         Some(DsTime::AfterSigning(seconds)) => reasons.push(format!(

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use nameward_base::text::counted;
-use nameward_control::operations::{ListedSigning, ListedZoneStatus};
+use nameward_base::text::{counted, utc_text};
 
-use super::zone_key;
+use crate::operations::key::text::next_words;
+use crate::operations::{Columns, ListedSigning, ListedZoneStatus, TableRow, or_dash};
 
 /// Returns the status of a zone as one line.
-pub fn line(status: &ListedZoneStatus) -> String {
+pub(in crate::operations) fn line(status: &ListedZoneStatus) -> String {
     let mut line = format!("{} {} {}", status.name, status.kind, status.state);
     // Writing to a string cannot fail.
     if let Some(serial) = status.serial {
@@ -18,11 +18,20 @@ pub fn line(status: &ListedZoneStatus) -> String {
     line
 }
 
-/// Returns the details of a zone besides its state and serial.
-pub fn details(status: &ListedZoneStatus) -> String {
-    let mut details = String::new();
-    write_details(status, &mut details);
-    details.trim_start_matches(", ").to_owned()
+impl TableRow for ListedZoneStatus {
+    const COLUMNS: Columns = &["ZONE", "KIND", "STATE", "SERIAL", "DETAILS"];
+
+    fn cells(&self) -> Vec<String> {
+        let mut details = String::new();
+        write_details(self, &mut details);
+        vec![
+            self.name.clone(),
+            self.kind.clone(),
+            self.state.clone(),
+            or_dash(self.serial),
+            details.trim_start_matches(", ").to_owned(),
+        ]
+    }
 }
 
 fn write_details(status: &ListedZoneStatus, line: &mut String) {
@@ -101,26 +110,22 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
         let _ = write!(line, ", DS {ds}");
     }
     if let Some(next) = &signing.next {
-        let _ = write!(line, ", next: {}", zone_key::next_words(next));
+        let _ = write!(line, ", next: {}", next_words(next));
     }
     if let Some(ends) = signing.signature_expires {
-        let _ = write!(
-            line,
-            ", first signature expires {}",
-            zone_key::time_text(ends)
-        );
+        let _ = write!(line, ", first signature expires {}", utc_text(ends));
     }
 }
 
 /// Returns the signing status as lines of `zone show`: kind, denial, keys, DS, next step, expiration of
 /// signatures.
-pub fn signing_lines(signing: &ListedSigning) -> String {
+pub(in crate::operations) fn signing_lines(signing: &ListedSigning) -> String {
     let mut text = match &signing.policy {
         Some(policy) => format!("signed {} {policy}\n", signing.signed),
         None => format!("signed {}\n", signing.signed),
     };
-    let next = signing.next.as_ref().map(zone_key::next_words);
-    let ends = signing.signature_expires.map(zone_key::time_text);
+    let next = signing.next.as_ref().map(next_words);
+    let ends = signing.signature_expires.map(utc_text);
     let one = |key, value: Option<String>| value.map(|value| (key, value));
     let many = |key, values: &[String]| values.iter().map(|value| (key, value.clone())).collect();
     let (keys, ds): (Vec<_>, Vec<_>) = (many("key", &signing.keys), many("ds", &signing.ds));
