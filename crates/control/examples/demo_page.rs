@@ -41,6 +41,7 @@ fn wire_name(text: &str) -> Vec<u8> {
     wire
 }
 
+#[expect(clippy::too_many_lines, reason = "one list")]
 fn batch(stats: &Arc<Stats>, dice: &mut Dice, load: u64) {
     let hosts = [
         "www",

@@ -190,124 +190,103 @@ impl Operations {
     }
 
     /// Does an operation on zones or records; others are not for here. Changes of records are noted with who asks for them.
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     pub fn run_for(
         &self,
         author: Option<&Arc<ChangeAuthor>>,
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
+        use OperationRequest as Request;
         match request {
-            OperationRequest::ZoneList => self.list_zones(items),
-            OperationRequest::ZoneShow { zone } => self.show_zone(zone),
-            OperationRequest::ZoneCreate(template) => self.create_zone(template),
-            OperationRequest::ZoneProvision(request) => self.provision_zone(request),
-            OperationRequest::ZoneAttributes { zone } => {
-                self.list_attributes(zone.as_deref(), items)
-            }
-            OperationRequest::RrsetsChange(request) => self.change_rrsets(request, author),
-            OperationRequest::RrsetsBatch { zones, dry_run } => {
+            Request::ZoneList => self.list_zones(items),
+            Request::ZoneShow { zone } => self.show_zone(zone),
+            Request::ZoneCreate(template) => self.create_zone(template),
+            Request::ZoneProvision(request) => self.provision_zone(request),
+            Request::ZoneAttributes { zone } => self.list_attributes(zone.as_deref(), items),
+            Request::RrsetsChange(request) => self.change_rrsets(request, author),
+            Request::RrsetsBatch { zones, dry_run } => {
                 self.change_many_rrsets(zones, *dry_run, author, items)
             }
-            OperationRequest::ZoneRollback {
+            Request::ZoneRollback {
                 zone,
                 serial,
                 dry_run,
             } => self.roll_back((zone, *serial), *dry_run, author, items),
-            OperationRequest::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
-            OperationRequest::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
-            OperationRequest::DeletedZoneList => self.list_deleted(items),
-            OperationRequest::CatalogList => self.list_catalogs(items),
-            OperationRequest::CatalogMembers { catalog } => self.list_members(catalog, items),
-            OperationRequest::AutoprimaryList => self.list_autoprimaries(items),
-            OperationRequest::AutoprimaryAdd(template) => self.add_autoprimary(template),
-            OperationRequest::AutoprimaryRemove(template) => self.remove_autoprimary(template),
-            OperationRequest::RecordList { zone, name, rtype } => {
+            Request::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
+            Request::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
+            Request::DeletedZoneList => self.list_deleted(items),
+            Request::CatalogList => self.list_catalogs(items),
+            Request::CatalogMembers { catalog } => self.list_members(catalog, items),
+            Request::AutoprimaryList => self.list_autoprimaries(items),
+            Request::AutoprimaryAdd(template) => self.add_autoprimary(template),
+            Request::AutoprimaryRemove(template) => self.remove_autoprimary(template),
+            Request::RecordList { zone, name, rtype } => {
                 self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
             }
-            OperationRequest::ZoneHistory { zone } => self.list_history(zone, items),
-            OperationRequest::ZoneDifference { zone, from, to } => {
+            Request::ZoneHistory { zone } => self.list_history(zone, items),
+            Request::ZoneDifference { zone, from, to } => {
                 self.list_difference(zone, (*from, *to), items)
             }
-            OperationRequest::RecordUse(request) => self.use_records(request, author),
-            OperationRequest::RecordComment(request) => self.comment(request),
-            OperationRequest::CommentList { zone } => self.list_comments(zone, items),
-            OperationRequest::RecordSearch { pattern, limit } => {
-                self.search(pattern, *limit, items)
-            }
-            OperationRequest::CommentSearch { pattern, limit } => {
+            Request::RecordUse(request) => self.use_records(request, author),
+            Request::RecordComment(request) => self.comment(request),
+            Request::CommentList { zone } => self.list_comments(zone, items),
+            Request::RecordSearch { pattern, limit } => self.search(pattern, *limit, items),
+            Request::CommentSearch { pattern, limit } => {
                 self.search_comments(pattern, *limit, items)
             }
-            OperationRequest::MetadataList { zone, kind } => {
+            Request::MetadataList { zone, kind } => {
                 self.list_metadata(zone, kind.as_deref(), items)
             }
-            OperationRequest::MetadataChange(request) => self.change_metadata(request),
-            OperationRequest::ZoneRectify { zone } => self.rectify_zone(zone),
-            OperationRequest::ZoneSet(terms) => self.change_settings(terms, author),
-            OperationRequest::Apply(batches) => self.apply_batches(batches, author, items),
-            OperationRequest::RecordSet(template) => self.set_records(template, author),
-            OperationRequest::RecordAdd(template) => self.add_records(template, author),
-            OperationRequest::RecordDelete {
+            Request::MetadataChange(request) => self.change_metadata(request),
+            Request::ZoneRectify { zone } => self.rectify_zone(zone),
+            Request::ZoneSet(terms) => self.change_settings(terms, author),
+            Request::Apply(batches) => self.apply_batches(batches, author, items),
+            Request::RecordSet(template) => self.set_records(template, author),
+            Request::RecordAdd(template) => self.add_records(template, author),
+            Request::RecordDelete {
                 zone,
                 name,
                 rtype,
                 content,
-            } => {
-                let edit = |apex: &NameBuf| read_deletion(name, rtype.as_deref(), content, apex);
-                self.change_records(zone, author, edit)
-            }
-            OperationRequest::TsigGenerate {
-                name,
-                algorithm,
-                backend,
-                replace,
-            } => self.generate_key(
-                name,
-                algorithm.as_deref(),
-                KeyStorage::new(*backend, *replace),
-            ),
-            OperationRequest::TsigImport {
-                name,
-                algorithm,
-                secret,
-                backend,
-                replace,
-            } => {
-                let storage = KeyStorage::new(*backend, *replace);
-                self.import_key(name, algorithm.as_deref(), secret, storage)
-            }
-            OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
-            OperationRequest::TsigRemove { name } => self.remove_key(name),
-            OperationRequest::AuditList(request) => self.list_audit(request, items),
-            OperationRequest::ApiKeyCreate(template) => self.create_api_key(template),
-            OperationRequest::ApiKeyList => self.list_api_keys(items),
-            OperationRequest::ApiKeyDelete { key } => self.delete_api_key(key),
-            OperationRequest::ZoneSecureAll => self.secure_all(items),
-            OperationRequest::ZoneSecure { .. }
-            | OperationRequest::ZoneUnsecure { .. }
-            | OperationRequest::ZoneDs { .. }
-            | OperationRequest::KeyList { .. }
-            | OperationRequest::KeyAdd(_)
-            | OperationRequest::KeyImport { .. }
-            | OperationRequest::KeyExport { .. }
-            | OperationRequest::KeyChange { .. }
-            | OperationRequest::KeyRollover { .. }
-            | OperationRequest::KeyDs { .. }
-            | OperationRequest::KeyRemove { .. } => self.run_on_keys(request, items),
-            OperationRequest::Status
-            | OperationRequest::ZoneStatus { .. }
-            | OperationRequest::ZoneRetrieve { .. }
-            | OperationRequest::ZoneNotify { .. }
-            | OperationRequest::Stop
-            | OperationRequest::Reload { .. }
-            | OperationRequest::Stats { .. }
-            | OperationRequest::ZoneSync { .. }
-            | OperationRequest::ZoneFreeze { .. }
-            | OperationRequest::ZoneThaw { .. }
-            | OperationRequest::QueryLogOn(_)
-            | OperationRequest::QueryLogOff
-            | OperationRequest::QueryLogStatus
-            | OperationRequest::LogLevel { .. }
-            | OperationRequest::CacheFlush { .. } => Err(OperationError::refused(
+            } => self.change_records(zone, author, |apex| {
+                read_deletion(name, rtype.as_deref(), content, apex)
+            }),
+            Request::TsigGenerate { .. }
+            | Request::TsigImport { .. }
+            | Request::TsigList { .. }
+            | Request::TsigRemove { .. } => self.run_on_tsig_keys(request, items),
+            Request::AuditList(request) => self.list_audit(request, items),
+            Request::ApiKeyCreate(template) => self.create_api_key(template),
+            Request::ApiKeyList => self.list_api_keys(items),
+            Request::ApiKeyDelete { key } => self.delete_api_key(key),
+            Request::ZoneSecureAll => self.secure_all(items),
+            Request::ZoneSecure { .. }
+            | Request::ZoneUnsecure { .. }
+            | Request::ZoneDs { .. }
+            | Request::KeyList { .. }
+            | Request::KeyAdd(_)
+            | Request::KeyImport { .. }
+            | Request::KeyExport { .. }
+            | Request::KeyChange { .. }
+            | Request::KeyRollover { .. }
+            | Request::KeyDs { .. }
+            | Request::KeyRemove { .. } => self.run_on_keys(request, items),
+            Request::Status
+            | Request::ZoneStatus { .. }
+            | Request::ZoneRetrieve { .. }
+            | Request::ZoneNotify { .. }
+            | Request::Stop
+            | Request::Reload { .. }
+            | Request::Stats { .. }
+            | Request::ZoneSync { .. }
+            | Request::ZoneFreeze { .. }
+            | Request::ZoneThaw { .. }
+            | Request::QueryLogOn(_)
+            | Request::QueryLogOff
+            | Request::QueryLogStatus
+            | Request::LogLevel { .. }
+            | Request::CacheFlush { .. } => Err(OperationError::refused(
                 "not an operation on zones or records",
             )),
         }

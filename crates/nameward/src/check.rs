@@ -10,7 +10,9 @@ use nameward_maintain::{
     keys::local::key_file_faults,
     policy::{PolicySource, PolicyTable},
 };
-use nameward_store::file::{FileBackend, LoadEvent, ZoneTarget, zone_from_text};
+use nameward_store::file::{
+    FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget, zone_from_text,
+};
 use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Severity},
@@ -75,15 +77,23 @@ impl ZoneTarget for CheckedZones {
     }
 }
 
+/// Numbers of zones, errors and warnings that a check found.
+#[derive(Default)]
+struct CheckCounts {
+    good: usize,
+    errors: usize,
+    warnings: usize,
+}
+
 /// Reads everything, prints a line for each fault, and ends with a summary.
 pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config);
     let mut printer = Printer::new(form);
-    let (mut good, mut errors, mut warnings) = (0, 0, 0);
+    let mut counts = CheckCounts::default();
     let failures = failures(&config);
     for failure in &failures {
-        errors += 1;
+        counts.errors += 1;
         message("error", &failure.to_string(), &mut printer).map_err(CommandError::Output)?;
     }
     if !failures.is_empty() {
@@ -93,10 +103,10 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let _identity = privileges::borrow_server_user(&config)?;
     if config.example {
         example_zone().map_err(StartError::Example)?;
-        good += 1;
+        counts.good += 1;
     }
     for UnknownKey { key, place } in policies::unknown_keys(&config) {
-        warnings += 1;
+        counts.warnings += 1;
         let text = format!(
             "{place}: TSIG key {key} is not in the configuration; it works only if it is in the state store or a \
              database"
@@ -104,7 +114,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
     for zone in zones::primaries_without_kind(&config) {
-        warnings += 1;
+        counts.warnings += 1;
         let text = format!(
             "zone {}: primaries are set but kind is not: it is transferred only if a database or catalog makes it a secondary",
             zone.name.0
@@ -114,37 +124,65 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let table = CheckedZones::new(&config);
     for fault in key_file_faults(&table.policies.load()) {
         let severity = if fault.is_fatal {
-            errors += 1;
+            counts.errors += 1;
             "error"
         } else {
-            warnings += 1;
+            counts.warnings += 1;
             "warning"
         };
         message(severity, &fault.to_string(), &mut printer).map_err(CommandError::Output)?;
     }
+    let summary = check_files(&table, &sources, &mut counts, &mut printer)?;
+    let databases = db::check_all(&config, &mut printer)?;
+    counts.good += summary.loaded;
+    counts.errors += summary.troubles + databases.wrong;
+    counts.warnings += databases.warnings;
+    let (zones, warned) = (
+        counted(counts.good, "zone"),
+        counted(counts.warnings, "warning"),
+    );
+    let text = format!("{zones} good, {} with errors, {warned}", summary.refused);
+    let object =
+        json!({ "good": counts.good, "refused": summary.refused, "warnings": counts.warnings });
+    printer
+        .object(&object, text)
+        .map_err(CommandError::Output)?;
+    Ok(match counts.errors {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Loads all zone files as a server does, and prints what is wrong with them.
+fn check_files(
+    table: &CheckedZones,
+    sources: &[FileSource],
+    counts: &mut CheckCounts,
+    printer: &mut Printer,
+) -> Result<LoadSummary, CommandError> {
     let mut written = Ok(());
-    let summary = FileBackend::new().load(&table, &sources, &mut |event| {
+    let summary = FileBackend::new().load(table, sources, &mut |event| {
         let result = match event {
             LoadEvent::Served(name, zone, diagnostics) => {
                 let faults = signature_faults(zone);
-                warnings += diagnostics.len() + faults.len();
+                counts.warnings += diagnostics.len() + faults.len();
                 let lines = faults.iter().try_for_each(|fault| {
-                    message("warning", &format!("zone {name}: {fault}"), &mut printer)
+                    message("warning", &format!("zone {name}: {fault}"), printer)
                 });
-                lines.and_then(|()| print(diagnostics, &mut printer))
+                lines.and_then(|()| print(diagnostics, printer))
             }
             LoadEvent::Refused(_, diagnostics, _) => {
-                errors += 1;
-                print(diagnostics, &mut printer)
+                counts.errors += 1;
+                print(diagnostics, printer)
             }
-            LoadEvent::Trouble(text) => message("error", text, &mut printer),
+            LoadEvent::Trouble(text) => message("error", text, printer),
             LoadEvent::Note(text) => {
-                warnings += 1;
-                message("warning", text, &mut printer)
+                counts.warnings += 1;
+                message("warning", text, printer)
             }
             LoadEvent::Waiting(name, path) => {
-                warnings += 1;
-                message("warning", &follow::waiting(name, path), &mut printer)
+                counts.warnings += 1;
+                message("warning", &follow::waiting(name, path), printer)
             }
             LoadEvent::Removed(_)
             | LoadEvent::Missing(_)
@@ -158,20 +196,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         }
     });
     written.map_err(CommandError::Output)?;
-    let databases = db::check_all(&config, &mut printer)?;
-    good += summary.loaded;
-    errors += summary.troubles + databases.wrong;
-    warnings += databases.warnings;
-    let (zones, warned) = (counted(good, "zone"), counted(warnings, "warning"));
-    let text = format!("{zones} good, {} with errors, {warned}", summary.refused);
-    let object = json!({ "good": good, "refused": summary.refused, "warnings": warnings });
-    printer
-        .object(&object, text)
-        .map_err(CommandError::Output)?;
-    Ok(match errors {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(summary)
 }
 
 /// Prints diagnostics, one line each.

@@ -352,109 +352,94 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
     {
         return Err(CommandError::NoJson);
     }
-    match command {
-        Command::Serve(arguments) => {
-            serve::run(&arguments.overrides())?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Check(arguments) => check::run(&arguments.overrides(), form),
-        Command::Status(remote) => ask(OperationRequest::Status, remote, form),
+    let (request, remote) = match command {
+        Command::Status(remote) => (OperationRequest::Status, remote),
+        Command::Stop(remote) => (OperationRequest::Stop, remote),
         Command::Reload {
             withdraw_missing,
             remote,
-        } => ask(OperationRequest::Reload { withdraw_missing }, remote, form),
-        Command::Stats { names, remote } => ask(OperationRequest::Stats { names }, remote, form),
+        } => (OperationRequest::Reload { withdraw_missing }, remote),
+        Command::Stats { names, remote } => (OperationRequest::Stats { names }, remote),
         Command::Cache(CacheCommand::Flush { name, remote }) => {
-            ask(OperationRequest::CacheFlush { name }, remote, form)
+            (OperationRequest::CacheFlush { name }, remote)
         }
-        Command::Zone(ZoneCommand::Work(command)) => zone_commands::run(command, form),
-        Command::QueryLog(command) => {
-            let (request, remote) = logs::query_log(command);
-            ask(request, remote, form)
+        Command::Zone(ZoneCommand::Work(command)) => return zone_commands::run(command, form),
+        Command::Zone(command) => administration::zone(command)?,
+        Command::Record(command) => administration::record(command)?,
+        Command::Apply(arguments) => apply::request(arguments, form)?,
+        Command::Metadata(command) => attributes::metadata(command),
+        Command::Catalog(command) => catalog::catalog(command),
+        Command::Autoprimary(command) => catalog::autoprimary(command),
+        Command::Key(command) => key::request(command)?,
+        Command::Tsig(command) => tsig::request(command)?,
+        Command::ApiKey(command) => api_key::request(command),
+        Command::QueryLog(command) => logs::query_log(command),
+        Command::LogLevel(arguments) => logs::log_level(arguments),
+        Command::Serve(arguments) => {
+            serve::run(&arguments.overrides())?;
+            return Ok(ExitCode::SUCCESS);
         }
-        Command::LogLevel(arguments) => {
-            let (request, remote) = logs::log_level(arguments);
-            ask(request, remote, form)
-        }
-        Command::Zone(command) => {
-            let (request, remote) = administration::zone(command)?;
-            ask(request, remote, form)
-        }
-        Command::Record(command) => {
-            let (request, remote) = administration::record(command)?;
-            ask(request, remote, form)
-        }
-        Command::Apply(arguments) => {
-            let (request, remote) = apply::request(arguments, form)?;
-            ask(request, remote, form)
-        }
-        Command::Metadata(command) => {
-            let (request, remote) = attributes::metadata(command);
-            ask(request, remote, form)
-        }
-        Command::Catalog(command) => {
-            let (request, remote) = catalog::catalog(command);
-            ask(request, remote, form)
-        }
-        Command::Autoprimary(command) => {
-            let (request, remote) = catalog::autoprimary(command);
-            ask(request, remote, form)
-        }
-        Command::Key(command) => {
-            let (request, remote) = key::request(command)?;
-            ask(request, remote, form)
-        }
-        Command::Tsig(command) => {
-            let (request, remote) = tsig::request(command)?;
-            ask(request, remote, form)
-        }
-        Command::AuditLog(arguments) => arguments.run(form),
-        Command::ApiKey(command) => {
-            let (request, remote) = api_key::request(command);
-            ask(request, remote, form)
-        }
-        Command::Stop(remote) => ask(OperationRequest::Stop, remote, form),
-        Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database, form),
-        Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database, form),
-        Command::State(StateCommand::Check(arguments)) => state::check(&arguments.find()?, form),
-        Command::State(StateCommand::Compact(arguments)) => {
-            state::compact(&arguments.find()?, form)
-        }
-        Command::State(StateCommand::Backup { to, arguments }) => {
-            state::backup(&arguments.find()?, &to, form)
-        }
-        Command::Import(command) => crate::import::run(&command.order(), form),
+        Command::Check(arguments) => return check::run(&arguments.overrides(), form),
+        Command::AuditLog(arguments) => return arguments.run(form),
+        Command::Db(command) => return database(&command, form),
+        Command::State(command) => return state_store(command, form),
+        Command::Import(command) => return crate::import::run(&command.order(), form),
         Command::Export(command) => {
             let (order, remote) = command.order();
-            crate::export::run(&order, &remote.overrides(), form)
+            return crate::export::run(&order, &remote.overrides(), form);
         }
-        Command::HashPassword => hash_password::run(form),
-        Command::Pdns(command) => pdns::run(command),
-        Command::Version => {
-            let version = env!("CARGO_PKG_VERSION");
-            let object = serde_json::json!({ "version": version });
-            let text = format_args!("nameward {version}");
-            ended(Printer::new(form).object(&object, text))
-        }
-        Command::Config { .. } if form == OutputForm::Json => {
-            ended(Printer::new(form).object(&config::as_json(), ""))
-        }
-        Command::Config { format } => print(
-            match format {
-                ConfigFormat::Toml => config::as_toml(),
-                ConfigFormat::Markdown => config::as_markdown(),
-            }
-            .as_bytes(),
-        ),
-        Command::Completions { shell } => {
-            let mut out = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
-            print(&out)
-        }
-        Command::Manual { directory: None } => print(&manual::whole(Cli::command())?),
-        Command::Manual {
-            directory: Some(directory),
-        } => {
+        Command::HashPassword => return hash_password::run(form),
+        Command::Pdns(command) => return pdns::run(command),
+        Command::Version => return version(form),
+        Command::Config { format } => return settings(format, form),
+        Command::Completions { shell } => return completions(shell),
+        Command::Manual { directory } => return manual_pages(directory),
+    };
+    ask(request, remote, form)
+}
+
+fn database(command: &DbCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+    match command {
+        DbCommand::Init(arguments) => db::init(&arguments.database, form),
+        DbCommand::Check(arguments) => db::check(&arguments.database, form),
+    }
+}
+
+fn state_store(command: StateCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+    match command {
+        StateCommand::Check(arguments) => state::check(&arguments.find()?, form),
+        StateCommand::Compact(arguments) => state::compact(&arguments.find()?, form),
+        StateCommand::Backup { to, arguments } => state::backup(&arguments.find()?, &to, form),
+    }
+}
+
+fn version(form: OutputForm) -> Result<ExitCode, CommandError> {
+    let version = env!("CARGO_PKG_VERSION");
+    let object = serde_json::json!({ "version": version });
+    let text = format_args!("nameward {version}");
+    ended(Printer::new(form).object(&object, text))
+}
+
+/// Prints all settings with their defaults.
+fn settings(format: ConfigFormat, form: OutputForm) -> Result<ExitCode, CommandError> {
+    match (form, format) {
+        (OutputForm::Json, _) => ended(Printer::new(form).object(&config::as_json(), "")),
+        (OutputForm::Text, ConfigFormat::Toml) => print(config::as_toml().as_bytes()),
+        (OutputForm::Text, ConfigFormat::Markdown) => print(config::as_markdown().as_bytes()),
+    }
+}
+
+fn completions(shell: Shell) -> Result<ExitCode, CommandError> {
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
+    print(&out)
+}
+
+/// Writes the manual pages to a directory, or prints the manual as one page.
+fn manual_pages(directory: Option<PathBuf>) -> Result<ExitCode, CommandError> {
+    match directory {
+        None => print(&manual::whole(Cli::command())?),
+        Some(directory) => {
             manual::write_pages(Cli::command(), &directory)?;
             Ok(ExitCode::SUCCESS)
         }

@@ -172,10 +172,24 @@ fn work(
         api_keys,
         runtime: Handle::clone(runtime.handle()),
     };
-    // On a separate thread, as within a server: items wait here for a pager, and not in a database connection.
+    let result = run_on_thread(&operations, request, caller, each);
+    for (.., backend) in &databases {
+        // Checkpoints the WAL of a SQLite file; if that fails, the next process that opens the file does it.
+        let _ = backend.close();
+    }
+    Ok(result??)
+}
+
+/// Runs the request on a separate thread, as within a server: items wait here for a pager, and not in a database
+/// connection.
+fn run_on_thread(
+    operations: &Operations,
+    request: &OperationRequest,
+    caller: &Caller,
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<Result<OperationResult, OperationError>, CommandError> {
     let (sender, items) = mpsc::channel();
-    let result = thread::scope(|scope| {
-        let operations = &operations;
+    thread::scope(|scope| {
         let take = move |item| sender.send(item).is_ok();
         let working = scope.spawn(move || {
             let mut take = take;
@@ -186,12 +200,7 @@ fn work(
         });
         items.iter().for_each(each);
         working.join().map_err(|_| CommandError::Interrupted)
-    });
-    for (.., backend) in &databases {
-        // Checkpoints the WAL of a SQLite file; if that fails, the next process that opens the file does it.
-        let _ = backend.close();
-    }
-    Ok(result??)
+    })
 }
 
 /// Returns a database as operations see it. There are no answers to update; changes are journalled as by a server.

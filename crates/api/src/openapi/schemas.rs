@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 /// All schemas by name.
 pub fn all() -> Value {
-    let schemas = general().into_iter().chain(zones()).chain(settings());
+    let schemas = [general(), zones(), changes(), settings()];
+    let schemas = schemas.into_iter().flatten();
     Value::Object(
         schemas
             .map(|(name, schema)| (name.to_owned(), schema))
@@ -54,7 +55,7 @@ fn general() -> Vec<Named> {
     ]
 }
 
-/// Zones, their RRsets and their changes.
+/// Zones and their RRsets.
 fn zones() -> Vec<Named> {
     vec![
         (
@@ -89,39 +90,46 @@ fn zones() -> Vec<Named> {
                 &["name", "type"],
             ),
         ),
-        (
-            "Zone",
-            object(
-                &[
-                    ("id", text()),
-                    ("name", text()),
-                    (
-                        "kind",
-                        json!({ "enum": ["Native", "Master", "Slave", "Primary", "Secondary", "Producer", "Consumer"] }),
-                    ),
-                    ("url", text()),
-                    ("account", text()),
-                    ("catalog", text()),
-                    ("masters", texts()),
-                    ("nameservers", texts()),
-                    ("serial", number()),
-                    ("notified_serial", number()),
-                    ("edited_serial", number()),
-                    ("last_check", number()),
-                    ("dnssec", flag()),
-                    ("nsec3param", text()),
-                    ("nsec3narrow", flag()),
-                    ("soa_edit", text()),
-                    ("soa_edit_api", text()),
-                    ("api_rectify", flag()),
-                    ("master_tsig_key_ids", texts()),
-                    ("slave_tsig_key_ids", texts()),
-                    ("zone", text()),
-                    ("rrsets", list("RRSet")),
-                ],
-                &[],
+        ("Zone", zone()),
+    ]
+}
+
+fn zone() -> Value {
+    object(
+        &[
+            ("id", text()),
+            ("name", text()),
+            (
+                "kind",
+                json!({ "enum": ["Native", "Master", "Slave", "Primary", "Secondary", "Producer", "Consumer"] }),
             ),
-        ),
+            ("url", text()),
+            ("account", text()),
+            ("catalog", text()),
+            ("masters", texts()),
+            ("nameservers", texts()),
+            ("serial", number()),
+            ("notified_serial", number()),
+            ("edited_serial", number()),
+            ("last_check", number()),
+            ("dnssec", flag()),
+            ("nsec3param", text()),
+            ("nsec3narrow", flag()),
+            ("soa_edit", text()),
+            ("soa_edit_api", text()),
+            ("api_rectify", flag()),
+            ("master_tsig_key_ids", texts()),
+            ("slave_tsig_key_ids", texts()),
+            ("zone", text()),
+            ("rrsets", list("RRSet")),
+        ],
+        &[],
+    )
+}
+
+/// Changes and versions of zones.
+fn changes() -> Vec<Named> {
+    vec![
         (
             "ZonesChange",
             object(&[("zones", list("Zone"))], &["zones"]),

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 use super::{Columns, TableRow, or_dash};
 use super::{
-    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
+    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
+    Operations,
 };
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
@@ -81,6 +82,39 @@ impl KeyStorage {
 }
 
 impl Operations {
+    /// Runs an operation on TSIG keys.
+    pub(super) fn run_on_tsig_keys(
+        &self,
+        request: &OperationRequest,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        match request {
+            OperationRequest::TsigGenerate {
+                name,
+                algorithm,
+                backend,
+                replace,
+            } => self.generate_key(
+                name,
+                algorithm.as_deref(),
+                KeyStorage::new(*backend, *replace),
+            ),
+            OperationRequest::TsigImport {
+                name,
+                algorithm,
+                secret,
+                backend,
+                replace,
+            } => {
+                let storage = KeyStorage::new(*backend, *replace);
+                self.import_key(name, algorithm.as_deref(), secret, storage)
+            }
+            OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
+            OperationRequest::TsigRemove { name } => self.remove_key(name),
+            _ => Err(OperationError::refused("not an operation on TSIG keys")),
+        }
+    }
+
     /// Generates a key with a secret of the length of its hash.
     pub fn generate_key(
         &self,

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use nameward_base::calendar::UtcTime;
 
 use super::metrics::{head, label};
-use crate::operations::{FaultKind, QueueStatus, ReadyRules, ServerFault, ServerStatus};
+use crate::operations::{
+    DnstapStatus, FaultKind, QueueStatus, ReadyRules, ServerFault, ServerStatus,
+};
 
 /// Maximum number of faults shown in full; the others are collapsed.
 const SHOWN_FAULTS: usize = 3;
@@ -188,13 +190,17 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     ];
     let rows = transfers.map(|(way, number)| (format!("{{direction=\"{way}\"}}"), number));
     gauge("transfers_running", "Transfers in progress", &rows);
-    let dnstap = status.dnstap.as_ref();
-    let connected: Vec<_> = dnstap
-        .map(|one| (String::new(), one.is_connected.into()))
-        .into_iter()
-        .collect();
+    write_dnstap_metrics(out, status.dnstap.as_deref());
+    write_work_metrics(out, status);
+}
+
+fn write_dnstap_metrics(out: &mut String, dnstap: Option<&DnstapStatus>) {
+    let name = "nameward_dnstap_connected";
     let help = "Whether the dnstap collector is connected, if dnstap is enabled";
-    gauge("dnstap_connected", help, &connected);
+    head(out, name, help, "gauge");
+    if let Some(dnstap) = dnstap {
+        let _ = writeln!(out, "{name} {}", u8::from(dnstap.is_connected));
+    }
     let name = "nameward_dnstap_sent_total";
     head(
         out,
@@ -205,7 +211,6 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
     if let Some(dnstap) = dnstap {
         let _ = writeln!(out, "{name} {}", dnstap.sent);
     }
-    write_work_metrics(out, status);
 }
 
 /// Writes the metrics of maintenance work: its queues, and panics.

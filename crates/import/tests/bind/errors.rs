@@ -3,6 +3,7 @@
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn errors_say_where_and_what_was_expected() {
     for (text, expected) in [
         (

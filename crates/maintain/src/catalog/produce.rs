@@ -7,7 +7,7 @@ use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds_32;
-use nameward_store::state::{JournalOrigin, StateChange, ZoneStorage};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::borrow::Cow;
@@ -32,24 +32,12 @@ impl CatalogFollower {
             // Its database is not known yet.
             return false;
         }
-        let offered = commits.table().version(name, CONFIGURED_RANK);
-        let before = match offered.filter(|zone| !zone.is_stand_in()) {
-            Some(zone) => Some(zone),
-            None => match read_contents(store, &name.into()) {
-                Ok(kept) => {
-                    let is_kept = kept.is_some();
-                    let mut zone = kept.unwrap_or_else(|| Zone::not_ready(name));
-                    zone.set_rank(CONFIGURED_RANK);
-                    let zone = Arc::new(zone);
-                    let offer = TableChange::Offer(Arc::clone(&zone));
-                    commits.table().publish(&[offer]);
-                    is_kept.then_some(zone)
-                }
-                Err(error) => {
-                    tracing::error!("catalog {name}: not generated: {error}");
-                    return false;
-                }
-            },
+        let before = match self.version_before(name, store) {
+            Ok(before) => before,
+            Err(error) => {
+                tracing::error!("catalog {name}: not generated: {error}");
+                return false;
+            }
         };
         let make = |serial| {
             let member =
@@ -102,6 +90,27 @@ impl CatalogFollower {
             handle.end_commit(key, is_made);
         });
         true
+    }
+
+    /// Returns the last version of a produced catalog: in the table, or from the state store, which puts the catalog in
+    /// the table.
+    fn version_before(
+        &self,
+        name: Name<'_>,
+        store: &StateStore,
+    ) -> Result<Option<Arc<Zone>>, StateError> {
+        let table = self.commits.table();
+        let offered = table.version(name, CONFIGURED_RANK);
+        if let Some(zone) = offered.filter(|zone| !zone.is_stand_in()) {
+            return Ok(Some(zone));
+        }
+        let kept = read_contents(store, &name.into())?;
+        let is_kept = kept.is_some();
+        let mut zone = kept.unwrap_or_else(|| Zone::not_ready(name));
+        zone.set_rank(CONFIGURED_RANK);
+        let zone = Arc::new(zone);
+        table.publish(&[TableChange::Offer(Arc::clone(&zone))]);
+        Ok(is_kept.then_some(zone))
     }
 
     /// Withdraws a catalog that is no longer produced here.

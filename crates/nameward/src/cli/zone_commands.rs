@@ -1,7 +1,11 @@
 //! The command line for whole zones: export, compare, import, edit, history, rollback, check.
 
 use nameward_base::text::counted;
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Subcommand;
 use nameward_control::operations::{
@@ -152,12 +156,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
             file: Some(file),
             remote,
             ..
-        } => {
-            let fetched = fetch(&zone, &remote.overrides())?;
-            let theirs = read_file(&fetched.name, &file)?;
-            let difference = theirs.difference_from(&fetched.zone);
-            print_difference(&listed(&fetched.name, &difference), form)
-        }
+        } => diff_with_file(&zone, &file, &remote.overrides(), form),
         ZoneWorkCommand::Diff {
             zone,
             from,
@@ -167,13 +166,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
         } => {
             let from = from.unwrap_or_default();
             let request = OperationRequest::ZoneDifference { zone, from, to };
-            let mut records = Vec::new();
-            crate::remote::ask(request, &remote.overrides(), &mut |item| {
-                if let ListedItem::Difference(record) = item {
-                    records.push(record);
-                }
-            })?;
-            print_difference(&records, form)
+            diff_of_versions(request, &remote.overrides(), form)
         }
         ZoneWorkCommand::Rollback {
             zone,
@@ -182,21 +175,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
             remote,
         } => {
             let overrides = RemoteArguments::from(remote).overrides();
-            let (records, serial) = zone_commands::way_back(&zone, to, &overrides)?;
-            let steps = steps_of(&zone_commands::difference_of(&records));
-            if steps.is_empty() {
-                return no_change(&zone, form);
-            }
-            let batches = BatchRequest {
-                zones: vec![ZoneBatch {
-                    zone,
-                    serial: Some(serial),
-                    steps,
-                }],
-                dry_run,
-                differences: true,
-            };
-            send(OperationRequest::Apply(batches), &overrides, form)
+            roll_back(zone, to, dry_run, (&overrides, form))
         }
         ZoneWorkCommand::Import {
             zone,
@@ -236,6 +215,58 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
             ask(request, remote, form)
         }
     }
+}
+
+/// Prints what a file would change in a zone.
+fn diff_with_file(
+    zone: &str,
+    file: &Path,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let fetched = fetch(zone, overrides)?;
+    let theirs = read_file(&fetched.name, file)?;
+    let difference = theirs.difference_from(&fetched.zone);
+    print_difference(&listed(&fetched.name, &difference), form)
+}
+
+/// Prints the difference between two versions in the journal.
+fn diff_of_versions(
+    request: OperationRequest,
+    overrides: &Overrides,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let mut records = Vec::new();
+    crate::remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Difference(record) = item {
+            records.push(record);
+        }
+    })?;
+    print_difference(&records, form)
+}
+
+/// Undoes all changes since a version.
+fn roll_back(
+    zone: String,
+    to: u32,
+    dry_run: bool,
+    (overrides, form): (&Overrides, OutputForm),
+) -> Result<ExitCode, CommandError> {
+    let (records, serial) = zone_commands::way_back(&zone, to, overrides)?;
+    let steps = steps_of(&zone_commands::difference_of(&records));
+    if steps.is_empty() {
+        return no_change(&zone, form);
+    }
+    let batches = BatchRequest {
+        zones: vec![ZoneBatch {
+            zone,
+            serial: Some(serial),
+            steps,
+        }],
+        dry_run,
+        differences: true,
+    };
+    send(OperationRequest::Apply(batches), overrides, form)
 }
 
 fn export(

@@ -41,27 +41,7 @@ fn zone_lines(
         let _ = writeln!(out, "pdnsutil \"$@\" {line}");
     };
     if zone.is_transferred() {
-        let primaries = zone
-            .primaries()
-            .iter()
-            .map(|remote| remote.address.to_string());
-        let primaries: Vec<String> = primaries.collect();
-        run(&format!(
-            "create-secondary-zone '{bare_name}' {}",
-            primaries.join(" ")
-        ));
-        if let Some(key) = zone
-            .primaries()
-            .iter()
-            .find_map(|remote| remote.key.as_ref())
-        {
-            let key = key.to_string();
-            run(&format!(
-                "activate-tsig-key '{bare_name}' '{}' secondary",
-                bare(&key)
-            ));
-        }
-        return;
+        return secondary_lines(bare_name, zone, run);
     }
     let file = server.out.join(zone_file(&zone.name));
     run(&format!("load-zone '{bare_name}' '{}'", file.display()));
@@ -90,6 +70,42 @@ fn zone_lines(
         }
         _ => {}
     }
+    metadata_lines(bare_name, zone, warnings, &mut run);
+    run(&format!("rectify-zone '{bare_name}'"));
+}
+
+/// Creates a secondary zone, with the key for its transfers.
+fn secondary_lines(bare_name: &str, zone: &ExportedZone, mut run: impl FnMut(&str)) {
+    let primaries = zone
+        .primaries()
+        .iter()
+        .map(|remote| remote.address.to_string());
+    let primaries: Vec<String> = primaries.collect();
+    run(&format!(
+        "create-secondary-zone '{bare_name}' {}",
+        primaries.join(" ")
+    ));
+    if let Some(key) = zone
+        .primaries()
+        .iter()
+        .find_map(|remote| remote.key.as_ref())
+    {
+        let key = key.to_string();
+        run(&format!(
+            "activate-tsig-key '{bare_name}' '{}' secondary",
+            bare(&key)
+        ));
+    }
+}
+
+/// Sets access lists and the servers to notify.
+fn metadata_lines(
+    bare_name: &str,
+    zone: &ExportedZone,
+    warnings: &mut Vec<String>,
+    run: &mut impl FnMut(&str),
+) {
+    let name = zone.name.to_string();
     let lists = [
         (
             "ALLOW-AXFR-FROM",
@@ -132,7 +148,6 @@ fn zone_lines(
         );
         warnings.push(text);
     }
-    run(&format!("rectify-zone '{bare_name}'"));
 }
 
 /// Splits a list into networks and keys; what PowerDNS cannot express is left out, so that no additional

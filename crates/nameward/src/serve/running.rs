@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameward_control::{api_keys::ApiKeys, operations::Operations, web};
+use nameward_control::{api_keys::ApiKeys, operations::Operations, socket::ControlSocket, web};
 use nameward_maintain::{catalog, update::Updates};
 use nameward_serve::{
     listen::Bound,
@@ -186,10 +186,7 @@ impl RunningServer {
             core: core.clone(),
             recursion,
         };
-        let (loaded_sender, loaded) = oneshot::channel();
-        let maintenance = maintenance::start(current, |result| {
-            let _ = loaded_sender.send(result);
-        })?;
+        let (maintenance, loaded) = start_maintenance(current)?;
         let operator = Arc::new(Operator {
             maintenance: maintenance.clone(),
             operations: Arc::new(operations(&core, &updates, &maintenance)?),
@@ -207,11 +204,7 @@ impl RunningServer {
             &stopping,
         )?;
         if let Some(control) = ports.control {
-            tasks.spawn(async move {
-                if let Err(error) = control.serve(operator, stopping).await {
-                    tracing::error!("control socket disabled: {error}");
-                }
-            });
+            tasks.spawn(serve_control(control, operator, stopping));
         }
         Ok(Self {
             core,
@@ -360,6 +353,17 @@ fn start_periodic_tasks(
     }
 }
 
+/// Starts the maintenance thread; the receiver gets the result of the first load.
+fn start_maintenance(
+    current: CurrentConfig,
+) -> std::io::Result<(Maintenance, oneshot::Receiver<Result<(), StartError>>)> {
+    let (loaded_sender, loaded) = oneshot::channel();
+    let maintenance = maintenance::start(current, |result| {
+        let _ = loaded_sender.send(result);
+    })?;
+    Ok((maintenance, loaded))
+}
+
 /// Creates the operations of the control socket, the API and the page.
 fn operations(
     core: &ServerCore,
@@ -396,6 +400,16 @@ fn start_http(
         .map_err(|error| StartError::Secret("api.key", error))?;
     super::web::start((web, api), ports, tasks, stopping);
     Ok(())
+}
+
+async fn serve_control(
+    control: ControlSocket,
+    operator: Arc<Operator>,
+    stopping: watch::Receiver<bool>,
+) {
+    if let Err(error) = control.serve(operator, stopping).await {
+        tracing::error!("control socket disabled: {error}");
+    }
 }
 
 /// Waits until each database was queried for its zones, whether it answered or not.

@@ -61,6 +61,7 @@ fn wait_for_transfer(server: &TestServer, wanted: bool) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn metadata_is_listed_changed_and_in_force() {
     for mode in ["live", "resident"] {
         let (server, _database) = start(mode);

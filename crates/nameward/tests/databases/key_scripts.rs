@@ -88,6 +88,7 @@ impl Both {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn a_script_of_pdnsutil_about_keys_leaves_the_same_rows_and_prints_the_same() {
     let both = Both::new(NAME);
     let names = [

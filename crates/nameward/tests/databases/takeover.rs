@@ -118,6 +118,7 @@ fn serve(database: &PowerDns, mode: &str) -> TestServer {
         .start()
 }
 
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn take_over(mode: &str) {
     if PeerKind::PowerDns.require().is_none() || PeerKind::Knot.require().is_none() {
         return;

@@ -82,6 +82,7 @@ fn a_change_is_in_the_next_answer() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn what_cannot_be_changed_is_refused_with_a_reason() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

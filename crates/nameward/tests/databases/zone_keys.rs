@@ -138,6 +138,7 @@ fn check_transfer(server: &TestServer, path: &Path) {
     assert!(output.status.success(), "{output:?}\n{text}");
 }
 
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn check(kind: Option<DatabaseKind>, mode: &str) {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();

@@ -192,6 +192,7 @@ impl Chain {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in_order() {
     let home = tempfile::tempdir().unwrap();
     let parent = Parent::start(home.path());

@@ -123,6 +123,7 @@ fn sorted(paths: &[&PathBuf]) -> Vec<u16> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_write() {
     let place = KeyPlace::new();
     let ksk = place.keygen(&["-a", "13", "-f", "KSK", "-P", "sync", "now"]);

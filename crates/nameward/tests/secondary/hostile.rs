@@ -172,6 +172,7 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
     let primary = Primary::start(version(1));
     let server = loaded(&primary, "");

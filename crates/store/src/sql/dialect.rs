@@ -197,18 +197,7 @@ impl Statement {
             SqlEngine::Postgres => "CAST($1 AS BIGINT)",
         };
         let record_columns = record_columns(engine);
-        let zone_columns = format!(
-            "{}, {}, {}, {}, {}, {}, {}, {}, {}",
-            int("id"),
-            text("name"),
-            text("type"),
-            text("master"),
-            int("last_check"),
-            int("notified_serial"),
-            text("account"),
-            text("options"),
-            text("catalog")
-        );
+        let zone_columns = zone_columns(engine);
         let places = format!("(?{})", ",?".repeat(names.max(1) - 1));
         let zones = match engine {
             SqlEngine::Postgres => "domain_id = ANY(CAST($1 AS BIGINT[]))".to_owned(),
@@ -262,21 +251,7 @@ impl Statement {
                 text("nameserver"),
                 text("account")
             ),
-            Statement::Changes => {
-                // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
-                let since = match engine {
-                    SqlEngine::Sqlite => "unixepoch() - 60".to_owned(),
-                    SqlEngine::Postgres => {
-                        "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned()
-                    }
-                    SqlEngine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
-                };
-                format!(
-                    "SELECT {}, {} FROM nameward_changes WHERE changed_at >= {since}",
-                    int("domain_id"),
-                    int("version")
-                )
-            }
+            Statement::Changes => recent_changes(engine),
             Statement::Versions => format!(
                 "SELECT {}, {} FROM nameward_changes",
                 int("domain_id"),
@@ -285,4 +260,36 @@ impl Statement {
             Statement::DataVersion => "PRAGMA data_version".to_owned(),
         }
     }
+}
+
+fn zone_columns(engine: SqlEngine) -> String {
+    let int = |column: &str| int(engine, column);
+    let text = |column: &str| text(engine, column);
+    format!(
+        "{}, {}, {}, {}, {}, {}, {}, {}, {}",
+        int("id"),
+        text("name"),
+        text("type"),
+        text("master"),
+        int("last_check"),
+        int("notified_serial"),
+        text("account"),
+        text("options"),
+        text("catalog")
+    )
+}
+
+/// Returns the statement that reads the latest change notices.
+fn recent_changes(engine: SqlEngine) -> String {
+    // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
+    let since = match engine {
+        SqlEngine::Sqlite => "unixepoch() - 60".to_owned(),
+        SqlEngine::Postgres => "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned(),
+        SqlEngine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
+    };
+    format!(
+        "SELECT {}, {} FROM nameward_changes WHERE changed_at >= {since}",
+        int(engine, "domain_id"),
+        int(engine, "version")
+    )
 }

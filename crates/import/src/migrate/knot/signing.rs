@@ -192,21 +192,7 @@ fn settings(
             changes.push("NSEC3 without salt and extra iterations (RFC 9276)".into());
         }
     }
-    for key in ["ksk-size", "zsk-size"] {
-        match policy
-            .entry(key)
-            .and_then(|entry| entry.value().parse().ok())
-        {
-            Some(bits @ (2048_u64 | 3072 | 4096)) => {
-                settings.retain(|(known, _)| *known != "rsa_bits");
-                settings.push(("rsa_bits", ImportedValue::Number(bits)));
-            }
-            Some(bits) if bits > 1000 => {
-                changes.push(format!("new RSA keys have 2048 bits instead of {bits}"));
-            }
-            _ => {}
-        }
-    }
+    rsa_bits(policy, &mut settings, &mut changes);
     if let Some(entry) = policy.entry("cds-cdnskey-publish") {
         match entry.value() {
             "none" => settings.push(("cds", ImportedValue::Switch(false))),
@@ -225,6 +211,25 @@ fn settings(
         changes.push(format!("{}: no equivalent", entry.key));
     }
     Ok((settings, changes))
+}
+
+/// Takes over the size of RSA keys.
+fn rsa_bits(policy: &KnotItem, settings: &mut PolicySettings, changes: &mut Vec<String>) {
+    for key in ["ksk-size", "zsk-size"] {
+        match policy
+            .entry(key)
+            .and_then(|entry| entry.value().parse().ok())
+        {
+            Some(bits @ (2048_u64 | 3072 | 4096)) => {
+                settings.retain(|(known, _)| *known != "rsa_bits");
+                settings.push(("rsa_bits", ImportedValue::Number(bits)));
+            }
+            Some(bits) if bits > 1000 => {
+                changes.push(format!("new RSA keys have 2048 bits instead of {bits}"));
+            }
+            _ => {}
+        }
+    }
 }
 
 fn settings_number(settings: &PolicySettings, key: &str) -> Option<u64> {

@@ -45,17 +45,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "reload" | "rediscover" | "bind-reload-now" => vec![own(&["reload"])],
         "notify" if rest == ["*"] => vec![PdnsStep::NotifyAll],
         "notify" => each("notify", "pdns_control notify ZONE | '*'")?,
-        "retrieve" => match rest {
-            [zone] => vec![own(&["zone", "retrieve", zone])],
-            [zone, flag] if flag == "--force" => {
-                vec![own(&["zone", "retrieve", "--force", zone])]
-            }
-            [_, _] => {
-                let instead = "use `nameward zone set ZONE --primary ADDRESS` to set the primary";
-                return Err(impossible("retrieve with an address", instead));
-            }
-            _ => return Err(wrong("pdns_control retrieve ZONE [--force]")),
-        },
+        "retrieve" => vec![retrieve(rest)?],
         "help" => vec![PdnsStep::ControlHelp],
         "ccounts" => vec![PdnsStep::CacheCounts],
         "bind-list-rejects" => vec![PdnsStep::ListRejects],
@@ -84,30 +74,42 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         }
         "xfr-queue" => vec![own(&["zone", "status"])],
         "quit" | "stop" => vec![own(&["stop"])],
-        "notify-host" => {
-            return Err(impossible(
-                &verb,
-                "add the address to also_notify of the zone",
-            ));
-        }
-        "cycle" => {
-            return Err(impossible(&verb, "use `systemctl restart nameward`"));
-        }
-        "current-config" => {
-            let instead =
-                "see `nameward status` for the file and `nameward config` for all settings";
-            return Err(impossible(&verb, instead));
-        }
-        "qtypes" | "remotes" | "respsizes" => {
-            return Err(impossible(&verb, "see the status page and /metrics"));
-        }
-        "token-login" => return Err(impossible(&verb, "HSM keys are not supported")),
         _ => {
-            return Err(OperationError::invalid(format!(
-                "unknown pdns_control command {verb:?}"
-            )));
+            let unsupported = UNSUPPORTED.iter().find(|(known, _)| *known == verb);
+            return Err(match unsupported {
+                Some((_, instead)) => impossible(&verb, instead),
+                None => OperationError::invalid(format!("unknown pdns_control command {verb:?}")),
+            });
         }
     })
+}
+
+/// Commands without an equivalent, and what to do instead.
+const UNSUPPORTED: [(&str, &str); 7] = [
+    ("notify-host", "add the address to also_notify of the zone"),
+    ("cycle", "use `systemctl restart nameward`"),
+    (
+        "current-config",
+        "see `nameward status` for the file and `nameward config` for all settings",
+    ),
+    ("qtypes", "see the status page and /metrics"),
+    ("remotes", "see the status page and /metrics"),
+    ("respsizes", "see the status page and /metrics"),
+    ("token-login", "HSM keys are not supported"),
+];
+
+/// Returns the step of `retrieve`.
+fn retrieve(rest: &[String]) -> Result<PdnsStep, OperationError> {
+    let words = match rest {
+        [zone] => vec!["zone", "retrieve", zone],
+        [zone, flag] if flag == "--force" => vec!["zone", "retrieve", "--force", zone],
+        [_, _] => {
+            let instead = "use `nameward zone set ZONE --primary ADDRESS` to set the primary";
+            return Err(impossible("retrieve with an address", instead));
+        }
+        _ => return Err(wrong("pdns_control retrieve ZONE [--force]")),
+    };
+    Ok(PdnsStep::Run(words.into_iter().map(Into::into).collect()))
 }
 
 /// The supported commands.

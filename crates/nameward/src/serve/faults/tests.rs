@@ -21,6 +21,7 @@ fn a_fault_keeps_its_first_time_until_it_is_over() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
     let backend = |mode: &str, is_lost| BackendStatus {
         backend: 1,

@@ -166,6 +166,27 @@ impl Gathering {
         packed.is_some()
     }
 
+    /// Adds the cached apex records that are needed; returns the minimum of the SOA if it is among them.
+    fn add_kept_apex(&self, builder: &mut ZoneBuilder) -> Option<u32> {
+        let mut minimum = None;
+        let apex_needs = self.wanted[0].needs;
+        let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
+        let signing = self.signing.as_ref();
+        let kept = self.apex_records.iter();
+        for record in kept.flat_map(|apex| &apex.records) {
+            let is_made =
+                signing.is_some_and(|signing| signing.made_types().contains(record.rtype, true));
+            if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
+                continue;
+            }
+            if record.rtype == Type::SOA {
+                minimum = Some(soa_minimum(&record.rdata));
+            }
+            builder.add(&record.of(self.known.zone.apex.as_name()));
+        }
+        minimum
+    }
+
     fn finish_in(&mut self, parts: &mut FragmentBuilder, has_apex: bool) -> Result<Zone, SqlError> {
         let FragmentBuilder {
             zone: builder,
@@ -234,20 +255,8 @@ impl Gathering {
                 builder.add_empty(name);
             }
         }
-        let kept = self.apex_records.iter().filter(|_| !has_apex);
-        for record in kept.flat_map(|apex| &apex.records) {
-            let apex_needs = self.wanted[0].needs;
-            let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
-            let signing = self.signing.as_ref();
-            let is_made =
-                signing.is_some_and(|signing| signing.made_types().contains(record.rtype, true));
-            if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
-                continue;
-            }
-            if record.rtype == Type::SOA {
-                minimum = soa_minimum(&record.rdata);
-            }
-            builder.add(&record.of(self.known.zone.apex.as_name()));
+        if !has_apex {
+            minimum = self.add_kept_apex(builder).unwrap_or(minimum);
         }
         self.add_signing_records(builder, minimum);
         self.stale_digest = digest_serial.filter(|_| has_stale_digest);

@@ -92,24 +92,8 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Inv
     };
     match edit {
         Edit::Replace(rrset) => {
-            let mut old = of_type(rows, rrset.rtype);
-            for (i, record) in rrset.records.iter().enumerate() {
-                if rrset.records[..i].iter().any(|r| r.rdata == record.rdata) {
-                    continue;
-                }
-                let kept = old.iter().position(|&place| {
-                    matches!(&rows.list[place].what, What::Record(_, rdata) if *rdata == record.rdata)
-                });
-                match kept {
-                    Some(at) => {
-                        let place = old.swap_remove(at);
-                        set(&mut rows.list[place], rrset.ttl, record.disabled);
-                        set_text(&mut rows.list[place], record);
-                    }
-                    None => rows.push(row(rrset, record)),
-                }
-            }
-            old.into_iter().for_each(|place| delete(rows, place));
+            let old = of_type(rows, rrset.rtype);
+            replace(rrset, old, rows);
         }
         Edit::Add(rrset) => {
             let old = of_type(rows, rrset.rtype);
@@ -162,6 +146,27 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Inv
         return Err(InvalidChange::NotOneSoa(shown(apex)));
     }
     Ok(())
+}
+
+/// Replaces the rows of an RRset, those at `old`; rows with the same data stay.
+fn replace(rrset: &RrsetData, mut old: Vec<usize>, rows: &mut Rows) {
+    for (i, record) in rrset.records.iter().enumerate() {
+        if rrset.records[..i].iter().any(|r| r.rdata == record.rdata) {
+            continue;
+        }
+        let kept = old.iter().position(|&place| {
+            matches!(&rows.list[place].what, What::Record(_, rdata) if *rdata == record.rdata)
+        });
+        match kept {
+            Some(at) => {
+                let place = old.swap_remove(at);
+                set(&mut rows.list[place], rrset.ttl, record.disabled);
+                set_text(&mut rows.list[place], record);
+            }
+            None => rows.push(row(rrset, record)),
+        }
+    }
+    old.into_iter().for_each(|place| delete(rows, place));
 }
 
 fn of_type_count(rows: &Rows, name: &[u8], rtype: Type) -> usize {
