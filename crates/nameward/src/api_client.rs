@@ -206,6 +206,25 @@ trait Connection: Read + Write {}
 
 impl<T: Read + Write> Connection for T {}
 
+/// Says what to do about a certificate that operators often make and that no client accepts: `openssl req -x509` makes one of an
+/// authority by default.
+fn explained(error: io::Error, authorities: &Path) -> io::Error {
+    let text = error.to_string();
+    if text.contains("CaUsedAsEndEntity") {
+        io::Error::other(
+            "the server's own certificate is that of an authority (CA:TRUE): make one for the server with `openssl req -x509 \
+             -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:HOST ...`, or sign one with that authority",
+        )
+    } else if text.contains("UnknownIssuer") {
+        io::Error::other(format!(
+            "the server's certificate is not signed by an authority in {}: use --ca-file",
+            authorities.display()
+        ))
+    } else {
+        error
+    }
+}
+
 impl ApiTarget {
     fn connect(&self) -> io::Result<Box<dyn Connection>> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -244,7 +263,7 @@ impl ApiTarget {
             ClientConnection::new(Arc::new(config), name).map_err(|error| other(&error))?;
         let mut stream = StreamOwned::new(connection, stream);
         // The handshake, so that an untrusted certificate is an error of connecting.
-        stream.flush()?;
+        stream.flush().map_err(|error| explained(error, path))?;
         Ok(stream)
     }
 

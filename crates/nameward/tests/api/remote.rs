@@ -3,6 +3,7 @@
 use super::client::{KEY, create_key, create_zones, start};
 use super::tls::{make_certificate, settings};
 use nameward_testkit::{Setup, TestServer};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs a command with these arguments through the API.
@@ -26,6 +27,49 @@ fn check_equal(server: &TestServer, url: &str, arguments: &[&str]) {
         String::from_utf8_lossy(&there.stdout),
         String::from_utf8_lossy(&there.stderr)
     );
+}
+
+/// Makes a self-signed certificate for 127.0.0.1.
+fn make_self_signed(directory: &Path, extension: &[&str]) {
+    let output = Command::new("openssl")
+        .current_dir(directory)
+        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30".split(' '))
+        .args("-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1".split(' '))
+        .args("-keyout server.key -out server.pem".split(' '))
+        .args(extension)
+        .output()
+        .expect("openssl is installed");
+    assert!(output.status.success(), "{output:?}");
+    std::fs::copy(
+        directory.join("server.pem"),
+        directory.join("authority.pem"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_self_signed_certificate_works_unless_it_is_that_of_an_authority() {
+    for (extension, expected) in [
+        (
+            &["-addext", "basicConstraints=critical,CA:FALSE"][..],
+            Some(0),
+        ),
+        (&[], None),
+    ] {
+        let setup = Setup::new().without_web();
+        make_self_signed(setup.dir(), extension);
+        let server = setup.config(&settings()).start();
+        let url = format!("https://{}", server.api());
+        let output = remote(&server, &url, KEY, &["zone", "list"]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if expected.is_some() {
+            assert_eq!(output.status.code(), expected, "{text}");
+        } else {
+            assert_ne!(output.status.code(), Some(0));
+            let advice = "certificate is that of an authority (CA:TRUE): make one for the server with `openssl req -x509";
+            assert!(text.contains(advice), "{text}");
+        }
+    }
 }
 
 #[test]

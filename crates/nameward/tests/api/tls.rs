@@ -102,6 +102,81 @@ fn curl_speaks_http_1_and_2_over_tls_and_plain_http_is_not_answered() {
 }
 
 #[test]
+fn one_http_2_connection_carries_several_requests() {
+    let server = start_with_tls(300);
+    // Over TLS: curl 7.88 fails with error 16 when it reuses a connection with --http2-prior-knowledge, at any server.
+    let other = |path: &str| format!("https://{}{SERVER}{path}", server.api());
+    let (zones, config) = (other("/zones"), other("/config"));
+    let format = "\n%{http_code} %{http_version} %{num_connects}\n";
+    let (code, output) = curl(&server, &["--http2", "-w", format, &zones, &config]);
+    assert_eq!(code, Some(0), "{output}");
+    let lines: Vec<&str> = output
+        .lines()
+        .filter(|line| line.starts_with("200 "))
+        .collect();
+    assert_eq!(lines, ["200 2 1", "200 2 0", "200 2 0"], "{output}");
+}
+
+#[test]
+fn a_browser_logs_in_to_the_administration_over_tls_with_a_secure_cookie() {
+    let setup = Setup::new().without_web();
+    make_certificate(setup.dir(), 300);
+    let with_admin = settings().replace("[tls]", "admin = true\n[tls]");
+    let server = setup.config(&with_admin).start();
+    let (origin, jar) = (
+        format!("https://{}", server.api()),
+        server.dir().join("cookies"),
+    );
+    let visit = |arguments: &[&str], path: &str| {
+        let output = Command::new("curl")
+            .args([
+                "--silent",
+                "--show-error",
+                "--max-time",
+                "30",
+                "--include",
+                "--cacert",
+            ])
+            .arg(server.dir().join("authority.pem"))
+            .arg("--cookie")
+            .arg(&jar)
+            .arg("--cookie-jar")
+            .arg(&jar)
+            .args(arguments)
+            .arg(format!("{origin}{path}"))
+            .output()
+            .expect("curl is installed");
+        String::from_utf8_lossy(&output.stdout).to_ascii_lowercase()
+    };
+    let refused = visit(
+        &["--data", "key=wrong", "-H", &format!("Origin: {origin}")],
+        "/admin/login",
+    );
+    assert!(
+        refused.contains(" 401") && !refused.contains("set-cookie"),
+        "{refused}"
+    );
+    let form = format!("key={KEY}");
+    let login = visit(
+        &["--data", &form, "-H", &format!("Origin: {origin}")],
+        "/admin/login",
+    );
+    assert!(login.contains(" 303"), "{login}");
+    let cookie = login
+        .lines()
+        .find(|line| line.starts_with("set-cookie:"))
+        .unwrap();
+    for word in ["secure", "httponly", "samesite=strict"] {
+        assert!(cookie.contains(word), "{cookie}");
+    }
+    let zones = visit(&[], "/admin/zones");
+    assert!(
+        zones.contains(" 200") && zones.contains("<h1>zones</h1>"),
+        "{zones}"
+    );
+}
+
+#[test]
 fn a_renewed_certificate_is_served_and_open_connections_go_on_and_bad_files_are_a_fault() {
     let server = start_with_tls(300);
     let first = served_certificate(&server);
