@@ -17,6 +17,7 @@ struct DnssecPage<'a> {
     zone: ZoneHead,
     target: String,
     signing: ListedSigning,
+    signed: String,
     next: Option<String>,
     expires: Option<String>,
     keys: Vec<ShownKey>,
@@ -82,12 +83,24 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
         }),
         expires: signing.signature_expires.map(time),
         is_managed: signing.policy.is_some(),
+        signed: signed_text(&signing.signed),
         signing,
         keys,
         advice,
         problem,
     };
     Ok(page(status, &page_of))
+}
+
+/// Says in words how a zone is signed.
+fn signed_text(word: &str) -> String {
+    match word {
+        "database" => "yes, with the keys in its database".into(),
+        "by hand" => "yes, with keys that are managed by hand".into(),
+        "policy" => "yes, by its policy".into(),
+        "stored" => "yes, its signatures are stored with it".into(),
+        other => other.to_owned(),
+    }
 }
 
 fn shown_key(key: ListedZoneKey) -> ShownKey {

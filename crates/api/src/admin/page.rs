@@ -146,7 +146,7 @@ impl ZoneHead {
             can_write: visit.can_write(),
             is_editable: visit.can_write() && !zone.is_transferred(),
             path: zone_path(&zone.name),
-            kind: zone.kind.name(),
+            kind: zone.listed_kind().name(),
             serial: zone.edited_serial,
             is_signed: zone.is_signed,
             is_transferred: zone.is_transferred(),

@@ -14,11 +14,10 @@ fn the_administration_is_off_by_default() {
 }
 
 #[test]
-fn it_shares_the_port_of_the_status_page() {
+fn it_is_on_the_port_of_the_api_and_not_on_that_of_the_status_page() {
     let setup = Setup::new();
     let config = format!("[api]\nlisten = \"127.0.0.1:0\"\nkey = \"{KEY}\"\nadmin = true\n");
     let server = setup.config(&config).start();
-    // On its own port here; the status page does not know the path.
     assert_eq!(Visitor::new(server.web()).get("/admin/login").status, 404);
     assert_eq!(Visitor::new(server.api()).get("/admin/login").status, 200);
 }

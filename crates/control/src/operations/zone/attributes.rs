@@ -8,7 +8,7 @@ use nameward_base::time::now_seconds;
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::ZoneOverview;
 use nameward_wire::NameBuf;
-use nameward_zone::{SigningState, Zone};
+use nameward_zone::{SigningState, Zone, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::list::served_serial;
@@ -67,6 +67,14 @@ impl TableRow for ZoneAttributes {
 }
 
 impl ZoneAttributes {
+    /// Returns the kind as the list of zones has it: a zone file that is not notified and not transferred has none.
+    pub fn listed_kind(&self) -> ListedKind {
+        match self.kind {
+            ListedKind::OfZone(ZoneKind::Native) if !self.is_in_database => ListedKind::File,
+            kind => kind,
+        }
+    }
+
     /// Whether its contents come from a primary.
     pub fn is_transferred(&self) -> bool {
         matches!(self.kind, ListedKind::OfZone(kind) if kind.is_transferred())
