@@ -300,6 +300,9 @@ impl Operator {
         };
         let name = zone_name(zone)?;
         self.secondaries.settle(name);
+        if !is_deleted {
+            self.operations.wait_until_produced(&name);
+        }
         if is_deleted && self.updates.is_frozen(name.as_name()) {
             let thawed = self.updates.thaw(name.as_name());
             thawed.map_err(|error| OperationError::backend(error.to_string()))?;

@@ -122,9 +122,6 @@ impl Operations {
                     )));
                 }
                 self.declare(&name, &settings)?;
-                if kind == ZoneKind::Producer {
-                    self.wait_until_produced(&name);
-                }
                 declared(&name, self.key_warnings(&settings))
             }
         };
@@ -132,16 +129,22 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Waits for the first version of a catalog, which another thread produces: the reply promises that it is served.
-    fn wait_until_produced(&self, name: &NameBuf) {
+    /// Waits for the first version of a catalog declared in the state store, which another thread produces: the reply promises that
+    /// it is served.
+    pub fn wait_until_produced(&self, name: &NameBuf) {
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        let is_local = matches!(self.kept.zone(name.as_name()), Ok(Some(_)));
+        if policy.kind != ZoneKind::Producer || !is_local {
+            return;
+        }
         let deadline = Instant::now() + PRODUCED_WITHIN;
-        let is_empty = || {
+        let is_missing = || {
             let table = self.commits.table().load();
-            table
-                .exact(name.as_name())
-                .is_some_and(|zone| !zone.is_ready())
+            let zone = table.exact(name.as_name());
+            zone.is_none_or(|zone| !zone.is_ready())
         };
-        while is_empty() && Instant::now() < deadline {
+        while is_missing() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
     }
