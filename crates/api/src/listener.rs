@@ -8,6 +8,7 @@
 
 mod admin;
 mod connections;
+mod events;
 mod memory;
 mod stall;
 
@@ -37,6 +38,7 @@ use crate::routes;
 use crate::tls::ServerTls;
 
 use connections::{ApiConnection, Connections};
+use events::{EventStreams, ReplyBody};
 use memory::{BodyMemory, Held, HeldBody};
 use stall::StallGuard;
 
@@ -55,6 +57,12 @@ pub struct ApiLimits {
     pub read_timeout: Duration,
     /// Time in which a client must take something of its reply.
     pub write_timeout: Duration,
+    /// Streams of events at the same time.
+    pub event_streams: usize,
+    /// Streams of events of one client at the same time.
+    pub event_streams_per_client: usize,
+    /// Time after which a stream without events sends something.
+    pub keep_alive: Duration,
 }
 
 impl Default for ApiLimits {
@@ -66,6 +74,9 @@ impl Default for ApiLimits {
             operations: 32,
             read_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
+            event_streams: 64,
+            event_streams_per_client: 8,
+            keep_alive: Duration::from_secs(5),
         }
     }
 }
@@ -86,6 +97,7 @@ struct ApiShared {
     operations: Semaphore,
     bodies: Arc<BodyMemory>,
     replies: Arc<BodyMemory>,
+    event_streams: EventStreams,
     /// The web administration; `None` if it is off.
     admin: Option<Admin>,
 }
@@ -109,6 +121,7 @@ impl ApiServer {
             operations: Semaphore::new(limits.operations),
             bodies: BodyMemory::new(limits.memory),
             replies: BodyMemory::new(limits.memory),
+            event_streams: EventStreams::default(),
             admin,
         };
         ApiServer {
@@ -221,7 +234,7 @@ async fn answer(
     place: &Arc<ApiConnection>,
     request: Request<Incoming>,
     client: IpAddr,
-) -> Response<HeldBody> {
+) -> Response<ReplyBody> {
     if let Some(admin) = &shared.admin
         && let Some(mut visit) = admin::read_head(&request, client)
     {
@@ -244,6 +257,7 @@ async fn answer(
     };
     parsed.if_match = text(header::IF_MATCH);
     parsed.if_none_match = text(header::IF_NONE_MATCH);
+    parsed.last_event_id = text(header::HeaderName::from_static("last-event-id"));
     if parsed.method == ApiMethod::Options {
         return finish(shared, routes::preflight());
     }
@@ -270,11 +284,11 @@ async fn answer(
     let Ok(_permit) = shared.operations.acquire().await else {
         return finish(shared, error(503));
     };
-    let _busy = place.begin();
-    let running = Arc::clone(shared);
-    let responding = tokio::task::spawn_blocking(move || running.api.respond(&parsed, &key));
+    let busy = place.begin();
+    let (running, caller) = (Arc::clone(shared), Arc::clone(&key));
+    let responding = tokio::task::spawn_blocking(move || running.api.respond(&parsed, &caller));
     let response = responding.await.unwrap_or_else(|_| error(500));
-    finish(shared, response)
+    events::start(shared, (key, client, busy), response, form)
 }
 
 /// Reads a body within its limits; the error is a status code.
@@ -306,7 +320,7 @@ async fn read_body(
 }
 
 /// Makes the HTTP response. Its body counts until the client has taken it.
-fn finish(shared: &Arc<ApiShared>, response: ApiResponse) -> Response<HeldBody> {
+fn finish(shared: &Arc<ApiShared>, response: ApiResponse) -> Response<ReplyBody> {
     finish_with(shared, response, &HEADERS)
 }
 
@@ -315,7 +329,7 @@ fn finish_with(
     shared: &Arc<ApiShared>,
     response: ApiResponse,
     headers: &[(&'static str, &'static str)],
-) -> Response<HeldBody> {
+) -> Response<ReplyBody> {
     let (response, held) = match shared.replies.hold(response.body.len()) {
         Some(held) => (response, Some(held)),
         None => (ApiResponse::empty(503).with("retry-after", "1"), None),
@@ -330,8 +344,9 @@ fn finish_with(
     for (name, value) in &response.headers {
         builder = builder.header(*name, value);
     }
-    let body = HeldBody::new(response.body, held);
+    let body = ReplyBody::Whole(HeldBody::new(response.body, held));
+    let empty = || ReplyBody::Whole(HeldBody::new(Vec::new(), None));
     builder
         .body(body)
-        .unwrap_or_else(|_| Response::new(HeldBody::new(Vec::new(), None)))
+        .unwrap_or_else(|_| Response::new(empty()))
 }

@@ -68,6 +68,7 @@ const DESCRIPTIONS: &[Description] = describe! {
     Get "/v1/servers/localhost/statistics" "List counters and rings" ["statistic", "includerings"] None => Many("Object");
     Get "/v1/servers/localhost/search-data" "Search zones, records and comments" ["q", "max", "object_type"] None => Many("Object");
     Get "/v1/servers/localhost/audit" "List requested changes, newest first" ["zone", "key", "since", "before", "limit"] None => Many("AuditEntry");
+    Get "/v1/servers/localhost/events" "Follow changes of zones as server-sent events; Last-Event-ID resumes" ["zone"] None => Text("text/event-stream");
     Post "/v1/servers/localhost/operations" "Run an operation of the control socket" [] Some("Operation") => Text("application/x-ndjson");
     Put "/v1/servers/localhost/cache/flush" "Flush the caches at a name" ["domain"] None => One(200, "Object");
     Get "/v1/servers/localhost/autoprimaries" "List autoprimaries" [] None => Many("Autoprimary");

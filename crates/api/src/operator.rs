@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use nameward_control::api_keys::ApiKey;
 use nameward_control::operations::{
-    Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult, ZoneAttributes,
+    Caller, ItemSink, KeyScope, ListedItem, OperationError, OperationRequest, OperationResult,
+    ZoneAttributes,
 };
+use nameward_maintain::change_feed::ChangeFeed;
 use nameward_stats::Snapshot;
 
 use crate::request::ApiRequest;
+use crate::resources::conditional::ConditionalTurns;
 use crate::response::{ApiError, ApiResponse, ApiResult};
 use crate::routes;
 
@@ -21,6 +24,11 @@ pub trait ApiOperator: Send + Sync + 'static {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
+
+    /// The feed of zone changes; none without a server that serves zones.
+    fn feed(&self) -> Option<Arc<ChangeFeed>> {
+        None
+    }
 
     /// The counters.
     fn snapshot(&self) -> Snapshot;
@@ -43,6 +51,8 @@ pub struct ApiDefaults {
 /// The API: a function from requests to responses.
 pub struct Api {
     operator: Box<dyn ApiOperator>,
+    /// Turns of conditional requests.
+    pub(crate) turns: ConditionalTurns,
     /// Defaults of new zones.
     pub(crate) defaults: ApiDefaults,
 }
@@ -52,6 +62,7 @@ impl Api {
     pub fn new(operator: impl ApiOperator, defaults: ApiDefaults) -> Self {
         Api {
             operator: Box::new(operator),
+            turns: ConditionalTurns::default(),
             defaults,
         }
     }
@@ -64,6 +75,11 @@ impl Api {
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.operator.run(caller, request, items)
+    }
+
+    /// The feed of zone changes.
+    pub(crate) fn feed(&self) -> Option<Arc<ChangeFeed>> {
+        self.operator.feed()
     }
 
     /// Answers a request of a client that has shown this key. It may block.
@@ -95,6 +111,11 @@ pub struct Call<'c> {
 }
 
 impl Call<'_> {
+    /// The rights of the caller.
+    pub fn scope(&self) -> &KeyScope {
+        self.caller.scope()
+    }
+
     /// Runs an operation that lists nothing.
     pub fn run(&self, request: &OperationRequest) -> ApiResult<OperationResult> {
         self.list(request, &mut |_| true)

@@ -74,6 +74,8 @@ pub struct ApiRequest {
     pub if_match: Option<String>,
     /// `If-None-Match`.
     pub if_none_match: Option<String>,
+    /// `Last-Event-ID`.
+    pub last_event_id: Option<String>,
     /// The body.
     pub body: Vec<u8>,
     /// The client, who is noted as the author of changes.
@@ -122,6 +124,7 @@ impl ApiRequest {
             accepts_problem: accept.contains(media::PROBLEM),
             if_match: None,
             if_none_match: None,
+            last_event_id: None,
             body: Vec::new(),
             client,
         })

@@ -8,6 +8,7 @@ pub mod changes;
 pub mod conditional;
 pub mod config;
 pub mod cryptokeys;
+pub mod events;
 pub mod history;
 pub mod metadata;
 pub mod operations;

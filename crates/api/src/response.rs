@@ -6,6 +6,8 @@ use nameward_control::operations::{ErrorKind, OperationError};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::resources::events::EventSubscription;
+
 /// Media types.
 pub mod media {
     /// JSON, without a character set: clients compare the whole value.
@@ -14,6 +16,8 @@ pub mod media {
     pub const PROBLEM: &str = "application/problem+json";
     /// JSON objects, one for each line.
     pub const LINES: &str = "application/x-ndjson";
+    /// Server-sent events.
+    pub const EVENTS: &str = "text/event-stream";
     /// Plain text.
     pub const TEXT: &str = "text/plain; charset=utf-8";
     /// A zone file.
@@ -44,6 +48,8 @@ pub struct ApiResponse {
     pub body: Vec<u8>,
     /// Headers besides [`HEADERS`].
     pub headers: Vec<(&'static str, String)>,
+    /// The events that follow; none for other replies.
+    pub events: Option<Box<EventSubscription>>,
 }
 
 /// The form of errors that a client takes.
@@ -130,6 +136,7 @@ impl ApiResponse {
             media: Some(media::JSON),
             body: to_json(value),
             headers: Vec::new(),
+            events: None,
         }
     }
 
@@ -140,6 +147,7 @@ impl ApiResponse {
             media: None,
             body: Vec::new(),
             headers: Vec::new(),
+            events: None,
         }
     }
 
@@ -150,6 +158,7 @@ impl ApiResponse {
             media: Some(media),
             body: body.into(),
             headers: Vec::new(),
+            events: None,
         }
     }
 

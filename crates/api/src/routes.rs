@@ -4,7 +4,7 @@ use crate::openapi;
 use crate::operator::Call;
 use crate::request::ApiMethod;
 use crate::resources::{
-    actions, audit, autoprimaries, cache, changes, config, cryptokeys, history, metadata,
+    actions, audit, autoprimaries, cache, changes, config, cryptokeys, events, history, metadata,
     operations, search, servers, statistics, tsigkeys, views, zones,
 };
 use crate::response::{ApiError, ApiResponse, ApiResult};
@@ -42,6 +42,7 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["cache", "flush"], methods: &[(Put, cache::flush)] },
     ApiRoute { pattern: server!["operations"], methods: &[(Post, operations::run)] },
     ApiRoute { pattern: server!["audit"], methods: &[(Get, audit::list)] },
+    ApiRoute { pattern: server!["events"], methods: &[(Get, events::open)] },
     ApiRoute { pattern: server!["autoprimaries"], methods: &[(Get, autoprimaries::list), (Post, autoprimaries::add)] },
     ApiRoute { pattern: server!["autoprimaries", ANY, ANY], methods: &[(Delete, autoprimaries::remove)] },
     ApiRoute { pattern: server!["tsigkeys"], methods: &[(Get, tsigkeys::list), (Post, tsigkeys::create)] },

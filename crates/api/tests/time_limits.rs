@@ -11,12 +11,15 @@ use nameward_control::operations::{
     Caller, ItemSink, OperationError, OperationRequest, OperationResult,
 };
 use nameward_control::web::KeyGate;
+use nameward_maintain::{TableWriter, change_feed::ChangeFeed};
 use nameward_stats::{RingCapacities, Snapshot, Stats};
+use nameward_wire::Name;
+use nameward_zone::{TableChange, Zone};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A server whose settings make a large reply, and nothing else.
-struct Settings;
+/// A server whose settings make a large reply, with a zone table, and nothing else.
+struct Settings(Arc<TableWriter>);
 
 impl ApiOperator for Settings {
     fn run(
@@ -26,6 +29,10 @@ impl ApiOperator for Settings {
         _: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         Ok(OperationResult::Listed { items: 0 })
+    }
+
+    fn feed(&self) -> Option<Arc<ChangeFeed>> {
+        Some(Arc::clone(self.0.feed()))
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -38,14 +45,19 @@ impl ApiOperator for Settings {
 }
 
 async fn start() -> SocketAddr {
+    start_with(Arc::default()).await
+}
+
+async fn start_with(table: Arc<TableWriter>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let limits = ApiLimits {
         read_timeout: Duration::from_millis(200),
         write_timeout: Duration::from_millis(200),
+        event_streams_per_client: 1,
         ..ApiLimits::default()
     };
-    let api = Api::new(Settings, ApiDefaults::default());
+    let api = Api::new(Settings(table), ApiDefaults::default());
     let gate = KeyGate::new("key", Arc::new(ApiKeys::default())).unwrap();
     let server = ApiServer::new(
         (api, None),
@@ -117,4 +129,31 @@ async fn a_client_that_takes_nothing_of_its_reply_is_disconnected() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let _ = stream.read_to_end(&mut reply).await;
     assert!(reply.len() < 32 << 20, "{} octets", reply.len());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_events_is_disconnected() {
+    let table = Arc::<TableWriter>::default();
+    table.feed().start();
+    let address = start_with(Arc::clone(&table)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head =
+        b"GET /api/v1/servers/localhost/events HTTP/1.1\r\nHost: x\r\nX-API-Key: key\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    let mut octets = [0; 12];
+    stream.read_exact(&mut octets).await.unwrap();
+    assert_eq!(&octets, b"HTTP/1.1 200");
+    // A client may have one stream here: it gets another when the server has given up the first, of which nothing more is read.
+    let mut status = String::new();
+    while status != "HTTP/1.1 200" {
+        for _ in 0..1000 {
+            let zone = Arc::new(Zone::not_ready(Name::ROOT));
+            table.publish(&[TableChange::Offer(zone)]);
+            table.publish(&[TableChange::Withdraw(Name::ROOT.as_wire().into(), 0)]);
+        }
+        let mut other = TcpStream::connect(address).await.unwrap();
+        other.write_all(head).await.unwrap();
+        other.read_exact(&mut octets).await.unwrap();
+        status = String::from_utf8_lossy(&octets).into_owned();
+    }
 }

@@ -213,7 +213,11 @@ impl Operations {
                 serial,
                 dry_run,
             } => self.roll_back((zone, *serial), *dry_run, author, items),
-            Request::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
+            Request::ZoneDelete {
+                zone,
+                no_copy,
+                serial,
+            } => self.delete_zone(zone, *no_copy, *serial),
             Request::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
             Request::DeletedZoneList => self.list_deleted(items),
             Request::CatalogList => self.list_catalogs(items),

@@ -20,6 +20,7 @@ mod storage;
 mod wait;
 
 use crate::background::{self, BackgroundTask, BackgroundWork};
+use crate::change_feed::LiveChange;
 use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::table::TableWriter;
@@ -99,8 +100,9 @@ impl Commits {
     }
 
     /// Reports that a live zone has changed in its database.
-    pub(crate) fn report_live_change(&self, zone: Name<'_>) {
+    pub(crate) fn report_live_change(&self, zone: Name<'_>, change: LiveChange) {
         self.listener.live_zone_changed(zone);
+        self.table.feed().record_live(zone, change);
     }
 
     /// Returns the table that versions are published in.
@@ -260,11 +262,7 @@ impl Commits {
         self.want_digest(&source, &mut under_way, &changes);
         let is_first = tip.is_stand_in() && zone.is_some();
         let zone = zone.unwrap_or(tip);
-        let committed = CommittedVersion {
-            zone,
-            difference: Arc::new(difference),
-            is_first,
-        };
+        let committed = CommittedVersion::new(zone, difference, is_first, &source);
         // A version that its storage already has is served at once, unless older versions are still pending.
         let is_published = is_home_first && under_way.count == 0;
         if is_published {
@@ -415,10 +413,16 @@ impl Commits {
         self.zone(zone.as_name(), source.rank).lock().has_digest = is_requested;
     }
 
+    /// Reports a published version to the listener and in the feed.
+    fn report(&self, committed: &CommittedVersion) {
+        self.listener.committed(committed);
+        self.table.feed().record_commit(committed);
+    }
+
     fn publish(&self, committed: &CommittedVersion) -> bool {
         let is_there = self.table.replace(Arc::clone(&committed.zone));
         if is_there && (committed.is_first || !committed.difference.is_empty()) {
-            self.listener.committed(committed);
+            self.report(committed);
         }
         if committed.zone.is_worth_packing() {
             let (zone, rank) = (name_of(&committed.zone), committed.zone.rank());

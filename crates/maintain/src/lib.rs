@@ -4,6 +4,7 @@
 //! table            the snapshot that serving reads, and its only writer
 //! core             the components that all others work on
 //! clock            wall-clock time that survives steps of the system clock
+//! change_feed      the last changes of all zones, for clients that follow them
 //! commit           a change of one zone: validate, write durably, apply, publish, notify
 //! follow           follows zone files and databases
 //! reconcile        compares a zone's journal with its stored contents at start
@@ -29,6 +30,7 @@
 
 mod background;
 pub mod catalog;
+pub mod change_feed;
 pub mod clock;
 pub mod commit;
 mod contents;

@@ -6,6 +6,7 @@
 //! Zones that are signed with this server's keys get their signing here when they are published, and lose it when
 //! they are read back: maintenance code sees the contents as stored.
 
+use crate::change_feed::ChangeFeed;
 use arc_swap::ArcSwap;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
@@ -25,6 +26,7 @@ pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
 pub struct TableWriter {
     snapshot: Snapshot,
     writing: Mutex<ServedAdditions>,
+    feed: Arc<ChangeFeed>,
 }
 
 /// The records that zones are served with and that their storage does not have, by zone name in lower case.
@@ -48,12 +50,18 @@ impl TableWriter {
         TableWriter {
             snapshot,
             writing: Mutex::default(),
+            feed: Arc::default(),
         }
     }
 
     /// Returns the snapshot that serving reads.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Returns the feed of zone changes.
+    pub fn feed(&self) -> &Arc<ChangeFeed> {
+        &self.feed
     }
 
     /// Returns the current table.
@@ -71,7 +79,7 @@ impl TableWriter {
         if changes.is_empty() {
             Vec::new()
         } else {
-            self.write(|table, additions| {
+            self.write_recorded(changes, |table, additions| {
                 if additions.is_empty() {
                     table.make(changes)
                 } else {
@@ -106,9 +114,10 @@ impl TableWriter {
     /// Withdraws the version from the source with this rank, and returns it as it was published. A later commit finds
     /// no zone and fails.
     pub fn withdraw(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
-        self.write(|table, _| {
+        let changes = [TableChange::Withdraw(name.as_wire().into(), rank)];
+        self.write_recorded(&changes, |table, _| {
             let last = table.offered_by(name, rank).map(Zone::unsigned);
-            table.make(&[TableChange::Withdraw(name.as_wire().into(), rank)]);
+            table.make(&changes);
             last
         })
     }
@@ -182,10 +191,29 @@ impl TableWriter {
     }
 
     fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T) -> T {
+        self.write_recorded(&[], change)
+    }
+
+    /// Writes changes, and records in the feed which zones have appeared or vanished.
+    fn write_recorded<T>(
+        &self,
+        changes: &[TableChange],
+        change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T,
+    ) -> T {
         let mut additions = self.writing.lock();
-        let mut table = ZoneTable::clone(&self.snapshot.load());
+        let before = self.snapshot.load_full();
+        let mut table = ZoneTable::clone(&before);
         let result = change(&mut table, &mut additions);
-        self.snapshot.store(Arc::new(table));
+        let after = Arc::new(table);
+        self.snapshot.store(Arc::clone(&after));
+        if self.feed.is_recording() {
+            let mut names: Vec<_> = changes.iter().map(TableChange::name).collect();
+            names.dedup();
+            for name in names {
+                self.feed
+                    .record_table(name, before.exact(name), after.exact(name));
+            }
+        }
         result
     }
 }

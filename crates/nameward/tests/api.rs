@@ -4,6 +4,9 @@
 mod api_keys;
 mod audit;
 mod client;
+mod conditional;
+mod events;
+mod hostile;
 mod openapi;
 mod remote;
 mod tls;

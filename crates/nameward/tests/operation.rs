@@ -34,7 +34,7 @@ mod tsig;
 mod tutorial;
 mod unbound;
 mod unsecure;
-mod update;
+pub mod update;
 mod update_clients;
 mod update_file;
 mod update_kill;

@@ -38,6 +38,16 @@ pub enum TableChange {
     Withdraw(Box<[u8]>, u16),
 }
 
+impl TableChange {
+    /// Returns the name of the zone.
+    pub fn name(&self) -> Name<'_> {
+        match self {
+            TableChange::Offer(zone) | TableChange::Move(zone, _) => zone.apex_name(),
+            TableChange::Withdraw(name, _) => Name::from_valid_wire(name),
+        }
+    }
+}
+
 /// A zone that two sources offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contest {

@@ -166,6 +166,7 @@ pub fn delete(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         return draw_deletion(visit, arguments[0], Some(problem));
     }
     let request = OperationRequest::ZoneDelete {
+        serial: None,
         zone: zone.name.clone(),
         no_copy: false,
     };

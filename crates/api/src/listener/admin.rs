@@ -11,7 +11,7 @@ use hyper::{Request, Response};
 use nameward_control::web::{RETRY_SECONDS, SecretVerdict};
 
 use super::connections::ApiConnection;
-use super::memory::HeldBody;
+use super::events::ReplyBody;
 use super::{ApiShared, finish_with, read_body};
 use crate::admin::{
     Admin, AdminRequest, HEADERS, LOGIN_MAX, ask_for_login, logged_in, login_page, refusal,
@@ -35,7 +35,7 @@ pub async fn answer(
     place: &Arc<ApiConnection>,
     request: Request<Incoming>,
     head: AdminRequest,
-) -> Response<HeldBody> {
+) -> Response<ReplyBody> {
     let response = match admin.asset(&head) {
         Some(asset) => asset,
         None => respond((shared, admin), place, request, head).await,

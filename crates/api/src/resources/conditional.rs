@@ -5,15 +5,20 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
+use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_control::operations::ZoneAttributes;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
 use crate::operator::Call;
+use crate::request::ApiRequest;
 use crate::response::{ApiError, ApiResult};
 
 use super::zone_views::RrsetJson;
 use super::{metadata, rrsets};
 
+/// Zones share turns, so that their number is bounded: more than operations that run at the same time.
+const TURNS: usize = 64;
 /// Octets of the digest in a tag.
 const DIGEST: usize = 12;
 
@@ -46,6 +51,37 @@ pub fn entity_tag(
     format!("\"{}-{digest}\"", zone.serial)
 }
 
+/// Turns of conditional requests: those of one zone follow each other, from the comparison of the tag to the end of the change, so that of
+/// several with the same tag one succeeds.
+pub struct ConditionalTurns([Mutex<()>; TURNS]);
+
+impl Default for ConditionalTurns {
+    fn default() -> Self {
+        ConditionalTurns(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl ConditionalTurns {
+    /// Waits for the turn of a request; `None` if it has no condition.
+    pub fn wait(&self, request: &ApiRequest, zone: &str) -> Option<MutexGuard<'_, ()>> {
+        request.if_match.as_ref()?;
+        let mut hasher = DefaultHasher::new();
+        zone.trim_end_matches('.')
+            .to_ascii_lowercase()
+            .hash(&mut hasher);
+        let turn = self.0.get(hasher.finish() as usize % TURNS)?;
+        Some(turn.lock())
+    }
+}
+
+/// Returns the result of a change; one that was refused because the zone has changed as such.
+pub fn outcome<T>(result: ApiResult<T>, (zone, serial): (&str, Option<u32>)) -> ApiResult<T> {
+    match result {
+        Err(ApiError::Status(409, _)) if serial.is_some() => Err(changed(zone)),
+        result => result,
+    }
+}
+
 /// Checks `If-Match`. Returns the serial that the zone must still have when it is changed; `None` without the header.
 pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
     let Some(wanted) = call.request.if_match.as_deref() else {
@@ -57,7 +93,8 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
     let metadata = metadata::stored(call, zone, None)?;
     let rrsets = rrsets::list(call, zone, None, None, true)?;
     if matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
-        Ok(Some(zone.serial))
+        // A zone without contents has no serial.
+        Ok((zone.serial > 0).then_some(zone.serial))
     } else {
         Err(changed(&zone.name))
     }

@@ -177,6 +177,7 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
 /// Changes attributes of a zone, and all of its RRsets if the body has them.
 pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let name = zone_name(arguments[0])?;
+    let _turn = call.api.turns.wait(call.request, &name);
     let zone = call.zone(&name)?;
     let body = call.request.json()?;
     let rrsets = match optional_list(&body, "rrsets")? {
@@ -214,15 +215,22 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
         return changes::check(call, request);
     }
     if terms != ZoneSettings::default() {
-        let zone = zone.name;
-        call.run(&OperationRequest::ZoneSet(ZoneSettings { zone, ..terms }))?;
+        let request = ZoneSettings {
+            zone: zone.name.clone(),
+            serial,
+            ..terms
+        };
+        let result = call.run(&OperationRequest::ZoneSet(request));
+        conditional::outcome(result, (&zone.name, serial))?;
     }
     Ok(ApiResponse::empty(204))
 }
 
 /// Changes RRsets, all or none.
 pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let zone = call.zone(&zone_name(arguments[0])?)?;
+    let name = zone_name(arguments[0])?;
+    let _turn = call.api.turns.wait(call.request, &name);
+    let zone = call.zone(&name)?;
     let body = call.request.json()?;
     let list = body.get("rrsets").and_then(Value::as_array);
     let list = list.ok_or_else(|| ApiError::invalid("No rrsets given in update request"))?;
@@ -235,13 +243,9 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     if call.request.flag("check", false)? {
         return changes::check(call, request);
     }
-    let is_conditional = request.serial.is_some();
-    let result = match call.run(&OperationRequest::RrsetsChange(request)) {
-        Err(ApiError::Status(409, _)) if is_conditional => {
-            return Err(conditional::changed(&zone.name));
-        }
-        result => result?,
-    };
+    let serial = request.serial;
+    let result = call.run(&OperationRequest::RrsetsChange(request));
+    let result = conditional::outcome(result, (&zone.name, serial))?;
     let old = zone.serial.to_string();
     let new = match result {
         OperationResult::ZoneChanged(changed) => changed.serial.map(|serial| serial.to_string()),
@@ -255,13 +259,16 @@ pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 
 /// Deletes a zone. `nameward zone undelete` can bring it back.
 pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let zone = call.zone(&zone_name(arguments[0])?)?;
-    conditional::check(call, &zone)?;
-    let zone = zone.name;
-    call.run(&OperationRequest::ZoneDelete {
-        zone,
+    let name = zone_name(arguments[0])?;
+    let _turn = call.api.turns.wait(call.request, &name);
+    let zone = call.zone(&name)?;
+    let serial = conditional::check(call, &zone)?;
+    let result = call.run(&OperationRequest::ZoneDelete {
+        zone: zone.name.clone(),
         no_copy: false,
-    })?;
+        serial,
+    });
+    conditional::outcome(result, (&zone.name, serial))?;
     Ok(ApiResponse::empty(204))
 }
 

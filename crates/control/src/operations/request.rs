@@ -122,6 +122,9 @@ pub enum OperationRequest {
     },
     /// Deletes a zone.
     ZoneDelete {
+        /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        serial: Option<u32>,
         /// The zone.
         zone: String,
         /// Keep no copy of it.

@@ -3,7 +3,7 @@
 //! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the `operations` endpoint or
 //! the web administration: [`Operations::run_recorded`](super::Operations::run_recorded) calls it. A zone outside the scope looks like one that does not exist.
 
-use nameward_wire::NameBuf;
+use nameward_wire::{Name, NameBuf};
 
 use super::record::search::FOUND_MAX;
 use super::server::audit::LIMIT_MAX;
@@ -54,11 +54,13 @@ impl KeyScope {
         if !self.is_limited() {
             return true;
         }
-        let Ok(name) = zone_name(zone) else {
-            return false;
-        };
+        zone_name(zone).is_ok_and(|name| self.covers_name(name.as_name()))
+    }
+
+    /// Checks whether a zone is in the scope.
+    pub fn covers_name(&self, zone: Name<'_>) -> bool {
         let mut suffixes = self.zones.iter();
-        suffixes.any(|suffix| name.as_name().is_at_or_below(suffix.as_name()))
+        !self.is_limited() || suffixes.any(|suffix| zone.is_at_or_below(suffix.as_name()))
     }
 
     /// Rejects what concerns the whole server.

@@ -140,6 +140,7 @@ fn requests_without_a_database_are_answered_with_a_reason() {
     for (request, kind, reason) in [
         (
             OperationRequest::ZoneDelete {
+                serial: None,
                 zone: "file.test".into(),
                 no_copy: false,
             },

@@ -29,10 +29,12 @@ impl Commits {
                 let older = table.offered_by(zone.apex_name(), zone.rank());
                 if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
                     let difference = Arc::new(Difference::default());
-                    self.listener.committed(&CommittedVersion {
+                    self.report(&CommittedVersion {
                         zone,
                         difference,
                         is_first: false,
+                        origin: JournalOrigin::Home,
+                        author: None,
                     });
                 }
             }

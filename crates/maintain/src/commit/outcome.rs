@@ -42,6 +42,27 @@ pub struct CommittedVersion {
     pub difference: Arc<Difference>,
     /// Whether it is the first version of a zone that had no contents here.
     pub is_first: bool,
+    /// The origin of the change.
+    pub origin: JournalOrigin,
+    /// The author, if known.
+    pub author: Option<Arc<ChangeAuthor>>,
+}
+
+impl CommittedVersion {
+    pub(super) fn new(
+        zone: Arc<Zone>,
+        difference: Difference,
+        is_first: bool,
+        source: &VersionSource,
+    ) -> Self {
+        CommittedVersion {
+            zone,
+            difference: Arc::new(difference),
+            is_first,
+            origin: source.origin,
+            author: source.author.clone(),
+        }
+    }
 }
 
 /// Why a change was not made.

@@ -17,15 +17,20 @@ mod withheld;
 mod zone_faults;
 mod zone_list_file;
 
+use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
-use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
+use nameward_store::sql::{
+    SqlBackend, SqlError,
+    write::{CommitMark, Committed},
+};
+use nameward_store::state::JournalOrigin;
 use nameward_wire::Name;
 pub use notified::NotifiedSerials;
-use own_changes::OwnChange;
+use own_changes::{OwnChange, ReportedVersions};
 use publish::FirstRead;
 use std::{
     path::Path,
@@ -142,6 +147,7 @@ pub struct FollowedDatabase {
     relist: Arc<Notify>,
     own: mpsc::Sender<OwnChange>,
     withheld: Arc<WithheldZones>,
+    reported: Arc<ReportedVersions>,
     faults: Arc<ZoneFaultLog>,
 }
 
@@ -201,6 +207,7 @@ impl FollowedDatabase {
             zone,
             difference: None,
             mark: None,
+            is_gone: false,
             author: None,
             done,
         })?;
@@ -247,7 +254,15 @@ impl FollowedDatabase {
         if committed.mark.is_some() {
             self.backend.note_followed(committed.zone);
         }
-        commits.report_live_change(name);
+        if let Some(CommitMark::Versions { after, .. }) = committed.mark {
+            self.reported.note(committed.zone, after);
+        }
+        let change = LiveChange {
+            serial: committed.has_soa.then_some(committed.serial.0),
+            author: committed.author.clone(),
+            origin: Some(JournalOrigin::Change),
+        };
+        commits.report_live_change(name, change);
         true
     }
 
@@ -276,6 +291,7 @@ fn own_change(committed: &Committed, done: oneshot::Sender<Result<(), SqlError>>
         zone: committed.zone,
         difference: committed.difference.clone(),
         mark: committed.mark,
+        is_gone: committed.is_gone,
         author: committed.author.clone(),
         done,
     }
@@ -303,6 +319,7 @@ pub fn start(
         let (refresh, relist) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let withheld = Arc::new(WithheldZones::default());
+        let reported = Arc::new(ReportedVersions::default());
         let faults = Arc::<ZoneFaultLog>::default();
         all.list.push(FollowedDatabase {
             rank: source.rank,
@@ -312,6 +329,7 @@ pub fn start(
             relist: Arc::clone(&relist),
             own,
             withheld: Arc::clone(&withheld),
+            reported: Arc::clone(&reported),
             faults: Arc::clone(&faults),
         });
         let (first, first_asked) = oneshot::channel();
@@ -321,6 +339,7 @@ pub fn start(
         follower.relist = relist;
         follower.own_changes = own_changes;
         follower.withheld = withheld;
+        follower.reported = reported;
         follower.faults = faults;
         follower.first_asked = Some(first);
         let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());

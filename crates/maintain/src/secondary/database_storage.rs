@@ -11,6 +11,7 @@ use super::storage::{
     HeldVersion, SecondaryStorage, SeenDone, StorageError, StorageOutcome, StorageState,
     StorageStates, VersionDone, ZoneInStorage,
 };
+use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::follow::databases::{FollowedDatabase, ServedFrom};
 use crate::outgoing::condense;
@@ -19,7 +20,7 @@ use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
 use nameward_base::worker::{self, Queue, QueueOwner};
 use nameward_store::sql::write::{Committed, WriteError, ZoneProgress, ZoneProgressList};
-use nameward_store::state::ZoneTimers;
+use nameward_store::state::{JournalOrigin, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
 use std::collections::HashSet;
@@ -144,7 +145,11 @@ impl SecondaryStorage for DatabaseStorage {
             worker.report(name, brought, done);
             if is_first {
                 // The follower has read it like zones at a start, which trigger no NOTIFY.
-                worker.commits.report_live_change(name.as_name());
+                let change = LiveChange {
+                    origin: Some(JournalOrigin::Transfer),
+                    ..LiveChange::default()
+                };
+                worker.commits.report_live_change(name.as_name(), change);
             }
         });
     }

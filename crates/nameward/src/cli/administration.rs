@@ -262,6 +262,14 @@ pub struct RecordArguments {
     remote: ChangeArguments,
 }
 
+fn deletion(zone: String, no_copy: bool) -> OperationRequest {
+    OperationRequest::ZoneDelete {
+        zone,
+        no_copy,
+        serial: None,
+    }
+}
+
 /// Returns the request of `nameward zone`, and the server it is for.
 pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
@@ -288,7 +296,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             zone,
             no_copy,
             remote,
-        } => (OperationRequest::ZoneDelete { zone, no_copy }, remote),
+        } => (deletion(zone, no_copy), remote),
         ZoneCommand::Undelete {
             zone,
             backend,

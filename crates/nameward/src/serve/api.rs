@@ -12,6 +12,7 @@ use nameward_control::{
     operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
     web::{BadHash, KeyGate},
 };
+use nameward_maintain::change_feed::ChangeFeed;
 use nameward_stats::Snapshot;
 use tokio::sync::watch;
 
@@ -32,6 +33,11 @@ impl ApiOperator for ServerApi {
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.operator.run_as(caller, request, items)
+    }
+
+    fn feed(&self) -> Option<Arc<ChangeFeed>> {
+        let table = self.operator.operations.commits.table();
+        Some(Arc::clone(table.feed()))
     }
 
     fn snapshot(&self) -> Snapshot {

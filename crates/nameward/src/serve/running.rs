@@ -272,6 +272,7 @@ impl RunningServer {
             tracing::warn!("no zones: all queries are refused");
         }
         self.health.set_started();
+        self.core.maintain.commits.table().feed().start();
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
         announce::ready(number, &self.core.addresses, question.as_deref());
         notify::ready();

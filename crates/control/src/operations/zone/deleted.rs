@@ -4,6 +4,7 @@
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::UNCONFIGURED_RANK;
@@ -12,6 +13,7 @@ use nameward_store::state::{
     CopyBounds, DeletedCopy, DeletedZone, StateChange, StateError, StateStore,
 };
 use nameward_wire::NameBuf;
+use nameward_zone::Serial;
 use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
@@ -111,16 +113,22 @@ impl CopyRecorder<'_> {
     }
 }
 
+/// Returns the error for a zone that is no longer the one that was read.
+pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
+    OperationError::conflict(format!("zone {zone} was changed in the meantime"))
+}
+
 impl Operations {
     /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of them by default.
     pub fn delete_zone(
         &self,
         name: &str,
         no_copy: bool,
+        serial: Option<u32>,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(name)?;
         if !self.has_row(&name)? {
-            return self.delete_local(&name, no_copy);
+            return self.delete_local(&name, no_copy, serial);
         }
         let (database, row) = self.locate(&name)?;
         let keeping = match (no_copy, self.commits.store()) {
@@ -132,27 +140,36 @@ impl Operations {
             }),
             _ => None,
         };
-        let committed = match &keeping {
-            None => self
-                .runtime
-                .block_on(database.backend.delete_zone(row.id, None)),
-            Some(keeping) => {
-                let order = CopyOrder {
-                    octets_max: self.copies.now().octets_max(),
-                    keep: &|copy| keeping.keep(copy),
-                };
-                let deletion = database.backend.delete_zone(row.id, Some(order));
-                let result = self.runtime.block_on(deletion);
-                // If it is unknown whether the zone was deleted, the copy may be all that is left.
-                if let Err(error) = &result
-                    && !matches!(error, WriteError::Unknown(_))
-                {
-                    keeping.give_up();
-                }
-                result
+        // The copy is made within the transaction: its serial is that of the zone that is deleted.
+        let is_outdated = AtomicBool::new(false);
+        let keep = |copy: ZoneCopy| {
+            if serial.is_some_and(|wanted| copy.serial != Some(Serial(wanted))) {
+                is_outdated.store(true, Ordering::Relaxed);
+                return Err(StateError::Closed);
             }
+            keeping
+                .as_ref()
+                .map_or(Ok(()), |keeping| keeping.keep(copy))
         };
+        let order = (keeping.is_some() || serial.is_some()).then_some(CopyOrder {
+            octets_max: if keeping.is_some() {
+                self.copies.now().octets_max()
+            } else {
+                u64::MAX
+            },
+            keep: &keep,
+        });
+        let committed = self
+            .runtime
+            .block_on(database.backend.delete_zone(row.id, order));
+        // If it is unknown whether the zone was deleted, the copy may be all that is left.
+        if let (Some(keeping), Err(error)) = (&keeping, &committed)
+            && !matches!(error, WriteError::Unknown(_))
+        {
+            keeping.give_up();
+        }
         let committed = committed.map_err(|error| match error {
+            WriteError::NoCopy(_) if is_outdated.load(Ordering::Relaxed) => changed_meanwhile(&name),
             WriteError::NoCopy(reason) => OperationError::refused(format!(
                 "zone {name} was not deleted: cannot store a copy of it: {reason}; use `--no-copy` to delete it \
                  without one"

@@ -16,7 +16,7 @@ use nameward_store::state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::deleted::of_store;
+use super::deleted::{changed_meanwhile, of_store};
 use super::local::{LocalZone, declared, of_kept};
 use crate::operations::key::zone_keys::of_keys;
 use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
@@ -98,6 +98,7 @@ impl Operations {
         &self,
         name: &NameBuf,
         no_copy: bool,
+        serial: Option<u32>,
     ) -> Result<OperationResult, OperationError> {
         let local = self.local_zone(name)?;
         let (rank, kind) = match &local {
@@ -106,6 +107,10 @@ impl Operations {
         };
         let served = self.commits.table().version(name.as_name(), rank);
         let served = served.filter(|served| !served.is_stand_in());
+        let current = served.as_ref().map(|served| served.serial().0);
+        if serial.is_some() && serial != current {
+            return Err(changed_meanwhile(name));
+        }
         let keys = self.keeper.keys();
         let mut copy = LocalCopy {
             text: served.as_deref().map(text_of),

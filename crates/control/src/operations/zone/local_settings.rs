@@ -141,7 +141,7 @@ impl Operations {
         if let Some(changed) = self.change_local_kind(&name, requested, &plan)? {
             return Ok(changed);
         }
-        let records = self.local_records(&name, requested, author)?;
+        let records = self.local_records((&name, &plan), requested, author)?;
         let is_set = plan.settings != plan.before;
         if is_set {
             self.declare(&name, &plan.settings)?;
@@ -273,17 +273,20 @@ impl Operations {
     /// Tries the change of RRsets, and returns it.
     fn local_records(
         &self,
-        name: &NameBuf,
+        (name, plan): (&NameBuf, &LocalPlan),
         requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<Option<OperatorChange>, OperationError> {
-        let Some(rrsets) = &requested.rrsets else {
+        // A transferred zone takes no change of records, not even an empty one that only compares the serial.
+        let compares = requested.serial.is_some() && !plan.before.kind.is_transferred();
+        if requested.rrsets.is_none() && !compares {
             return Ok(None);
-        };
+        }
         let request = RrsetsRequest {
             zone: requested.zone.clone(),
-            rrsets: rrsets.clone(),
-            delete_others: true,
+            rrsets: requested.rrsets.clone().unwrap_or_default(),
+            delete_others: requested.rrsets.is_some(),
+            serial: requested.serial,
             ..RrsetsRequest::default()
         };
         let place = self.place(name)?;
@@ -372,6 +375,7 @@ impl Operations {
         }
         let plain = ZoneSettings {
             zone: requested.zone.clone(),
+            serial: requested.serial,
             ..ZoneSettings::default()
         };
         if *requested == plain {

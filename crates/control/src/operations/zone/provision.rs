@@ -253,7 +253,7 @@ impl Operations {
         if terms != plain
             && let Err(error) = self.set_local(&terms, None)
         {
-            self.delete_zone(&request.zone, true)?;
+            self.delete_zone(&request.zone, true, None)?;
             return Err(error);
         }
         Ok(result)

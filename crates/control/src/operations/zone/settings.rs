@@ -56,6 +56,9 @@ pub struct ZoneSettings {
     /// All RRsets of the zone; others are deleted, except the SOA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rrsets: Option<Vec<RrsetStep>>,
+    /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
 }
 
 impl Operations {
@@ -87,12 +90,16 @@ impl Operations {
                 let zone = name.to_string();
                 return Ok(OperationResult::NoChange { zone });
             }
-            None => self.write_attributes(database, &row, &changes)?,
-            Some(rrsets) => {
+            // A transferred zone takes no change of records, so that its serial is not compared in the transaction.
+            None if requested.serial.is_none() || row.kind.is_transferred() => {
+                self.write_attributes(database, &row, &changes)?
+            }
+            rrsets => {
                 let request = RrsetsRequest {
                     zone: requested.zone.clone(),
-                    rrsets: rrsets.clone(),
-                    delete_others: true,
+                    rrsets: rrsets.clone().unwrap_or_default(),
+                    delete_others: rrsets.is_some(),
+                    serial: requested.serial,
                     ..RrsetsRequest::default()
                 };
                 let place = ZoneLocation::Database(database, Box::new(row));

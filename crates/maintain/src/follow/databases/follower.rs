@@ -2,7 +2,7 @@
 
 use super::{
     DatabaseSource, FollowSettings, ServedFrom,
-    own_changes::{OwnChange, OwnChanges},
+    own_changes::{OwnChange, OwnChanges, ReportedVersions},
     pending_reads::PendingReads,
     policies::FollowedPolicies,
     publish::{FirstRead, TableStep},
@@ -12,9 +12,11 @@ use super::{
     zone_faults::ZoneFaultLog,
     zone_list_file::ZoneListFile,
 };
+use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use nameward_stats::LogThrottle;
 use nameward_store::sql::{Change, SqlBackend, SqlError};
+use nameward_store::state::JournalOrigin;
 use nameward_wire::Name;
 use nameward_zone::Live;
 use std::{
@@ -111,6 +113,7 @@ pub(super) struct DatabaseFollower {
     pub(super) relist: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     pub(super) withheld: Arc<WithheldZones>,
+    pub(super) reported: Arc<ReportedVersions>,
     pub(super) faults: Arc<ZoneFaultLog>,
     pub(super) soa_check: SoaCheck,
     /// Gets a message when the database was queried for its zones, whatever the result.
@@ -148,6 +151,7 @@ impl DatabaseFollower {
             relist: Arc::default(),
             own_changes: mpsc::channel(1).1,
             withheld: Arc::default(),
+            reported: Arc::default(),
             faults: Arc::default(),
             soa_check: SoaCheck::default(),
             first_asked: None,
@@ -313,24 +317,43 @@ impl DatabaseFollower {
         }
     }
 
-    /// Invalidates the cached data of a zone, at once and before anything is read.
+    /// Invalidates the cached data of zones, at once and before anything is read.
     pub(super) fn outdate(&self, change: Change) {
-        let advance = |zone: &FollowedZone| {
-            if let Some(live) = &zone.live {
-                live.advance();
-            }
-        };
         match change {
-            Change::Zone(id, _) | Change::Own(id) => {
-                if let Some(zone) = self.zones.get(&id) {
-                    advance(zone);
-                    if zone.live.is_some() {
-                        self.commits.report_live_change(zone.name());
-                    }
+            Change::Zone(id, version) => {
+                // A commit of this server is reported when it is followed, which may be after its notice.
+                let is_own = self.reported.claim(id, version)
+                    || version.is_some() && self.backend.unfollowed_commits(id) > 0;
+                let report = LiveChange {
+                    origin: Some(JournalOrigin::Home),
+                    ..LiveChange::default()
+                };
+                self.outdate_zone(id, (!is_own).then_some(report));
+            }
+            // This server reports it when it is followed.
+            Change::Own(id) => self.outdate_zone(id, None),
+            Change::All => {
+                let mut live = self.zones.values().filter_map(|zone| zone.live.as_ref());
+                let has_live = live.next().map(|live| live.advance()).is_some();
+                live.for_each(|live| live.advance());
+                if has_live {
+                    self.commits.table().feed().record_unknown();
                 }
             }
-            Change::All => self.zones.values().for_each(advance),
             Change::List => {}
+        }
+    }
+
+    /// Invalidates the cached data of a live zone, and reports its change.
+    pub(super) fn outdate_zone(&self, id: i64, report: Option<LiveChange>) {
+        let Some(zone) = self.zones.get(&id) else {
+            return;
+        };
+        if let Some(live) = &zone.live {
+            live.advance();
+            if let Some(report) = report {
+                self.commits.report_live_change(zone.name(), report);
+            }
         }
     }
 }

@@ -5,7 +5,9 @@
 //! time, the whole zone is read.
 
 use super::follower::{DatabaseFollower, ReadContents};
+use crate::change_feed::LiveChange;
 use crate::commit::{CommitError, VersionSource};
+use nameward_base::sync::Mutex;
 use nameward_store::sql::{Change, SqlError, write::CommitMark};
 use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
@@ -29,6 +31,8 @@ pub(super) struct OwnChange {
     /// The removed and added records, if known.
     pub(super) difference: Option<Difference>,
     pub(super) mark: Option<CommitMark>,
+    /// The zone was deleted.
+    pub(super) is_gone: bool,
     /// The author, and the reason.
     pub(super) author: Option<Arc<ChangeAuthor>>,
     pub(super) done: Done,
@@ -51,6 +55,31 @@ impl OwnChanges {
     pub(super) fn due_in(&self) -> Option<Duration> {
         let first = self.awaited.values().map(|(due, _)| *due).min()?;
         Some(first.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// The versions, in the change table, of live zones that this server made and has reported. The notice of the database is not reported
+/// again.
+#[derive(Default)]
+pub(super) struct ReportedVersions(Mutex<HashMap<i64, i64>>);
+
+impl ReportedVersions {
+    pub(super) fn note(&self, zone: i64, version: i64) {
+        let mut versions = self.0.lock();
+        let known = versions.entry(zone).or_insert(version);
+        *known = version.max(*known);
+    }
+
+    /// Checks whether the version of a notice was reported. The notice of the newest one is the last.
+    pub(super) fn claim(&self, zone: i64, version: Option<i64>) -> bool {
+        let mut versions = self.0.lock();
+        let (Some(version), Some(reported)) = (version, versions.get(&zone).copied()) else {
+            return false;
+        };
+        if version >= reported {
+            versions.remove(&zone);
+        }
+        version <= reported
     }
 }
 
@@ -115,6 +144,12 @@ impl DatabaseFollower {
 
     fn follow_own(&mut self, own: OwnChange) {
         let (zone, mark) = (own.zone, own.mark);
+        let serials = own.difference.as_ref().and_then(Difference::serials);
+        let report = (!own.is_gone).then(|| LiveChange {
+            serial: serials.map(|(_, serial)| serial.0),
+            author: own.author.clone(),
+            origin: own.difference.as_ref().map(|_| JournalOrigin::Change),
+        });
         match self.apply_own(own) {
             OwnOutcome::Applied => {}
             OwnOutcome::Early(own) => self.own.early.push(own),
@@ -124,7 +159,10 @@ impl DatabaseFollower {
                     _ => None,
                 };
                 let change = Change::Zone(zone, version);
-                self.outdate(change);
+                if let Some(version) = version {
+                    self.reported.note(zone, version);
+                }
+                self.outdate_zone(zone, report);
                 self.pending.add(change);
                 self.own.waiting.push((zone, done));
             }
@@ -137,6 +175,7 @@ impl DatabaseFollower {
             zone: id,
             difference,
             mark,
+            is_gone,
             author,
             done,
         } = own;
@@ -185,6 +224,7 @@ impl DatabaseFollower {
                     zone: id,
                     difference: Some(kept),
                     mark,
+                    is_gone,
                     author,
                     done,
                 })

@@ -1,0 +1,154 @@
+//! `/events`: the changes of zones as server-sent events. The listener sends them; here is what a client subscribes to.
+
+use nameward_base::calendar::UtcTime;
+use nameward_control::operations::{KeyScope, OperationError, zone_name};
+use nameward_maintain::change_feed::{ChangeFeed, ChangeKind, FeedEvent, FeedKind, FeedZoneChange};
+use nameward_store::state::JournalOrigin;
+use nameward_wire::NameBuf;
+use serde_json::{Value, json};
+
+use crate::fields::check_canonical;
+use crate::operator::Call;
+use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
+
+/// The reason of a gap: the ID is not one of this run of the server.
+const UNKNOWN_ID: &str =
+    "events since this Last-Event-ID are not known, as after a restart of the server";
+/// The reason of a gap: the client is too slow.
+const TOO_LATE: &str = "there were more events than are kept; some were left out";
+/// The reason of a gap: notices of a database were lost.
+const UNKNOWN_CHANGE: &str = "any zone of a database may have changed";
+
+/// The events that a client gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSubscription {
+    /// The number of the last event that it has.
+    pub position: u64,
+    /// Events before its position are not known.
+    is_after_gap: bool,
+    /// Only of this zone.
+    zone: Option<NameBuf>,
+    scope: KeyScope,
+}
+
+/// Opens a stream of events: from now on, or after the event that `Last-Event-ID` names.
+pub fn open(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let zone = call.request.parameter("zone");
+    let zone = zone.filter(|zone| !zone.is_empty()).map(check_canonical);
+    let zone = zone.transpose()?.map(zone_name).transpose()?;
+    let scope = call.scope();
+    if let Some(zone) = &zone
+        && !scope.covers_name(zone.as_name())
+    {
+        return Err(OperationError::not_found(format!("zone {zone} not found")).into());
+    }
+    let feed = call.feed()?;
+    let newest = *feed.newest().borrow();
+    let last = call.request.last_event_id.as_deref();
+    let last = last.filter(|id| !id.is_empty());
+    let known = last.and_then(|id| read_id(&feed, id).filter(|number| *number <= newest));
+    let subscription = EventSubscription {
+        position: known.unwrap_or(newest),
+        is_after_gap: last.is_some() && known.is_none(),
+        zone,
+        scope: scope.clone(),
+    };
+    let mut reply = ApiResponse::text(200, media::EVENTS, "")
+        .with("cache-control", "no-store")
+        .with("x-accel-buffering", "no");
+    reply.events = Some(Box::new(subscription));
+    Ok(reply)
+}
+
+impl EventSubscription {
+    /// Writes the start of the stream: how soon to come back, the position, and whether events are missing before it.
+    pub fn write_start(&self, feed: &ChangeFeed, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"retry: 3000\n");
+        if self.is_after_gap {
+            self.write(feed, out, "gap", &json!({ "reason": UNKNOWN_ID }));
+        } else {
+            self.write_position(feed, out);
+        }
+    }
+
+    /// Writes the position alone: it shows that the connection is alive, and the client comes back with it.
+    pub fn write_position(&self, feed: &ChangeFeed, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!(": keep-alive\nid: {}\n\n", self.id(feed)).as_bytes());
+    }
+
+    /// Writes the next events, up to `max` of all zones, and moves the position; false if there are none.
+    pub fn write_next(&mut self, feed: &ChangeFeed, max: usize, out: &mut Vec<u8>) -> bool {
+        let batch = feed.after(self.position, max);
+        if let (true, Some(first)) = (batch.has_gap, batch.events.first()) {
+            self.position = first.number - 1;
+            self.write(feed, out, "gap", &json!({ "reason": TOO_LATE }));
+        }
+        for event in &batch.events {
+            self.position = event.number;
+            match &event.kind {
+                FeedKind::Unknown => {
+                    let data = json!({ "reason": UNKNOWN_CHANGE });
+                    self.write(feed, out, "gap", &data);
+                }
+                FeedKind::Zone(changed) if self.includes(changed) => {
+                    self.write(feed, out, "zone", &view(event, changed));
+                }
+                FeedKind::Zone(_) => {}
+            }
+        }
+        !batch.events.is_empty()
+    }
+
+    fn includes(&self, changed: &FeedZoneChange) -> bool {
+        let name = changed.zone.as_name();
+        let is_wanted = self.zone.as_ref().is_none_or(|zone| *zone == changed.zone);
+        is_wanted && self.scope.covers_name(name)
+    }
+
+    fn write(&self, feed: &ChangeFeed, out: &mut Vec<u8>, event: &str, data: &Value) {
+        let head = format!("id: {}\nevent: {event}\ndata: ", self.id(feed));
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(&to_json(data));
+        out.extend_from_slice(b"\n\n");
+    }
+
+    fn id(&self, feed: &ChangeFeed) -> String {
+        format!("{:x}-{}", feed.epoch(), self.position)
+    }
+}
+
+/// Reads the ID of an event; `None` if it is not one of this run of the server.
+fn read_id(feed: &ChangeFeed, text: &str) -> Option<u64> {
+    let (epoch, number) = text.split_once('-')?;
+    let epoch = u64::from_str_radix(epoch, 16).ok()?;
+    (epoch == feed.epoch()).then_some(number)?.parse().ok()
+}
+
+fn view(event: &FeedEvent, changed: &FeedZoneChange) -> Value {
+    let kind = match changed.change {
+        ChangeKind::Created => "created",
+        ChangeKind::Changed => "changed",
+        ChangeKind::Deleted => "deleted",
+    };
+    let origin = changed.origin.map(|origin| match origin {
+        JournalOrigin::Home => "home",
+        JournalOrigin::Change => "change",
+        JournalOrigin::Transfer => "transfer",
+    });
+    json!({
+        "kind": kind,
+        "message": changed.author.as_ref().and_then(|author| author.message.as_deref()),
+        "origin": origin,
+        "serial": changed.serial,
+        "time": UtcTime::from_unix(event.time).to_string(),
+        "who": changed.author.as_ref().map(|author| &*author.who),
+        "zone": changed.zone.to_string().to_ascii_lowercase(),
+    })
+}
+
+impl Call<'_> {
+    fn feed(&self) -> ApiResult<std::sync::Arc<ChangeFeed>> {
+        let feed = self.api.feed();
+        feed.ok_or_else(|| ApiError::invalid("this server has no feed of changes"))
+    }
+}
