@@ -13,13 +13,12 @@ mod plan;
 mod scratch;
 mod secure;
 mod view;
+mod without_question;
 
 pub use alias::{AliasAddresses, TargetLocation, alias_of, find_target};
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
-use nameward_wire::message::{
-    HEADER, Malformed, OptRecord, Query, ReplyFlags, extended_error, write_reply_header,
-};
+use nameward_wire::message::{OptRecord, Query, extended_error};
 use nameward_wire::{Class, Rcode, Type};
 pub use nameward_zone::BackendFailure;
 use nameward_zone::NameKey;
@@ -422,6 +421,7 @@ impl Engine {
             nsid,
             error,
             expire: None,
+            cookie: edns.reply_cookie.map(|cookie| cookie.octets),
         })
     }
 
@@ -442,35 +442,5 @@ impl Engine {
             // as long.
             reserved => (limit - usize::from(reserved).min(limit)).max(SIGNED_MIN),
         }
-    }
-
-    /// Writes the reply to a packet that is not a proper request; `None` means no reply is sent.
-    pub fn respond_to_malformed(
-        &self,
-        packet: &[u8],
-        malformed: Malformed,
-        out: &mut [u8],
-    ) -> Option<Reply> {
-        let (rcode, end) = match malformed {
-            Malformed::TooShort | Malformed::Response => return None,
-            Malformed::FormErr => (Rcode::FormErr, HEADER),
-            Malformed::FormErrAfterQuestion(end) => (Rcode::FormErr, end),
-            Malformed::NotImplemented => (Rcode::NotImp, HEADER),
-        };
-        out.get_mut(HEADER..end)?
-            .copy_from_slice(packet.get(HEADER..end)?);
-        let flags = ReplyFlags {
-            rcode: rcode as u8,
-            ..ReplyFlags::default()
-        };
-        write_reply_header(packet, out, flags, [(end > HEADER) as u16, 0, 0, 0]);
-        Some(Reply {
-            len: end,
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        })
     }
 }

@@ -74,6 +74,7 @@ impl TransferRequest {
     }
 
     fn opt(&self) -> Option<OptRecord<'_>> {
+        let cookie = self.query().edns.and_then(|edns| edns.reply_cookie);
         self.opt.as_ref().map(|opt| OptRecord {
             payload: opt.payload,
             dnssec_ok: opt.dnssec_ok,
@@ -81,6 +82,7 @@ impl TransferRequest {
             nsid: Some(&opt.nsid[..]).filter(|id| !id.is_empty()),
             error: None,
             expire: opt.expire,
+            cookie: cookie.map(|cookie| cookie.octets),
         })
     }
 

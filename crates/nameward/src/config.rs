@@ -4,6 +4,7 @@
 pub mod api_settings;
 mod backend_keywords;
 pub mod clients;
+mod cookie_settings;
 pub mod dnssec_policy;
 mod document;
 pub mod error;
@@ -33,6 +34,7 @@ use nameward_store::file::FileList;
 use toml::de::DeTable;
 
 use api_settings::{ApiSettings, TlsSettings};
+use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
@@ -84,6 +86,8 @@ pub struct Config {
     pub overload: Overload,
     /// `[rate_limit]`
     pub rate_limit: RateLimit,
+    /// `[cookies]`
+    pub cookies: CookieTable,
     /// `[recursor]`
     pub recursor: Recursor,
     /// `[security_poll]`
@@ -138,6 +142,7 @@ impl Config {
             journal: Journal::defaults(),
             overload: Overload::defaults(),
             rate_limit: RateLimit::defaults(),
+            cookies: CookieTable::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
@@ -289,6 +294,7 @@ impl Config {
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
                 RateLimit::NAME => reader.section(&mut config.rate_limit, value),
+                CookieTable::NAME => reader.section(&mut config.cookies, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
@@ -400,6 +406,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<Journal>(),
         of::<Overload>(),
         of::<RateLimit>(),
+        of::<CookieTable>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),

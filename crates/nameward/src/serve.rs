@@ -5,6 +5,7 @@
 
 mod announce;
 mod api;
+mod cookies;
 mod core;
 pub mod databases;
 mod error;

@@ -9,6 +9,7 @@ mod broken_start;
 mod cli;
 mod compatibility;
 mod control;
+mod cookies;
 mod denial;
 mod ending;
 mod history;

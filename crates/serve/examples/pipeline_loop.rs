@@ -1,9 +1,11 @@
 //! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
-//! `pipeline_loop SCENARIO COUNT`, for counting instructions (`bench/instructions`) and for profiling.
+//! `pipeline_loop SCENARIO[+limit][+cookie] COUNT`, with response rate limiting or cookies in the queries, for counting instructions (`bench/instructions`) and for profiling.
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
+use nameward_serve::cookies::{CookieSettings, Cookies};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
+use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
@@ -96,19 +98,66 @@ fn question(name: &str, is_dnssec_ok: bool) -> Vec<u8> {
     packet
 }
 
+/// Returns a name without a suffix, and whether it had one.
+fn without<'n>(name: &'n str, suffix: &str) -> (&'n str, bool) {
+    let rest = name.strip_suffix(suffix);
+    (rest.unwrap_or(name), rest.is_some())
+}
+
+/// A limiter with the default table that limits nothing here.
+fn limiter() -> Option<Arc<RateLimiter>> {
+    let rate = 1_000_000;
+    let limiter = RateLimiter::new(RateLimitSettings {
+        rates: AnswerRates {
+            responses: rate,
+            nxdomains: rate,
+            referrals: rate,
+            errors: rate,
+            all: 0,
+        },
+        slip: 2,
+        window_seconds: 15,
+        ipv4_prefix: 24,
+        ipv6_prefix: 56,
+        table_size: 262_144,
+        ..RateLimitSettings::default()
+    });
+    limiter.map(Arc::new)
+}
+
+/// Adds a COOKIE option with a client cookie to a question.
+fn add_cookie(packet: &mut Vec<u8>) {
+    let length = packet.len() - 1;
+    packet[length] = 12;
+    packet.extend_from_slice(b"\0\x0a\0\x08client-1");
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (Some(name), Some(count)) = (arguments.next(), arguments.next()) else {
         panic!("pipeline_loop SCENARIO COUNT");
     };
     let count: usize = count.parse().expect("a number");
-    let (table, names) = scenario(&name);
+    let (name, has_cookies) = without(&name, "+cookie");
+    let (name, is_limited) = without(name, "+limit");
+    let (table, names) = scenario(name);
     let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(table));
-    let packets: Vec<_> = names
+    if is_limited {
+        shared.rate_limiter.store(limiter());
+    }
+    let mut packets: Vec<_> = names
         .iter()
         .map(|of| question(of, name.starts_with("signed")))
         .collect();
+    if has_cookies {
+        let settings = CookieSettings {
+            secrets: vec![[1; 16]],
+            ..CookieSettings::default()
+        };
+        shared.cookies.store(Some(Arc::new(Cookies::new(settings))));
+        packets.iter_mut().for_each(add_cookie);
+    }
     let client = |i: usize| SocketAddr::from((Ipv4Addr::from(0x7f00_0001), 4000 + i as u16));
     let datagrams = packets.iter().enumerate().map(|(i, p)| (&p[..], client(i)));
     let mut batch = DatagramBatch::of(&datagrams.collect::<Vec<_>>());

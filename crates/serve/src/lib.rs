@@ -11,6 +11,7 @@
 
 mod access;
 pub mod alias;
+pub mod cookies;
 pub mod dnstap;
 pub mod listen;
 pub mod live;

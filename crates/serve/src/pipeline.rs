@@ -12,6 +12,7 @@
 //! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer that
 //! is refreshed once per batch, so every answer of a batch comes from one snapshot.
 
+mod cookies;
 mod late;
 mod limit;
 mod path;
@@ -29,6 +30,7 @@ pub(crate) use path::Turn;
 pub(crate) use record::record_signatures;
 
 use crate::alias::AliasResolver;
+use crate::cookies::Cookies;
 use crate::live::{LiveSettings, LiveZones};
 use crate::rate_limit::RateLimiter;
 use crate::recursor::RecursorForwarder;
@@ -57,6 +59,8 @@ pub struct ServingState {
     pub stats: Arc<Stats>,
     /// The sinks for exchanges: query log and dnstap.
     pub tap: Arc<ExchangeTap>,
+    /// Makes and verifies DNS cookies, if they are enabled.
+    pub cookies: ArcSwapOption<Cookies>,
     /// Limits answers over UDP, if any rate is set.
     pub rate_limiter: ArcSwapOption<RateLimiter>,
     /// Caches and look-ups for zones that are not in memory.
@@ -87,6 +91,7 @@ impl ServingState {
             tsig_keys: ArcSwap::default(),
             stats,
             tap: Arc::default(),
+            cookies: ArcSwapOption::empty(),
             rate_limiter: ArcSwapOption::empty(),
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
@@ -145,6 +150,7 @@ pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
     hand_off: Cache<SharedForwarder, Option<Arc<RecursorForwarder>>>,
+    cookies: Cache<SharedCookies, Option<Arc<Cookies>>>,
     rate_limiter: Cache<SharedLimiter, Option<Arc<RateLimiter>>>,
 }
 
@@ -181,6 +187,17 @@ impl std::ops::Deref for SharedForwarder {
     }
 }
 
+/// The cookies in a form that a cache can watch.
+struct SharedCookies(Arc<ServingState>);
+
+impl std::ops::Deref for SharedCookies {
+    type Target = ArcSwapOption<Cookies>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.cookies
+    }
+}
+
 /// The rate limiter in a form that a cache can watch.
 struct SharedLimiter(Arc<ServingState>);
 
@@ -198,6 +215,7 @@ impl Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),
             hand_off: Cache::new(SharedForwarder(Arc::clone(shared))),
+            cookies: Cache::new(SharedCookies(Arc::clone(shared))),
             rate_limiter: Cache::new(SharedLimiter(Arc::clone(shared))),
         }
     }
@@ -207,6 +225,7 @@ impl Snapshots {
         self.zones.load();
         self.engine.load();
         self.hand_off.load();
+        self.cookies.load();
         self.rate_limiter.load();
     }
 }

@@ -2,6 +2,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
+use nameward_serve::cookies::{CookieSettings, Cookies};
 use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
@@ -172,13 +173,32 @@ fn a_warmed_worker_answers_without_allocating() {
     let mut packets = questions();
     packets.push(b"short".to_vec());
     packets.push(vec![0; 40]);
+    for length in [8, 24] {
+        // With a cookie that is not valid, so that a new one is made.
+        let mut with_cookie = question("ns1.example.", 1, true);
+        let start = with_cookie.len() - 1;
+        with_cookie[start] = 4 + length;
+        with_cookie.extend_from_slice(&[0, 10, 0, length]);
+        with_cookie.extend_from_slice(&[1; 24][..length.into()]);
+        packets.push(with_cookie);
+    }
     let mut batch = batch(&packets);
-    let mut pipeline = UdpPipeline::new(in_memory());
+    let shared = in_memory();
+    shared.cookies.store(Some(cookies()));
+    let mut pipeline = UdpPipeline::new(shared);
     answer_again(&mut pipeline, &mut batch, 2000);
     let allocated = allocations(true, || answer_again(&mut pipeline, &mut batch, 1000));
     let all_but_the_short_one = batch.len() - 1;
     assert_eq!(answered(&batch), all_but_the_short_one);
     assert_eq!(allocated, 0, "allocations in 1000 batches");
+}
+
+fn cookies() -> Arc<Cookies> {
+    Arc::new(Cookies::new(CookieSettings {
+        secrets: vec![[1; 16], [2; 16]],
+        require: false,
+        require_above: 1_000_000_000,
+    }))
 }
 
 /// A datagram from each of many networks.
@@ -219,6 +239,7 @@ fn a_flood_from_forged_networks_is_limited_without_allocating() {
     };
     let limiter = RateLimiter::new(settings).map(Arc::new);
     shared.rate_limiter.store(limiter);
+    shared.cookies.store(Some(cookies()));
     let mut pipeline = UdpPipeline::new(shared.clone());
     let mut batches: Vec<_> = (0..2000).map(spoofed).collect();
     answer_again(&mut pipeline, &mut batch(&questions()), 2000);

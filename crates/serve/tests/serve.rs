@@ -1,6 +1,7 @@
 //! Tests of the listeners and of the path from request to reply. All modules link into one binary.
 
 mod conformance;
+mod cookies;
 mod live;
 mod loopback;
 mod notify;

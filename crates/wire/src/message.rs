@@ -49,7 +49,7 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// A TSIG record is present somewhere after the question (RFC 8945), not yet verified.
     pub is_signed: bool,
-    /// The request has neither a TSIG record nor an EXPIRE option, like most requests.
+    /// The request has neither a TSIG record nor an EXPIRE or COOKIE option.
     pub is_plain: bool,
     /// Octets to leave free in the reply for its TSIG record.
     pub reserved: u16,
@@ -70,8 +70,19 @@ pub struct Edns<'a> {
     pub nsid: bool,
     /// Whether the EXPIRE option was requested (RFC 7314).
     pub expire: bool,
-    /// The COOKIE option (RFC 7873), not verified.
+    /// The COOKIE option (RFC 7873), not verified: 8 octets, or 16 to 40.
     pub cookie: Option<&'a [u8]>,
+    /// The COOKIE option of the reply. Set by the server, not by the parser.
+    pub reply_cookie: Option<ReplyCookie>,
+}
+
+/// The COOKIE option of a reply (RFC 7873, RFC 9018).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyCookie {
+    /// The client cookie and the server cookie.
+    pub octets: [u8; 24],
+    /// The request had a valid server cookie.
+    pub is_verified: bool,
 }
 
 /// The reason why a packet is not a request that can be answered normally.
@@ -156,7 +167,7 @@ impl<'a> Query<'a> {
                     return None;
                 }
                 let edns = Edns::parse(fixed, rdata)?;
-                self.is_plain &= !edns.expire;
+                self.is_plain &= !edns.expire && edns.cookie.is_none();
                 self.edns = Some(edns);
             } else if rtype == Type::TSIG {
                 // Its position is checked when it is verified.
@@ -166,6 +177,23 @@ impl<'a> Query<'a> {
             at = end;
         }
         Some(())
+    }
+
+    /// Parses a request without a question that asks for a server cookie only (RFC 7873 section 5.4).
+    pub fn parse_cookie_only(packet: &'a [u8]) -> Option<Edns<'a>> {
+        let header: &[u8; HEADER] = packet.first_chunk()?;
+        let is_query = header[2] & (QR | 0x78) == 0;
+        if !is_query || header[4..] != [0, 0, 0, 0, 0, 0, 0, 1] || packet.get(HEADER) != Some(&0) {
+            return None;
+        }
+        let fixed: &[u8; 10] = packet.get(HEADER + 1..)?.first_chunk()?;
+        let start = HEADER + OPT_FIXED;
+        let end = start + u16::from_be_bytes([fixed[8], fixed[9]]) as usize;
+        if Type(u16::from_be_bytes([fixed[0], fixed[1]])) != Type::OPT {
+            return None;
+        }
+        let edns = Edns::parse(fixed, packet.get(start..end)?)?;
+        (edns.cookie.is_some() && edns.version == 0).then_some(edns)
     }
 
     /// Returns the message as received.
@@ -190,7 +218,7 @@ pub struct QueryBuf {
 }
 
 impl QueryBuf {
-    /// Returns the request, as far as an answer depends on it. The COOKIE option is not kept.
+    /// Returns the request, as far as an answer depends on it. Of the COOKIE option only that of the reply is kept.
     pub fn as_query(&self) -> Query<'_> {
         let octets = &self.octets[..];
         let name_end = octets.len() - 4;
@@ -222,6 +250,7 @@ impl From<&Query<'_>> for QueryBuf {
                 nsid: edns.nsid,
                 expire: edns.expire,
                 cookie: None,
+                reply_cookie: edns.reply_cookie,
             }),
             is_signed: query.is_signed,
             reserved: query.reserved,
@@ -239,6 +268,7 @@ impl<'a> Edns<'a> {
             nsid: false,
             expire: false,
             cookie: None,
+            reply_cookie: None,
         };
         let mut rest = options;
         while !rest.is_empty() {
@@ -248,6 +278,8 @@ impl<'a> Edns<'a> {
             match u16::from_be_bytes([head[0], head[1]]) {
                 3 => edns.nsid = true,
                 9 => edns.expire = true,
+                // RFC 7873 section 5.2.2: other lengths are malformed.
+                10 if !matches!(value.len(), 8 | 16..=40) => return None,
                 10 if edns.cookie.is_none() => edns.cookie = Some(value),
                 // RFC 6891 section 6.1.2: unknown options are ignored.
                 _ => {}
@@ -347,11 +379,31 @@ mod tests {
             (1232, 0, true)
         );
         let with_options =
-            b"\0\x00\x29\x02\x00\x00\x01\x00\x00\x00\x0c\x00\x03\0\0\x00\x0a\0\x04abcd";
+            b"\0\x00\x29\x02\x00\x00\x01\x00\x00\x00\x10\x00\x03\0\0\x00\x0a\0\x08abcdefgh";
         let packet = with_additional(&[with_options]);
         let edns = Query::parse(&packet).unwrap().edns.unwrap();
         assert!(edns.nsid && edns.version == 1);
-        assert_eq!(edns.cookie, Some(&b"abcd"[..]));
+        assert_eq!(edns.cookie, Some(&b"abcdefgh"[..]));
+        assert!(!Query::parse(&packet).unwrap().is_plain);
+    }
+
+    #[test]
+    fn a_cookie_has_8_or_16_to_40_octets() {
+        for len in 0..50u8 {
+            let fixed = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 4 + len, 0, 10, 0, len];
+            let opt = [&fixed[..], &vec![7; len.into()]].concat();
+            let packet = with_additional(&[&opt]);
+            let is_valid = matches!(len, 8 | 16..=40);
+            assert_eq!(Query::parse(&packet).is_ok(), is_valid, "{len}");
+            let alone = [&b"\x12\x34\0\0\0\0\0\0\0\0\0\x01"[..], &opt].concat();
+            assert_eq!(
+                Query::parse_cookie_only(&alone).is_some(),
+                is_valid,
+                "{len}"
+            );
+            assert!(Query::parse_cookie_only(&alone[..alone.len() - 1]).is_none());
+        }
+        assert!(Query::parse_cookie_only(&with_additional(&[OPT])).is_none());
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub enum Rcode {
     NotAuth = 9,
     NotZone = 10,
     BadVers = 16,
+    /// The request needs a valid server cookie (RFC 7873).
+    BadCookie = 23,
 }
 
 /// Returns the name of a response code (IANA "DNS RCODEs").

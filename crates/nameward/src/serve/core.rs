@@ -170,6 +170,7 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
     let stats = Arc::clone(&prepared.stats);
     let shared = ServingState::with_live(live::engine(&config.server), stats, live);
     super::rate_limit::apply(&shared, config);
+    super::cookies::apply(&shared, config);
     let zones = Arc::clone(&shared.zones);
     let count = move || zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);

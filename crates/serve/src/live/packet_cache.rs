@@ -5,7 +5,8 @@
 //! | view, name (case-insensitive), type, DO, EDNS or not, maximum response size, transport | the key |
 //! | ID, RD, letter case of the name | copied from the query at each hit |
 //! | TSIG (RFC 8945) | responses are cached unsigned, and signed for each client |
-//! | COOKIE (RFC 7873: not answered) and unknown options | do not affect the response and are ignored |
+//! | COOKIE (RFC 7873) | whether there is one is in the key; that of the reply is patched in at each hit |
+//! | unknown options | do not affect the response and are ignored |
 //! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | bypasses the cache |
 //!
 //! A response is cached only if all of it came from one live zone and none of it depends on the letter case of the
@@ -39,6 +40,7 @@ pub(crate) struct Fit {
     edns: bool,
     dnssec_ok: bool,
     compact_ok: bool,
+    cookie: bool,
     stream: bool,
 }
 
@@ -63,6 +65,7 @@ impl Fit {
             edns: query.edns.is_some(),
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
+            cookie: query.edns.is_some_and(|edns| edns.reply_cookie.is_some()),
             stream: medium == Medium::Stream,
         })
     }
@@ -96,7 +99,7 @@ impl Hash for BorrowedPacketKey<'_> {
 
 fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
-    let flags = flags | u64::from(fit.compact_ok) << 3;
+    let flags = flags | u64::from(fit.compact_ok) << 3 | u64::from(fit.cookie) << 4;
     let view = u64::from(fit.view);
     let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32 | view << 48;
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -188,6 +191,12 @@ impl PacketCache {
         out[2] = out[2] & !RD | asked[2] & RD;
         let end = HEADER + name.len();
         out[HEADER..end].copy_from_slice(&asked[HEADER..end]);
+        // The COOKIE option is the last of the OPT record, which ends the message.
+        if let Some(cookie) = query.edns.and_then(|edns| edns.reply_cookie)
+            && let Some(octets) = out.last_chunk_mut()
+        {
+            *octets = cookie.octets;
+        }
         Hit::Answered(answer.reply)
     }
 

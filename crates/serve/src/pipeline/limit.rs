@@ -98,7 +98,7 @@ impl Turn<'_> {
         let (Some(limits), Verdict::Reply(reply)) = (self.limits, &verdict) else {
             return verdict;
         };
-        if arrival.transport().protocol != Protocol::Udp {
+        if arrival.transport().protocol != Protocol::Udp || has_valid_cookie(query) {
             return verdict;
         }
         let (key, found) = asked;
@@ -126,6 +126,13 @@ impl Turn<'_> {
     }
 }
 
+/// Checks whether the sender of a query has shown by a cookie that it receives the replies.
+#[inline]
+fn has_valid_cookie(query: &Query<'_>) -> bool {
+    let cookie = query.edns.and_then(|edns| edns.reply_cookie);
+    cookie.is_some_and(|cookie| cookie.is_verified)
+}
+
 /// Limits a late reply: returns `None` if it is dropped, and otherwise the reply, which may have been replaced by one in
 /// `out`.
 pub(super) fn limit_late<'o>(
@@ -140,6 +147,9 @@ pub(super) fn limit_late<'o>(
         return Some((reply, octets));
     };
     let query = late.query();
+    if has_valid_cookie(&query) {
+        return Some((reply, octets));
+    }
     let request = late.request(&query);
     let (key, zones) = (NameKey::new(query.qname), shared.zones.load());
     let found = zones.match_for(&key, query.qtype);

@@ -3,6 +3,7 @@
 //! | step | here | verdict |
 //! |---|---|---|
 //! | TSIG | the record fails verification | NOTAUTH or FORMERR ([`super::signed`]) |
+//! | cookie | required over UDP, and missing or not valid | TC; BADCOOKIE ([`super::cookies`]) |
 //! | policy | clients in the blackhole; clients not in the zone's access list | drop; REFUSED |
 //! | opcode | other than QUERY, transfers, unknown EDNS versions | from a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
 //! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
@@ -32,6 +33,7 @@ use super::limit::Limits;
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{ServingState, Snapshots};
 use crate::access::ClientZones;
+use crate::cookies::Cookies;
 use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuery, join_lookup};
 use crate::recursor::{RecursorForwarder, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
@@ -44,6 +46,9 @@ pub(crate) struct Turn<'t> {
     pub(crate) zones: &'t ZoneTable,
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
+    pub(super) cookies: Option<&'t Cookies>,
+    /// Queries over UDP need a valid cookie.
+    pub(super) demands_cookies: bool,
     pub(super) limits: Option<Limits<'t>>,
     hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// Read for the first query to a live zone; others need no clock.
@@ -101,6 +106,8 @@ impl<'t> Turn<'t> {
             shared,
             engine: snapshots.engine.load(),
             zones: snapshots.zones.load(),
+            cookies: snapshots.cookies.load().as_deref(),
+            demands_cookies: false,
             limits: snapshots.rate_limiter.load().as_deref().map(Limits::new),
             hand_off: snapshots.hand_off.load().as_ref(),
             recorder,
@@ -120,7 +127,7 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         record_received(self.recorder, query, transport, peer.ip());
-        if query.is_plain {
+        if query.is_plain && !self.demands_cookies {
             self.decide_verified((query, None), arrival, asked, out)
         } else {
             self.decide_extended(query, arrival, asked, out)
@@ -449,6 +456,11 @@ impl<'t> Turn<'t> {
         peer: SocketAddr,
         out: &mut [u8],
     ) -> Option<Reply> {
+        if malformed == Malformed::FormErr
+            && let Some(reply) = self.answer_cookie_only(packet, peer, out)
+        {
+            return Some(reply);
+        }
         record_malformed(self.recorder, malformed, peer.ip());
         self.engine.respond_to_malformed(packet, malformed, out)
     }

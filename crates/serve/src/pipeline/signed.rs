@@ -1,4 +1,4 @@
-//! Requests with the EXPIRE option (RFC 7314) or a TSIG record (RFC 8945). TSIG is verified before anything is
+//! Requests with a COOKIE (RFC 7873) or EXPIRE option (RFC 7314) or a TSIG record (RFC 8945). TSIG is verified before anything is
 //! decided, and the replies are signed.
 //!
 //! A reply is built without its TSIG record, with room reserved for it, and signed last: caches and the engine know
@@ -19,8 +19,8 @@ use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
 
 impl Turn<'_> {
-    /// Decides a request that is signed, or asks for the zone's expiry.
-    #[cold]
+    /// Decides a request that is signed, has a cookie or needs one, or asks for the zone's expiry.
+    #[inline(never)]
     pub(super) fn decide_extended(
         &mut self,
         query: &Query<'_>,
@@ -28,6 +28,13 @@ impl Turn<'_> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
+        let with_cookie = self.with_cookie(query, arrival.peer().ip());
+        let query = with_cookie.as_ref().unwrap_or(query);
+        if self.demands_cookies
+            && let Some(verdict) = self.refuse_without_cookie(query, out)
+        {
+            return verdict;
+        }
         if query.is_signed {
             self.decide_signed(query, arrival, asked, out)
         } else {

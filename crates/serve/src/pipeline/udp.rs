@@ -87,6 +87,7 @@ impl BatchHandler for UdpPipeline {
             &mut self.recorder,
             &mut self.scratch,
         );
+        turn.note_datagrams(batch.len());
         let (queries, mut replies) = batch.split();
         let mut parsed = [const { Err(Malformed::TooShort) }; BATCH];
         for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {

@@ -18,6 +18,8 @@ pub struct OptRecord<'a> {
     pub error: Option<u16>,
     /// Seconds until the zone expires here unless it is refreshed (RFC 7314).
     pub expire: Option<u32>,
+    /// The COOKIE option (RFC 7873), which is the last one: cached replies are patched there.
+    pub cookie: Option<[u8; 24]>,
 }
 
 impl OptRecord<'_> {
@@ -28,6 +30,7 @@ impl OptRecord<'_> {
             + self.nsid.map_or(0, |id| 4 + id.len())
             + self.error.map_or(0, |_| 6)
             + self.expire.map_or(0, |_| 8)
+            + self.cookie.map_or(0, |_| 28)
     }
 
     /// Appends the EXPIRE option (RFC 7314) to a reply of `len` octets that ends with this record; returns the new
@@ -41,6 +44,13 @@ impl OptRecord<'_> {
         let octets = (self.octets() - OPT_FIXED + option.len()) as u16;
         length.copy_from_slice(&octets.to_be_bytes());
         Some(end)
+    }
+
+    /// Writes the record at the start of `out`; returns its length, or `None` if there is no room.
+    pub fn write(&self, rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+        let octets = self.octets();
+        self.encode(rcode, out.get_mut(..octets)?);
+        Some(octets)
     }
 
     /// Writes the record into `out`, which must have exactly its length.
@@ -68,6 +78,9 @@ impl OptRecord<'_> {
         }
         if let Some(seconds) = self.expire {
             option(9, &seconds.to_be_bytes());
+        }
+        if let Some(cookie) = &self.cookie {
+            option(10, cookie);
         }
     }
 }
