@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// The pause after a panic: a bug that is met again at once must fill neither the log nor the processor.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Interval at which [`wait_for_end`] checks whether threads have ended.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Runs a step of a worker that goes on by itself; returns whether it was completed. `work` completes the sentence "internal error while ...".
 pub fn panic_guard(work: &str, step: impl FnOnce()) -> bool {
@@ -40,12 +42,39 @@ pub fn panic_guard_item(work: &str, step: impl FnOnce()) -> bool {
     is_done
 }
 
+/// The threads started here that have not ended, by name.
+static THREADS: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
+
 /// Starts a thread with a name.
 pub fn start(
     name: impl Into<String>,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.into()).spawn(run)
+    let (name, running) = (name.into(), Arc::new(()));
+    let mut threads = THREADS.lock();
+    threads.retain(|(_, running)| running.strong_count() > 0);
+    threads.push((name.clone(), Arc::downgrade(&running)));
+    drop(threads);
+    thread::Builder::new().name(name).spawn(move || {
+        let _running = running;
+        run();
+    })
+}
+
+/// Waits until no thread is left whose name starts with one of these; returns the names of those that are still running
+/// when the time is over.
+pub fn wait_for_end(names: &[&str], patience: Duration) -> Vec<String> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let mut left = THREADS.lock().clone();
+        left.retain(|(name, running)| {
+            running.strong_count() > 0 && names.iter().any(|start| name.starts_with(start))
+        });
+        if left.is_empty() || Instant::now() >= deadline {
+            return left.into_iter().map(|(name, _)| name).collect();
+        }
+        thread::sleep(END_INTERVAL);
+    }
 }
 
 /// A value that senders merge requests into and one worker takes as a whole; clones are the same mailbox.
@@ -375,6 +404,20 @@ impl<T> Drop for QueueOwner<T> {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+
+    #[test]
+    fn threads_are_waited_for_by_the_start_of_their_names() {
+        let (stop, stopped) = mpsc::channel::<()>();
+        start("waited-for-1", move || {
+            let _ = stopped.recv();
+        })
+        .unwrap();
+        let names = ["waited-for-"];
+        assert_eq!(wait_for_end(&names, Duration::ZERO), ["waited-for-1"]);
+        assert!(wait_for_end(&["another"], Duration::ZERO).is_empty());
+        drop(stop);
+        assert!(wait_for_end(&names, Duration::from_secs(60)).is_empty());
+    }
 
     #[test]
     fn a_panic_costs_the_step_and_not_the_worker() {

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nameward_base::{text::listed, worker};
 use nameward_control::{api_keys::ApiKeys, operations::Operations, socket::ControlSocket, web};
 use nameward_maintain::{catalog, update::Updates};
 use nameward_serve::{
@@ -51,6 +52,11 @@ use crate::{
 pub const RUNTIME_THREADS: usize = 2;
 /// Time limit for the shutdown of components on the runtime.
 const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The threads that change zones by themselves, by the start of their names.
+const ZONE_WORKERS: [&str; 4] = ["secondaries", "rollover", "catalogs", "notified-"];
+/// How long shutdown waits for them: one may be waiting for a database.
+const WORKER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A running server.
 pub struct RunningServer {
@@ -290,6 +296,7 @@ impl RunningServer {
         self.stop.send_replace(true);
         self.secondaries.end();
         self.core.key_driver.end();
+        self.core.catalogs.end();
         let workers = std::mem::take(&mut self.listeners.workers);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);
@@ -305,6 +312,12 @@ impl RunningServer {
         let ended = tokio::task::spawn_blocking(move || logs.end());
         if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
             tracing::warn!("the dnstap collector did not confirm the end of the stream in time");
+        }
+        // They commit to the state store and write to databases, which are closed next.
+        let ended = || worker::wait_for_end(&ZONE_WORKERS, WORKER_PATIENCE);
+        let running = tokio::task::spawn_blocking(ended).await.unwrap_or_default();
+        if !running.is_empty() {
+            tracing::warn!("did not stop in time: {}", listed(running));
         }
         // Zones are no longer read or written.
         let databases = self.core.maintain.databases.clone();
