@@ -15,6 +15,7 @@ mod health;
 mod live;
 mod logs;
 mod maintenance;
+mod notes;
 mod operator;
 mod page_zones;
 mod ports;
@@ -42,7 +43,7 @@ pub use operator::resolved;
 pub use preconditions::failures;
 use tokio::runtime::{Builder, Runtime};
 
-use self::core::ServerCore;
+use self::core::{RUNTIME_THREADS, ServerCore};
 use crate::{
     config::{Config, Overrides, settings::BackendMode},
     logging::{self, LogControl},
@@ -51,7 +52,7 @@ use crate::{
     privileges, signals, zones,
 };
 use ports::Ports;
-use running::{RUNTIME_THREADS, RunningServer, Signals};
+use running::{RunningServer, Signals};
 
 /// Requested number of descriptors: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;

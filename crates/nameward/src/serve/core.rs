@@ -9,11 +9,14 @@ use nameward_maintain::{
     catalog::CatalogHandle,
     commit::name_of,
     follow::{
-        databases::{self, DatabaseSource, Databases, FollowSettings, NotifiedSerials, ServedFrom},
+        databases::{
+            self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, NotifiedSerials,
+            ServedFrom,
+        },
         unknown,
     },
-    keys::local::ZoneKeys,
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
+    keys::{database::KeyDatabase, local::ZoneKeys},
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
 };
 use nameward_serve::{
@@ -28,8 +31,8 @@ use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
-    Prepared, StartError, databases as database_settings, health::MaintenanceNotes, live,
-    logs::TrafficLogs, rollover, running::RUNTIME_THREADS,
+    Prepared, StartError, databases as database_settings, live, logs::TrafficLogs,
+    notes::MaintenanceNotes,
 };
 use crate::{
     check,
@@ -37,6 +40,11 @@ use crate::{
     logging::LogControl,
     memory, policies, state, zones,
 };
+
+/// Maximum number of zones in a policy change that are checked one by one.
+const MANY_ZONES: usize = 64;
+/// Threads for TCP, the status page and the control socket. UDP has its own.
+pub const RUNTIME_THREADS: usize = 2;
 
 /// The shared components of a running server. Cheap to clone.
 #[derive(Clone)]
@@ -134,7 +142,7 @@ impl ServerCore {
 
         let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
-        rollover::set_databases(&keeper, &databases, &Handle::current());
+        set_key_databases(&keeper, &databases, &Handle::current());
         let core = ServerCore {
             shared,
             maintain: nameward_maintain::Core {
@@ -186,7 +194,7 @@ fn policy_table(shared: &Arc<ServingState>, key_driver: &KeyDriverHandle) -> Arc
             shared.tsig_keys.store(Arc::clone(change.policies.keys()));
         }
     });
-    rollover::follow_policies(&policies, key_driver);
+    follow_policies(&policies, key_driver);
     policies
 }
 
@@ -209,6 +217,33 @@ fn key_manager(
     let keeper = RolloverManager::new(zone_keys, table, policies, database_ranks);
     keeper.set_policies(dnssec_policy::policies(&prepared.config));
     Ok(Arc::new(keeper))
+}
+
+/// Wakes the key keeper when zone policies change.
+fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
+    let handle = handle.clone();
+    policies.on_change(move |change| match change.zones {
+        zones if zones.len() > MANY_ZONES => handle.look_at_all(),
+        zones => {
+            for zone in zones {
+                handle.look_at(Name::from_valid_wire(zone).into());
+            }
+        }
+    });
+}
+
+/// Passes the databases that store the keys of their zones to the key keeper.
+fn set_key_databases(keeper: &RolloverManager, databases: &Databases, runtime: &Handle) {
+    let database = |followed: &FollowedDatabase| {
+        let (own, runtime) = (followed.clone(), runtime.clone());
+        KeyDatabase {
+            rank: followed.rank,
+            backend: followed.backend.clone(),
+            publish: Box::new(move |committed| own.follow(&runtime, committed)),
+        }
+    };
+    let all = databases.all().iter().map(database).collect();
+    keeper.set_databases(all, runtime.clone());
 }
 
 /// Passes changes of zones to the components that act on them.

@@ -5,11 +5,9 @@
 
 use nameward_base::panics;
 use nameward_base::sync::Mutex;
-use nameward_base::text::counted;
 use nameward_base::time::{now_seconds, seconds_since_1970};
 use nameward_base::worker::{self, QueueUsage};
 use std::{
-    fs,
     net::SocketAddr,
     sync::{
         Arc, Weak,
@@ -19,82 +17,31 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use nameward_api::tls::ServerTls;
 use nameward_control::operations::{
-    BackendStatus, InternalError, QueryRates, QueueStatus, ReloadStatus, ServerFault, ServerStatus,
+    BackendStatus, InternalError, QueryRates, QueueStatus, ServerFault, ServerStatus,
     TransferCounts, UnseenChanges,
 };
 use nameward_maintain::follow::{
-    FaultyZones, FileFaults,
+    FaultyZones,
     databases::{DatabaseZoneFaults, FollowedDatabase, ServedFrom},
 };
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
-use nameward_maintain::signature_watch::SignatureSums;
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
-use nameward_store::{file::FileSource, state::StateStore};
+use nameward_store::state::StateStore;
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
 
 use super::{
     core::ServerCore,
     faults::{FaultSources, FirstSeen},
+    logs::host_name,
     rate_limit,
     secondaries::SecondaryZones,
 };
 
 /// Interval at which the state is read.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// State that the maintenance thread reports.
-#[derive(Default)]
-pub struct MaintenanceNotes {
-    /// The faults of zone files.
-    pub files: Arc<FileFaults>,
-    /// Zones whose stored signatures need an operator.
-    pub signatures: Arc<SignatureSums>,
-    /// The TLS certificate of the API.
-    pub tls: Option<Arc<ServerTls>>,
-    last_reload: Mutex<Option<ReloadStatus>>,
-    /// Rank and location of each source of zone files.
-    sources: Mutex<Vec<(u16, String)>>,
-}
-
-impl MaintenanceNotes {
-    /// Creates notes of a server with this certificate.
-    pub fn new(tls: Option<Arc<ServerTls>>) -> Self {
-        MaintenanceNotes {
-            tls,
-            ..MaintenanceNotes::default()
-        }
-    }
-
-    /// Sets the sources of zone files that are used from now on.
-    pub fn set_sources(&self, sources: &[FileSource]) {
-        let places = sources.iter().map(|source| (source.rank, place_of(source)));
-        *self.sources.lock() = places.collect();
-    }
-
-    /// Records the result of a reload.
-    pub fn set_reload(&self, is_ok: bool, text: &str) {
-        *self.last_reload.lock() = Some(ReloadStatus {
-            at: now_seconds(),
-            is_ok,
-            text: text.lines().next().unwrap_or_default().to_string(),
-        });
-    }
-}
-
-/// Describes the location of a source's files.
-fn place_of(source: &FileSource) -> String {
-    let directory = source.directory.iter();
-    let places = directory.chain(&source.named_conf);
-    let mut places: Vec<String> = places.map(|path| path.display().to_string()).collect();
-    if !source.zones.is_empty() {
-        places.push(counted(source.zones.len(), "listed file"));
-    }
-    places.join(", ")
-}
 
 /// The threads and tasks that receive queries; each reference is dead when its thread or task has ended.
 pub struct ListenerWatch {
@@ -355,12 +302,6 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
     let mut all: Vec<_> = files.chain(databases).collect();
     all.sort_by_key(|backend| backend.backend);
     all
-}
-
-/// Returns the host name, as the kernel has it.
-pub fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname");
-    name.unwrap_or_default().trim().to_string()
 }
 
 /// Reads the state periodically until the server stops.

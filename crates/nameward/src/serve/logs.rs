@@ -1,6 +1,6 @@
 //! The traffic logs: the query log and dnstap, controlled by settings and by command.
 
-use std::io;
+use std::{fs, io};
 
 use ipnet::IpNet;
 use nameward_control::operations::{
@@ -12,7 +12,6 @@ use nameward_serve::{
     query_log::{QueryFilter, QueryLog, QueryLogForm, QueryLogOutput},
 };
 
-use super::health::host_name;
 use crate::config::{
     Config,
     log_settings::{LogFormat, QueryLogSettings},
@@ -178,4 +177,10 @@ fn identity(config: &Config) -> String {
     let names = [&config.dnstap.identity, &config.server.nsid];
     let named = names.into_iter().find(|name| !name.is_empty());
     named.cloned().unwrap_or_else(host_name)
+}
+
+/// Returns the host name, as the kernel has it.
+pub fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_string()
 }

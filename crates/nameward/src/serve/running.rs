@@ -28,7 +28,7 @@ use tokio::{
 
 use super::{
     Prepared, StartError, announce,
-    core::{DatabaseReads, ServerCore},
+    core::{DatabaseReads, RUNTIME_THREADS, ServerCore},
     health::{self, HealthSources, ListenerWatch, ServerHealth},
     maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
@@ -48,8 +48,6 @@ use crate::{
     state,
 };
 
-/// Threads for TCP, the status page and the control socket. UDP has its own.
-pub const RUNTIME_THREADS: usize = 2;
 /// Time limit for the shutdown of components on the runtime.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
