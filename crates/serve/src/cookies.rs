@@ -229,11 +229,12 @@ mod tests {
             answer(&one, COOKIE, CLIENT, 1_559_734_385),
             (renewed.into(), true)
         );
-        // A.3: another client, whose cookie has reserved octets.
+        // A.3: another client, whose cookie has reserved octets. It is older than an hour when it is replaced.
         let sent = "fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5";
+        assert!(answer(&one, sent, "203.0.113.203", 1_559_727_985 + 600).1);
         let renewed = "fc93fc62807ddb86010000005cf7a9acf73a7810aca2381e";
         let other = answer(&one, sent, "203.0.113.203", 1_559_734_700);
-        assert_eq!(other, (renewed.into(), true));
+        assert_eq!(other, (renewed.into(), false));
         // A.4: IPv6, and a secret that is being replaced.
         let old = "dd3bdf9344b678b185a6f5cb60fca715";
         let new = "445536bcd2513298075a5d379663c962";

@@ -74,7 +74,13 @@ impl Buckets {
         for _ in 0..ATTEMPTS {
             let spent = ahead(word, now, self.window) + cost;
             is_within = spent <= SECOND;
-            let next = pack(tag, now + spent.min(self.window));
+            // Answers over the limit count as debt, unless the window is too short for any.
+            let next = if !is_within && self.window == SECOND {
+                spent - cost
+            } else {
+                spent.min(self.window)
+            };
+            let next = pack(tag, now + next);
             match bucket.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return is_within,
                 Err(other) if other >> TIME_BITS != tag => return is_within,
