@@ -67,7 +67,7 @@ pub use server::status::{
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
-pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
+pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage};
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
 pub use zone::files::ZoneFiles;

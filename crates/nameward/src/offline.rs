@@ -24,8 +24,10 @@ use nameward_control::operations::{
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
+    keys::database::KeyDatabase,
     keys::local::ZoneKeys,
     keys::rollover::RolloverManager,
+    keys::storage::KeyStorages,
     policy::{PolicySource, PolicyTable, StoredPolicies},
     update::is_kept_frozen,
 };
@@ -117,9 +119,11 @@ fn work(
     zone_keys
         .apply(now_seconds())
         .map_err(|error| OperationError::backend(format!("DNSSEC keys: {error}")))?;
-    let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
-    let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));
-    let keeper = RolloverManager::new(keys, table, kinds, ranks);
+    let key_databases = databases
+        .iter()
+        .map(|database| key_database(database_of(database, store.as_ref()), runtime.handle()));
+    let storages = KeyStorages::new(Arc::new(zone_keys), key_databases.collect());
+    let keeper = RolloverManager::new(storages, table, Arc::clone(&policy_table));
     keeper.set_policies(dnssec_policy::policies(config));
     let files = StoredFiles {
         sources: zone_sources(config),
@@ -201,6 +205,16 @@ fn run_on_thread(
         items.iter().for_each(each);
         working.join().map_err(|_| CommandError::Interrupted)
     })
+}
+
+/// Returns a database as storage of its zones' keys.
+fn key_database(database: Database, runtime: &Handle) -> KeyDatabase {
+    KeyDatabase {
+        rank: database.rank,
+        backend: database.backend,
+        publish: database.publish,
+        runtime: runtime.clone(),
+    }
 }
 
 /// Returns a database as operations see it. There are no answers to update; changes are journalled as by a server.

@@ -1,8 +1,7 @@
 //! Operations on DNSSEC keys, signing settings, and the DS records at the parent.
 
-pub(super) mod checks;
-pub(super) mod database;
 pub(super) mod ds_advice;
+pub(super) mod errors;
 pub(super) mod parent;
 pub(super) mod rollover;
 pub(super) mod secure_all;

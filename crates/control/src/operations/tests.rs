@@ -2,6 +2,7 @@
 
 use super::*;
 use nameward_maintain::keys::local::ZoneKeys;
+use nameward_maintain::keys::storage::KeyStorages;
 use proptest::prelude::*;
 
 /// Creates a server with one zone from a file.
@@ -76,7 +77,11 @@ fn keeper(policies: &Arc<PolicyTable>) -> Arc<RolloverManager> {
     let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
     let keys = ZoneKeys::new(None, Arc::default(), signatures, Arc::clone(policies));
     let table = Arc::default();
-    let keeper = RolloverManager::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
+    let keeper = RolloverManager::new(
+        KeyStorages::new(Arc::new(keys), Vec::new()),
+        table,
+        Arc::clone(policies),
+    );
     Arc::new(keeper)
 }
 

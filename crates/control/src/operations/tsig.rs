@@ -67,7 +67,7 @@ impl TableRow for ListedTsigKey {
 
 /// Where a new key is stored, and whether it may replace another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeyStorage {
+pub struct TsigKeyStorage {
     /// The number of the backend; 0 is the state store. By default the first writable database, or the state store if
     /// there is no database.
     pub backend: Option<u32>,
@@ -75,9 +75,9 @@ pub struct KeyStorage {
     pub replace: bool,
 }
 
-impl KeyStorage {
+impl TsigKeyStorage {
     pub(super) fn new(backend: Option<u32>, replace: bool) -> Self {
-        KeyStorage { backend, replace }
+        TsigKeyStorage { backend, replace }
     }
 }
 
@@ -97,7 +97,7 @@ impl Operations {
             } => self.generate_key(
                 name,
                 algorithm.as_deref(),
-                KeyStorage::new(*backend, *replace),
+                TsigKeyStorage::new(*backend, *replace),
             ),
             OperationRequest::TsigImport {
                 name,
@@ -106,7 +106,7 @@ impl Operations {
                 backend,
                 replace,
             } => {
-                let storage = KeyStorage::new(*backend, *replace);
+                let storage = TsigKeyStorage::new(*backend, *replace);
                 self.import_key(name, algorithm.as_deref(), secret, storage)
             }
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
@@ -120,7 +120,7 @@ impl Operations {
         &self,
         name: &str,
         algorithm: Option<&str>,
-        storage: KeyStorage,
+        storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
         let mut secret = vec![0; algorithm.mac_len()];
@@ -135,7 +135,7 @@ impl Operations {
         name: &str,
         algorithm: Option<&str>,
         secret: &SecretText,
-        storage: KeyStorage,
+        storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
         let secret = read_secret(&secret.0);
@@ -155,7 +155,7 @@ impl Operations {
         name: &str,
         algorithm: TsigAlgorithm,
         secret: Vec<u8>,
-        storage: KeyStorage,
+        storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let key = StoredKeyRow {
             name: key_name(name)?,
@@ -165,7 +165,7 @@ impl Operations {
         let name = key.name;
         let backend = match (self.key_source(name.as_name()), storage) {
             (None, storage) => storage.backend,
-            (Some(PolicySource::Configured), KeyStorage { replace: true, .. }) => {
+            (Some(PolicySource::Configured), TsigKeyStorage { replace: true, .. }) => {
                 return Err(OperationError::refused(format!(
                     "TSIG key {name} is in the configuration: change it there"
                 )));
@@ -173,7 +173,7 @@ impl Operations {
             // It stays where it is, unless another location is named.
             (
                 Some(source),
-                KeyStorage {
+                TsigKeyStorage {
                     replace: true,
                     backend,
                 },

@@ -11,17 +11,21 @@ mod check;
 mod copy;
 mod directory;
 pub(crate) mod encoding;
+mod error;
 mod files;
 mod rollover;
 mod serial;
+mod zone;
 
 pub use check::{KeyFileFault, key_file_faults};
 pub use copy::KeysCopy;
-pub use directory::KeyFileProgress;
+pub(crate) use directory::role_of;
+pub use error::ZoneKeysError;
 pub use files::{KeyPairError, PrivateKeyLocation};
 pub(crate) use rollover::made_key;
 pub use rollover::{KeyPlan, KeyProgress};
 pub use serial::SerialOffsetRaise;
+pub(crate) use zone::LocalZoneKeys;
 
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
@@ -29,12 +33,10 @@ use files::{KeyDirectories, remove_pair, write_pair};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};
 use nameward_dnssec::{
-    DenialSettings, KeyError, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey,
-    SoaEdit,
+    DenialSettings, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey, SoaEdit,
 };
-use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_store::state::{StateChange, StateStore};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{SigningState, Zone};
 use serial::{SeenUses, seen_uses, uses_of};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -108,46 +110,6 @@ pub struct ZoneKey {
     pub private: PrivateKey,
     /// Where the private part is stored.
     pub home: PrivateKeyLocation,
-}
-
-/// Why keys cannot be read or changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ZoneKeysError {
-    /// There is no state store.
-    #[error("no state directory to store keys in; set server.state_directory")]
-    NoStore,
-    /// The store failed.
-    #[error("{0}")]
-    Store(#[from] StateError),
-    /// A key is unusable.
-    #[error("key {number}: {error}")]
-    Key {
-        /// The number of the key.
-        number: u32,
-        /// The reason.
-        error: KeyError,
-    },
-    /// The files of a key cannot be read or written.
-    #[error("{0}")]
-    Pair(#[from] KeyPairError),
-    /// A value has an unknown format.
-    #[error("key {0} in the state store has an unknown format")]
-    Form(u32),
-    /// The zone of a key is unknown.
-    #[error("a key in the state store belongs to no zone: restore the store from a backup")]
-    UnknownZone,
-    /// The zone already has the key.
-    #[error("the zone already has this key: number {0}")]
-    Same(u32),
-    /// The limit is reached.
-    #[error("the zone has {MAX_KEYS} keys, the maximum; remove one first")]
-    TooMany,
-    /// There is no such key.
-    #[error("the zone has no key {0}")]
-    NotThere(u32),
-    /// No policy manages the keys.
-    #[error("the zone's keys are not managed by a dnssec_policy")]
-    NoPolicy,
 }
 
 impl ZoneKey {
@@ -227,15 +189,23 @@ impl ZoneKeys {
     }
 
     /// Reads the uses of a zone's keys, even if their private parts cannot be read.
-    pub fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
+    fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
         uses_of(&self.values(zone)?)
     }
 
-    /// Checks whether a zone has its own signatures, so that keys here would be useless.
-    pub fn is_presigned(&self, zone: Name<'_>) -> bool {
-        let table = self.table.load();
-        let version = table.exact(zone).map(Zone::unsigned);
-        version.is_some_and(|version| matches!(version.signing(), SigningState::Stored(_)))
+    /// Refuses to take the last signing key of a zone out of use: that ends signing, which has its own command. A key
+    /// whose files are missing can still be removed.
+    fn check_others(&self, zone: Name<'_>, number: u32) -> Result<(), ZoneKeysError> {
+        let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;
+        let (own, others): (Vec<_>, Vec<_>) = self
+            .uses(zone)?
+            .into_iter()
+            .partition(|(key, _)| *key == number);
+        if own.iter().any(is_used) && !others.iter().any(is_used) {
+            Err(ZoneKeysError::Last(number))
+        } else {
+            Ok(())
+        }
     }
 
     /// Checks whether a zone has keys here.

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! policy     [[dnssec_policy]] by name; a zone names its own (maintain::policy)
-//! look       one zone at one time: steps of dnssec::rollover, taken and stored (keys::local::rollover, stored_keys)
-//! storage    where the keys of a zone are: the state store, or the database that has the zone
+//! look       one zone at one time: steps of dnssec::rollover, taken and stored (keys::storage)
 //! driver     one thread: zones whose time has come, zones that changed, answers of parents
 //! parent     which DS the parent's servers have; queries go through a trait
 //! ```
@@ -13,25 +12,23 @@
 pub mod driver;
 mod parent;
 mod status;
-mod storage;
 
 pub use parent::{ParentAnswer, ParentQuery, QueryParent};
 pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
-use storage::KeyLocation;
 
-use crate::keys::database::{KeysOrDatabase, StoredKeys, StoredKeysError};
-use crate::keys::local::{
-    KeyFileProgress, KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError,
-};
+use crate::keys::local::{KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError};
+use crate::keys::storage::{KeyStorage, KeyStorages};
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use arc_swap::ArcSwap;
 use nameward_dnssec::rollover::{
-    DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
+    self, DsSight, KeyGoal, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep,
+    RolloverTimes,
 };
 use nameward_dnssec::{DenialSettings, SignatureTimes};
+use nameward_store::sql::write::KeyRefusal;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{Zone, ZoneWalk};
+use nameward_zone::Zone;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -68,14 +65,10 @@ pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
 
 /// Manages the keys of zones with policies.
 pub struct RolloverManager {
-    keys: Arc<ZoneKeys>,
-    /// Keys in databases.
-    stored: StoredKeys,
+    storages: KeyStorages,
     table: Arc<TableWriter>,
     zones: Arc<PolicyTable>,
     policies: ArcSwap<DnssecPolicies>,
-    /// Ranks of databases that store the keys of their zones.
-    databases: Vec<u16>,
 }
 
 /// Why nothing is done for a zone that has a policy.
@@ -92,54 +85,40 @@ pub enum RolloverError {
         "the zone is presigned: its signatures are served unchanged and dnssec_policy is ignored"
     )]
     Presigned,
-    /// The zone is in a database whose keys cannot be managed.
-    #[error("{0}")]
-    Stored(StoredKeysError),
     /// No policy manages the zone.
     #[error("the zone has no dnssec_policy")]
     NoPolicy,
     /// The keys cannot be read or written.
     #[error("{0}")]
-    Keys(#[from] ZoneKeysError),
+    Keys(ZoneKeysError),
 }
 
-impl From<KeysOrDatabase> for RolloverError {
-    fn from(error: KeysOrDatabase) -> Self {
+impl From<ZoneKeysError> for RolloverError {
+    fn from(error: ZoneKeysError) -> Self {
         match error {
-            KeysOrDatabase::Keys(error) => RolloverError::Keys(error),
-            KeysOrDatabase::Database(error) => RolloverError::Stored(error),
+            ZoneKeysError::NotLoaded => RolloverError::NotLoaded,
+            ZoneKeysError::Presigned => RolloverError::Presigned,
+            ZoneKeysError::NoPolicy => RolloverError::NoPolicy,
+            error => RolloverError::Keys(error),
         }
-    }
-}
-
-impl From<StoredKeysError> for RolloverError {
-    fn from(error: StoredKeysError) -> Self {
-        RolloverError::Stored(error)
     }
 }
 
 /// A zone with its current policy.
 struct ManagedZone<'k> {
-    home: KeyLocation<'k>,
+    storage: Box<dyn KeyStorage + 'k>,
     plan: KeyPlan,
     policy: Option<Arc<DnssecPolicy>>,
 }
 
 impl RolloverManager {
     /// Manages the zones of a table, by the policies that the policy table names for them.
-    pub fn new(
-        keys: Arc<ZoneKeys>,
-        table: Arc<TableWriter>,
-        zones: Arc<PolicyTable>,
-        databases: Vec<u16>,
-    ) -> Self {
+    pub fn new(storages: KeyStorages, table: Arc<TableWriter>, zones: Arc<PolicyTable>) -> Self {
         RolloverManager {
-            stored: StoredKeys::new(keys.state_store().cloned()),
-            keys,
+            storages,
             table,
             zones,
             policies: ArcSwap::default(),
-            databases,
         }
     }
 
@@ -148,9 +127,20 @@ impl RolloverManager {
         self.policies.store(Arc::new(policies));
     }
 
-    /// Returns the keys.
-    pub fn keys(&self) -> &Arc<ZoneKeys> {
-        &self.keys
+    /// Returns the storages of keys.
+    pub fn storages(&self) -> &KeyStorages {
+        &self.storages
+    }
+
+    /// Returns the keys in the state store.
+    pub fn local_keys(&self) -> &Arc<ZoneKeys> {
+        self.storages.local()
+    }
+
+    /// Returns the storage of a zone's keys.
+    fn storage(&self, zone: Name<'_>) -> Result<Box<dyn KeyStorage + '_>, RolloverError> {
+        let rank = self.table.load().exact(zone).map(|served| served.rank());
+        Ok(self.storages.find(zone, rank)?)
     }
 
     /// Returns the name of a zone's configured policy.
@@ -164,8 +154,7 @@ impl RolloverManager {
     pub fn all_zones(&self) -> Vec<NameBuf> {
         let mut all: HashSet<NameBuf> = self.zones_to_look_after().into_iter().collect();
         // A zone whose policy was removed is known by its keys.
-        all.extend(self.keys.zones().unwrap_or_default());
-        all.extend(self.stored.zones().unwrap_or_default());
+        all.extend(self.storages.recorded_zones());
         all.into_iter().collect()
     }
 
@@ -206,24 +195,12 @@ impl RolloverManager {
 
     /// Takes the steps that are due for a zone.
     pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, RolloverError> {
-        let after = match self.looked_after(zone) {
-            Err(RolloverError::NoPolicy) => None,
-            after => Some(after?),
+        let managed = match self.managed(zone) {
+            // Commands change its keys, or the times in their files.
+            Err(RolloverError::NoPolicy) => return Ok(self.storage(zone)?.advance(None, now)?),
+            managed => managed?,
         };
-        // Keys of a database are stored there, whatever directory others have.
-        let files = if self.is_in_database(zone) {
-            KeyFileProgress::default()
-        } else {
-            self.keys.read_files(zone, now)?
-        };
-        let Some(after) = after else {
-            return self.look_without_policy(zone, files, now);
-        };
-        let mut progress = match &after.home {
-            KeyLocation::Store => self.keys.advance(zone, &after.plan, now)?,
-            KeyLocation::Database(home) => self.stored.advance(home, &after.plan, now)?,
-        };
-        progress.is_visible |= files.is_visible;
+        let progress = managed.storage.advance(Some(&managed.plan), now)?;
         for step in &progress.steps {
             let (key, words) = step_words(step);
             let text = match progress.keys.iter().find(|other| other.number == key) {
@@ -236,35 +213,7 @@ impl RolloverManager {
         if is_ended {
             tracing::info!("zone {zone}: no longer signed");
         }
-        if !progress.keys.is_empty() && matches!(after.home, KeyLocation::Store) {
-            // The serial changes when signatures are renewed, so that secondaries fetch them.
-            let renewal = after.plan.signatures.next_period_at(now);
-            progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
-        }
         Ok(progress)
-    }
-
-    /// Takes the steps that are due for a zone whose keys are changed by commands or by the times in their files.
-    fn look_without_policy(
-        &self,
-        zone: Name<'_>,
-        files: KeyFileProgress,
-        now: u64,
-    ) -> Result<KeyProgress, RolloverError> {
-        let renewal = if self.is_in_database(zone) {
-            None
-        } else {
-            self.keys.renew(zone, now)?
-        };
-        if !files.has_files && renewal.is_none() {
-            return Err(RolloverError::NoPolicy);
-        }
-        let renewed_at = renewal.map(|(_, at)| at);
-        Ok(KeyProgress {
-            next_at: files.next_at.into_iter().chain(renewed_at).min(),
-            is_visible: files.is_visible || renewal.is_some_and(|(is_raised, _)| is_raised),
-            ..KeyProgress::default()
-        })
     }
 
     /// Records that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps
@@ -275,11 +224,7 @@ impl RolloverManager {
         sight: DsSight,
         now: u64,
     ) -> Result<(Vec<u32>, KeyProgress), RolloverError> {
-        let noted = if self.is_in_database(zone) {
-            self.stored.note_ds((zone, key), sight, now)?
-        } else {
-            self.keys.note_ds((zone, key), sight, now)?
-        };
+        let noted = self.record_ds((zone, key), sight, now)?;
         let words = match sight {
             DsSight::Seen => "DS seen at the parent",
             DsSight::Gone => "DS no longer at the parent",
@@ -290,22 +235,109 @@ impl RolloverManager {
         Ok((noted, self.look(zone, now)?))
     }
 
-    /// Starts the rollover of the keys of a role, and takes the first steps.
+    /// Records the DS state at the parent; returns the keys that waited for it.
+    fn record_ds(
+        &self,
+        (zone, key): (Name<'_>, Option<u32>),
+        sight: DsSight,
+        now: u64,
+    ) -> Result<Vec<u32>, RolloverError> {
+        let storage = self.storage(zone)?;
+        let managed = storage.settings()?.managed.ok_or(RolloverError::NoPolicy)?;
+        let mut noted = Vec::new();
+        storage.change_states(key, &mut |state| {
+            let id = state.id;
+            let one = std::slice::from_mut(state);
+            if rollover::note_ds(one, id, (sight, now), &managed.times) {
+                noted.push(id);
+            }
+        })?;
+        Ok(noted)
+    }
+
+    /// Starts the rollover of the keys of a role, as soon as that is safe, and takes the first steps. Returns the keys
+    /// being replaced.
     pub fn roll(
         &self,
         zone: Name<'_>,
         role: Option<KeyRole>,
         now: u64,
     ) -> Result<(Vec<u32>, KeyProgress), RolloverError> {
-        let after = self.looked_after(zone)?;
-        if after.policy.is_none() {
+        let managed = self.managed(zone)?;
+        if managed.policy.is_none() {
             return Err(RolloverError::NoPolicy);
         }
-        let rolled = match &after.home {
-            KeyLocation::Store => self.keys.roll(zone, role)?,
-            KeyLocation::Database(_) => self.stored.roll(zone, role)?,
-        };
+        let mut rolled = Vec::new();
+        managed.storage.change_states(None, &mut |state| {
+            let is_meant = role.is_none_or(|role| state.role == role);
+            if is_meant && state.goal == KeyGoal::Present && state.dnskey.is_shown() {
+                state.is_rolled_by_hand = true;
+                rolled.push(state.id);
+            }
+        })?;
         Ok((rolled, self.look(zone, now)?))
+    }
+
+    /// Returns the policy that manages the keys of a zone, so that commands leave them alone. In a database, a policy
+    /// has no effect on keys that are not ours to roll, such as those of a secondary zone.
+    pub fn manager(&self, zone: Name<'_>, rank: Option<u16>, now: u64) -> Option<String> {
+        if !rank.is_some_and(|rank| self.storages.is_database(rank)) {
+            return self.policy_name(zone);
+        }
+        match self.status(zone, now) {
+            Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
+            Err(RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer))) => {
+                self.policy_name(zone)
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Determines the policy and the plan of a zone.
+    fn managed(&self, zone: Name<'_>) -> Result<ManagedZone<'_>, RolloverError> {
+        if self.table.load().exact(zone).is_none() {
+            return Err(RolloverError::NotLoaded);
+        }
+        let storage = self.storage(zone)?;
+        let manageability = storage.manageability()?;
+        let name = match manageability.policy {
+            Some(name) => Some(name).filter(|name| name != NO_POLICY),
+            None => self.policy_name(zone),
+        };
+        let policy = self.named_policy(name)?;
+        let mut plan = match &policy {
+            Some(policy) => policy.plan(),
+            None => {
+                let settings = match storage.settings() {
+                    Err(ZoneKeysError::NoStore) => return Err(RolloverError::NoPolicy),
+                    settings => settings?,
+                };
+                let managed = settings.managed.as_ref().ok_or(RolloverError::NoPolicy)?;
+                KeyPlan::insecure(&settings, managed)
+            }
+        };
+        if let Some(obstacle) = manageability.obstacle {
+            return Err(obstacle.into());
+        }
+        storage.raise_times(&mut plan.rollover.times)?;
+        Ok(ManagedZone {
+            storage,
+            plan,
+            policy,
+        })
+    }
+
+    fn named_policy(
+        &self,
+        name: Option<String>,
+    ) -> Result<Option<Arc<DnssecPolicy>>, RolloverError> {
+        let Some(name) = name else {
+            return Ok(None);
+        };
+        match self.policies.load().get(&name) {
+            Some(policy) => Ok(Some(Arc::clone(policy))),
+            None => Err(RolloverError::NoSuchPolicy(name)),
+        }
     }
 }
 
@@ -343,28 +375,6 @@ pub fn signatures_end(zone: &Zone, now: u64) -> Option<u64> {
 fn stored_end(rrsig: &[u8]) -> Option<u64> {
     let ends = rrsig.get(8..12)?.try_into().ok()?;
     Some(u32::from_be_bytes(ends).into())
-}
-
-/// Delays that follow the TTLs of a zone.
-trait TtlSink {
-    /// Raises the TTLs to the actual ones of the zone.
-    fn take_ttls(&mut self, version: &Arc<Zone>);
-}
-
-impl TtlSink for RolloverTimes {
-    fn take_ttls(&mut self, version: &Arc<Zone>) {
-        let walk = ZoneWalk::new(Arc::clone(version));
-        let mut place = walk.first();
-        while let Some(at) = place {
-            for rrset in walk.node(at).rrsets() {
-                self.zone_ttl = self.zone_ttl.max(rrset.ttl().into());
-            }
-            place = walk.next(at);
-        }
-        // RFC 2308 section 5: the TTL of negative answers is at most that of the SOA.
-        let negative = version.soa().map_or(0, |soa| soa.ttl());
-        self.negative_ttl = self.negative_ttl.max(negative.into());
-    }
 }
 
 /// Describes a key in the log.

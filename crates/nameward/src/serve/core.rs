@@ -16,7 +16,7 @@ use nameward_maintain::{
         unknown,
     },
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
-    keys::{database::KeyDatabase, local::ZoneKeys},
+    keys::{database::KeyDatabase, local::ZoneKeys, storage::KeyStorages},
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
 };
 use nameward_serve::{
@@ -130,7 +130,7 @@ impl ServerCore {
         if store.is_none() {
             state::warn_of_missing(&policies.load());
         }
-        let keeper = key_manager(prepared, store, (&table, &policies), ranks)?;
+        let zone_keys = zone_keys(prepared, store, (&table, &policies))?;
         table.set_access(AccessSource::Configured, zones::access(config));
         if config.example {
             let zone = check::example_zone().map_err(StartError::Example)?;
@@ -142,7 +142,9 @@ impl ServerCore {
 
         let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
-        set_key_databases(&keeper, &databases, &Handle::current());
+        let storages = KeyStorages::new(zone_keys, key_databases(&databases));
+        let keeper = RolloverManager::new(storages, table, Arc::clone(&policies));
+        keeper.set_policies(dnssec_policy::policies(config));
         let core = ServerCore {
             shared,
             maintain: nameward_maintain::Core {
@@ -151,7 +153,7 @@ impl ServerCore {
                 stored_policies: Arc::new(stored_policies),
                 databases,
             },
-            keeper,
+            keeper: Arc::new(keeper),
             key_driver,
             catalogs,
             notifier,
@@ -198,25 +200,21 @@ fn policy_table(shared: &Arc<ServingState>, key_driver: &KeyDriverHandle) -> Arc
     policies
 }
 
-/// Creates the manager of DNSSEC keys, and puts the stored keys into effect: a zone that must be signed is never served
-/// unsigned.
-fn key_manager(
+/// Puts the DNSSEC keys in the state store and in key directories into effect: a zone that must be signed is never
+/// served unsigned.
+fn zone_keys(
     prepared: &Prepared,
     store: Option<StateStore>,
     (table, policies): (&Arc<TableWriter>, &Arc<PolicyTable>),
-    database_ranks: Vec<u16>,
-) -> Result<Arc<RolloverManager>, StartError> {
-    let (table, policies) = (Arc::clone(table), Arc::clone(policies));
-    let zone_keys = Arc::new(ZoneKeys::new(
+) -> Result<Arc<ZoneKeys>, StartError> {
+    let zone_keys = ZoneKeys::new(
         store,
-        Arc::clone(&table),
+        Arc::clone(table),
         Arc::clone(&prepared.signatures),
-        Arc::clone(&policies),
-    ));
+        Arc::clone(policies),
+    );
     zone_keys.apply(now_seconds())?;
-    let keeper = RolloverManager::new(zone_keys, table, policies, database_ranks);
-    keeper.set_policies(dnssec_policy::policies(&prepared.config));
-    Ok(Arc::new(keeper))
+    Ok(Arc::new(zone_keys))
 }
 
 /// Wakes the key keeper when zone policies change.
@@ -232,18 +230,18 @@ fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
     });
 }
 
-/// Passes the databases that store the keys of their zones to the key keeper.
-fn set_key_databases(keeper: &RolloverManager, databases: &Databases, runtime: &Handle) {
+/// Returns the databases as storage of their zones' keys. Call within the runtime of their connections.
+fn key_databases(databases: &Databases) -> Vec<KeyDatabase> {
     let database = |followed: &FollowedDatabase| {
-        let (own, runtime) = (followed.clone(), runtime.clone());
+        let (own, runtime) = (followed.clone(), Handle::current());
         KeyDatabase {
             rank: followed.rank,
             backend: followed.backend.clone(),
             publish: Box::new(move |committed| own.follow(&runtime, committed)),
+            runtime: Handle::current(),
         }
     };
-    let all = databases.all().iter().map(database).collect();
-    keeper.set_databases(all, runtime.clone());
+    databases.all().iter().map(database).collect()
 }
 
 /// Passes changes of zones to the components that act on them.

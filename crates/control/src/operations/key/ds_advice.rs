@@ -10,7 +10,7 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::zone_keys::of_keys;
+use super::errors::of_keys;
 use crate::operations::{
     ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations, zone_name,
 };
@@ -170,7 +170,7 @@ impl Operations {
 
     /// Returns the same for a live zone, which is signed.
     fn shown_serial_in_database(&self, name: &NameBuf) -> Option<u32> {
-        let (database, row) = self.key_home(name).ok()??;
+        let (database, row) = self.locate(name).ok()?;
         let backend = &database.backend;
         let mut serial = None;
         let mut take = |record: StoredRecord| {

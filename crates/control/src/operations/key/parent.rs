@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use nameward_maintain::keys::storage::KeyStorage;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::RecordsAt as _;
 
@@ -21,7 +22,11 @@ pub struct NoParent(pub &'static str);
 
 impl Operations {
     /// Refuses to continue while the parent of a zone has a DS, or may have one.
-    pub(in crate::operations) fn check_no_ds(&self, name: &NameBuf) -> Result<(), OperationError> {
+    pub(in crate::operations) fn check_no_ds(
+        &self,
+        name: &NameBuf,
+        storage: &dyn KeyStorage,
+    ) -> Result<(), OperationError> {
         let refused = |reason: String| {
             Err(OperationError::refused(format!(
                 "zone {name}: {reason}; while the parent has a DS, resolvers treat the unsigned zone as bogus. Remove \
@@ -31,8 +36,8 @@ impl Operations {
         let lookup = match self.ds_in_own_parent(name) {
             Some(tags) => Ok(vec![Some(tags)]),
             None => {
-                let terms = self.keeper.keys().terms(name.as_name());
-                let managed = terms.ok().and_then(|terms| terms.managed);
+                let settings = storage.settings().ok();
+                let managed = settings.and_then(|settings| settings.managed);
                 let servers = managed.map(|managed| managed.parent.servers);
                 (self.find_ds)(name, &servers.unwrap_or_default())
             }

@@ -2,13 +2,12 @@
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::{DsSight, KeyRole};
-use nameward_maintain::keys::database::StoredKeysError;
 use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
 use nameward_maintain::keys::rollover::{NO_POLICY, NextStep, RolloverError, step_words};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
-use super::zone_keys::of_keys;
+use super::errors::of_keys;
 use crate::operations::{DsReport, OperationError, OperationResult, Operations, zone_name};
 
 /// The steps taken by an operation on managed keys, and the next one.
@@ -139,22 +138,8 @@ impl Operations {
         &self,
         name: &NameBuf,
     ) -> Result<(), OperationError> {
-        let zone = name.as_name();
-        let rank = (self.rank_of)(zone);
-        let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
-        let policy = if is_in_database {
-            // The policy of a zone whose keys are not ours to roll, such as a secondary, has no
-            // effect.
-            match self.keeper.status(zone, now_seconds()) {
-                Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
-                Err(RolloverError::Stored(StoredKeysError::OtherServer)) => {
-                    self.keeper.policy_name(zone)
-                }
-                Err(_) => None,
-            }
-        } else {
-            self.keeper.policy_name(zone)
-        };
+        let rank = (self.rank_of)(name.as_name());
+        let policy = self.keeper.manager(name.as_name(), rank, now_seconds());
         match policy {
             None => Ok(()),
             Some(policy) => Err(OperationError::refused(format!(
@@ -169,17 +154,15 @@ impl Operations {
 fn of_look(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
     let name = *name;
     move |error| match error {
-        RolloverError::Keys(ZoneKeysError::NoPolicy) | RolloverError::NoPolicy => {
-            OperationError::refused(format!(
-                "zone {name} has no dnssec_policy: manage its keys with `nameward key add`, `activate` and `remove`"
-            ))
+        RolloverError::NoPolicy => OperationError::refused(format!(
+            "zone {name} has no dnssec_policy: manage its keys with `nameward key add`, `activate` and `remove`"
+        )),
+        RolloverError::Keys(ZoneKeysError::Refused(refusal)) => {
+            OperationError::refused(format!("zone {name}: {refusal}"))
         }
         RolloverError::Keys(error) => of_keys(&name)(error),
         RolloverError::NotLoaded => {
             OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
-        }
-        RolloverError::Stored(StoredKeysError::Database(text)) => {
-            OperationError::backend(format!("zone {name}: {text}"))
         }
         other => OperationError::refused(format!("zone {name}: {other}")),
     }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use nameward_maintain::keys::storage::RequestedSigning;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::signing_settings::RequestedSigning;
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
 

@@ -7,11 +7,10 @@
 use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialSettings, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
 use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
-use nameward_store::sql::write::{AttributeChange, MetadataEdit};
+use nameward_maintain::keys::storage::{KeyStorage, RequestedSigning};
 use nameward_wire::NameBuf;
 
-use super::database::DatabaseZone;
-use super::zone_keys::of_keys;
+use super::errors::of_keys;
 use crate::operations::{
     MetadataChange, MetadataRequest, MetadataSpec, OperationError, OperationResult, Operations,
 };
@@ -19,63 +18,26 @@ use crate::operations::{
 /// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
 const RSASHA1: u8 = 5;
 
-/// The requested signing settings; missing ones stay, or get the default.
-#[derive(Debug, Default)]
-pub(in crate::operations) struct RequestedSigning {
-    denial: Option<DenialSettings>,
-    soa_edit: Option<SoaEdit>,
+/// Reads the signing settings that an operator requests.
+pub(in crate::operations) fn read_signing(
+    denial: Option<&str>,
+    soa_edit: Option<&str>,
+) -> Result<RequestedSigning, OperationError> {
+    Ok(RequestedSigning {
+        denial: denial.map(read_denial).transpose()?,
+        soa_edit: soa_edit.map(read_soa_edit).transpose()?,
+    })
 }
 
-impl RequestedSigning {
-    pub(in crate::operations) fn read(
-        denial: Option<&str>,
-        soa_edit: Option<&str>,
-    ) -> Result<Self, OperationError> {
-        Ok(RequestedSigning {
-            denial: denial.map(read_denial).transpose()?,
-            soa_edit: soa_edit.map(read_soa_edit).transpose()?,
-        })
-    }
-
-    pub(in crate::operations) fn is_empty(&self) -> bool {
-        self.denial.is_none() && self.soa_edit.is_none()
-    }
-
-    /// Returns settings with the requested ones replaced.
-    pub(in crate::operations) fn over(&self, terms: SigningSettings) -> SigningSettings {
-        SigningSettings {
-            denial: self.denial.clone().unwrap_or(terms.denial),
-            soa_edit: self.soa_edit.unwrap_or(terms.soa_edit),
-            managed: terms.managed,
-            serial: terms.serial,
-        }
-    }
-
-    /// Refuses a denial method that the keys or the name of a zone do not allow.
-    pub(in crate::operations) fn check(
-        &self,
-        name: &NameBuf,
-        keys: &[ZoneKey],
-    ) -> Result<(), OperationError> {
-        let denial = self.denial.as_ref();
-        denial.map_or(Ok(()), |denial| check_denial(name, denial, keys))
-    }
-
-    /// Returns the metadata of a database zone for these settings, as in PowerDNS.
-    pub(in crate::operations) fn metadata(&self) -> Vec<AttributeChange> {
-        let set = |kind: &str, content: Option<&str>| {
-            let contents = content.map(str::to_owned).into_iter().collect();
-            AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
-        };
-        let mut changes = Vec::new();
-        if let Some(terms) = &self.denial {
-            changes.extend(terms.metadata().map(|(kind, content)| set(kind, content)));
-        }
-        if let Some(edit) = self.soa_edit {
-            let word = (edit != SoaEdit::None).then(|| edit.word());
-            changes.push(set("SOA-EDIT", word));
-        }
-        changes
+/// Refuses a denial method that the keys or the name of a zone do not allow.
+pub(in crate::operations) fn check_signing(
+    name: &NameBuf,
+    request: &RequestedSigning,
+    keys: &[ZoneKey],
+) -> Result<(), OperationError> {
+    match &request.denial {
+        Some(denial) if denial.denial != Denial::Nsec => check_nsec3(name, keys),
+        _ => Ok(()),
     }
 }
 
@@ -83,7 +45,7 @@ impl Operations {
     /// Refuses invalid signing metadata for a zone.
     pub(in crate::operations) fn check_signing_item(
         &self,
-        home: &DatabaseZone<'_>,
+        name: &NameBuf,
         kind: &str,
         request: &MetadataRequest,
     ) -> Result<(), OperationError> {
@@ -98,16 +60,11 @@ impl Operations {
             }
         };
         check_item(kind, content)?;
-        match kind {
-            "NSEC3PARAM" => {
-                let nsec3 = DenialSettings {
-                    denial: Denial::Nsec3(Nsec3::default()),
-                    ..DenialSettings::default()
-                };
-                check_denial(&home.1.name, &nsec3, &self.database_keys(home)?)
-            }
-            _ => Ok(()),
+        if kind != "NSEC3PARAM" {
+            return Ok(());
         }
+        let keys = self.key_storage(name)?.keys().map_err(of_keys(name))?;
+        check_nsec3(name, &keys)
     }
 
     /// Restores how a zone with keys in the state store was signed.
@@ -121,42 +78,27 @@ impl Operations {
             *kept = before;
             kept.serial = serial;
         };
-        let keys = self.keeper.keys();
+        let keys = self.keeper.local_keys();
         let set = keys.change_terms(name.as_name(), now_seconds(), restore);
         (self.keys_changed)(*name);
         set.map_err(of_keys(name))
     }
 
     /// Changes how a zone with keys is signed.
-    pub(in crate::operations) fn change_terms(
+    pub(in crate::operations) fn change_signing(
         &self,
         name: &NameBuf,
-        home: Option<&DatabaseZone<'_>>,
+        storage: &dyn KeyStorage,
         terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
-        let is_changed = match home {
-            Some(home) => {
-                terms.check(name, &self.database_keys(home)?)?;
-                self.write_signing(home, &terms.metadata())?
-            }
-            None => {
-                let keys = self.keeper.keys();
-                terms.check(name, &keys.keys(name.as_name()).map_err(of_keys(name))?)?;
-                let before = keys.terms(name.as_name()).map_err(of_keys(name))?;
-                let after = terms.over(before.clone());
-                if before != after {
-                    let change = |kept: &mut SigningSettings| *kept = terms.over(kept.clone());
-                    let set = keys.change_terms(name.as_name(), now_seconds(), change);
-                    set.map_err(of_keys(name))?;
-                    (self.keys_changed)(*name);
-                }
-                before != after
-            }
-        };
+        check_signing(name, terms, &storage.keys().map_err(of_keys(name))?)?;
+        let changed = storage.change_signing(terms, now_seconds());
+        let is_changed = changed.map_err(of_keys(name))?;
         let zone = name.to_string();
         if !is_changed {
             return Ok(OperationResult::NoChange { zone });
         }
+        (self.keys_changed)(*name);
         let denial = terms.denial.as_ref().map(|denial| denial.word().to_owned());
         let soa_edit = terms.soa_edit.map(|edit| edit.word().to_owned());
         tracing::info!(
@@ -226,22 +168,14 @@ pub(in crate::operations) fn check_denial_item(
     if item.kind != "NSEC3PARAM" || item.content.is_empty() {
         return Ok(());
     }
-    let nsec3 = DenialSettings {
-        denial: Denial::Nsec3(Nsec3::default()),
-        ..DenialSettings::default()
-    };
-    check_denial(name, &nsec3, keys)
+    check_nsec3(name, keys)
 }
 
-/// Refuses a denial method that the keys or the name of a zone do not allow.
-pub(in crate::operations) fn check_denial(
+/// Refuses NSEC3 for keys or a zone name that do not allow it.
+pub(in crate::operations) fn check_nsec3(
     name: &NameBuf,
-    denial: &DenialSettings,
     keys: &[ZoneKey],
 ) -> Result<(), OperationError> {
-    if denial.denial == Denial::Nsec {
-        return Ok(());
-    }
     if keys.iter().any(|key| key.private.algorithm() == RSASHA1) {
         return Err(OperationError::refused(format!(
             "zone {name}: NSEC3 is not possible with a key of algorithm 5 (RSASHA1, RFC 5155 section 2): replace the \

@@ -4,13 +4,15 @@ use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialStyle, Keys, SignatureCache, Signing, SigningPolicy};
 use nameward_maintain::keys::local::{ZoneKey, signing_keys};
 use nameward_maintain::keys::rollover::{ZoneSigningStatus, signatures_end};
+use nameward_maintain::keys::storage::KeyStorage;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::SigningState;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::database::DatabaseZone;
-use crate::operations::{ListedStep, ListedZoneKey, OperationError, Operations};
+use super::errors::of_keys;
+use super::zone_keys::listed_keys;
+use crate::operations::{ErrorKind, ListedStep, ListedZoneKey, OperationError, Operations};
 
 /// How a zone is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -51,18 +53,20 @@ impl Operations {
     /// Returns the signing status of a zone. The keys of database zones are read there.
     pub fn signing_of(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let name = NameBuf::from(zone);
-        match self.key_home(&name) {
-            Ok(Some(home)) => match self.signing_in_database(&home) {
-                Ok(signing) => Some(signing),
-                Err(error) => {
-                    tracing::warn!("zone {name}: cannot read its signing status: {error}");
-                    None
-                }
-            },
-            _ => {
+        let stored = match self.key_storage(&name) {
+            Ok(storage) => self.stored_signing(&name, &*storage),
+            Err(_) => Ok(None),
+        };
+        match stored {
+            Ok(Some(signing)) => Some(signing),
+            Ok(None) => {
                 let is_served = self.commits.table().load().exact(zone).is_some();
                 let signing = self.signing_in_memory(zone);
                 signing.or_else(|| is_served.then(ListedSigning::unsigned))
+            }
+            Err(error) => {
+                tracing::warn!("zone {name}: cannot read its signing status: {error}");
+                None
             }
         }
     }
@@ -80,7 +84,7 @@ impl Operations {
                 "database"
             }
         };
-        let keys = self.keeper.keys().keys(zone).unwrap_or_default();
+        let keys = self.keeper.local_keys().keys(zone).unwrap_or_default();
         if keys.is_empty() || how == "stored" {
             return Some(ListedSigning {
                 signed: how.into(),
@@ -139,46 +143,43 @@ impl Operations {
         }
     }
 
-    /// Returns how a database zone is signed, according to its current rows.
-    fn signing_in_database(
+    /// Returns how a zone is signed according to its storage; `None` for one that is signed by the zone table.
+    fn stored_signing(
         &self,
-        home: &DatabaseZone<'_>,
-    ) -> Result<ListedSigning, OperationError> {
-        let (database, row) = home;
-        let items = self.runtime.block_on(database.backend.stored_metadata(row));
-        let mut policy = SigningPolicy::default();
-        for item in items.map_err(|error| database.error(&error))? {
-            // Invalid items are in the log.
-            let _ = policy.take(&item.kind, &item.content);
-        }
-        let in_memory = self.signing_in_memory(row.name.as_name());
+        name: &NameBuf,
+        storage: &dyn KeyStorage,
+    ) -> Result<Option<ListedSigning>, OperationError> {
+        let Some(policy) = storage.stored_policy().map_err(of_keys(name))? else {
+            return Ok(None);
+        };
+        let in_memory = self.signing_in_memory(name.as_name());
         if policy.is_presigned {
             let stored = ListedSigning {
                 signed: "stored".into(),
                 ..ListedSigning::default()
             };
-            return Ok(in_memory.unwrap_or(stored));
+            return Ok(Some(in_memory.unwrap_or(stored)));
         }
         // Managed keys are shown even before they sign.
-        if self
-            .keeper
-            .status(row.name.as_name(), now_seconds())
-            .is_ok()
-        {
-            let keys = self.database_keys(home)?;
+        if self.keeper.status(name.as_name(), now_seconds()).is_ok() {
+            let keys = storage.keys().map_err(of_keys(name))?;
             let made = signing_keys(&keys).unwrap_or_default();
-            let signing = signing_of_rows(&row.name, made, policy);
+            let signing = signing_of_rows(name, made, policy);
             let denial = in_memory.and_then(|signing| signing.denial);
             let denial = denial.unwrap_or_else(|| live_denial_word(&signing).into());
             let ends = signing.signs().then(|| signing.earliest_end(now_seconds()));
-            return Ok(self.with_status(&row.name, &keys, Some(denial), ends));
+            return Ok(Some(self.with_status(name, &keys, Some(denial), ends)));
         }
-        let listed = self.listed_rows(home)?;
+        let listed = match listed_keys(name, storage) {
+            Ok(listed) => listed,
+            Err(error) if error.kind == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
         if !listed.iter().any(|key| key.active) {
-            return Ok(ListedSigning::unsigned());
+            return Ok(Some(ListedSigning::unsigned()));
         }
         // An unreadable key makes answers fail, which its description says.
-        let keys = self.database_keys(home).unwrap_or_default();
+        let keys = storage.keys().unwrap_or_default();
         let signing_keys = signing_keys(&keys).unwrap_or_default();
         let asks_ds = |number: u32| {
             let mut all = keys.iter().zip(signing_keys.list());
@@ -189,16 +190,16 @@ impl Operations {
             .filter(|key| asks_ds(key.key))
             .filter_map(|key| key.ds.clone())
             .collect();
-        let signing = signing_of_rows(&row.name, signing_keys, policy);
+        let signing = signing_of_rows(name, signing_keys, policy);
         let of_memory = in_memory.and_then(|signing| signing.denial);
-        Ok(ListedSigning {
+        Ok(Some(ListedSigning {
             signed: "database".into(),
             denial: Some(of_memory.unwrap_or_else(|| live_denial_word(&signing).into())),
             keys: listed.iter().map(stored_key_words).collect(),
             ds: wanted,
             signature_expires: Some(signing.earliest_end(now_seconds())),
             ..ListedSigning::default()
-        })
+        }))
     }
 }
 

@@ -3,8 +3,9 @@
 use nameward_base::time::now_seconds;
 
 use nameward_dnssec::rollover::KeyRole;
-use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
+use nameward_dnssec::{PrivateKey, algorithm_number};
 use nameward_maintain::keys::local::{PrivateKeyLocation, ZoneKey};
+use nameward_maintain::keys::storage::manual_use;
 
 use crate::operations::{KeyTemplate, OperationError, SecretText};
 
@@ -71,21 +72,11 @@ impl KeyTemplate {
                 ZONE_SIGNING
             },
             role,
-            usage: use_of(role, !self.inactive, !self.unpublished),
+            usage: manual_use(role, !self.inactive, !self.unpublished),
             created: now_seconds(),
             life: None,
             private,
             home: PrivateKeyLocation::Store,
         })
-    }
-}
-
-/// Returns the use of a key that no policy manages.
-pub(in crate::operations) fn use_of(role: KeyRole, is_active: bool, is_published: bool) -> KeyUse {
-    KeyUse {
-        published: is_published,
-        signs_keys: is_active && role.signs_keys(),
-        signs_zone: is_active && role.signs_zone(),
-        asks_ds: is_published && role.signs_keys(),
     }
 }

@@ -1,22 +1,23 @@
-//! Operations on the keys of zones, wherever they are stored: for zone files and secondaries in the state store, for
-//! database zones in `cryptokeys`.
+//! Operations on the keys of zones, wherever they are stored.
 
 use data_encoding::{HEXLOWER, HEXUPPER};
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
-use nameward_maintain::keys::local::{SigningSettings, ZoneKey, ZoneKeysError, signing_keys};
+use nameward_maintain::keys::local::{ZoneKey, ZoneKeysError, signing_keys};
 use nameward_maintain::keys::rollover::KeyStatus;
+use nameward_maintain::keys::storage::{
+    KeyEntry, KeyStorage, RequestedSigning, UnusableKey, UseChange,
+};
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::database::DatabaseZone;
-use super::signing_settings::{RequestedSigning, check_denial, signed_already};
-use super::template::use_of;
+use super::errors::{no_keys, of_keys};
+use super::signing_settings::{check_nsec3, check_signing, read_signing, signed_already};
 use crate::operations::{
-    ErrorKind, ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
+    ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
     OperationResult, Operations, SecretText, zone_name,
 };
 
@@ -79,7 +80,7 @@ impl Operations {
                 denial,
                 soa_edit,
             } => {
-                let terms = RequestedSigning::read(denial.as_deref(), soa_edit.as_deref())?;
+                let terms = read_signing(denial.as_deref(), soa_edit.as_deref())?;
                 let secured = self.secure_zone(zone, algorithm.as_deref(), &terms)?;
                 Ok(self.with_advice(secured))
             }
@@ -110,10 +111,10 @@ impl Operations {
         algorithm: Option<&str>,
         terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
-        let (name, home) = self.signable(zone)?;
-        if self.has_keys(&name, home.as_ref())? {
+        let (name, storage) = self.signable(zone)?;
+        if storage.has_keys().map_err(of_keys(&name))? {
             return match (algorithm, terms.is_empty()) {
-                (None, false) => self.change_terms(&name, home.as_ref(), terms),
+                (None, false) => self.change_signing(&name, &*storage, terms),
                 _ => Err(signed_already(&name)),
             };
         }
@@ -123,25 +124,11 @@ impl Operations {
             ..KeyTemplate::default()
         };
         let key = template.key(template.generate()?)?;
-        terms.check(&name, std::slice::from_ref(&key))?;
-        let key = match &home {
-            Some(home) => self.secure_in_database(home, terms, &key)?,
-            None => {
-                let keys = self.keeper.keys();
-                let zone = name.as_name();
-                // Before the key, with which signing starts.
-                let set = |kept: &mut SigningSettings| {
-                    let serial = kept.serial;
-                    *kept = terms.over(SigningSettings::default());
-                    kept.serial = serial;
-                };
-                keys.change_terms(zone, now_seconds(), set)
-                    .map_err(of_keys(&name))?;
-                let key = keys.add(zone, key, now_seconds()).map_err(of_keys(&name))?;
-                (self.keys_changed)(name);
-                listed(&name, &key, std::slice::from_ref(&key))?
-            }
-        };
+        check_signing(&name, terms, std::slice::from_ref(&key))?;
+        let number = storage.sign(key, terms, now_seconds());
+        let number = number.map_err(of_keys(&name))?;
+        (self.keys_changed)(name);
+        let key = listed_key(&name, &*storage, number)?;
         let (algorithm, tag) = (&key.algorithm, key.tag);
         tracing::info!("zone {name}: signed with a new key, {algorithm}, key tag {tag}");
         let zone = name.to_string();
@@ -160,19 +147,13 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        let home = self.key_home(&name)?;
-        if !is_forced && self.has_keys(&name, home.as_ref())? {
-            self.check_no_ds(&name)?;
+        let storage = self.key_storage(&name)?;
+        if !is_forced && storage.has_keys().map_err(of_keys(&name))? {
+            self.check_no_ds(&name, &*storage)?;
         }
-        let keys = match home {
-            Some(home) => self.unsecure_in_database(&home)?,
-            None => {
-                let keys = self.keeper.keys();
-                let removed = keys.remove_all(name.as_name(), now_seconds());
-                (self.keys_changed)(name);
-                removed.map_err(of_keys(&name))?
-            }
-        };
+        let removed = storage.remove_all(now_seconds());
+        (self.keys_changed)(name);
+        let keys = removed.map_err(of_keys(&name))?;
         if keys == 0 {
             return Err(no_keys(&name));
         }
@@ -194,7 +175,7 @@ impl Operations {
         };
         let mut count = 0;
         for name in &zones {
-            for key in self.listed_keys(name)? {
+            for key in listed_keys(name, &*self.key_storage(name)?)? {
                 count += 1;
                 if !items(ListedItem::ZoneKey(key)) {
                     return Ok(OperationResult::Listed { items: count });
@@ -206,21 +187,23 @@ impl Operations {
 
     /// Lists all zones that have keys.
     pub(in crate::operations) fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
-        let mut zones = match self.keeper.keys().zones() {
-            Ok(zones) => zones,
-            Err(ZoneKeysError::NoStore) if !self.databases.is_empty() => Vec::new(),
-            Err(error) => return Err(OperationError::refused(error.to_string())),
+        let zones = self
+            .keeper
+            .storages()
+            .zones()
+            .map_err(|error| match error {
+                ZoneKeysError::Database { address, error } => {
+                    OperationError::of_write(&address, &error)
+                }
+                error => OperationError::refused(error.to_string()),
+            })?;
+        // If two backends have a zone, one serves it.
+        let is_served = |(name, home): &(NameBuf, Option<u16>)| {
+            let rank = (self.rank_of)(name.as_name());
+            home.is_none() || rank.is_none() || rank == *home
         };
-        for database in &self.databases {
-            let listed = self.runtime.block_on(database.backend.zones_with_keys());
-            let listed = listed.map_err(|error| database.error(&error))?;
-            // If two backends have a zone, one serves it.
-            let is_served = |name: &NameBuf| {
-                (self.rank_of)(name.as_name()).is_none_or(|rank| rank == database.rank)
-            };
-            zones.extend(listed.into_iter().filter(is_served));
-        }
-        Ok(zones)
+        let served = zones.into_iter().filter(is_served);
+        Ok(served.map(|(name, _)| name).collect())
     }
 
     fn add_zone_key(
@@ -229,24 +212,17 @@ impl Operations {
         private: PrivateKey,
         is_new: bool,
     ) -> Result<OperationResult, OperationError> {
-        let (name, home) = self.signable(&template.zone)?;
+        let (name, storage) = self.signable(&template.zone)?;
         let key = template.key(private)?;
         if is_new && !template.force && key.role != KeyRole::Combined && key.usage.is_active() {
-            self.check_completes(&name, home.as_ref(), &key)?;
+            let others = storage.keys().map_err(of_keys(&name))?;
+            check_completes(&name, &others, &key)?;
         }
-        let number = match &home {
-            Some(home) => self.add_in_database(home, &key)?,
-            None => {
-                let keys = self.keeper.keys();
-                if let Ok(terms) = keys.terms(name.as_name()) {
-                    check_denial(&name, &terms.denial, std::slice::from_ref(&key))?;
-                }
-                let added = keys.add(name.as_name(), key, now_seconds());
-                added.map_err(of_keys(&name))?.number
-            }
-        };
-        (self.keys_changed)(name);
-        self.key_changed(&name, number)
+        if storage.uses_nsec3().map_err(of_keys(&name))? {
+            check_nsec3(&name, std::slice::from_ref(&key))?;
+        }
+        let number = storage.add(key, now_seconds()).map_err(of_keys(&name))?;
+        self.key_changed(&name, &*storage, number)
     }
 
     fn export_key(
@@ -276,39 +252,23 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        match self.key_home(&name)? {
-            Some(home) => self.change_in_database(&home, number, change)?,
-            None => {
-                if matches!(change, KeyChange::Deactivate | KeyChange::Unpublish) {
-                    self.check_signed_without(&name, number)?;
-                }
-                let keys = self.keeper.keys();
-                let set = |role, usage: &mut KeyUse| match change {
-                    KeyChange::Activate => *usage = use_of(role, true, usage.published),
-                    KeyChange::Deactivate => *usage = use_of(role, false, usage.published),
-                    KeyChange::Publish => *usage = use_of(role, usage.is_active(), true),
-                    KeyChange::Unpublish => *usage = use_of(role, usage.is_active(), false),
-                };
-                let key = keys.set_usage((name.as_name(), number), now_seconds(), set);
-                key.map_err(of_keys(&name))?;
-            }
-        }
-        (self.keys_changed)(name);
-        self.key_changed(&name, number)
+        let storage = self.key_storage(&name)?;
+        let change = match change {
+            KeyChange::Activate => UseChange::Active(true),
+            KeyChange::Deactivate => UseChange::Active(false),
+            KeyChange::Publish => UseChange::Published(true),
+            KeyChange::Unpublish => UseChange::Published(false),
+        };
+        let changed = storage.change_use(number, change, now_seconds());
+        changed.map_err(of_keys(&name))?;
+        self.key_changed(&name, &*storage, number)
     }
 
     fn remove_zone_key(&self, zone: &str, number: u32) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        match self.key_home(&name)? {
-            Some(home) => self.remove_in_database(&home, number)?,
-            None => {
-                self.check_signed_without(&name, number)?;
-                let keys = self.keeper.keys();
-                let removed = keys.remove(name.as_name(), number, now_seconds());
-                removed.map_err(of_keys(&name))?;
-            }
-        }
+        let removed = self.key_storage(&name)?.remove(number, now_seconds());
+        removed.map_err(of_keys(&name))?;
         (self.keys_changed)(name);
         tracing::info!("zone {name}: key {number} removed");
         Ok(OperationResult::ZoneKeyRemoved {
@@ -317,10 +277,14 @@ impl Operations {
         })
     }
 
-    fn key_changed(&self, name: &NameBuf, number: u32) -> Result<OperationResult, OperationError> {
-        let mut keys = self.listed_keys(name)?.into_iter();
-        let key = keys.find(|key| key.key == number);
-        let key = key.ok_or_else(|| of_keys(name)(ZoneKeysError::NotThere(number)))?;
+    fn key_changed(
+        &self,
+        name: &NameBuf,
+        storage: &dyn KeyStorage,
+        number: u32,
+    ) -> Result<OperationResult, OperationError> {
+        (self.keys_changed)(*name);
+        let key = listed_key(name, storage, number)?;
         let (tag, active, published) = (key.tag, key.active, key.published);
         tracing::info!(
             "zone {name}: key {number}, key tag {tag}: active {active}, published {published}"
@@ -328,19 +292,19 @@ impl Operations {
         Ok(OperationResult::ZoneKey(key))
     }
 
-    /// Checks whether a zone has keys.
-    pub(in crate::operations) fn has_keys(
+    /// Returns the storage of a zone's keys.
+    pub(in crate::operations) fn key_storage(
         &self,
         name: &NameBuf,
-        home: Option<&DatabaseZone<'_>>,
-    ) -> Result<bool, OperationError> {
-        match home {
-            Some(home) => Ok(!self.key_rows(home)?.is_empty()),
-            None => {
-                let keys = self.keeper.keys();
-                keys.is_signed(name.as_name()).map_err(of_keys(name))
-            }
-        }
+    ) -> Result<Box<dyn KeyStorage + '_>, OperationError> {
+        let rank = (self.rank_of)(name.as_name());
+        let found = self.keeper.storages().find(name.as_name(), rank);
+        found.map_err(of_keys(name))
+    }
+
+    /// Checks whether a zone has keys.
+    pub(in crate::operations) fn has_keys(&self, name: &NameBuf) -> Result<bool, OperationError> {
+        self.key_storage(name)?.has_keys().map_err(of_keys(name))
     }
 
     /// Reads the keys of a zone that has some.
@@ -348,13 +312,7 @@ impl Operations {
         &self,
         name: &NameBuf,
     ) -> Result<Vec<ZoneKey>, OperationError> {
-        let keys = match self.key_home(name)? {
-            Some(home) => self.database_keys(&home)?,
-            None => {
-                let keys = self.keeper.keys().keys(name.as_name());
-                keys.map_err(of_keys(name))?
-            }
-        };
+        let keys = self.key_storage(name)?.keys().map_err(of_keys(name))?;
         if keys.is_empty() {
             Err(no_keys(name))
         } else {
@@ -362,38 +320,86 @@ impl Operations {
         }
     }
 
-    /// Lists the keys of a zone that has some; those in databases even if they cannot be read.
-    fn listed_keys(&self, name: &NameBuf) -> Result<Vec<ListedZoneKey>, OperationError> {
-        if let Some(home) = self.key_home(name)? {
-            let keys = self.listed_rows(&home)?;
-            return if keys.is_empty() {
-                Err(no_keys(name))
-            } else {
-                Ok(keys)
-            };
-        }
-        let keys = self.keys_of(name)?;
-        keys.iter().map(|key| listed(name, key, &keys)).collect()
-    }
-
-    /// Returns the name of a zone that this server can sign with its own keys, and the database that stores them, if
-    /// one does.
-    fn signable(&self, zone: &str) -> Result<(NameBuf, Option<DatabaseZone<'_>>), OperationError> {
+    /// Returns the name of a zone that this server can sign with its own keys, and their storage.
+    fn signable(&self, zone: &str) -> Result<(NameBuf, Box<dyn KeyStorage + '_>), OperationError> {
         let name = zone_name(zone)?;
-        let home = self.key_home(&name)?;
-        if home.is_none() && (self.rank_of)(name.as_name()).is_none() {
-            return Err(OperationError::not_found(format!(
-                "zone {name} not found; see `nameward zone list`"
-            )));
-        }
-        // For a database, the current rows decide.
-        if home.is_none() && self.keeper.keys().is_presigned(name.as_name()) {
-            return Err(OperationError::refused(format!(
-                "zone {name} is presigned: its signatures are served unchanged"
-            )));
-        }
+        let storage = self.key_storage(&name)?;
+        storage.check_signable().map_err(of_keys(&name))?;
         self.check_by_hand(&name)?;
-        Ok((name, home))
+        Ok((name, storage))
+    }
+}
+
+/// Lists the keys of a zone that has some; those in databases even if they cannot be read.
+pub(super) fn listed_keys(
+    name: &NameBuf,
+    storage: &dyn KeyStorage,
+) -> Result<Vec<ListedZoneKey>, OperationError> {
+    let entries = storage.list().map_err(of_keys(name))?;
+    if entries.is_empty() {
+        return Err(no_keys(name));
+    }
+    let usable = entries.iter().filter_map(|entry| match entry {
+        KeyEntry::Usable(key) => Some(ZoneKey::clone(key)),
+        KeyEntry::Unusable(_) => None,
+    });
+    let usable: Vec<ZoneKey> = usable.collect();
+    let listed = entries.iter().map(|entry| match entry {
+        KeyEntry::Usable(key) => listed(name, key, &usable),
+        KeyEntry::Unusable(key) => Ok(unusable(name, key)),
+    });
+    listed.collect()
+}
+
+fn listed_key(
+    name: &NameBuf,
+    storage: &dyn KeyStorage,
+    number: u32,
+) -> Result<ListedZoneKey, OperationError> {
+    let mut keys = listed_keys(name, storage)?.into_iter();
+    let key = keys.find(|key| key.key == number);
+    key.ok_or_else(|| of_keys(name)(ZoneKeysError::NotThere(number)))
+}
+
+/// Refuses a new key that signs only the keys or only the zone, if no other key signs the rest.
+fn check_completes(
+    name: &NameBuf,
+    others: &[ZoneKey],
+    key: &ZoneKey,
+) -> Result<(), OperationError> {
+    if others.iter().any(|other| other.usage.is_active()) {
+        return Ok(());
+    }
+    let (role, other) = match key.role {
+        KeyRole::KeySigning => ("KSK", "zsk"),
+        _ => ("ZSK", "ksk"),
+    };
+    Err(OperationError::refused(format!(
+        "zone {name} is not signed, and a {role} alone cannot sign it: use `nameward zone secure {name}` to sign it with \
+         one key; for two keys add one with --inactive, the other ({other}) with --force, and activate the first"
+    )))
+}
+
+/// Returns an unusable key, with what is known of it.
+fn unusable(name: &NameBuf, key: &UnusableKey) -> ListedZoneKey {
+    let algorithm = key.algorithm;
+    ListedZoneKey {
+        zone: name.to_string(),
+        key: key.number,
+        tag: 0,
+        role: if key.flags & 1 == 1 { "ksk" } else { "zsk" }.into(),
+        algorithm: algorithm.map_or_else(|| "unknown".into(), |number| number.to_string()),
+        algorithm_number: algorithm.unwrap_or(0),
+        bits: 0,
+        flags: key.flags,
+        state: None,
+        active: key.is_active,
+        published: key.is_published,
+        created: None,
+        ds: None,
+        digests: Vec::new(),
+        dnskey: String::new(),
+        problem: Some(key.reason.clone()),
     }
 }
 
@@ -456,30 +462,4 @@ fn ds_text(name: &NameBuf, key: &SigningKey) -> String {
     let ds = key.ds(name.as_name(), 2).unwrap_or_default();
     let digest = HEXUPPER.encode(ds.get(4..).unwrap_or_default());
     format!("{} {} 2 {digest}", key.tag(), key.algorithm())
-}
-
-pub(in crate::operations) fn no_keys(name: &NameBuf) -> OperationError {
-    OperationError::not_found(format!(
-        "zone {name} has no keys; create one with `nameward zone secure {name}`"
-    ))
-}
-
-/// Turns an error of keys into one of an operation on a zone.
-pub(in crate::operations) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
-    let name = *name;
-    move |error| {
-        let kind = match error {
-            ZoneKeysError::NoStore | ZoneKeysError::TooMany | ZoneKeysError::NoPolicy => {
-                ErrorKind::Refused
-            }
-            ZoneKeysError::Same(_) => ErrorKind::Conflict,
-            ZoneKeysError::NotThere(_) => ErrorKind::NotFound,
-            ZoneKeysError::Key { .. } => ErrorKind::Invalid,
-            ZoneKeysError::Store(_)
-            | ZoneKeysError::Pair(_)
-            | ZoneKeysError::Form(_)
-            | ZoneKeysError::UnknownZone => ErrorKind::Backend,
-        };
-        OperationError::new(kind, format!("zone {name}: {error}"))
-    }
 }

@@ -17,7 +17,7 @@ use nameward_zone::change::{
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
 use super::advice;
-use crate::operations::key::database::of_attributes;
+use crate::operations::key::errors::of_attributes;
 use crate::operations::zone::place::{MemoryZone, ZoneLocation};
 use crate::operations::zone::provision::set_serial;
 use crate::operations::{

@@ -18,7 +18,7 @@ use nameward_zone::{Serial, Zone, ZoneKind};
 
 use super::deleted::{changed_meanwhile, of_store};
 use super::local::{LocalZone, declared, of_kept};
-use crate::operations::key::zone_keys::of_keys;
+use crate::operations::key::errors::of_keys;
 use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
 
 /// The magic string at the start of a copy.
@@ -111,7 +111,7 @@ impl Operations {
         if serial.is_some() && serial != current {
             return Err(changed_meanwhile(name));
         }
-        let keys = self.keeper.keys();
+        let keys = self.keeper.local_keys();
         let mut copy = LocalCopy {
             text: served.as_deref().map(text_of),
             settings: None,
@@ -250,7 +250,7 @@ impl Operations {
         })?;
         let settings = copy.settings.unwrap_or_default();
         // First, so that a signed zone is never served without its signatures.
-        let keys = self.keeper.keys();
+        let keys = self.keeper.local_keys();
         keys.restore(name.as_name(), copy.keys)
             .map_err(of_keys(name))?;
         let restored = match (settings.kind, copy.text) {

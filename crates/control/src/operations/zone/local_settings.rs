@@ -3,18 +3,18 @@
 //!
 //! Everything is checked before anything is changed, and what was changed is undone if a later part fails.
 
-use std::sync::Arc;
-
 use nameward_dnssec::{Denial, DenialSettings, Nsec3Param, SoaEdit};
+use nameward_maintain::keys::storage::RequestedSigning;
 use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, ZoneKind};
+use std::sync::Arc;
 
 use super::list::shown_backend;
 use super::local::{LocalZone, check_settings, declared, is_file, read_primaries};
 use super::provision::MetadataSpec;
-use crate::operations::key::signing_settings::RequestedSigning;
+use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::rrsets::read_serial_rule;
 use crate::operations::{
@@ -62,7 +62,7 @@ impl LocalMetadata {
                 }
             }
         }
-        read.signing = RequestedSigning::read(denial, soa_edit)?;
+        read.signing = read_signing(denial, soa_edit)?;
         Ok(read)
     }
 
@@ -184,7 +184,7 @@ impl Operations {
         let metadata = LocalMetadata::read(name, &requested.metadata)?;
         let settings = metadata.over(self.new_settings(name, &before, requested)?)?;
         check_settings(&settings)?;
-        let is_signed = self.has_keys(name, None)?;
+        let is_signed = self.has_keys(name)?;
         if !metadata.signing.is_empty() {
             self.check_local_signing(name, requested, &metadata, is_signed)?;
         }
@@ -211,7 +211,7 @@ impl Operations {
     ) -> Result<(), OperationError> {
         if requested.secure.unwrap_or(is_signed) {
             return if is_signed {
-                metadata.signing.check(name, &self.keys_of(name)?)
+                check_signing(name, &metadata.signing, &self.keys_of(name)?)
             } else {
                 Ok(())
             };
@@ -308,7 +308,7 @@ impl Operations {
         let is_secured = requested.secure == Some(true) && !plan.is_signed;
         let stays_signed = requested.secure.unwrap_or(plan.is_signed);
         let mut is_changed = false;
-        let terms_before = self.keeper.keys().terms(name.as_name()).ok();
+        let terms_before = self.keeper.local_keys().terms(name.as_name()).ok();
         if is_secured || stays_signed && !plan.signing.is_empty() {
             let secured = self.secure_zone(zone, None, &plan.signing)?;
             is_changed = !matches!(secured, OperationResult::NoChange { .. });
@@ -421,8 +421,8 @@ impl Operations {
             .iter()
             .find_map(|one| one.key);
         items.extend(key.map(|key| item("AXFR-MASTER-TSIG", name(&key))));
-        if self.has_keys(zone, None).unwrap_or(false)
-            && let Ok(signing) = self.keeper.keys().terms(zone.as_name())
+        if self.has_keys(zone).unwrap_or(false)
+            && let Ok(signing) = self.keeper.local_keys().terms(zone.as_name())
         {
             if let (Denial::Nsec3(_), [_, (kind, Some(param)), _]) = (
                 &signing.denial.denial,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metadata_check::{check_kind, check_values};
 use super::place::ZoneLocation;
-use crate::operations::key::database::of_attributes;
+use crate::operations::key::errors::of_attributes;
 use crate::operations::key::signing_settings::{is_signing_kind, iterations_advice};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::{owner, read_content, read_type};
@@ -189,8 +189,7 @@ impl Operations {
             self.check_policies(&request.content)?;
         }
         if is_signing_kind(&kind) {
-            let home = (database, ZoneRow::clone(&row));
-            self.check_signing_item(&home, &kind, request)?;
+            self.check_signing_item(&row.name, &kind, request)?;
         }
         let edit = match request.change {
             MetadataChange::Set => MetadataEdit::Set,

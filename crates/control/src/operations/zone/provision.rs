@@ -4,7 +4,8 @@
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_store::sql::write::{AttributeChange, KeyEdit, MetadataEdit, NewZone};
+use nameward_maintain::keys::database::first_key;
+use nameward_store::sql::write::{AttributeChange, MetadataEdit, NewZone};
 use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{self, Options, Record, Severity};
 use nameward_wire::{NameBuf, Type};
@@ -16,7 +17,6 @@ use super::local::is_file;
 use super::local_settings::LocalMetadata;
 use super::metadata_check::{check_kind, check_values};
 use super::{creatable, new_zone_warnings, stored_primaries};
-use crate::operations::key::database::stored;
 use crate::operations::key::signing_settings::{check_denial_item, check_item, is_signing_kind};
 use crate::operations::record::rrsets::{read_serial_rule, refuse_stored_only};
 use crate::operations::{
@@ -154,7 +154,7 @@ impl Operations {
             for item in &request.metadata {
                 check_denial_item(&name, item, std::slice::from_ref(&key))?;
             }
-            attributes.push(AttributeChange::Key(KeyEdit::AddFirst(stored(&key))));
+            attributes.push(first_key(&key));
         }
         let rrsets = match kind.is_transferred() {
             true if steps.is_empty() && request.name_servers.is_empty() => Vec::new(),

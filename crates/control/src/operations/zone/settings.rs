@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use nameward_maintain::keys::database::{first_key, removal};
 use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::{AttributeChange, KeyEdit, MetadataEdit};
+use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_zone::ZoneKind;
 use nameward_zone::change::ChangeAuthor;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::place::ZoneLocation;
 use super::provision::MetadataSpec;
 use super::stored_primaries;
-use crate::operations::key::database::{self, DENIAL_KINDS};
+use crate::operations::key::errors::of_keys;
 use crate::operations::key::signing_settings::check_denial_item;
 use crate::operations::record::change::ChangeMode;
 use crate::operations::{
@@ -79,7 +80,7 @@ impl Operations {
             ));
         }
         let mut changes = self.settings_changes(database, &row, requested)?;
-        changes.extend(self.signing_changes(database, &row, requested)?);
+        changes.extend(self.signing_changes(&row, requested)?);
         let result = match &requested.rrsets {
             None if changes.is_empty() && requested.secure.is_none() => {
                 return Err(OperationError::invalid(
@@ -179,7 +180,6 @@ impl Operations {
     /// Returns the changes that start or end signing.
     fn signing_changes(
         &self,
-        database: &Database,
         row: &ZoneRow,
         requested: &ZoneSettings,
     ) -> Result<Vec<AttributeChange>, OperationError> {
@@ -190,25 +190,20 @@ impl Operations {
         if requested.secure.is_none() && !sets_metadata {
             return Ok(Vec::new());
         }
-        let mut keys = self.database_keys(&(database, row.clone()))?;
+        let keys = self.key_storage(&row.name)?.keys();
+        let mut keys = keys.map_err(of_keys(&row.name))?;
         let mut changes = Vec::new();
         match requested.secure {
             Some(true) if keys.is_empty() => {
                 self.check_by_hand(&row.name)?;
                 let template = KeyTemplate::default();
                 let key = template.key(template.generate()?)?;
-                changes.push(AttributeChange::Key(KeyEdit::AddFirst(database::stored(
-                    &key,
-                ))));
+                changes.push(first_key(&key));
                 keys.push(key);
             }
             Some(false) if !keys.is_empty() => {
                 self.check_by_hand(&row.name)?;
-                changes.push(AttributeChange::Key(KeyEdit::RemoveAll));
-                let remove = |kind: &str| {
-                    AttributeChange::Metadata(kind.into(), MetadataEdit::Remove, Vec::new())
-                };
-                changes.extend(DENIAL_KINDS.map(remove));
+                changes.extend(removal());
             }
             _ => {}
         }

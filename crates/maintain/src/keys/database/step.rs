@@ -2,20 +2,18 @@
 //! then recorded.
 
 use super::comparison::{KeyFamiliarity, RowUse, end_stand_ins, reconcile_keys, unfit_key};
-use super::{KeyZone, KeysOrDatabase, NotedKeyState, StoredKeys, StoredKeysError};
-use super::{LIVES, ZONES, note, read_rows};
+use super::rows::{number_of, read_rows, set_metadata};
+use super::{DatabaseZoneKeys, LIVES, NotedKeyState, ZONES, note};
 use crate::keys::local::{
-    KeyPlan, KeyProgress, ManagedSettings, SigningSettings, ZoneKey, ZoneKeysError, item_name,
-    made_key, wire,
+    KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError, item_name, made_key, wire,
 };
 use nameward_dnssec::DenialSettings;
 use nameward_dnssec::rollover::{self, KeyState, ParentRequest, PolicyKey};
 use nameward_store::sql::write::{
-    AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyStep, MetadataEdit, ParentRecords,
-    StoredKey,
+    AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyRefusal, KeyStep, ParentRecords, StoredKey,
+    WriteError,
 };
 use nameward_store::state::StateChange;
-use nameward_wire::Name;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Maximum number of rounds: one makes keys, one takes steps, and others may interfere.
@@ -28,7 +26,7 @@ const DIGEST: u8 = 2;
 
 /// The rows of a zone, its keys with states, and the records.
 struct ZoneRound<'r> {
-    zone: &'r KeyZone<'r>,
+    zone: &'r DatabaseZoneKeys<'r>,
     plan: &'r KeyPlan,
     now: u64,
     rows: Vec<StoredKey>,
@@ -38,49 +36,50 @@ struct ZoneRound<'r> {
     is_found: bool,
 }
 
-impl StoredKeys {
+/// The keys were changed by others since they were read.
+const CHANGED: ZoneKeysError = ZoneKeysError::Refused(KeyRefusal::ChangedMeanwhile);
+
+impl DatabaseZoneKeys<'_> {
     /// Takes all steps that are due for a zone: in the database, then in the state store.
-    pub fn advance(
+    pub(super) fn take_due_steps(
         &self,
-        zone: &KeyZone<'_>,
         plan: &KeyPlan,
         now: u64,
-    ) -> Result<KeyProgress, KeysOrDatabase> {
-        let _changing = self.lock();
+    ) -> Result<KeyProgress, ZoneKeysError> {
+        let _changing = self.keys.lock();
         let mut made: Vec<String> = Vec::new();
         for _ in 0..ROUNDS {
-            let round = self.begin_round(zone, plan, now)?;
+            let round = self.begin_round(plan, now)?;
             let next = rollover::advance(&plan.rollover, &round.lives(), now);
             if !next.missing.is_empty() {
                 match self.make_keys(&round, &next.missing) {
                     Ok(contents) => made.extend(contents),
-                    Err(KeysOrDatabase::Database(StoredKeysError::Changed)) => {}
+                    Err(error) if error == CHANGED => {}
                     Err(error) => return Err(error),
                 }
                 continue;
             }
             let rows = round.rows.clone();
             let mut progress = match self.take_steps(round, next) {
-                Err(KeysOrDatabase::Database(StoredKeysError::Changed)) => continue,
+                Err(error) if error == CHANGED => continue,
                 result => result?,
             };
             let new = rows.iter().filter(|row| made.contains(&row.content));
-            progress.made = new.map(super::number_of).collect();
+            progress.made = new.map(number_of).collect();
             return Ok(progress);
         }
-        Err(StoredKeysError::Changed.into())
+        Err(CHANGED)
     }
 
     fn begin_round<'r>(
-        &self,
-        zone: &'r KeyZone<'r>,
+        &'r self,
         plan: &'r KeyPlan,
         now: u64,
-    ) -> Result<ZoneRound<'r>, KeysOrDatabase> {
-        let name = zone.row.name;
-        let rows = self.rows(zone)?;
-        let noted = self.noted(name.as_name())?;
-        let terms = self.terms(name.as_name())?;
+    ) -> Result<ZoneRound<'r>, ZoneKeysError> {
+        let name = self.row.name;
+        let rows = self.rows()?;
+        let noted = self.keys.noted(name.as_name())?;
+        let terms = self.keys.terms(name.as_name())?;
         let acquaintance = match terms.managed {
             None => KeyFamiliarity::New,
             Some(_) => KeyFamiliarity::Known,
@@ -91,7 +90,7 @@ impl StoredKeys {
             tracing::warn!("zone {name}: {change}; the dnssec_policy continues from there");
         }
         Ok(ZoneRound {
-            zone,
+            zone: self,
             plan,
             now,
             rows,
@@ -107,7 +106,7 @@ impl StoredKeys {
         &self,
         round: &ZoneRound<'_>,
         missing: &[PolicyKey],
-    ) -> Result<Vec<String>, KeysOrDatabase> {
+    ) -> Result<Vec<String>, ZoneKeysError> {
         let (mut contents, mut changes) = (Vec::new(), Vec::new());
         let mut keys = round.keys.clone();
         for wanted in missing {
@@ -123,7 +122,7 @@ impl StoredKeys {
             contents.push(content);
             keys.push(key);
         }
-        self.write(round, changes, None, false)?;
+        self.write_step(round, changes, None, false)?;
         // From here on the zone is known, and so are its other keys.
         self.note_all(round, &round.keys, &round.lives())?;
         Ok(contents)
@@ -134,7 +133,7 @@ impl StoredKeys {
         &self,
         round: ZoneRound<'_>,
         next: rollover::Rollover,
-    ) -> Result<KeyProgress, KeysOrDatabase> {
+    ) -> Result<KeyProgress, ZoneKeysError> {
         let mut keys = round.keys.clone();
         keys.retain(|key| next.keys.iter().any(|life| life.id == key.number));
         for (key, life) in keys.iter_mut().zip(&next.keys) {
@@ -166,7 +165,7 @@ impl StoredKeys {
             let mut changes: Vec<AttributeChange> =
                 edits.into_iter().map(AttributeChange::Key).collect();
             changes.extend(round.metadata(&keys));
-            Some(self.write(&round, changes, parent, is_visible)?)
+            Some(self.write_step(&round, changes, parent, is_visible)?)
         } else {
             None
         };
@@ -179,7 +178,10 @@ impl StoredKeys {
         }
         self.note_all(&round, &keys, &lives)?;
         if let Some(committed) = committed.filter(|committed| committed.is_changed) {
-            self.publish(round.zone, &committed);
+            // If that fails, the step is still in the database.
+            if let Err(error) = self.publish(&committed) {
+                tracing::warn!("zone {}: {error}", self.row.name);
+            }
         }
         Ok(KeyProgress {
             made: Vec::new(),
@@ -188,6 +190,7 @@ impl StoredKeys {
             next_at: next.next_at,
             // The database reports its own changes.
             is_visible: false,
+            reread_at: None,
         })
     }
 
@@ -197,7 +200,7 @@ impl StoredKeys {
         &self,
         round: &ZoneRound<'_>,
         unfit: u32,
-    ) -> Result<KeyProgress, KeysOrDatabase> {
+    ) -> Result<KeyProgress, ZoneKeysError> {
         let lives = round.lives();
         let records = lives
             .iter()
@@ -205,9 +208,9 @@ impl StoredKeys {
         let settled = records.filter_map(|record| record.settles_at);
         let next_at = settled.filter(|at| *at > round.now).min();
         if next_at.is_none() {
-            return Err(StoredKeysError::Unfit(unfit).into());
+            return Err(ZoneKeysError::Unfit(unfit));
         }
-        self.write(round, Vec::new(), None, false)?;
+        self.write_step(round, Vec::new(), None, false)?;
         self.note_all(round, &round.keys, &lives)?;
         Ok(KeyProgress {
             keys: round.keys.clone(),
@@ -216,36 +219,28 @@ impl StoredKeys {
         })
     }
 
-    fn write(
+    fn write_step(
         &self,
         round: &ZoneRound<'_>,
         changes: Vec<AttributeChange>,
         parent: Option<ParentRecords>,
         raises_serial: bool,
-    ) -> Result<Committed, KeysOrDatabase> {
+    ) -> Result<Committed, ZoneKeysError> {
         let step = KeyStep {
             expected: round.rows.clone(),
-            server: self.server()?,
+            server: self.keys.server()?,
             changes,
             parent,
             raises_serial,
             now: UNIX_EPOCH + Duration::from_secs(round.now),
         };
-        let backend = &round.zone.database.backend;
-        Ok(self.wait(backend.take_key_step(round.zone.row.id, &step))?)
-    }
-
-    /// Publishes a step in the server's answers. If that fails, the step is still in the database.
-    fn publish(&self, zone: &KeyZone<'_>, committed: &Committed) {
-        if let Some((_, runtime)) = self.databases.get() {
-            runtime.block_on(zone.database.backend.await_replica(committed));
-        }
-        if let Err(error) = (zone.database.publish)(committed) {
-            let name = zone.row.name;
-            tracing::warn!(
-                "zone {name}: keys changed, but this server cannot serve the change yet: {error}"
-            );
-        }
+        let step = self.database.backend.take_key_step(self.row.id, &step);
+        self.database.wait(step).map_err(|error| match error {
+            ZoneKeysError::Database { error, .. } if matches!(*error, WriteError::ReadOnly(_)) => {
+                ZoneKeysError::Secondary
+            }
+            error => error,
+        })
     }
 
     /// Records the states of keys and the settings of their zone, in one write.
@@ -281,7 +276,7 @@ impl StoredKeys {
             None => changes.push(forget(ZONES, wire(zone))),
         }
         if !changes.is_empty() {
-            self.store()?.write(changes)?;
+            self.keys.store()?.write(changes)?;
         }
         Ok(())
     }
@@ -328,31 +323,31 @@ impl ZoneRound<'_> {
     /// Returns the metadata changes of a step: the denial method when signing starts, and the removal of everything
     /// when it ends.
     fn metadata(&self, keys: &[ZoneKey]) -> Vec<AttributeChange> {
-        let set = |kind: &str, content: Option<&str>| {
-            let contents = content.map(str::to_owned).into_iter().collect();
-            AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
-        };
         let mut changes = Vec::new();
         // They would request the DS of all active keys.
         if self.plan.shows_cds {
-            changes.extend(["PUBLISH-CDS", "PUBLISH-CDNSKEY"].map(|kind| set(kind, None)));
+            changes.extend(["PUBLISH-CDS", "PUBLISH-CDNSKEY"].map(|kind| set_metadata(kind, None)));
         }
         let signed_before = self.rows.iter().any(|row| row.is_active);
         let signs = keys.iter().any(|key| key.usage.is_active());
         if !signed_before && signs {
             let denial = &self.plan.denial;
-            changes.extend(denial.metadata().map(|(kind, content)| set(kind, content)));
+            changes.extend(
+                denial
+                    .metadata()
+                    .map(|(kind, content)| set_metadata(kind, content)),
+            );
         }
         if keys.is_empty() {
             let kinds = DenialSettings::METADATA.into_iter().chain([KEY_SERVER]);
-            changes.extend(kinds.map(|kind| set(kind, None)));
+            changes.extend(kinds.map(|kind| set_metadata(kind, None)));
         }
         changes
     }
 
     /// Returns the records that request the DS set that the policy wants from the parent.
     fn parent_records(&self, keys: &[ZoneKey], wish: &ParentRequest) -> ParentRecords {
-        let zone: Name<'_> = self.zone.row.name.as_name();
+        let zone = self.zone.name();
         let mut records = ParentRecords {
             ttl: self.plan.dnskey_ttl,
             cds: Vec::new(),
@@ -382,17 +377,9 @@ impl ZoneRound<'_> {
         if lives.is_empty() && plan.rollover.keys.is_empty() {
             return None;
         }
-        let wish = rollover::parent_wish(&plan.rollover, lives);
         Some(SigningSettings {
             denial: plan.denial.clone(),
-            managed: Some(ManagedSettings {
-                signatures: plan.signatures,
-                dnskey_ttl: plan.dnskey_ttl,
-                shows_cds: plan.shows_cds,
-                asks_removal: wish == ParentRequest::Removal,
-                times: plan.rollover.times,
-                parent: plan.parent.clone(),
-            }),
+            managed: Some(plan.managed(lives)),
             ..SigningSettings::default()
         })
     }

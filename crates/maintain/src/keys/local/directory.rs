@@ -254,7 +254,7 @@ fn take_pair(
 }
 
 /// Returns the role of a key of which only the flags are known.
-pub(super) fn role_of(flags: u16) -> KeyRole {
+pub(crate) fn role_of(flags: u16) -> KeyRole {
     match flags & 1 {
         1 => KeyRole::KeySigning,
         _ => KeyRole::ZoneSigning,

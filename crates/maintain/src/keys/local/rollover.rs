@@ -11,8 +11,8 @@ use super::{
 };
 use super::{forget, item_name, signing_keys};
 use nameward_dnssec::rollover::{
-    self, DsSight, KeyGoal, KeyRecordState, KeyRole, KeyState, KskRollover, ParentRequest,
-    PolicyKey, RecordPhase, RolloverPolicy, RolloverStep,
+    self, DsSight, KeyRecordState, KeyRole, KeyState, KskRollover, ParentRequest, PolicyKey,
+    RecordPhase, RolloverPolicy, RolloverStep,
 };
 use nameward_dnssec::{DenialSettings, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 use nameward_store::state::StateChange;
@@ -53,6 +53,8 @@ pub struct KeyProgress {
     pub keys: Vec<ZoneKey>,
     /// When the next step is due without an external event.
     pub next_at: Option<u64>,
+    /// When the keys are read again because others may change them.
+    pub reread_at: Option<u64>,
     /// Whether the zone is served differently than before.
     pub is_visible: bool,
 }
@@ -111,6 +113,21 @@ impl KeyPlan {
     }
 }
 
+impl KeyPlan {
+    /// Returns the settings to record for a zone whose keys have these states.
+    pub(crate) fn managed(&self, states: &[KeyState]) -> ManagedSettings {
+        let wish = rollover::parent_wish(&self.rollover, states);
+        ManagedSettings {
+            signatures: self.signatures,
+            dnskey_ttl: self.dnskey_ttl,
+            shows_cds: self.shows_cds,
+            asks_removal: wish == ParentRequest::Removal,
+            times: self.rollover.times,
+            parent: self.parent.clone(),
+        }
+    }
+}
+
 impl ZoneKeys {
     /// Takes all steps that are due for a zone, and stores them before they take effect.
     pub fn advance(
@@ -149,65 +166,35 @@ impl ZoneKeys {
         Ok(progress)
     }
 
-    /// Records that the parent has the DS of a key, or does not; for all keys that wait for it if none is named.
-    /// Returns the keys that waited for it.
-    pub fn note_ds(
+    /// Changes the rollover state of one key of a zone, or of all keys that have one. Uses change with the next steps.
+    pub(super) fn change_states(
         &self,
         (zone, number): (Name<'_>, Option<u32>),
-        sight: DsSight,
-        now: u64,
-    ) -> Result<Vec<u32>, ZoneKeysError> {
+        change: &mut dyn FnMut(&mut KeyState),
+    ) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let mut keys = self.read_keys(zone)?;
-        let managed = self.terms(zone)?.managed.ok_or(ZoneKeysError::NoPolicy)?;
-        if let Some(number) = number
-            && !keys.iter().any(|key| key.number == number)
-        {
-            return Err(ZoneKeysError::NotThere(number));
-        }
-        let (mut noted, mut changes) = (Vec::new(), Vec::new());
-        for key in keys.iter_mut() {
-            let number_here = key.number;
-            let is_meant = number.is_none_or(|number| number == number_here);
-            let Some(life) = key.life.as_mut().filter(|_| is_meant) else {
-                continue;
-            };
-            let before = life.clone();
-            let one = std::slice::from_mut(life);
-            if rollover::note_ds(one, number_here, (sight, now), &managed.times) {
-                noted.push(number_here);
-            }
-            if *life != before {
-                changes.push(keep(zone, key));
+        if let Some(number) = number {
+            keys.retain(|key| key.number == number);
+            if keys.is_empty() {
+                return Err(ZoneKeysError::NotThere(number));
             }
         }
-        if !changes.is_empty() {
-            self.store()?.write(changes)?;
-        }
-        Ok(noted)
-    }
-
-    /// Replaces the keys of a role by new ones, as soon as that is safe. Returns the keys being replaced.
-    pub fn roll(&self, zone: Name<'_>, role: Option<KeyRole>) -> Result<Vec<u32>, ZoneKeysError> {
-        let _changing = self.lock();
-        let mut keys = self.read_keys(zone)?;
-        let mut rolled = Vec::new();
         let mut changes = Vec::new();
         for key in &mut keys {
-            let is_meant = role.is_none_or(|role| key.role == role);
-            let Some(life) = key.life.as_mut().filter(|_| is_meant) else {
+            let Some(state) = key.life.as_mut() else {
                 continue;
             };
-            if life.goal == KeyGoal::Present && life.dnskey.is_shown() {
-                life.is_rolled_by_hand = true;
-                rolled.push(key.number);
+            let before = state.clone();
+            change(state);
+            if *state != before {
                 changes.push(keep(zone, key));
             }
         }
         if !changes.is_empty() {
             self.store()?.write(changes)?;
         }
-        Ok(rolled)
+        Ok(())
     }
 
     /// Writes all changes, in one write, and activates them. Returns whether the zone is served differently than
@@ -221,16 +208,8 @@ impl ZoneKeys {
     ) -> Result<bool, ZoneKeysError> {
         let terms_before = self.terms(zone)?;
         let lives: Vec<KeyState> = keys.iter().filter_map(|key| key.life.clone()).collect();
-        let wish = rollover::parent_wish(&plan.rollover, &lives);
         let managed_before = terms_before.managed.as_ref();
-        let managed = ManagedSettings {
-            signatures: plan.signatures,
-            dnskey_ttl: plan.dnskey_ttl,
-            shows_cds: plan.shows_cds,
-            asks_removal: wish == ParentRequest::Removal,
-            times: plan.rollover.times,
-            parent: plan.parent.clone(),
-        };
+        let managed = plan.managed(&lives);
         // These are not visible from outside.
         let with_times = |managed: &ManagedSettings| ManagedSettings {
             times: plan.rollover.times,

@@ -24,9 +24,6 @@ const REST: Duration = Duration::from_secs(3600);
 /// Retry interval for a zone whose keys could not be read or written.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Interval at which the keys of a database zone are checked: others may have changed them.
-const DATABASE_LOOK_EVERY: Duration = Duration::from_secs(3600);
-
 /// Interval at which new zones are searched that were not announced.
 const NEW_ZONES_EVERY: Duration = Duration::from_secs(60);
 
@@ -302,9 +299,8 @@ impl KeyDriver {
                 if progress.is_visible {
                     (self.changed)(zone);
                 }
-                let is_stored = self.keeper.is_in_database(zone.as_name());
-                let again = is_stored.then(|| now.plus(DATABASE_LOOK_EVERY).seconds());
-                if let Some(at) = progress.next_at.into_iter().chain(again).min() {
+                let due = progress.next_at.into_iter().chain(progress.reread_at);
+                if let Some(at) = due.min() {
                     // The rollover counts whole seconds, so it runs again when one has passed.
                     let at = at.max(now.seconds() + 1);
                     self.plan(zone, ZoneEvent::RollKeys, Moment::from_seconds(at));
@@ -324,7 +320,7 @@ impl KeyDriver {
             Err(error) => {
                 // A zone that has a policy and is not loaded may appear from a database without notice.
                 let is_tried_again = match &error {
-                    RolloverError::Keys(_) | RolloverError::Stored(_) => true,
+                    RolloverError::Keys(_) => true,
                     RolloverError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
                     _ => false,
                 };

@@ -55,10 +55,11 @@ impl ParentAnswer {
 impl RolloverManager {
     /// Returns the query for the parent of a zone with a pending DS change, and the seconds until it is repeated.
     pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuery, u64)> {
-        let keys = self.keys_of(zone).ok()?;
+        let storage = self.storage(zone).ok()?;
+        let keys = storage.keys().ok()?;
         keys.iter().find_map(ZoneKey::awaited_ds)?;
         // Stored with the zone, so that it also applies after the policy is removed.
-        let parent = self.terms_of(zone).ok()?.managed?.parent;
+        let parent = storage.settings().ok()?.managed?.parent;
         let question = ParentQuery {
             zone: zone.into(),
             servers: parent.servers,
@@ -69,7 +70,8 @@ impl RolloverManager {
     /// Processes the answer of a parent; returns whether it was awaited.
     pub fn take_answer(&self, answer: &ParentAnswer, now: u64) -> bool {
         let zone = answer.zone.as_name();
-        let Ok(keys) = self.keys_of(zone) else {
+        let keys = self.storage(zone).and_then(|storage| Ok(storage.keys()?));
+        let Ok(keys) = keys else {
             return false;
         };
         let mut is_news = false;
@@ -80,13 +82,7 @@ impl RolloverManager {
             if key.life.is_none() {
                 continue;
             }
-            let of_key = (zone, Some(key.number));
-            let noted = if self.is_in_database(zone) {
-                self.stored.note_ds(of_key, sight, now)
-            } else {
-                self.keys.note_ds(of_key, sight, now)
-            };
-            match noted {
+            match self.record_ds((zone, Some(key.number)), sight, now) {
                 Ok(noted) => is_news |= !noted.is_empty(),
                 Err(error) => tracing::error!("zone {zone}: {error}"),
             }

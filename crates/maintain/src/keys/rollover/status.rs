@@ -1,13 +1,12 @@
 //! The status of a zone's keys, for operators: the use of each, what is pending, and what comes next.
 
-use super::{KeyLocation, ManagedZone, RolloverError, RolloverManager, TtlSink as _, step_words};
+use super::{RolloverError, RolloverManager, step_words};
 use crate::keys::local::ZoneKey;
 use nameward_dnssec::rollover::{
     self, DsSight, KeyGoal, KeyState, RecordPhase, Rollover, RolloverPolicy, RolloverStep,
     RolloverTimes,
 };
 use nameward_wire::Name;
-use nameward_zone::Zone;
 
 /// The next change of a zone's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,16 +44,13 @@ pub struct ZoneSigningStatus {
 impl RolloverManager {
     /// Returns the state of a zone's keys; an error if no policy manages them.
     pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, RolloverError> {
-        let after = self.looked_after(zone)?;
-        let keys = match &after.home {
-            KeyLocation::Store => self.keys.keys(zone)?,
-            KeyLocation::Database(home) => self.stored.keys(home)?,
-        };
-        let lives: Vec<KeyState> = keys.iter().filter_map(|key| key.life.clone()).collect();
+        let managed = self.managed(zone)?;
+        let keys = managed.storage.keys()?;
+        let lives = states(&keys);
         let awaited = keys
             .iter()
             .find_map(|key| Some((key.number, key.awaited_ds()?)));
-        let timed = next_step(&after.plan.rollover, &lives, now);
+        let timed = next_step(&managed.plan.rollover, &lives, now);
         let waiting = awaited.map(|(key, sight)| NextStep {
             at: None,
             words: match sight {
@@ -63,10 +59,10 @@ impl RolloverManager {
             },
         });
         Ok(ZoneSigningStatus {
-            policy: after.policy.map(|policy| policy.name.clone()),
+            policy: managed.policy.map(|policy| policy.name.clone()),
             keys: keys.iter().map(KeyStatus::of).collect(),
             next: waiting.or(timed),
-            earliest_end: after.plan.signatures.earliest_end(now),
+            earliest_end: managed.plan.signatures.earliest_end(now),
         })
     }
 }
@@ -86,11 +82,11 @@ impl RolloverManager {
     /// Determines when no cache has an answer without the signatures that a DS promises. Secondaries that are behind
     /// are not considered.
     pub fn ds_readiness(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, RolloverError> {
-        let after = match self.looked_after(zone) {
+        let managed = match self.managed(zone) {
             Err(RolloverError::NoPolicy) => return self.ds_readiness_by_hand(zone, now),
-            after => after?,
+            managed => managed?,
         };
-        let lives = self.lives_of(zone, &after)?;
+        let lives = states(&managed.storage.keys()?);
         let is_asked = |life: &KeyState| life.goal == KeyGoal::Present && life.ds.is_shown();
         if lives.iter().any(is_asked) {
             return Ok(DsReadiness::Ready);
@@ -99,7 +95,7 @@ impl RolloverManager {
             let mut steps = rollover.steps.iter();
             steps.any(|step| matches!(step, RolloverStep::SubmitDs(_)))
         };
-        let found = look_ahead(&after.plan.rollover, &lives, now, is_ds);
+        let found = look_ahead(&managed.plan.rollover, &lives, now, is_ds);
         Ok(match found {
             Some((at, _)) if at > now => DsReadiness::At(at),
             _ => DsReadiness::Ready,
@@ -108,43 +104,25 @@ impl RolloverManager {
 
     /// Like [`RolloverManager::ds_readiness`], for keys that are changed by commands.
     fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, RolloverError> {
-        let table = self.table.load();
-        let version = table.exact(zone).map(Zone::unsigned);
+        let storage = self.storage(zone)?;
         let mut times = RolloverTimes::NONE;
-        match (self.database_rank(zone), version) {
-            (Some(rank), _) => {
-                let home = self
-                    .stored
-                    .zone(zone, rank)?
-                    .ok_or(RolloverError::NotLoaded)?;
-                self.stored.take_ttls(&home, &mut times)?;
-                return Ok(DsReadiness::AfterSigning(times.settled_after()));
-            }
-            (None, Some(version)) if !version.is_stand_in() => times.take_ttls(&version),
-            (None, _) => return Err(RolloverError::NotLoaded),
-        }
-        let keys = self.keys.keys(zone)?;
-        let signing = keys.iter().filter(|key| key.usage.is_active());
-        let since = signing.map(|key| key.shown_since(now)).min();
-        let at = since.unwrap_or(now).saturating_add(times.settled_after());
+        storage.raise_times(&mut times)?;
+        let delay = times.settled_after();
+        let Some(since) = storage.signed_since(&storage.keys()?, now) else {
+            return Ok(DsReadiness::AfterSigning(delay));
+        };
+        let at = since.saturating_add(delay);
         Ok(if at > now {
             DsReadiness::At(at)
         } else {
             DsReadiness::Ready
         })
     }
+}
 
-    fn lives_of(
-        &self,
-        zone: Name<'_>,
-        after: &ManagedZone<'_>,
-    ) -> Result<Vec<KeyState>, RolloverError> {
-        let keys = match &after.home {
-            KeyLocation::Store => self.keys.keys(zone)?,
-            KeyLocation::Database(home) => self.stored.keys(home)?,
-        };
-        Ok(keys.iter().filter_map(|key| key.life.clone()).collect())
-    }
+/// Returns the rollover states of keys.
+fn states(keys: &[ZoneKey]) -> Vec<KeyState> {
+    keys.iter().filter_map(|key| key.life.clone()).collect()
 }
 
 /// Maximum number of moments examined to find the next step: the records of all keys settle one after the other, and

@@ -92,7 +92,7 @@ pub enum ReadOnly {
 }
 
 /// The reason why a change was not made.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The change is invalid. Nothing was written.
     #[error("{0}")]

@@ -3,6 +3,14 @@
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 
+impl Life {
+    /// Reads the keys in the state store.
+    pub(super) fn keys(&self) -> Vec<ZoneKey> {
+        let keys = self.keeper().local_keys();
+        keys.keys(self.zone.as_name()).unwrap()
+    }
+}
+
 fn in_files(policy: DnssecPolicy) -> Life {
     let keys = tempfile::tempdir().unwrap();
     let mut life = Life::new(policy);
@@ -42,7 +50,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
     let mut life = in_files(policy(&split));
     life.live_until(BEGIN + 150 * DAY);
     assert!(life.dnskeys() > 6, "{}", life.dnskeys());
-    let keys = life.keeper().keys.keys(life.zone.as_name()).unwrap();
+    let keys = life.keys();
     assert_eq!(key_files(&life).len(), keys.len());
     for key in &keys {
         let PrivateKeyLocation::Files { path, .. } = &key.home else {
@@ -92,7 +100,7 @@ fn a_key_that_is_put_into_the_directory_of_a_policy_is_the_next_one() {
     let tag: u16 = stem.rsplit('+').next().unwrap().parse().unwrap();
     let (before, far) = (life.rrset(Type::DNSKEY), life.now + 30 * DAY);
     life.live_until(far);
-    let keys = life.keeper().keys.keys(life.zone.as_name()).unwrap();
+    let keys = life.keys();
     let active = |key: &&ZoneKey| key.usage.signs_zone;
     let signing: Vec<u16> = keys
         .iter()
@@ -153,19 +161,10 @@ fn a_key_for_later_whose_private_file_is_gone_is_forgotten() {
     life.policy = None;
     life.key_directory = Some(directory);
     life.start();
-    assert_eq!(
-        life.keeper().keys.keys(life.zone.as_name()).unwrap().len(),
-        1
-    );
+    assert_eq!(life.keys().len(), 1);
     // As left by a server that is killed while the pair is removed.
     std::fs::remove_file(private).unwrap();
     life.start();
     assert!(!life.served().signing().is_signed());
-    assert!(
-        life.keeper()
-            .keys
-            .keys(life.zone.as_name())
-            .unwrap()
-            .is_empty()
-    );
+    assert!(life.keys().is_empty());
 }

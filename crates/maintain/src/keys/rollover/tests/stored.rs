@@ -3,7 +3,8 @@
 //! killed between its writes to the database and to the state store.
 
 use super::*;
-use crate::keys::database::{KeyDatabase, StoredKeysError};
+use crate::keys::database::KeyDatabase;
+use nameward_store::sql::write::KeyRefusal;
 use nameward_store::sql::{DatabaseAddress, LiveZone, SqlBackend, SqlOptions, db};
 use std::path::PathBuf;
 
@@ -127,14 +128,15 @@ impl StoredLife {
             policies.insert(policy.name.clone(), Arc::new(policy.clone()));
         }
         zones.set(PolicySource::Configured, set);
-        let keeper = RolloverManager::new(keys, Arc::clone(&self.table), zones, vec![RANK]);
-        keeper.set_policies(policies);
         let database = KeyDatabase {
             rank: RANK,
             backend: self.backend.clone(),
             publish: Box::new(|_| Ok(())),
+            runtime: self.runtime.handle().clone(),
         };
-        keeper.set_databases(vec![database], self.runtime.handle().clone());
+        let storages = KeyStorages::new(keys, vec![database]);
+        let keeper = RolloverManager::new(storages, Arc::clone(&self.table), zones);
+        keeper.set_policies(policies);
         keeper
     }
 
@@ -163,6 +165,12 @@ impl StoredLife {
         let looked = self.keeper.as_ref().unwrap().look(zone.as_name(), self.now);
         self.load();
         looked
+    }
+
+    fn keys(&self) -> Vec<ZoneKey> {
+        let zone: NameBuf = "example.".parse().unwrap();
+        let storage = self.keeper.as_ref().unwrap().storage(zone.as_name());
+        storage.unwrap().keys().unwrap()
     }
 
     /// Processes the zone, and is killed before the database write is recorded.
@@ -360,9 +368,8 @@ fn a_year_of_a_zone_in_a_database_is_valid_in_all_caches_and_through_kills() {
         life.keeper
             .as_ref()
             .unwrap()
-            .stored
-            .zones()
-            .unwrap()
+            .storages()
+            .recorded_zones()
             .is_empty()
     );
 }
@@ -408,7 +415,7 @@ fn changes_by_others_are_found_and_two_servers_do_not_both_roll() {
     // Another server, with its own state, leaves the keys alone.
     let other = life.keeper_in(&life.directory.path().join("other"));
     let refused = other.look(zone, life.now);
-    let expected = RolloverError::Stored(StoredKeysError::OtherServer);
+    let expected = RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer));
     assert_eq!(refused, Err(expected));
     let before = life.rrset(Type::DNSKEY);
     assert_eq!(before.len(), 2);
@@ -417,14 +424,14 @@ fn changes_by_others_are_found_and_two_servers_do_not_both_roll() {
     life.start();
     let progress = life.look().unwrap();
     assert_eq!(progress.made.len(), 1);
-    let keys = life.keeper.as_ref().unwrap().keys_of(zone).unwrap();
+    let keys = life.keys();
     let states: Vec<_> = keys.iter().map(|key| KeyStatus::of(key).state).collect();
     assert_eq!(keys.len(), 3, "{states:?}");
     life.live_until(life.now + 20 * DAY);
     let after = life.rrset(Type::DNSKEY);
     assert_eq!(after.len(), 2);
     let stayed = after.iter().filter(|key| before.contains(key)).count();
-    let keys = life.keeper.as_ref().unwrap().keys_of(zone).unwrap();
+    let keys = life.keys();
     let states: Vec<_> = keys.iter().map(|key| KeyStatus::of(key).state).collect();
     assert_eq!(stayed, 1, "{states:?} {before:?} {after:?}");
     life.verify();
@@ -454,7 +461,13 @@ fn a_step_that_was_planned_with_other_keys_is_not_taken() {
         .unwrap();
     let mut step = KeyStep {
         expected: expected[1..].to_vec(),
-        server: life.keeper.as_ref().unwrap().stored.server().unwrap(),
+        server: life
+            .keeper
+            .as_ref()
+            .unwrap()
+            .storages()
+            .server_name()
+            .unwrap(),
         changes: Vec::new(),
         parent: None,
         raises_serial: true,

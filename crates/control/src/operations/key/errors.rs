@@ -1,0 +1,91 @@
+//! Errors of key operations, for every storage of keys.
+
+use nameward_maintain::keys::local::ZoneKeysError;
+use nameward_store::sql::write::{KeyRefusal, WriteError};
+use nameward_wire::NameBuf;
+
+use super::signing_settings::signed_already;
+use crate::operations::{Database, ErrorKind, OperationError};
+
+/// Turns an error of keys into one of an operation on a zone.
+pub(in crate::operations) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
+    let name = *name;
+    move |error| {
+        let kind = match &error {
+            ZoneKeysError::NoStore
+            | ZoneKeysError::TooMany
+            | ZoneKeysError::NoPolicy
+            | ZoneKeysError::Secondary
+            | ZoneKeysError::Unfit(_) => ErrorKind::Refused,
+            ZoneKeysError::Same(_) => ErrorKind::Conflict,
+            ZoneKeysError::NotThere(_) => ErrorKind::NotFound,
+            ZoneKeysError::Key { .. } => ErrorKind::Invalid,
+            ZoneKeysError::Store(_)
+            | ZoneKeysError::Pair(_)
+            | ZoneKeysError::Form(_)
+            | ZoneKeysError::UnknownZone
+            | ZoneKeysError::NotServed(_) => ErrorKind::Backend,
+            ZoneKeysError::Last(number) => return last_key(&name, i64::from(*number)),
+            ZoneKeysError::NoSuchZone => {
+                return OperationError::not_found(format!(
+                    "zone {name} not found; see `nameward zone list`"
+                ));
+            }
+            ZoneKeysError::NotLoaded => {
+                return OperationError::not_found(format!(
+                    "zone {name} is no longer in the database"
+                ));
+            }
+            ZoneKeysError::Presigned => {
+                return OperationError::refused(format!(
+                    "zone {name} is presigned: its signatures are served unchanged"
+                ));
+            }
+            ZoneKeysError::Refused(refusal) => return of_refusal(&name, *refusal),
+            ZoneKeysError::Database { address, error } => {
+                return OperationError::of_write(address, error);
+            }
+        };
+        OperationError::new(kind, format!("zone {name}: {error}"))
+    }
+}
+
+/// Creates the error for a change that a database rejected.
+pub(in crate::operations) fn of_attributes(
+    database: &Database,
+    name: &NameBuf,
+    error: &WriteError,
+) -> OperationError {
+    match error {
+        WriteError::Keys(refusal) => of_refusal(name, *refusal),
+        error => database.error(error),
+    }
+}
+
+fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
+    let kind = match refusal {
+        KeyRefusal::HasKeys => return signed_already(name),
+        KeyRefusal::NoKeys => return no_keys(name),
+        KeyRefusal::NotThere(_) => ErrorKind::NotFound,
+        KeyRefusal::Same(_) | KeyRefusal::ChangedMeanwhile | KeyRefusal::OtherServer => {
+            ErrorKind::Conflict
+        }
+        KeyRefusal::Last(number) => return last_key(name, number),
+        KeyRefusal::TooMany | KeyRefusal::Presigned | KeyRefusal::NoSignatures => {
+            ErrorKind::Refused
+        }
+    };
+    OperationError::new(kind, format!("zone {name}: {refusal}"))
+}
+
+fn last_key(name: &NameBuf, number: i64) -> OperationError {
+    OperationError::refused(format!(
+        "key {number} is the only active key of zone {name}; use `nameward zone unsecure {name}` to stop signing"
+    ))
+}
+
+pub(in crate::operations) fn no_keys(name: &NameBuf) -> OperationError {
+    OperationError::not_found(format!(
+        "zone {name} has no keys; create one with `nameward zone secure {name}`"
+    ))
+}
