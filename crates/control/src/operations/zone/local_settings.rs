@@ -18,8 +18,8 @@ use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::rrsets::read_serial_rule;
 use crate::operations::{
-    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, RrsetsRequest,
-    ZoneChanged, ZoneSettings, zone_name,
+    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, ZoneChanged,
+    ZoneSettings, zone_name,
 };
 
 /// Metadata of a request, as far as a zone without a database keeps it.
@@ -282,13 +282,7 @@ impl Operations {
         if requested.rrsets.is_none() && !compares {
             return Ok(None);
         }
-        let request = RrsetsRequest {
-            zone: requested.zone.clone(),
-            rrsets: requested.rrsets.clone().unwrap_or_default(),
-            delete_others: requested.rrsets.is_some(),
-            serial: requested.serial,
-            ..RrsetsRequest::default()
-        };
+        let request = requested.rrsets_request();
         let place = self.place(name)?;
         let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
         change.author = author.cloned();

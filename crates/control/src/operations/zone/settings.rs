@@ -62,6 +62,19 @@ pub struct ZoneSettings {
     pub serial: Option<u32>,
 }
 
+impl ZoneSettings {
+    /// Returns the change of the RRsets; without new ones it only compares the serial.
+    pub(super) fn rrsets_request(&self) -> RrsetsRequest {
+        RrsetsRequest {
+            zone: self.zone.clone(),
+            rrsets: self.rrsets.clone().unwrap_or_default(),
+            delete_others: self.rrsets.is_some(),
+            serial: self.serial,
+            ..RrsetsRequest::default()
+        }
+    }
+}
+
 impl Operations {
     /// Changes the settings of a zone, all or none.
     pub fn change_settings(
@@ -95,14 +108,8 @@ impl Operations {
             None if requested.serial.is_none() || row.kind.is_transferred() => {
                 self.write_attributes(database, &row, &changes)?
             }
-            rrsets => {
-                let request = RrsetsRequest {
-                    zone: requested.zone.clone(),
-                    rrsets: rrsets.clone().unwrap_or_default(),
-                    delete_others: rrsets.is_some(),
-                    serial: requested.serial,
-                    ..RrsetsRequest::default()
-                };
+            _ => {
+                let request = requested.rrsets_request();
                 let place = ZoneLocation::Database(database, Box::new(row));
                 let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
                 change.attributes.extend(changes);
