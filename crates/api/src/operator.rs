@@ -7,6 +7,7 @@ use nameward_control::operations::{
     Caller, ItemSink, KeyScope, ListedItem, OperationError, OperationRequest, OperationResult,
     ZoneAttributes,
 };
+use nameward_control::web::{ZoneListPage, ZoneListQuery};
 use nameward_maintain::change_feed::ChangeFeed;
 use nameward_stats::Snapshot;
 
@@ -24,6 +25,12 @@ pub trait ApiOperator: Send + Sync + 'static {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
+
+    /// One page of the zones by name, which costs no more than the page; none without a server that serves zones.
+    fn zone_page(&self, query: &ZoneListQuery) -> Option<ZoneListPage> {
+        let _ = query;
+        None
+    }
 
     /// The feed of zone changes; none without a server that serves zones.
     fn feed(&self) -> Option<Arc<ChangeFeed>> {
@@ -75,6 +82,11 @@ impl Api {
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.operator.run(caller, request, items)
+    }
+
+    /// One page of the zones by name.
+    pub(crate) fn zone_page(&self, query: &ZoneListQuery) -> Option<ZoneListPage> {
+        self.operator.zone_page(query)
     }
 
     /// The feed of zone changes.

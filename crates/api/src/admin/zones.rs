@@ -4,13 +4,16 @@ use askama::Template;
 use nameward_base::text::counted;
 use nameward_control::operations::{
     FoundRecord, ListedItem, ListedKind, ListedZone, OperationRequest, OperationResult,
-    ZoneProvision,
+    ZoneProvision, zone_name,
 };
+use nameward_control::web::{ZoneListPage, ZoneListQuery};
+use nameward_zone::PageStart;
 
 use super::page::{AdminFrame, AdminView, escaped, page, redirect, zone_path};
 use super::session::Notice;
 use super::{PageResult, Visit};
 use crate::resources::zones::{add_default_catalog, default_metadata};
+use crate::response::ApiResponse;
 
 /// Zones per page.
 const ROWS: usize = 100;
@@ -79,6 +82,12 @@ struct AdminZonesPage<'a> {
 /// The list of zones.
 pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let query = ZoneQuery::read(visit);
+    if let Some(page) = query
+        .plain(visit)
+        .and_then(|plain| visit.api.zone_page(&plain))
+    {
+        return Ok(draw_plain(visit, &query, page));
+    }
     let (mut zones, mut total) = (Vec::new(), 0);
     let listed = visit.list(&OperationRequest::ZoneList, &mut |item| {
         if let ListedItem::Zone(zone) = item {
@@ -100,11 +109,7 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let pages = matching.div_ceil(ROWS).max(1);
     let number = query.page.min(pages);
     let rows = zones.into_iter().skip((number - 1) * ROWS).take(ROWS);
-    let rows = rows.map(|zone| AdminZoneRow {
-        path: zone_path(&zone.name),
-        class: state_class(&zone.state),
-        zone,
-    });
+    let rows = rows.map(AdminZoneRow::from);
     let is_filtered = matching != total;
     let page_of = AdminZonesPage {
         frame: AdminFrame::new(visit, AdminView::Zones),
@@ -125,7 +130,68 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     Ok(page(200, &page_of))
 }
 
+impl From<ListedZone> for AdminZoneRow {
+    fn from(zone: ListedZone) -> Self {
+        AdminZoneRow {
+            path: zone_path(&zone.name),
+            class: state_class(&zone.state),
+            zone,
+        }
+    }
+}
+
+/// Draws a page of zones in the order of their names.
+fn draw_plain(visit: &Visit<'_>, query: &ZoneQuery<'_>, page_of: ZoneListPage) -> ApiResponse {
+    let name = |zone: Option<&ListedZone>| zone.map(|zone| zone.name.clone()).unwrap_or_default();
+    let (first, last) = (name(page_of.zones.first()), name(page_of.zones.last()));
+    let link = |direction: &str, name: &str| {
+        let (search, name) = (escaped(&query.search), escaped(name));
+        format!("/admin/zones?q={search}&{direction}={name}")
+    };
+    let is_limited = visit.session.key.scope.is_limited();
+    let matching = counted(page_of.matching, "zone");
+    let drawn = AdminZonesPage {
+        frame: AdminFrame::new(visit, AdminView::Zones),
+        // The number of all zones is not for keys that are limited to some.
+        count: if query.search.is_empty() {
+            matching
+        } else if is_limited {
+            format!("{matching} found")
+        } else {
+            format!("{} of {}", page_of.matching, counted(page_of.total, "zone"))
+        },
+        kinds: &KINDS,
+        previous: page_of.has_earlier.then(|| link("before", &first)),
+        next: page_of.has_later.then(|| link("after", &last)),
+        position: format!("{first} to {last}"),
+        warnings: page_of.warnings,
+        columns: COLUMNS.iter().map(|column| query.column(column)).collect(),
+        rows: page_of.zones.into_iter().map(AdminZoneRow::from).collect(),
+        query,
+    };
+    page(200, &drawn)
+}
+
 impl<'q> ZoneQuery<'q> {
+    /// The query without filters and in the order of names, which is answered without a pass over all zones; `None` for others.
+    fn plain(&self, visit: &Visit<'_>) -> Option<ZoneListQuery> {
+        let is_plain = self.kind.is_empty()
+            && self.state.is_empty()
+            && self.sort == "name"
+            && !self.is_descending;
+        let start = match (visit.parameter("after"), visit.parameter("before")) {
+            ("", "") => PageStart::First,
+            ("", before) => PageStart::Before(zone_name(before).ok()?),
+            (after, _) => PageStart::After(zone_name(after).ok()?),
+        };
+        is_plain.then(|| ZoneListQuery {
+            search: self.search.clone(),
+            without_data: false,
+            scope: visit.session.key.scope.clone(),
+            start,
+        })
+    }
+
     fn read(visit: &'q Visit<'_>) -> Self {
         let sort = visit.parameter("sort");
         let is_column = |(name, _): &(&str, &str)| *name == sort;

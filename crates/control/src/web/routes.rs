@@ -15,6 +15,8 @@ use super::response::{Caching, Response, media};
 use super::ring_text::RankedText;
 use super::zone_list::{self, ZoneListQuery};
 use super::zone_page::ZoneDrawing;
+use crate::operations::KeyScope;
+
 use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
@@ -260,6 +262,7 @@ fn unknown_zone(shared: &WebState, request: &HttpRequest, zone: &str) -> Respons
     }
     let zone = bounded(zone);
     let query = ZoneListQuery {
+        scope: KeyScope::default(),
         search: zone.to_ascii_lowercase(),
         without_data: false,
         start: PageStart::First,
@@ -283,6 +286,7 @@ fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response
         (None, None) => PageStart::First,
     };
     let query = ZoneListQuery {
+        scope: KeyScope::default(),
         search: bounded(search).to_ascii_lowercase(),
         without_data: request
             .parameter("state")

@@ -1,12 +1,14 @@
 //! The zone list: a hundred zones per page, searchable by a part of their names.
 
+use std::sync::Arc;
+
 use askama::Template;
 use nameward_base::text::counted;
 use nameward_zone::PageStart;
 
 use super::health::PageFrame;
 use super::zone_page::ZoneFacts;
-use crate::operations::ListedZone;
+use crate::operations::{KeyScope, ListedZone};
 
 /// Zones per page.
 pub const ROWS: usize = 100;
@@ -21,6 +23,20 @@ pub trait ListedZonesView: Send + Sync {
 
     /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
     fn is_answered_from(&self, name: &str, zone: &str) -> bool;
+}
+
+impl<T: ListedZonesView> ListedZonesView for Arc<T> {
+    fn zone(&self, name: &str) -> Option<ZoneFacts> {
+        (**self).zone(name)
+    }
+
+    fn list(&self, query: &ZoneListQuery) -> ZoneListPage {
+        (**self).list(query)
+    }
+
+    fn is_answered_from(&self, name: &str, zone: &str) -> bool {
+        (**self).is_answered_from(name, zone)
+    }
 }
 
 /// A server without zones.
@@ -47,6 +63,8 @@ pub struct ZoneListQuery {
     pub search: String,
     /// Only zones that have no data to serve.
     pub without_data: bool,
+    /// The zones that the client may see.
+    pub scope: KeyScope,
     /// Where the page starts.
     pub start: PageStart,
 }

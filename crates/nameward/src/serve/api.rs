@@ -10,18 +10,19 @@ use nameward_api::{
 };
 use nameward_control::{
     operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
-    web::{BadHash, KeyGate},
+    web::{BadHash, KeyGate, ListedZonesView, ZoneListPage, ZoneListQuery},
 };
 use nameward_maintain::change_feed::ChangeFeed;
 use nameward_stats::Snapshot;
 use tokio::sync::watch;
 
-use super::operator::Operator;
+use super::{operator::Operator, page_zones::PageZones};
 use crate::config::{Config, settings::BackendType};
 
 /// The running server as the API uses it.
 struct ServerApi {
     operator: Arc<Operator>,
+    zones: Arc<PageZones>,
     settings: Vec<(String, String)>,
 }
 
@@ -33,6 +34,10 @@ impl ApiOperator for ServerApi {
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
         self.operator.run_as(caller, request, items)
+    }
+
+    fn zone_page(&self, query: &ZoneListQuery) -> Option<ZoneListPage> {
+        Some(self.zones.list(query))
     }
 
     fn feed(&self) -> Option<Arc<ChangeFeed>> {
@@ -72,7 +77,7 @@ pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
 /// The API for these settings; `None` if it is off. Fails for a key hash that cannot be used.
 pub fn prepare(
     config: &Config,
-    operator: &Arc<Operator>,
+    (operator, zones): (&Arc<Operator>, Arc<PageZones>),
     tls: Option<Arc<ServerTls>>,
 ) -> Result<Option<ApiServer>, BadHash> {
     if config.api.listen.is_none() {
@@ -82,6 +87,7 @@ pub fn prepare(
     let settings = &config.api;
     let server = ServerApi {
         operator: Arc::clone(operator),
+        zones,
         settings: powerdns_settings(config),
     };
     let defaults = ApiDefaults {

@@ -81,7 +81,7 @@ impl ListedZonesView for PageZones {
         let finder = memchr::memmem::Finder::new(query.search.as_bytes());
         let pass = self.pass.lock();
         let page = table.page(&query.start, ZONE_ROWS, |zone| {
-            if query.without_data && zone.is_ready() {
+            if query.without_data && zone.is_ready() || !query.scope.covers_name(zone.apex_name()) {
                 return false;
             }
             if query.search.is_empty() {

@@ -401,14 +401,15 @@ fn start_http(
     let core = &operator.core;
     let web = super::web::prepare(&config.web, &core.shared.stats, &operator.health)
         .map_err(|error| StartError::Secret("web", error))?;
-    let web = web.showing_zones(PageZones {
+    let zones = Arc::new(PageZones {
         secondaries: operator.secondaries.clone(),
         operations: Arc::clone(&operator.operations),
         shared: Arc::clone(&core.shared),
         files: Arc::clone(&core.notes.files),
         pass: nameward_base::sync::Mutex::default(),
     });
-    let api = super::api::prepare(config, operator, core.notes.tls.clone())
+    let web = web.showing_zones(Arc::clone(&zones));
+    let api = super::api::prepare(config, (operator, zones), core.notes.tls.clone())
         .map_err(|error| StartError::Secret("api.key", error))?;
     super::web::start((web, api), ports, tasks, stopping);
     Ok(())

@@ -60,6 +60,66 @@ fn a_user_logs_in_sees_the_zones_and_logs_out() {
 }
 
 #[test]
+fn pages_of_the_zone_list_follow_each_other_and_show_every_zone_once() {
+    let setup = nameward_testkit::Setup::new().without_web();
+    let text = "@ 60 SOA ns1 admin 1 2 3 4 5\n@ 60 NS ns1\nns1 60 A 192.0.2.1\n";
+    let names: Vec<String> = (0..250)
+        .map(|number| format!("z{number:03}.test"))
+        .collect();
+    let setup = names
+        .iter()
+        .fold(setup, |setup, name| setup.zone(name, text));
+    let key = super::visitor::KEY;
+    let server = setup
+        .config(&format!(
+            "[api]\nlisten = \"127.0.0.1:0\"\nkey = \"{key}\"\nadmin = true\n"
+        ))
+        .start();
+    let visitor = Visitor::logged_in(server.api());
+    let link = |page: &str, rel: &str| {
+        let (_, rest) = page.split_once(&format!("rel=\"{rel}\" href=\""))?;
+        Some(
+            rest.split('"')
+                .next()?
+                .replace("&#38;", "&")
+                .replace("&amp;", "&"),
+        )
+    };
+    let shown = |page: &str| -> Vec<String> {
+        let rows = page.split("<td class=\"name\">").skip(1);
+        let name = |row: &str| {
+            row.split('>')
+                .nth(1)
+                .unwrap()
+                .split(".<")
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        rows.map(name).collect()
+    };
+    let (mut seen, mut path) = (Vec::new(), "/admin/zones".to_owned());
+    let last = loop {
+        let page = visitor.page(&path);
+        assert!(page.contains("250 zones"), "{page}");
+        seen.extend(shown(&page));
+        match link(&page, "next") {
+            Some(next) => path = next,
+            None => break page,
+        }
+    };
+    assert_eq!(seen, names);
+    let before = visitor.page(&link(&last, "prev").unwrap());
+    assert_eq!(shown(&before), names[100..200]);
+    let found = visitor.page("/admin/zones?q=z01");
+    assert!(found.contains("10 of 250 zones"), "{found}");
+    assert_eq!(shown(&found), names[10..20]);
+    // Other orders are pages with numbers.
+    let descending = visitor.page("/admin/zones?sort=name&order=desc");
+    assert_eq!(shown(&descending)[0], names[249]);
+}
+
+#[test]
 fn records_are_changed_after_a_preview_of_the_difference() {
     for mode in ["resident", "live"] {
         let server = start(mode);
