@@ -91,24 +91,31 @@ impl TransferRequest {
         self.query.as_query()
     }
 
-    /// Starts a message: the first has the question and the OPT record (RFC 5936 sections 2.2.1 and 2.2.5).
+    /// Returns the OPT record of a message: only the first one needs it (RFC 5936 section 2.2.5), but a client that got a
+    /// cookie expects one in every reply (RFC 7873 section 5.3; dig warns).
+    fn opt_of(&self, is_first: bool) -> Option<OptRecord<'_>> {
+        self.opt().filter(|opt| is_first || opt.cookie.is_some())
+    }
+
+    /// Starts a message: the first has the question (RFC 5936 section 2.2.1).
     fn begin<'n, 'b>(
         &self,
         query: &Query<'n>,
         is_first: bool,
         out: &'b mut [u8],
     ) -> Result<BulkWriter<'n, 'b>, MessageFull> {
-        if !is_first {
-            return BulkWriter::without_question(out);
-        }
-        let mut writer = BulkWriter::reply(query, out)?;
-        writer.reserve(self.opt().map_or(0, |opt| opt.octets()));
+        let mut writer = if is_first {
+            BulkWriter::reply(query, out)?
+        } else {
+            BulkWriter::without_question(out)?
+        };
+        writer.reserve(self.opt_of(is_first).map_or(0, |opt| opt.octets()));
         Ok(writer)
     }
 
     /// Finishes a message and returns its length in octets.
     fn finish(&self, mut writer: BulkWriter<'_, '_>, is_first: bool) -> usize {
-        if let Some(opt) = self.opt().filter(|_| is_first) {
+        if let Some(opt) = self.opt_of(is_first) {
             // Room was reserved, so it fits.
             let _ = writer.opt(&opt, Rcode::NoError);
         }
