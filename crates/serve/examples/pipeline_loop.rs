@@ -1,5 +1,7 @@
 //! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
-//! `pipeline_loop SCENARIO[+limit][+cookie] COUNT`, with response rate limiting or cookies in the queries, for counting instructions (`bench/instructions`) and for profiling.
+//! `pipeline_loop SCENARIO[+forged][+limit][+cookie] COUNT`, for counting instructions (`bench/instructions`) and for
+//! profiling. `+limit` is response rate limiting, `+cookie` a cookie in every query, `+forged` a million client networks
+//! in random order.
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
@@ -140,6 +142,7 @@ fn main() {
     let count: usize = count.parse().expect("a number");
     let (name, has_cookies) = without(&name, "+cookie");
     let (name, is_limited) = without(name, "+limit");
+    let (name, is_forged) = without(name, "+forged");
     let (table, names) = scenario(name);
     let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(table));
@@ -167,7 +170,15 @@ fn main() {
         answer_ns: 1,
         send_ns: 1,
     };
+    let mut networks = 1u32;
     for _ in 0..count.div_ceil(BATCH) {
+        for i in 0..if is_forged { BATCH } else { 0 } {
+            // A linear congruential generator, without its lowest bits, which repeat soon.
+            networks = networks.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let network = 0x0b00_0000 + ((networks >> 4 & 0xf_ffff) << 8);
+            let client = SocketAddr::from((Ipv4Addr::from(network), 4000));
+            batch.set_client(i, client);
+        }
         pipeline.handle(&mut batch);
         pipeline.sent(&batch, timing);
     }

@@ -54,6 +54,7 @@ pub use large_rrset::LargeRrset;
 pub use live::Live;
 pub use node::{CompressibleNames, Node, RecordData, Rrset};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
+pub use prefetch::prefetch;
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use serial::{Serial, SerialRule};
 pub use signed_version::{ServedDigest, is_digest_of};

@@ -6,7 +6,7 @@
 /// Starts loading the cache line of `value`.
 #[inline(always)]
 #[allow(unsafe_code, reason = "the prefetch instruction has no safe form")]
-pub(crate) fn prefetch<T: ?Sized>(value: &T) {
+pub fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint. It reads nothing architecturally and cannot fault.
     unsafe {

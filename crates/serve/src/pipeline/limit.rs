@@ -32,6 +32,13 @@ impl<'t> Limits<'t> {
         }
     }
 
+    /// Starts loading what [`Limits::check`] will read: in a flood with forged senders every bucket is a cache miss.
+    #[inline]
+    pub(super) fn prefetch(&self, peer: SocketAddr, (key, found): Asked<'_>) {
+        let zone = found.map(|found| found.zone);
+        self.limiter.prefetch(peer.ip(), (key, zone));
+    }
+
     /// Charges a reply; `None` if it may be sent as it is.
     #[inline]
     fn check(

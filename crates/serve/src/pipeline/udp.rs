@@ -94,6 +94,13 @@ impl BatchHandler for UdpPipeline {
             *slot = read(&queries, i, turn.zones, &mut self.keys[i]);
         }
         let found = find_zones(&parsed[..queries.len()], turn.zones, &self.keys);
+        if let Some(limits) = turn.limits.filter(|_| queries.len() > 1) {
+            for (i, query) in parsed[..queries.len()].iter().enumerate() {
+                if query.is_ok() {
+                    limits.prefetch(queries.client(i), (&self.keys[i], found[i]));
+                }
+            }
+        }
         for (i, query) in parsed[..queries.len()].iter().enumerate() {
             let (peer, out) = (queries.client(i), replies.buffer(i));
             self.done[i] = match query {

@@ -12,12 +12,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nameward_zone::prefetch;
+
 /// Clock ticks in a second.
 pub(super) const SECOND: u64 = 1 << 20;
 
 /// Bits of a word that hold the time; the rest is the tag. The time wraps after twelve days, which [`ahead`] detects.
 const TIME_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+const TAG_BITS: u32 = u64::BITS - TIME_BITS;
 /// Buckets in a cache line.
 const LINE: usize = 8;
 /// How often a lost race is repeated. After that the answer is sent uncharged.
@@ -45,12 +48,23 @@ impl Buckets {
         }
     }
 
+    /// Starts loading the bucket of a key.
+    #[inline]
+    pub(super) fn prefetch(&self, key: u64) {
+        prefetch(self.line(key));
+    }
+
+    #[inline]
+    fn line(&self, key: u64) -> &[AtomicU64; LINE] {
+        &self.lines[(key >> TAG_BITS) as usize & (self.lines.len() - 1)].0
+    }
+
     /// Takes a token from the bucket of a key, at `rate` tokens per second (at least 1); false if there is none.
     #[inline]
     pub(super) fn take(&self, key: u64, rate: u32, now: u64) -> bool {
-        let line = &self.lines[(key >> 24) as usize & (self.lines.len() - 1)].0;
+        let line = self.line(key);
         // Never 0, which is an unused bucket.
-        let tag = key & 0xff_ffff | 1;
+        let tag = key & ((1 << TAG_BITS) - 1) | 1;
         let cost = SECOND / u64::from(rate.max(1));
         let (mut least, mut victim) = (u64::MAX, 0);
         for (i, bucket) in line.iter().enumerate() {

@@ -133,7 +133,7 @@ impl DatagramBatch {
         let mut batch = DatagramBatch::new();
         batch.len = datagrams.len().min(BATCH);
         let frame = batch.frame_mut();
-        for (slot, (bytes, client)) in datagrams.iter().take(BATCH).enumerate() {
+        for (slot, (bytes, _)) in datagrams.iter().take(BATCH).enumerate() {
             let len = bytes.len().min(QUERY_MAX);
             frame.queries[slot].bytes[..len].copy_from_slice(&bytes[..len]);
             let message = &mut frame.received[slot];
@@ -141,11 +141,19 @@ impl DatagramBatch {
             if len < bytes.len() {
                 message.msg_hdr.msg_flags = libc::MSG_TRUNC;
             }
-            let (raw, raw_len) = encode_address(*client);
-            frame.addresses[slot].0 = raw;
-            message.msg_hdr.msg_namelen = raw_len as libc::socklen_t;
+        }
+        for (slot, (_, client)) in datagrams.iter().take(BATCH).enumerate() {
+            batch.set_client(slot, *client);
         }
         batch
+    }
+
+    /// Replaces the sender of datagram `i` of a batch built by [`DatagramBatch::of`].
+    pub fn set_client(&mut self, i: usize, client: SocketAddr) {
+        let (raw, raw_len) = encode_address(client);
+        let frame = self.frame_mut();
+        frame.addresses[i].0 = raw;
+        frame.received[i].msg_hdr.msg_namelen = raw_len as libc::socklen_t;
     }
 
     fn frame(&self) -> &Frame {
