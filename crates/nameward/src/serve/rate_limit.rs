@@ -7,14 +7,16 @@ use nameward_base::text::counted;
 use nameward_control::operations::{LimitedNetwork, RateLimitStatus};
 use nameward_serve::{
     pipeline::ServingState,
-    rate_limit::{LimitChange, RateLimiter},
+    rate_limit::{LimitChange, LimitedPrefix, RateLimiter},
 };
+use nameward_stats::LogThrottle;
 use tokio::sync::watch;
 
 use crate::config::{Config, rate_limit_settings::rate_limit};
 
 /// Interval at which changes are logged.
 const INTERVAL: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 /// Maximum number of lines per minute: a flood with forged senders has any number of prefixes.
 const LINES_PER_MINUTE: usize = 20;
 /// Maximum number of prefixes in the status.
@@ -53,7 +55,7 @@ pub fn status(shared: &ServingState) -> Option<RateLimitStatus> {
 pub async fn report(shared: Arc<ServingState>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut lines = LineBudget::default();
+    let mut throttle = LogThrottle::by_text(MINUTE, LINES_PER_MINUTE);
     loop {
         tokio::select! {
             _ = seconds.tick() => {}
@@ -63,13 +65,23 @@ pub async fn report(shared: Arc<ServingState>, mut stopping: watch::Receiver<boo
         let Some(limiter) = limiter else { continue };
         let is_dry = limiter.settings().log_only;
         for change in limiter.changes() {
-            if lines.spend(Instant::now()) {
-                log(change, is_dry);
+            let admitted = throttle.admit(&prefix_of(change).to_string(), Instant::now());
+            match admitted {
+                Some(0) => log(change, is_dry),
+                Some(suppressed) => {
+                    let suppressed = counted(suppressed as usize, "change");
+                    tracing::warn!("rate limit: {suppressed} not logged");
+                    log(change, is_dry);
+                }
+                None => {}
             }
         }
-        if let Some(suppressed) = lines.suppressed() {
-            tracing::warn!("rate limit: {} not logged", counted(suppressed, "change"));
-        }
+    }
+}
+
+fn prefix_of(change: LimitChange) -> LimitedPrefix {
+    match change {
+        LimitChange::Started(prefix) | LimitChange::Stopped(prefix) => prefix,
     }
 }
 
@@ -86,52 +98,5 @@ fn log(change: LimitChange, is_dry: bool) {
             one,
             counted(one.answers as usize, "response")
         ),
-    }
-}
-
-/// The lines that may still be logged within the current minute.
-#[derive(Default)]
-struct LineBudget {
-    minute: Option<Instant>,
-    spent: usize,
-    suppressed: usize,
-    is_over: bool,
-}
-
-impl LineBudget {
-    fn spend(&mut self, now: Instant) -> bool {
-        let is_current = self
-            .minute
-            .is_some_and(|start| now.duration_since(start) < Duration::from_secs(60));
-        if !is_current {
-            self.is_over = self.suppressed > 0;
-            (self.minute, self.spent) = (Some(now), 0);
-        }
-        self.spent += 1;
-        let is_within = self.spent <= LINES_PER_MINUTE;
-        self.suppressed += usize::from(!is_within);
-        is_within
-    }
-
-    /// Returns the number of suppressed lines, once the minute in which they were suppressed is over.
-    fn suppressed(&mut self) -> Option<usize> {
-        let was_over = std::mem::take(&mut self.is_over);
-        was_over.then(|| std::mem::take(&mut self.suppressed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_minute_has_a_bounded_number_of_lines_and_the_rest_is_counted() {
-        let (mut lines, start) = (LineBudget::default(), Instant::now());
-        let logged = (0..1000).filter(|_| lines.spend(start)).count();
-        assert_eq!(logged, LINES_PER_MINUTE);
-        assert_eq!(lines.suppressed(), None);
-        assert!(lines.spend(start + Duration::from_secs(61)));
-        assert_eq!(lines.suppressed(), Some(1000 - LINES_PER_MINUTE));
-        assert_eq!(lines.suppressed(), None);
     }
 }
