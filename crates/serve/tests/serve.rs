@@ -6,6 +6,7 @@ mod live;
 mod loopback;
 mod notify;
 mod rate_limit;
+mod request_fuzz;
 mod requests;
 mod signing;
 mod tcp;
