@@ -6,6 +6,7 @@ mod binaries;
 mod bind_keys;
 mod compare;
 mod databases;
+mod flood;
 mod latency;
 mod load;
 mod process;
@@ -60,6 +61,8 @@ enum Task {
     Updates(UpdateArguments),
     /// Ask ours for its own names while others flood it with questions for a recursor that hangs, print a table.
     Recursion(RecursionArguments),
+    /// Flood each server from one network without and with response rate limiting, print a table.
+    Flood(FloodArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -184,6 +187,24 @@ struct RecursionArguments {
     run: RunArguments,
 }
 
+#[derive(Args)]
+struct FloodArguments {
+    /// Queries of the flood per second.
+    #[arg(long, default_value_t = 300_000)]
+    flood: u32,
+    /// Scenario whose zones are served and asked for.
+    #[arg(long, default_value = "small")]
+    scenario: Scenario,
+    /// Servers, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = ["nameward", "nsd", "knot", "bind"].map(String::from))]
+    server: Vec<String>,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
 /// How each server is run and loaded.
 #[derive(Args)]
 struct RunArguments {
@@ -266,6 +287,7 @@ fn main() -> ExitCode {
         Task::Signing(arguments) => compare_signing(&arguments),
         Task::Updates(arguments) => compare_updates(&arguments),
         Task::Recursion(arguments) => compare_recursion(&arguments),
+        Task::Flood(arguments) => compare_flooded(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(TestFailure::from),
@@ -443,6 +465,22 @@ fn compare_recursion(arguments: &RecursionArguments) -> Result<(), TestFailure> 
         &plan,
     )?;
     println!("### Own names, beside questions for a recursor that hangs\n\n{table}");
+    Ok(())
+}
+
+fn compare_flooded(arguments: &FloodArguments) -> Result<(), TestFailure> {
+    let (run, scenario) = (&arguments.run, arguments.scenario);
+    let names = arguments.server.iter();
+    let servers: Vec<Server> = names
+        .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
+        .collect::<Result<_, _>>()?;
+    let binaries = run.binaries.find()?;
+    let plan = run.plan(&binaries);
+    let files = zones::prepare(scenario, &arguments.data)
+        .map_err(|error| format!("zone files of {scenario}: {error}"))?;
+    let queries = scenario.queries(run.load.edns);
+    let table = flood::compare(&servers, (&files, &queries), arguments.flood, &plan)?;
+    println!("### A flood for one name of {scenario} from one network\n\n{table}");
     Ok(())
 }
 

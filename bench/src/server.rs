@@ -85,7 +85,10 @@ impl Server {
             };
             return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
         };
-        launch_ours(program, files, options, "")
+        let limit = options
+            .responses_per_second
+            .map(|rate| format!("[rate_limit]\nresponses_per_second = {rate}\n\n"));
+        launch_ours(program, files, options, &limit.unwrap_or_default())
     }
 }
 

@@ -99,6 +99,8 @@ pub struct PeerOptions {
     pub program: Option<PathBuf>,
     /// Where it listens, if that must be known before it starts.
     pub address: Option<SocketAddr>,
+    /// Response rate limiting: responses per second to a network.
+    pub responses_per_second: Option<u32>,
 }
 
 impl Default for PeerOptions {
@@ -110,6 +112,7 @@ impl Default for PeerOptions {
             ready_timeout: Duration::from_secs(60),
             program: None,
             address: None,
+            responses_per_second: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Minimal configurations with which each brand answers plain data and does nothing else.
 //!
 //! Every brand gets: 127.0.0.1 only, no control channel if it can be disabled, no outgoing traffic,
-//! no rate limiting, no database or journal of its own, a log on standard error.
+//! no rate limiting unless requested, no database or journal of its own, a log on standard error.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -57,7 +57,7 @@ fn nsd(
     options: &PeerOptions,
 ) -> io::Result<()> {
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let threads = options.threads;
+    let (threads, rate) = (options.threads, options.responses_per_second.unwrap_or(0));
     // An empty database name keeps zones in memory only; refuse-any and minimal-responses would
     // omit data that others return. ANY gets one RRset (RFC 8482), and no setting changes that.
     write!(
@@ -78,7 +78,7 @@ fn nsd(
     tcp-count: 100
     refuse-any: no
     minimal-responses: no
-    rrl-ratelimit: 0
+    rrl-ratelimit: {rate}
     rrl-whitelist-ratelimit: 0
 remote-control:
     control-enable: no
@@ -119,6 +119,15 @@ fn knot(
     } else {
         ""
     };
+    let limit = options
+        .responses_per_second
+        .map(|rate| format!("mod-rrl:\n  - id: default\n    rate-limit: {rate}\n    slip: 2\n"));
+    let limit = limit.unwrap_or_default();
+    let limit_use = if limit.is_empty() {
+        ""
+    } else {
+        "    global-module: mod-rrl/default\n"
+    };
     write!(
         out,
         "server:
@@ -136,14 +145,14 @@ database:
     journal-db-max-size: 16M
     kasp-db-max-size: 8M
     timer-db-max-size: 64M
-{acl}template:
+{limit}{acl}template:
   - id: default
     storage: \"{directory}\"
     zonefile-load: whole
     zonefile-sync: -1
     journal-content: none
     semantic-checks: off
-{acl_use}zone:
+{acl_use}{limit_use}zone:
 "
     )?;
     for (name, file) in zones {
@@ -169,6 +178,10 @@ fn bind(
     } else {
         "none"
     };
+    let limit = options
+        .responses_per_second
+        .map(|rate| format!("    rate-limit {{ responses-per-second {rate}; slip 2; }};\n"));
+    let limit = limit.unwrap_or_default();
     // The check-* options allow zones to load that the other brands serve too; minimal-* is off so
     // that additional data and complete ANY answers are returned.
     write!(
@@ -199,7 +212,7 @@ fn bind(
     check-mx-cname ignore;
     check-srv-cname ignore;
     check-wildcard no;
-}};
+{limit}}};
 controls {{ }};
 logging {{
     channel problems {{ stderr; severity warning; }};
