@@ -24,7 +24,6 @@ mod request;
 mod resources;
 mod response;
 mod routes;
-pub mod tls;
 
 pub use operator::{Api, ApiDefaults, ApiOperator};
 pub use request::{ApiMethod, ApiRequest, BadTarget};

@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
 use nameward_control::web::{ApiHandover, KeyGate, RETRY_SECONDS, SecretVerdict, is_allowed};
+use nameward_serve::tls::{ServerTls, TlsPurpose};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -35,7 +36,6 @@ use crate::operator::Api;
 use crate::request::{ApiMethod, ApiRequest, BadTarget};
 use crate::response::{ApiResponse, ErrorForm, HEADERS};
 use crate::routes;
-use crate::tls::ServerTls;
 
 use connections::{ApiConnection, Connections};
 use events::{EventStreams, ReplyBody};
@@ -182,12 +182,12 @@ async fn converse(
     let _ = stream.set_nodelay(true);
     let limits = shared.limits;
     let stream = StallGuard::new(stream, limits.write_timeout);
-    let acceptor = shared.tls.as_ref().map(|tls| tls.acceptor());
-    let Some(acceptor) = acceptor else {
+    let Some(tls) = &shared.tls else {
         return serve_requests(shared, place, stream, client).await;
     };
+    let handshake = tls.acceptor(TlsPurpose::Api).accept(stream);
     // A client that does not speak TLS, or takes too long, ends its own connection.
-    let handshake = tokio::time::timeout(limits.read_timeout, acceptor.accept(stream));
+    let handshake = tokio::time::timeout(tls.handshake_timeout(), handshake);
     if let Ok(Ok(stream)) = handshake.await {
         serve_requests(shared, place, stream, client).await;
     }

@@ -17,6 +17,7 @@ pub mod setting;
 pub mod settings;
 mod state_settings;
 mod tables_reader;
+pub mod tls_settings;
 mod tsig_key;
 mod zone_chunks;
 pub mod zone_files;
@@ -33,7 +34,7 @@ use std::{
 use nameward_store::file::FileList;
 use toml::de::DeTable;
 
-use api_settings::{ApiSettings, TlsSettings};
+use api_settings::ApiSettings;
 use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
@@ -47,6 +48,7 @@ use settings::{
 };
 use state_settings::Journal;
 use tables_reader::ConfigReader;
+use tls_settings::TlsSettings;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -189,17 +191,15 @@ impl Config {
             .any(|key| !key.reveal().is_empty());
         // Keys of `nameward api-key create` are in the state store.
         let may_have_keys = has_key || self.server.state_directory.is_some();
-        let problem = match (&self.tls.certificate, &self.tls.key) {
-            _ if self.api.listen.is_some() && !may_have_keys => {
-                "api.listen is set and api.key is empty: set the key that clients send as X-API-Key"
-            }
-            (Some(_), None) => "tls.certificate is set and tls.key is empty: set both",
-            (None, Some(_)) => "tls.key is set and tls.certificate is empty: set both",
-            (Some(_), Some(_)) if self.shares_web_port() => {
-                "api.listen is the address of the status page, which has no TLS: give the API its own address, or remove \
-                 tls.certificate"
-            }
-            _ => return Ok(()),
+        let problem = if self.api.listen.is_some() && !may_have_keys {
+            "api.listen is set and api.key is empty: set the key that clients send as X-API-Key"
+        } else if let Some(problem) = self.tls.problem() {
+            problem
+        } else if !self.tls.certificate.0.is_empty() && self.shares_web_port() {
+            "api.listen is the address of the status page, which has no TLS: give the API its own address, or remove \
+             tls.certificate"
+        } else {
+            return Ok(());
         };
         Err(ConfigError::Contradiction(problem.into()))
     }

@@ -33,10 +33,10 @@ mod zone_requests;
 use std::{path::PathBuf, sync::Arc};
 
 pub use error::StartError;
-use nameward_api::tls::ServerTls;
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};
 use nameward_serve::pipeline::ServingState;
+use nameward_serve::tls::ServerTls;
 use nameward_stats::{Gauge, Stats};
 use nameward_store::{file::FileSource, sql::SqlBackend};
 pub use operator::resolved;
@@ -110,7 +110,7 @@ struct Prepared {
     stats: Arc<Stats>,
     log: LogControl,
     ports: Ports,
-    /// The certificate of the API.
+    /// The TLS certificates.
     tls: Option<Arc<ServerTls>>,
     pid_file: Option<PidFile>,
 }

@@ -5,7 +5,7 @@
 //! answer at once: to `live` for zones that are looked up in a backend, to `signing` for signatures that are not
 //! cached, to `recursor` for names outside our zones, and to `alias` for ALIAS records whose targets are elsewhere.
 //! `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`). `security_poll` checks whether this
-//! version has known problems. `outgoing` queries primaries and notifies secondaries.
+//! version has known problems. `tls` has the certificates of every listener that encrypts. `outgoing` queries primaries and notifies secondaries.
 
 #![deny(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod signing;
 mod sys;
 pub mod tap;
 pub mod tcp;
+pub mod tls;
 pub mod transfers;
 pub mod udp;
 pub mod update;

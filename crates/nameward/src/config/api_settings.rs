@@ -1,7 +1,6 @@
-//! Owns the settings of the HTTP API and its TLS certificate.
+//! Owns the settings of the HTTP API.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use ipnet::IpNet;
 
@@ -25,15 +24,5 @@ section! {
         default_soa_edit_api: String = r#""DEFAULT""#;
         /// Catalog zone that lists primary zones created through the API; "" means none.
         default_catalog_zone: String = r#""""#;
-    }
-}
-
-section! {
-    /// TLS certificate of the HTTP API (docs/api.md).
-    TlsSettings = "tls" {
-        /// File with the certificate and its intermediates, in PEM; "" turns TLS off. Changed files are loaded within seconds.
-        certificate: Option<PathBuf> = r#""""#;
-        /// File with the private key, in PEM.
-        key: Option<PathBuf> = r#""""#;
     }
 }

@@ -257,6 +257,26 @@ impl Read for Option<PathBuf> {
     }
 }
 
+/// Files: one, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths(pub Vec<PathBuf>);
+
+impl Read for Paths {
+    fn expected() -> String {
+        "a path, a list of such, or \"\" for none".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let DeValue::Array(list) = value.get_ref() else {
+            return Option::read(value, base).map(|path| Self(path.into_iter().collect()));
+        };
+        let path = |entry: &Spanned<DeValue<'_>>| {
+            Option::<PathBuf>::read(entry, base)?.ok_or_else(|| Wrong::expected("a path", entry))
+        };
+        list.iter().map(path).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 /// A string that must not appear in logs and listings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);

@@ -6,13 +6,13 @@ use nameward_api::{
     Api, ApiDefaults, ApiOperator,
     admin::Admin,
     listener::{ApiLimits, ApiServer},
-    tls::{ServerTls, TlsError, TlsFiles},
 };
 use nameward_control::{
     operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
     web::{BadHash, KeyGate, ListedZonesView, ZoneListPage, ZoneListQuery},
 };
 use nameward_maintain::change_feed::ChangeFeed;
+use nameward_serve::tls::{ServerTls, TlsError};
 use nameward_stats::Snapshot;
 use tokio::sync::watch;
 
@@ -65,13 +65,9 @@ pub fn key(config: &Config) -> &str {
 /// Loads the configured certificate; `None` without one, or without an API. Call before the change of user: keys are often
 /// readable by root only.
 pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
-    match (&config.tls.certificate, &config.tls.key) {
-        (Some(certificate), Some(key)) if config.api.listen.is_some() => {
-            let (certificate, key) = (certificate.clone(), key.clone());
-            ServerTls::load(TlsFiles { certificate, key }).map(Some)
-        }
-        _ => Ok(None),
-    }
+    let options = config.tls.options();
+    let options = options.filter(|_| config.api.listen.is_some());
+    options.map(ServerTls::load).transpose()
 }
 
 /// The API for these settings; `None` if it is off. Fails for a key hash that cannot be used.

@@ -47,7 +47,7 @@ pub enum StartError {
     Secret(&'static str, #[source] BadHash),
     /// The TLS certificate cannot be used.
     #[error("TLS certificate: {0}")]
-    Tls(#[from] nameward_api::tls::TlsError),
+    Tls(#[from] nameward_serve::tls::TlsError),
     /// A resolver is this server itself.
     #[error("recursor.address: {0} is an address of this server; queries would loop")]
     OwnRecursor(std::net::SocketAddr),

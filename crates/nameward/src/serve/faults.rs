@@ -9,7 +9,6 @@ use nameward_base::text::{counted, zone_text};
 use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
 
-use nameward_api::tls::TlsFault;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::commit::FileConflicts;
 use nameward_maintain::follow::{
@@ -17,6 +16,7 @@ use nameward_maintain::follow::{
 };
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
+use nameward_serve::tls::TlsFault;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};

@@ -44,6 +44,7 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
     differences(&old.server, &new.server)
         .chain(differences(&old.web, &new.web))
         .chain(differences(&old.api, &new.api))
+        .chain(differences(&old.tls, &new.tls))
         .chain(differences(&old.cache, &new.cache))
         .chain(differences(&old.overload, &new.overload))
         .chain(differences(&old.log, &new.log))

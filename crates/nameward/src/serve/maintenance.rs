@@ -5,6 +5,7 @@
 //! queue does not lose it; one reload covers every request received before it starts. The watcher reports changed
 //! files again if the queue is full.
 
+use nameward_base::time::now_seconds;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard};
 use std::{
     sync::{
@@ -325,6 +326,9 @@ fn reload(
     warnings.extend(failures.map(|error| format!("the server would not start again: {error}")));
     for warning in &warnings {
         tracing::warn!("{warning}");
+    }
+    if let Some(tls) = &core.notes.tls {
+        tls.refresh(now_seconds());
     }
     if config.server.log_level != current.config.server.log_level {
         core.log.set_level(config.server.log_level);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use nameward_api::tls::ServerTls;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::ReloadStatus;
 use nameward_maintain::follow::FileFaults;
 use nameward_maintain::signature_watch::SignatureSums;
+use nameward_serve::tls::ServerTls;
 use nameward_store::file::FileSource;
 
 /// State that the maintenance thread reports.
@@ -18,7 +18,7 @@ pub struct MaintenanceNotes {
     pub files: Arc<FileFaults>,
     /// Zones whose stored signatures need an operator.
     pub signatures: Arc<SignatureSums>,
-    /// The TLS certificate of the API.
+    /// The TLS certificates.
     pub tls: Option<Arc<ServerTls>>,
     pub(super) last_reload: Mutex<Option<ReloadStatus>>,
     /// Rank and location of each source of zone files.

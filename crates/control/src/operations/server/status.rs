@@ -279,7 +279,7 @@ fault_kinds! {
     /// The last reload failed.
     ReloadFailed = "reload_failed", "the last reload failed";
     /// The TLS certificate expires soon, or a new one cannot be loaded.
-    TlsCertificate = "tls_certificate", "the TLS certificate of the API expires soon, or a new one cannot be loaded";
+    TlsCertificate = "tls_certificate", "a TLS certificate expires soon, or a new one cannot be loaded";
     /// A panic within the last day.
     InternalError = "internal_error", "a piece of work ended with an internal error";
     /// Stored signatures expire soon.

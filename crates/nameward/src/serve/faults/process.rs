@@ -1,9 +1,9 @@
 //! Faults of the process itself, not of its zones: the TLS certificate, and internal errors.
 
-use nameward_api::tls::TlsFault;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
+use nameward_serve::tls::TlsFault;
 
 use nameward_base::text::utc_text;
 
@@ -19,7 +19,7 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
             let mut fault = fault(
                 FaultKind::TlsCertificate,
                 format!("The new TLS certificate cannot be used: {error}."),
-                "The API still uses the previous certificate, until it expires.",
+                "New connections still get the previous certificate, until it expires.",
                 "Fix the files: a certificate chain and its private key in PEM, readable by the user of the server. They are \
                  loaded again when they change.",
             );
@@ -33,7 +33,7 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
                 path.display(),
                 utc_text(*at)
             ),
-            "From then on clients refuse to connect to the API.",
+            "From then on clients refuse to connect to the API and over TLS.",
             "Renew the certificate; the new files are loaded when they change.",
         ),
     }

@@ -59,7 +59,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
     };
     let mut databases = DatabaseZoneFaults::default();
     databases.unsigned.add(name);
-    let certificate = nameward_api::tls::TlsFault::Expiring {
+    let certificate = nameward_serve::tls::TlsFault::Expiring {
         path: "/tls/api.pem".into(),
         at: 86_400,
     };

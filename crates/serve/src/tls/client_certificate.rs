@@ -1,0 +1,100 @@
+//! Certificates of clients. Access lists decide what a client may do, so a handshake accepts any certificate, and none: the
+//! client then has shown that it has the key (a pin can name it), and the authorities tell whether its names count.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nameward_base::time::now_seconds;
+use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
+};
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
+use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+/// The authorities that client certificates are verified against.
+#[derive(Clone)]
+pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
+
+impl ClientAuthorities {
+    pub(super) fn new(verifier: Arc<dyn ClientCertVerifier>) -> Self {
+        ClientAuthorities(verifier)
+    }
+
+    /// Checks whether one of them has issued a certificate, which is given with its intermediates, and it is valid now.
+    pub fn verify(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((first, intermediates)) = chain.split_first() else {
+            return false;
+        };
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now_seconds()));
+        let verified = self.0.verify_client_cert(first, intermediates, now);
+        verified.is_ok()
+    }
+}
+
+/// Accepts every client certificate whose key the client has.
+pub(super) struct AnyClientCertificate {
+    authorities: ClientAuthorities,
+    provider: Arc<CryptoProvider>,
+}
+
+impl AnyClientCertificate {
+    pub(super) fn new(authorities: ClientAuthorities, provider: &Arc<CryptoProvider>) -> Self {
+        AnyClientCertificate {
+            authorities,
+            provider: Arc::clone(provider),
+        }
+    }
+}
+
+impl fmt::Debug for AnyClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyClientCertificate")
+    }
+}
+
+impl ClientCertVerifier for AnyClientCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // A client with a certificate that is known by its pin has to send it, whoever issued it.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.0.supported_verify_schemes()
+    }
+}
