@@ -174,7 +174,7 @@ impl Config {
         };
         config.example = overrides.file.is_none() && overrides.zones.is_empty();
         config.apply(overrides)?;
-        config.check_api()?;
+        config.check_listeners()?;
         Ok(config)
     }
 
@@ -184,8 +184,13 @@ impl Config {
         listen.is_some_and(|api| api.port() != 0) && listen == self.web.listen
     }
 
-    /// Refuses an API that nobody could use.
-    fn check_api(&self) -> Result<(), ConfigError> {
+    /// Whether DNS is served over an encrypted transport.
+    pub fn listens_encrypted(&self) -> bool {
+        !self.server.listen_tls.is_empty()
+    }
+
+    /// Refuses listeners that nobody could use.
+    fn check_listeners(&self) -> Result<(), ConfigError> {
         let has_key = [&self.api.key, &self.web.api_key]
             .iter()
             .any(|key| !key.reveal().is_empty());
@@ -195,6 +200,8 @@ impl Config {
             "api.listen is set and api.key is empty: set the key that clients send as X-API-Key"
         } else if let Some(problem) = self.tls.problem() {
             problem
+        } else if self.listens_encrypted() && self.tls.certificate.0.is_empty() {
+            "server.listen_tls is set and tls.certificate is empty: set the certificate"
         } else if !self.tls.certificate.0.is_empty() && self.shares_web_port() {
             "api.listen is the address of the status page, which has no TLS: give the API its own address, or remove \
              tls.certificate"

@@ -8,6 +8,7 @@ mod api;
 mod cookies;
 mod core;
 pub mod databases;
+mod encrypted;
 mod error;
 mod faults;
 mod flush;
@@ -136,7 +137,7 @@ impl Prepared {
         // A lower limit means fewer TCP connections, which is reported where it matters.
         let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
         let ports = Ports::bind(&config)?;
-        let tls = api::load_tls(&config)?;
+        let tls = encrypted::load_tls(&config)?;
         let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
         let pid_file = pid_file.transpose()?;
         if let Some(identity) = identity {

@@ -3,11 +3,11 @@
 
 mod api_keys;
 mod audit;
-mod client;
+pub mod client;
 mod conditional;
 mod events;
 mod hostile;
 mod openapi;
 mod remote;
-mod tls;
+pub mod tls;
 mod zones;

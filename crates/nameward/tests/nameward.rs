@@ -6,6 +6,7 @@ mod catalogs;
 mod conformance;
 mod databases;
 mod differential;
+mod encrypted;
 mod mesh;
 mod moving;
 mod operation;

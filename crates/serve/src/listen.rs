@@ -59,6 +59,8 @@ pub enum PortProtocol {
     Udp,
     /// Streams.
     Tcp,
+    /// Encrypted streams.
+    Tls,
 }
 
 impl fmt::Display for PortProtocol {
@@ -66,6 +68,7 @@ impl fmt::Display for PortProtocol {
         f.write_str(match self {
             PortProtocol::Udp => "udp",
             PortProtocol::Tcp => "tcp",
+            PortProtocol::Tls => "tls",
         })
     }
 }
@@ -138,6 +141,16 @@ pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, Liste
         bound.addresses.push(local);
     }
     Ok(bound)
+}
+
+/// Binds every address for streams of a protocol. Port 0 gets a free port.
+pub fn bind_streams(
+    addresses: &[SocketAddr],
+    transport: PortProtocol,
+) -> Result<Vec<TcpListener>, ListenError> {
+    reject_overlap(addresses)?;
+    let bind = |address: &SocketAddr| bind_tcp(*address).map_err(refused(*address, transport));
+    addresses.iter().map(bind).collect()
 }
 
 fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -> ListenError {

@@ -64,7 +64,7 @@ impl<'q> Request<'q> {
 pub(crate) fn medium_of(transport: Transport) -> Medium {
     match transport.protocol {
         Protocol::Udp => Medium::Datagram,
-        Protocol::Tcp => Medium::Stream,
+        Protocol::Tcp | Protocol::Tls => Medium::Stream,
     }
 }
 

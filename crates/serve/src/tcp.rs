@@ -69,6 +69,18 @@ pub struct TcpSettings {
     pub max_held_bytes: usize,
     /// Time that connections have to deliver pending answers after shutdown was requested.
     pub stop_grace: Duration,
+    /// The connections that the limits count, shared with other listeners; `None`: those of these listeners only.
+    pub table: Option<SharedConnections>,
+}
+
+/// The open connections of several listeners: one client's over TCP and over TLS count together.
+#[derive(Clone)]
+pub struct SharedConnections(Arc<Registry>);
+
+impl std::fmt::Debug for SharedConnections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedConnections")
+    }
 }
 
 impl TcpSettings {
@@ -89,7 +101,22 @@ impl TcpSettings {
             max_connections_per_client,
             max_held_bytes: 64 << 20,
             stop_grace: Duration::from_secs(2),
+            table: None,
         }
+    }
+
+    /// Returns these settings with a table that other listeners can share.
+    pub fn with_table(mut self) -> TcpSettings {
+        self.table = Some(SharedConnections(Arc::new(self.registry())));
+        self
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::new(
+            affordable_connections(self.max_connections),
+            self.max_connections_per_client,
+            self.max_held_bytes,
+        )
     }
 }
 
@@ -130,6 +157,9 @@ pub trait StreamHandler: Send + Sync + 'static {
 
     /// Called when a connection was accepted.
     fn opened(&self, client: SocketAddr);
+
+    /// Called when the stream of an accepted connection is ready for messages, or could not be made so.
+    fn established(&self, _client: SocketAddr, _is_ok: bool) {}
 
     /// Called when an accepted connection has ended, for any reason.
     fn closed(&self, client: SocketAddr);
@@ -217,16 +247,15 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     handler: Arc<H>,
     settings: TcpSettings,
     shutdown: watch::Receiver<bool>,
-    lay_over: fn(TcpStream) -> S,
+    lay_over: impl Fn(TcpStream) -> S + Clone + Send + 'static,
 ) -> io::Result<()> {
-    let max_connections = affordable_connections(settings.max_connections);
+    let registry = match &settings.table {
+        Some(table) => Arc::clone(&table.0),
+        None => Arc::new(settings.registry()),
+    };
     let shared = Arc::new(StreamState {
         handler,
-        registry: Arc::new(Registry::new(
-            max_connections,
-            settings.max_connections_per_client,
-            settings.max_held_bytes,
-        )),
+        registry,
         scratches: Mutex::new(Vec::new()),
         settings,
     });
@@ -235,7 +264,12 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let shared = Arc::clone(&shared);
-        acceptors.spawn(accept_all(shared, listener, shutdown.clone(), lay_over));
+        acceptors.spawn(accept_all(
+            shared,
+            listener,
+            shutdown.clone(),
+            lay_over.clone(),
+        ));
     }
     while acceptors.join_next().await.is_some() {}
     let deadline = tokio::time::Instant::now() + shared.settings.stop_grace;
@@ -264,7 +298,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
     shared: Arc<StreamState<H>>,
     listener: tokio::net::TcpListener,
     mut shutdown: watch::Receiver<bool>,
-    lay_over: fn(TcpStream) -> S,
+    lay_over: impl Fn(TcpStream) -> S,
 ) {
     let stopping = shutdown.clone();
     let mut log = LogThrottle::new(ACCEPT_LOG_INTERVAL);

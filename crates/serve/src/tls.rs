@@ -6,9 +6,11 @@
 //!
 //! Each load makes new keys for session tickets, so a session never outlives the authorities its client was verified by.
 
+mod budget;
 mod certificate;
 mod client_certificate;
 mod files;
+mod stream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,12 +27,14 @@ use tokio_rustls::rustls::server::{
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, ServerConfig, SupportedProtocolVersion};
 
+pub use budget::HandshakeBudget;
 pub use certificate::spki_pin;
 use certificate::{CertificateChooser, ServerCertificate};
 use client_certificate::AnyClientCertificate;
 pub use client_certificate::ClientAuthorities;
 use files::FileStamp;
 pub use files::{TlsError, TlsFiles, read_authorities, read_chain, read_key};
+pub use stream::{TlsByteStream, TlsLayer};
 
 /// Seconds before its expiry from which on a certificate is a fault.
 pub const EXPIRY_NOTICE: u64 = 14 * 86_400;

@@ -12,11 +12,13 @@ pub enum Protocol {
     Udp,
     /// Streams.
     Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
 }
 
 impl Protocol {
     /// All protocols, in discriminant order.
-    pub const ALL: [Protocol; 2] = [Protocol::Udp, Protocol::Tcp];
+    pub const ALL: [Protocol; 3] = [Protocol::Udp, Protocol::Tcp, Protocol::Tls];
     /// Number of protocols.
     pub const COUNT: usize = Protocol::ALL.len();
 
@@ -25,6 +27,15 @@ impl Protocol {
         match self {
             Protocol::Udp => "udp",
             Protocol::Tcp => "tcp",
+            Protocol::Tls => "tls",
+        }
+    }
+
+    /// Whether messages are encrypted on their way.
+    pub fn is_encrypted(self) -> bool {
+        match self {
+            Protocol::Udp | Protocol::Tcp => false,
+            Protocol::Tls => true,
         }
     }
 }
@@ -73,11 +84,13 @@ impl Transport {
     /// TCP over IPv6.
     pub const TCP6: Transport = Transport::new(Protocol::Tcp, IpVersion::V6);
     /// All transports.
-    pub const ALL: [Transport; 4] = [
+    pub const ALL: [Transport; 6] = [
         Transport::UDP4,
         Transport::UDP6,
         Transport::TCP4,
         Transport::TCP6,
+        Transport::new(Protocol::Tls, IpVersion::V4),
+        Transport::new(Protocol::Tls, IpVersion::V6),
     ];
 
     const fn new(protocol: Protocol, ip: IpVersion) -> Self {
@@ -194,6 +207,8 @@ counters! {
         RateLimitSlips,
         RateLimitLogged,
         DnstapDrops,
+        TlsHandshakes,
+        TlsHandshakesFailed,
     }
 }
 
@@ -207,6 +222,7 @@ counters! {
         MetaCacheSize,
         SignatureCacheSize,
         OpenTcpConnections,
+        OpenTlsConnections,
         QsizeQ,
         SigningQueue,
         XfrQueue,

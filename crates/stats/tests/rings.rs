@@ -54,7 +54,7 @@ fn entries(snapshot: &Snapshot, ring: Ring) -> Vec<String> {
 }
 
 #[test]
-fn a_udp_query_enters_both_rings_and_a_tcp_query_only_remotes() {
+fn a_udp_query_enters_both_rings_and_others_only_remotes() {
     let stats = stats();
     let mut recorder = stats.recorder();
     for transport in Transport::ALL {
@@ -63,7 +63,10 @@ fn a_udp_query_enters_both_rings_and_a_tcp_query_only_remotes() {
     recorder.flush(Stamp(1), None);
     let snapshot = stats.snapshot();
     assert_eq!(entries(&snapshot, Ring::Queries), ["wWw.example/AAAA"; 2]);
-    assert_eq!(entries(&snapshot, Ring::Remotes), ["192.0.2.1"; 4]);
+    assert_eq!(
+        entries(&snapshot, Ring::Remotes),
+        ["192.0.2.1"; Transport::ALL.len()]
+    );
     for (name, expected) in [
         ("udp-queries", 2),
         ("udp4-queries", 1),
@@ -71,12 +74,15 @@ fn a_udp_query_enters_both_rings_and_a_tcp_query_only_remotes() {
         ("tcp-queries", 2),
         ("tcp4-queries", 1),
         ("tcp6-queries", 1),
-        ("rd-queries", 4),
+        ("tls-queries", 2),
+        ("tls4-queries", 1),
+        ("tls6-queries", 1),
+        ("rd-queries", Transport::ALL.len() as u64),
         ("udp-do-queries", 2),
         ("udp-cookie-queries", 2),
         ("tcp-cookie-queries", 2),
         ("ring-queries-size", 2),
-        ("ring-remotes-size", 4),
+        ("ring-remotes-size", Transport::ALL.len() as u64),
         ("udp-answers", 0),
     ] {
         assert_eq!(value(&snapshot, name), expected, "{name}");

@@ -12,7 +12,7 @@ mod reader;
 mod writer;
 
 pub use bulk::{BulkWriter, WrittenOwner};
-pub use opt::OptRecord;
+pub use opt::{OptRecord, PADDING_BLOCK, pad_reply};
 pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
 pub use writer::{
     MAX_POINTER, Mark, MessageFull, MessageSection, MessageWriter, OwnerForm, WrittenName,
@@ -49,7 +49,7 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// A TSIG record is present somewhere after the question (RFC 8945), not yet verified.
     pub is_signed: bool,
-    /// The request has neither a TSIG record nor an EXPIRE or COOKIE option.
+    /// The request has neither a TSIG record nor an EXPIRE, PADDING or COOKIE option.
     pub is_plain: bool,
     /// Octets to leave free in the reply for its TSIG record.
     pub reserved: u16,
@@ -70,6 +70,8 @@ pub struct Edns<'a> {
     pub nsid: bool,
     /// Whether the EXPIRE option was requested (RFC 7314).
     pub expire: bool,
+    /// Whether the request is padded (RFC 7830).
+    pub padding: bool,
     /// The COOKIE option (RFC 7873), not verified: 8 octets, or 16 to 40.
     pub cookie: Option<&'a [u8]>,
     /// The COOKIE option of the reply. Set by the server, not by the parser.
@@ -167,7 +169,7 @@ impl<'a> Query<'a> {
                     return None;
                 }
                 let edns = Edns::parse(fixed, rdata)?;
-                self.is_plain &= !edns.expire && edns.cookie.is_none();
+                self.is_plain &= !edns.expire && !edns.padding && edns.cookie.is_none();
                 self.edns = Some(edns);
             } else if rtype == Type::TSIG {
                 // Its position is checked when it is verified.
@@ -249,6 +251,7 @@ impl From<&Query<'_>> for QueryBuf {
                 compact_ok: edns.compact_ok,
                 nsid: edns.nsid,
                 expire: edns.expire,
+                padding: edns.padding,
                 cookie: None,
                 reply_cookie: edns.reply_cookie,
             }),
@@ -267,6 +270,7 @@ impl<'a> Edns<'a> {
             compact_ok: fixed[6] & 0x40 != 0,
             nsid: false,
             expire: false,
+            padding: false,
             cookie: None,
             reply_cookie: None,
         };
@@ -278,6 +282,7 @@ impl<'a> Edns<'a> {
             match u16::from_be_bytes([head[0], head[1]]) {
                 3 => edns.nsid = true,
                 9 => edns.expire = true,
+                12 => edns.padding = true,
                 // RFC 7873 section 5.2.2: other lengths are malformed.
                 10 if !matches!(value.len(), 8 | 16..=40) => return None,
                 10 if edns.cookie.is_none() => edns.cookie = Some(value),

@@ -33,6 +33,8 @@ section! {
     Server = "server" {
         /// Addresses to listen on, UDP and TCP. Port 0 picks a free port.
         listen: Vec<SocketAddr> = r#"["0.0.0.0:53", "[::]:53"]"#;
+        /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`.
+        listen_tls: Vec<SocketAddr> = "[]";
         /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
         /// Text returned for `version.bind` and `version.server` in class CH; "" refuses the query.

@@ -20,7 +20,7 @@ words! {
 }
 
 section! {
-    /// TLS of the HTTP API (docs/api.md).
+    /// TLS of the HTTP API (docs/api.md) and of encrypted DNS (docs/encryption.md).
     TlsSettings = "tls" {
         /// File with the certificate and its intermediates, in PEM; "" turns TLS off. A list of files offers several
         /// certificates: a client gets the first that has the name it connects to. Changed files are loaded within seconds.

@@ -10,12 +10,16 @@ use std::{
 /// Prints the listen addresses.
 pub fn started(
     addresses: &[SocketAddr],
+    tls: &[SocketAddr],
     web: Option<SocketAddr>,
     (api, has_tls): (Option<SocketAddr>, bool),
 ) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
     for address in addresses {
         let _ = writeln!(text, "listening on {address} (UDP and TCP)");
+    }
+    for address in tls {
+        let _ = writeln!(text, "DNS over TLS on {address}");
     }
     if let Some(address) = web {
         let _ = writeln!(text, "web page at http://{address}/");

@@ -12,7 +12,7 @@ use nameward_control::{
     web::{BadHash, KeyGate, ListedZonesView, ZoneListPage, ZoneListQuery},
 };
 use nameward_maintain::change_feed::ChangeFeed;
-use nameward_serve::tls::{ServerTls, TlsError};
+use nameward_serve::tls::ServerTls;
 use nameward_stats::Snapshot;
 use tokio::sync::watch;
 
@@ -60,14 +60,6 @@ pub fn key(config: &Config) -> &str {
         "" => config.web.api_key.reveal(),
         key => key,
     }
-}
-
-/// Loads the configured certificate; `None` without one, or without an API. Call before the change of user: keys are often
-/// readable by root only.
-pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
-    let options = config.tls.options();
-    let options = options.filter(|_| config.api.listen.is_some());
-    options.map(ServerTls::load).transpose()
 }
 
 /// The API for these settings; `None` if it is off. Fails for a key hash that cannot be used.

@@ -49,6 +49,8 @@ pub struct ListenerWatch {
     pub udp: Vec<Weak<()>>,
     /// The task that accepts TCP connections.
     pub tcp: Weak<()>,
+    /// The task that accepts TLS connections, if the server has one.
+    pub tls: Option<Weak<()>>,
 }
 
 impl ListenerWatch {
@@ -56,7 +58,13 @@ impl ListenerWatch {
     fn ended(&self) -> Vec<&'static str> {
         let is_udp_down = self.udp.iter().all(|worker| worker.strong_count() == 0);
         let is_tcp_down = self.tcp.strong_count() == 0;
-        let transports = [(is_udp_down, "UDP"), (is_tcp_down, "TCP")];
+        let tls = self.tls.as_ref();
+        let is_tls_down = tls.is_some_and(|accepting| accepting.strong_count() == 0);
+        let transports = [
+            (is_udp_down, "UDP"),
+            (is_tcp_down, "TCP"),
+            (is_tls_down, "TLS"),
+        ];
         let ended = transports.into_iter().filter(|(is_down, _)| *is_down);
         ended.map(|(_, transport)| transport).collect()
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use nameward_control::socket::{ControlSocket, SocketError};
-use nameward_serve::listen::{self, Bound, ListenError};
+use nameward_serve::listen::{self, Bound, ListenError, PortProtocol};
 
 use crate::{
     config::{Config, error::plain},
@@ -39,6 +39,8 @@ pub enum PortError {
 pub struct Ports {
     /// UDP and TCP.
     pub dns: Bound,
+    /// DNS over TLS.
+    pub tls: Vec<TcpListener>,
     /// The status page.
     pub web: Option<TcpListener>,
     /// The API; none if it shares the port of the status page.
@@ -52,6 +54,7 @@ impl Ports {
     pub fn bind(config: &Config) -> Result<Self, PortError> {
         Ok(Self {
             dns: bind_dns(config)?,
+            tls: listen::bind_streams(&config.server.listen_tls, PortProtocol::Tls)?,
             web: config
                 .web
                 .listen
@@ -74,6 +77,12 @@ impl Ports {
         } else {
             self.api.as_ref().and_then(|api| api.local_addr().ok())
         }
+    }
+
+    /// Returns the addresses for DNS over TLS.
+    pub fn tls_addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.tls.iter().map(TcpListener::local_addr);
+        addresses.filter_map(Result::ok).collect()
     }
 
     /// Returns the address of the status page.

@@ -3,7 +3,7 @@
 
 use nameward_control::web::check_password;
 
-use super::{StartError, api, databases, recursion};
+use super::{StartError, databases, encrypted, recursion};
 use crate::{config::Config, privileges, zones};
 
 /// Returns every reason why a server with this configuration would not start.
@@ -28,7 +28,7 @@ pub fn failures(config: &Config) -> Vec<StartError> {
         check_password(config.api.key.reveal())
             .err()
             .map(|error| StartError::Secret("api.key", error)),
-        api::load_tls(config).err().map(StartError::from),
+        encrypted::load_tls(config).err().map(StartError::from),
     ];
     let mut failures: Vec<StartError> = checks.into_iter().flatten().collect();
     failures.extend(recursion::failures(config));

@@ -29,6 +29,7 @@ use tokio::{
 use super::{
     Prepared, StartError, announce,
     core::{DatabaseReads, RUNTIME_THREADS, ServerCore},
+    encrypted,
     health::{self, HealthSources, ListenerWatch, ServerHealth},
     maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
@@ -93,17 +94,18 @@ impl Signals {
     }
 }
 
-/// The threads that answer over UDP, and the task that accepts TCP connections.
+/// The threads that answer over UDP, and the tasks that accept TCP and TLS connections.
 struct Listeners {
     workers: Vec<UdpWorker>,
     stop_workers: Arc<AtomicBool>,
     accepting: Weak<()>,
+    accepting_tls: Option<Weak<()>>,
 }
 
 impl Listeners {
     fn start(
         core: &ServerCore,
-        dns: Bound,
+        (dns, tls): (Bound, Vec<TcpListener>),
         server: &settings::Server,
         tasks: &mut JoinSet<()>,
         stopping: &watch::Receiver<bool>,
@@ -111,7 +113,10 @@ impl Listeners {
         let stop_workers = Arc::new(AtomicBool::new(false));
         let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &stop_workers)?;
         let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
-        let serving = pipeline.serve(dns.tcp, tcp_settings(server), stopping.clone());
+        // One client's connections count together, whatever they carry.
+        let settings = tcp_settings(server).with_table();
+        let accepting_tls = encrypted::start(core, tls, &settings, tasks, stopping);
+        let serving = pipeline.serve(dns.tcp, settings, stopping.clone());
         let alive = Arc::new(());
         let accepting = Arc::downgrade(&alive);
         tasks.spawn(async move {
@@ -124,6 +129,7 @@ impl Listeners {
             workers,
             stop_workers,
             accepting,
+            accepting_tls,
         })
     }
 
@@ -131,6 +137,7 @@ impl Listeners {
         ListenerWatch {
             udp: self.workers.iter().map(UdpWorker::running).collect(),
             tcp: Weak::clone(&self.accepting),
+            tls: self.accepting_tls.clone(),
         }
     }
 }
@@ -169,8 +176,15 @@ impl RunningServer {
             zone_requests::start(&core, &config.server, &secondaries, update_requests)?;
 
         let (web, api) = (ports.web_address(), ports.api_address(&config));
-        announce::started(&core.addresses, web, (api, tls.is_some()));
-        let listeners = Listeners::start(&core, ports.dns, &config.server, &mut tasks, &stopping)?;
+        announce::started(
+            &core.addresses,
+            &ports.tls_addresses(),
+            web,
+            (api, tls.is_some()),
+        );
+        let ports_of_dns = (ports.dns, ports.tls);
+        let listeners =
+            Listeners::start(&core, ports_of_dns, &config.server, &mut tasks, &stopping)?;
         let health = ServerHealth::new(HealthSources {
             core: core.clone(),
             secondaries: secondaries.clone(),

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes an authority and a certificate for 127.0.0.1 that is valid for this many days.
+/// Makes an authority and a certificate for 127.0.0.1 and dns.example.org that is valid for this many days.
 pub fn make_certificate(directory: &Path, days: u32) {
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
@@ -23,7 +23,11 @@ pub fn make_certificate(directory: &Path, days: u32) {
     openssl(&format!(
         "req {key} -keyout new.key -out server.csr -subj /CN=127.0.0.1"
     ));
-    std::fs::write(directory.join("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    std::fs::write(
+        directory.join("names"),
+        "subjectAltName=IP:127.0.0.1,DNS:dns.example.org\n",
+    )
+    .unwrap();
     openssl(&format!(
         "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -extfile names -out new.pem -days {days}"
     ));

@@ -87,6 +87,7 @@ pub(super) fn encode(
         match exchange.protocol {
             Protocol::Udp => 1,
             Protocol::Tcp => 2,
+            Protocol::Tls => 3,
         },
     );
     message.address((4, 6), exchange.client);

@@ -11,11 +11,12 @@ use nameward_answer::{AnswerKind, Engine, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
-use nameward_wire::message::{HEADER, Query, QueryBuf};
+use nameward_wire::message::{HEADER, PADDING_BLOCK, Query, QueryBuf, pad_reply};
 
 use super::ServingState;
 use super::limit::limit_late;
 use super::record::{Done, record_answer};
+use super::signed::is_padded;
 use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
 use crate::tap::{Exchange, ExchangeTap};
@@ -134,6 +135,16 @@ impl LateReplies {
         let Some((mut reply, octets)) = limit_late(shared, &late, reply, recorder, &mut truncated)
         else {
             return;
+        };
+        let mut padded = Vec::new();
+        let octets = if is_padded(&late.query(), late.transport.protocol) {
+            let reserved = late.query().reserved.into();
+            padded.extend_from_slice(octets);
+            padded.resize(octets.len() + 2 * PADDING_BLOCK + reserved, 0);
+            reply.len = pad_reply(&mut padded, octets.len(), reserved);
+            &padded[..reply.len]
+        } else {
+            octets
         };
         let mut signed = Vec::new();
         let octets = match late.signer.take() {

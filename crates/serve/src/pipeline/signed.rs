@@ -1,4 +1,4 @@
-//! Requests with a COOKIE (RFC 7873) or EXPIRE option (RFC 7314) or a TSIG record (RFC 8945). TSIG is verified before anything is
+//! Requests with a COOKIE (RFC 7873), EXPIRE (RFC 7314) or PADDING option (RFC 7830) or a TSIG record (RFC 8945). TSIG is verified before anything is
 //! decided, and the replies are signed.
 //!
 //! A reply is built without its TSIG record, with room reserved for it, and signed last: caches and the engine know
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
-use nameward_stats::Counter;
-use nameward_wire::message::Query;
+use nameward_stats::{Counter, Protocol};
+use nameward_wire::message::{Query, pad_reply};
 use nameward_wire::{Opcode, Rcode, Type};
 use tokio::sync::Notify;
 
@@ -39,7 +39,8 @@ impl Turn<'_> {
             self.decide_signed(query, arrival, asked, out)
         } else {
             let verdict = self.decide_verified((query, None), arrival, asked, out);
-            self.add_expire(verdict, query, asked, out)
+            let verdict = self.add_expire(verdict, query, asked, out);
+            pad(verdict, query, arrival.transport().protocol, out)
         }
     }
 
@@ -89,6 +90,7 @@ impl Turn<'_> {
                 let request = (&query, Some(&signed.signer));
                 let verdict = self.decide_verified(request, arrival, asked, out);
                 let verdict = self.add_expire(verdict, &query, asked, out);
+                let verdict = pad(verdict, &query, arrival.transport().protocol, out);
                 return sign(verdict, signed.signer, out);
             }
             // There is a TSIG record, so it is in a wrong position.
@@ -114,6 +116,22 @@ impl Turn<'_> {
         let verdict = self.limit(Verdict::Reply(reply), (&query, None), arrival, asked, out);
         sign(verdict, signer, out)
     }
+}
+
+/// Pads the reply to a padded query (RFC 7830). On plain transports padding would only amplify (section 6).
+fn pad(verdict: Verdict, query: &Query<'_>, protocol: Protocol, out: &mut [u8]) -> Verdict {
+    match verdict {
+        Verdict::Reply(reply) if reply.len > 0 && is_padded(query, protocol) => {
+            let len = pad_reply(out, reply.len, query.reserved.into());
+            Verdict::Reply(Reply { len, ..reply })
+        }
+        other => other,
+    }
+}
+
+/// Checks whether the reply to a query has to be padded.
+pub(super) fn is_padded(query: &Query<'_>, protocol: Protocol) -> bool {
+    protocol.is_encrypted() && query.edns.is_some_and(|edns| edns.padding)
 }
 
 /// Returns the query with room for the TSIG record reserved in its reply.

@@ -1,4 +1,4 @@
-//! Answers stream messages, one at a time.
+//! Answers stream messages, one at a time, whatever the streams are carried by.
 
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
@@ -6,9 +6,10 @@ use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
 use crate::tcp::{self, Endpoints, Later, StreamAction, StreamHandler, TcpSettings};
+use crate::tls::TlsLayer;
 use nameward_answer::{AnswerKind, Reply, Scratch, TCP_MAX};
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
+use nameward_stats::{Counter, Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
@@ -19,14 +20,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
-/// Answers the messages of TCP connections.
+/// Answers the messages of connections: TCP, or a protocol over it.
 pub struct TcpPipeline {
+    protocol: Protocol,
     stats: Arc<Stats>,
     /// One per runtime thread, so that the locks are uncontended.
     states: Box<[Mutex<TcpState>]>,
 }
 
 struct TcpState {
+    protocol: Protocol,
     shared: Arc<ServingState>,
     snapshots: Snapshots,
     recorder: Recorder,
@@ -36,10 +39,16 @@ struct TcpState {
 }
 
 impl TcpPipeline {
-    /// Creates a pipeline for a runtime of `threads` threads.
+    /// Creates a pipeline for TCP on a runtime of `threads` threads.
     pub fn new(shared: &Arc<ServingState>, threads: usize) -> Self {
+        Self::over(Protocol::Tcp, shared, threads)
+    }
+
+    /// Creates a pipeline for messages that are carried by this protocol.
+    pub fn over(protocol: Protocol, shared: &Arc<ServingState>, threads: usize) -> Self {
         let state = || {
             Mutex::new(TcpState {
+                protocol,
                 shared: shared.clone(),
                 snapshots: Snapshots::new(shared),
                 recorder: shared.stats.recorder(),
@@ -52,6 +61,7 @@ impl TcpPipeline {
             })
         };
         TcpPipeline {
+            protocol,
             stats: shared.stats.clone(),
             states: (0..threads.max(1)).map(|_| state()).collect(),
         }
@@ -66,6 +76,27 @@ impl TcpPipeline {
         shutdown: watch::Receiver<bool>,
     ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
         Box::pin(tcp::serve(listeners, self, settings, shutdown))
+    }
+
+    /// Like [`TcpPipeline::serve`], for DNS over TLS (RFC 7858).
+    pub fn serve_tls(
+        self: Arc<Self>,
+        listeners: Vec<TcpListener>,
+        settings: TcpSettings,
+        layer: Arc<TlsLayer>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
+        let lay_over = move |stream| layer.over(stream);
+        Box::pin(tcp::serve_over(
+            listeners, self, settings, shutdown, lay_over,
+        ))
+    }
+
+    fn open_connections(&self) -> Gauge {
+        match self.protocol {
+            Protocol::Udp | Protocol::Tcp => Gauge::OpenTcpConnections,
+            Protocol::Tls => Gauge::OpenTlsConnections,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, TcpState> {
@@ -95,48 +126,57 @@ impl StreamHandler for TcpPipeline {
         state.recorder.flush(now, Some(timing));
         if state.shared.tap.is_on() {
             let took = Duration::from_nanos(timing.answer_ns);
-            tap_message(&state.shared, ends, (message, out.get(before + 2..)), took);
+            state.tap(ends, (message, out.get(before + 2..)), took);
         }
         action
     }
 
     fn streamed(&self, client: SocketAddr, octets: usize) {
         let mut state = self.state();
-        let transport = Transport::to(Protocol::Tcp, client.ip());
+        let transport = Transport::to(self.protocol, client.ip());
         state.recorder.answered_more(transport, octets);
         state.recorder.flush(Stamp::now(), None);
     }
 
     fn opened(&self, _client: SocketAddr) {
-        self.stats.raise_gauge(Gauge::OpenTcpConnections, 1);
+        self.stats.raise_gauge(self.open_connections(), 1);
     }
 
     fn closed(&self, _client: SocketAddr) {
-        self.stats.lower_gauge(Gauge::OpenTcpConnections, 1);
+        self.stats.lower_gauge(self.open_connections(), 1);
+    }
+
+    fn established(&self, _client: SocketAddr, is_ok: bool) {
+        if self.protocol == Protocol::Tcp {
+            return;
+        }
+        let mut state = self.state();
+        let counter = if is_ok {
+            Counter::TlsHandshakes
+        } else {
+            Counter::TlsHandshakesFailed
+        };
+        state.recorder.add(counter, 1);
+        state.recorder.flush(Stamp::now(), None);
     }
 }
 
-/// Passes a stream message, and its reply if there is one already, to the query log and dnstap.
-#[cold]
-fn tap_message(
-    shared: &ServingState,
-    ends: Endpoints,
-    (query, reply): (&[u8], Option<&[u8]>),
-    took: Duration,
-) {
-    let replied = SystemTime::now();
-    shared.tap.pass(&Exchange {
-        protocol: Protocol::Tcp,
-        client: ends.client,
-        local: Some(ends.local),
-        query: Some(query),
-        reply: reply.filter(|reply| !reply.is_empty()),
-        received: replied.checked_sub(took).unwrap_or(replied),
-        replied,
-    });
-}
-
 impl TcpState {
+    /// Passes a stream message, and its reply if there is one already, to the query log and dnstap.
+    #[cold]
+    fn tap(&self, ends: Endpoints, (query, reply): (&[u8], Option<&[u8]>), took: Duration) {
+        let replied = SystemTime::now();
+        self.shared.tap.pass(&Exchange {
+            protocol: self.protocol,
+            client: ends.client,
+            local: Some(ends.local),
+            query: Some(query),
+            reply: reply.filter(|reply| !reply.is_empty()),
+            received: replied.checked_sub(took).unwrap_or(replied),
+            replied,
+        });
+    }
+
     fn answer(
         &mut self,
         packet: &[u8],
@@ -144,7 +184,7 @@ impl TcpState {
         out: &mut Vec<u8>,
         later: &mut Later<'_>,
     ) -> StreamAction {
-        let transport = Transport::to(Protocol::Tcp, ends.client.ip());
+        let transport = Transport::to(self.protocol, ends.client.ip());
         let mut turn = Turn::new(
             &self.shared,
             &mut self.snapshots,
@@ -160,7 +200,11 @@ impl TcpState {
                 qname = query.qname.as_wire();
                 self.key.set(query.qname);
                 let asked = (&self.key, turn.zones.match_for(&self.key, query.qtype));
-                let mut message = StreamMessage { ends, later };
+                let mut message = StreamMessage {
+                    transport,
+                    ends,
+                    later,
+                };
                 match turn.decide(&query, &mut message, asked, &mut self.out[..]) {
                     Verdict::Reply(reply) => Done::new(reply, &query),
                     // Codes have become replies by now.
@@ -195,6 +239,7 @@ impl TcpState {
 
 /// A message received over a stream.
 struct StreamMessage<'m, 'l> {
+    transport: Transport,
     ends: Endpoints,
     later: &'m mut Later<'l>,
 }
@@ -209,7 +254,7 @@ impl Arrival for StreamMessage<'_, '_> {
     }
 
     fn transport(&self) -> Transport {
-        Transport::to(Protocol::Tcp, self.ends.client.ip())
+        self.transport
     }
 
     fn reply_to(&mut self) -> Option<ReplyTo> {

@@ -90,11 +90,12 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Serves the connection until it ends.
     pub(super) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        if !self.establish(&mut shutdown).await {
+            return;
+        }
         loop {
             let tickets = self.collect();
-            if !self.output.is_empty()
-                && (self.keep_within_bounds().is_err() || !self.flush().await)
-            {
+            if self.has_unread() && (self.keep_within_bounds().is_err() || !self.flush().await) {
                 return;
             }
             if self.messages.is_some() {
@@ -141,6 +142,24 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             self.closing |= self.age() >= self.seat.shared.settings.lifetime;
         }
+    }
+
+    /// Prepares the stream. Returns whether messages can be exchanged.
+    async fn establish(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
+        let established = tokio::select! {
+            biased;
+            established = self.stream.establish() => established,
+            _ = shutdown.wait_for(|stop| *stop) => return false,
+        };
+        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        handler.established(client, established.is_ok());
+        self.last_message = Instant::now();
+        established.is_ok()
+    }
+
+    /// Checks whether there are answers that the client has not read.
+    fn has_unread(&self) -> bool {
+        !self.output.is_empty() || self.stream.unsent() > 0
     }
 
     /// Collects late answers; returns how many are still pending.
@@ -316,7 +335,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     }
 
     fn note_unread(&mut self) {
-        if !self.output.is_empty() && self.unread_since.is_none() {
+        if self.has_unread() && self.unread_since.is_none() {
             self.unread_since = Some(Instant::now());
         }
     }
@@ -326,7 +345,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         let write_timeout = self.seat.shared.settings.write_timeout;
         let cut = self.messages.as_ref().and_then(|messages| messages.cut());
         let mut written = 0;
-        while written < self.output.len() {
+        while written < self.output.len() || self.stream.unsent() > 0 {
             if written > 0 {
                 self.unread_since = Some(Instant::now());
                 if self.keep_within_bounds().is_err() {
@@ -335,7 +354,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             let window = self.output.len().min(written + WRITE_WINDOW);
             let deadline = Instant::now() + write_timeout;
-            while written < window {
+            while written < window || (window == self.output.len() && self.stream.unsent() > 0) {
                 let writable = async {
                     tokio::select! {
                         biased;
@@ -366,7 +385,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Reports what this connection holds; fails if the total is over the limit and this one is the worst.
     pub(super) fn keep_within_bounds(&mut self) -> io::Result<()> {
-        let held = self.input.capacity() + self.output.capacity();
+        let held = self.input.capacity() + self.output.capacity() + self.stream.unsent();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
         let collected = std::mem::take(&mut self.collected);
         let before = std::mem::replace(&mut self.held, held);

@@ -9,6 +9,11 @@ use tokio::net::TcpStream;
 /// blocking. A layered stream (TLS) may do its handshake and buffer its records in these calls, and also reports
 /// ready when it only has to continue with them.
 pub trait ByteStream: Send + 'static {
+    /// Does what must be done before messages can be exchanged: the handshake of a layered stream.
+    fn establish(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        async { Ok(()) }
+    }
+
     /// Waits until reading may make progress: octets, the end, or an error.
     fn readable(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
@@ -20,6 +25,11 @@ pub trait ByteStream: Send + 'static {
 
     /// Writes as much as fits, `WouldBlock` if nothing does.
     fn try_write(&mut self, octets: &[u8]) -> io::Result<usize>;
+
+    /// Returns how many octets a layered stream has accepted and the socket has not: writing nothing sends them on.
+    fn unsent(&self) -> usize {
+        0
+    }
 
     /// Closes our side of the stream. Octets already written are still delivered.
     fn shutdown(&mut self) -> impl Future<Output = io::Result<()>> + Send;

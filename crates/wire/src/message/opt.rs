@@ -1,6 +1,6 @@
-//! The OPT record of a reply (RFC 6891), which both message writers put at the end.
+//! The OPT record of a reply (RFC 6891), which both message writers put at the end, and its padding (RFC 7830).
 
-use super::OPT_FIXED;
+use super::{HEADER, OPT_FIXED, skip_name};
 use crate::rtype::Rcode;
 
 /// The OPT record of a reply and its options (RFC 6891).
@@ -82,5 +82,90 @@ impl OptRecord<'_> {
         if let Some(cookie) = &self.cookie {
             option(10, cookie);
         }
+    }
+}
+
+/// The sizes of padded replies are multiples of this (RFC 8467 section 4.1).
+pub const PADDING_BLOCK: usize = 468;
+
+/// Pads a reply of `len` octets, whose last record is an OPT record, to a whole block together with the `reserved` octets that follow it. Returns the new length; the old one if there is no OPT record at its end, or no room.
+pub fn pad_reply(reply: &mut [u8], len: usize, reserved: usize) -> usize {
+    const OPTION: usize = 4;
+    let Some(opt_at) = reply.get(..len).and_then(last_opt) else {
+        return len;
+    };
+    let end = (len + OPTION + reserved).next_multiple_of(PADDING_BLOCK) - reserved;
+    let zeros = end - len - OPTION;
+    let length_at = opt_at + OPT_FIXED - 2;
+    let octets = end - (opt_at + OPT_FIXED);
+    let has_room = end + reserved <= reply.len() && octets <= 0xffff;
+    let Some(option) = reply.get_mut(len..end).filter(|_| has_room) else {
+        return len;
+    };
+    option.fill(0);
+    option[1] = 12;
+    option[2..4].copy_from_slice(&(zeros as u16).to_be_bytes());
+    reply[length_at..length_at + 2].copy_from_slice(&(octets as u16).to_be_bytes());
+    end
+}
+
+/// Returns where the OPT record at the end of a message starts.
+fn last_opt(message: &[u8]) -> Option<usize> {
+    let header: &[u8; HEADER] = message.first_chunk()?;
+    let count = |at: usize| u32::from(u16::from_be_bytes([header[at], header[at + 1]]));
+    let mut at = HEADER;
+    for _ in 0..count(4) {
+        at += skip_name(message, at)? + 4;
+    }
+    let mut last = None;
+    for _ in 0..count(6) + count(8) + count(10) {
+        let start = at;
+        at += skip_name(message, at)?;
+        let fixed: &[u8; 10] = message.get(at..)?.first_chunk()?;
+        at += 10 + usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let is_opt = message[start] == 0 && fixed[..2] == [0, 41];
+        last = is_opt.then_some(start);
+    }
+    last.filter(|_| at == message.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply to a question for the root, with an OPT record that has these options.
+    fn reply(options: &[u8]) -> Vec<u8> {
+        let mut reply = vec![0, 1, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 6, 0, 1];
+        reply.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8]);
+        reply.extend(options);
+        reply
+    }
+
+    #[test]
+    fn a_reply_is_padded_to_a_block_with_what_follows() {
+        for (options, reserved) in [(&[][..], 0), (&[0, 3, 0, 1, 7], 90)] {
+            let mut padded = reply(options);
+            let len = padded.len();
+            padded.resize(2000, 9);
+            let end = pad_reply(&mut padded, len, reserved);
+            assert_eq!((end + reserved) % 468, 0);
+            let octets = u16::from_be_bytes([padded[26], padded[27]]);
+            assert_eq!(usize::from(octets), end - 28);
+            assert_eq!(padded[len..len + 2], [0, 12]);
+            assert!(padded[len + 4..end].iter().all(|octet| *octet == 0));
+        }
+    }
+
+    #[test]
+    fn a_reply_without_room_or_record_stays_as_it_is() {
+        let mut full = reply(&[]);
+        let len = full.len();
+        assert_eq!(pad_reply(&mut full, len, 0), len);
+        let mut plain = reply(&[]);
+        plain[11] = 0;
+        plain.truncate(17);
+        plain.resize(2000, 0);
+        assert_eq!(pad_reply(&mut plain, 17, 0), 17);
+        assert_eq!(pad_reply(&mut [0; 600], 5, 0), 5);
     }
 }

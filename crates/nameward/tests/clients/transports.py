@@ -1,0 +1,64 @@
+"""Asks 500 random questions on every transport that is given, with dnspython: transports.py AUTHORITY TRANSPORT=ADDRESS:PORT..."""
+
+import random
+import ssl
+import sys
+
+import dns.flags
+import dns.message
+import dns.query
+import dns.rcode
+
+AUTHORITY = sys.argv[1]
+NAME = "dns.example.org"
+TRANSPORTS = []
+for argument in sys.argv[2:]:
+    transport, address = argument.split("=")
+    host, port = address.rsplit(":", 1)
+    TRANSPORTS.append((transport, host, int(port)))
+
+
+CONTEXT = ssl.create_default_context(cafile=AUTHORITY)
+
+
+def ask(transport, host, port, query):
+    if transport == "udp":
+        return dns.query.udp(query, host, 20, port)
+    if transport == "tcp":
+        return dns.query.tcp(query, host, 20, port)
+    if transport == "tls":
+        return dns.query.tls(query, host, 20, port, ssl_context=CONTEXT, server_hostname=NAME)
+    if transport == "https":
+        url = f"https://{NAME}:{port}/dns-query"
+        post = random.random() < 0.5
+        return dns.query.https(query, url, 20, port, bootstrap_address=host, verify=AUTHORITY, post=post)
+    assert transport == "quic", transport
+    return dns.query.quic(query, host, 20, port, verify=AUTHORITY, server_hostname=NAME)
+
+
+def text(reply):
+    """The reply without its ID, and with the records of each section in order."""
+    lines = [dns.rcode.to_text(reply.rcode()), dns.flags.to_text(reply.flags & ~dns.flags.TC)]
+    for section in reply.sections:
+        lines.append(";")
+        lines.extend(sorted(str(rrset) for rrset in section))
+    return "\n".join(lines)
+
+
+random.seed(20230101)
+LABELS = ["www", "alias", "mail", "ns", "a.wild", "b.c.wild", "child", "x.child", "none", "WWW", ""]
+TYPES = ["A", "AAAA", "MX", "TXT", "NS", "SOA", "CNAME", "ANY", "DS", "TYPE65280"]
+for number in range(500):
+    label = random.choice(LABELS)
+    name = ".".join(filter(None, [label, random.choice(["example.org.", "example.org.", "other.example."])]))
+    edns = random.choice([-1, 0])
+    query = dns.message.make_query(name, random.choice(TYPES), use_edns=edns, want_dnssec=edns == 0 and random.random() < 0.5)
+    replies = {}
+    for transport, host, port in TRANSPORTS:
+        if transport == "quic":
+            query.id = 0
+        replies[transport] = text(ask(transport, host, port, query))
+    if len(set(replies.values())) != 1:
+        print(f"question {number}, {query.question[0]}: {replies}")
+        sys.exit(1)
+print("500 questions have equal answers on", ", ".join(transport for transport, _, _ in TRANSPORTS))

@@ -1,0 +1,220 @@
+//! TLS as a layer over the streams of `tcp`: connections, limits, late replies and transfers are those of TCP.
+//!
+//! rustls does the protocol and this moves octets. An idle connection holds no buffer of its own: rustls frees its
+//! buffers when they are empty, and no record is started before the socket has taken those before it.
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::rustls::ServerConnection;
+
+use super::budget::HandshakeBudget;
+use super::{LoadedTls, ServerTls, TlsPurpose};
+use crate::tcp::ByteStream;
+
+/// Largest plaintext of a record (RFC 8446 section 5.1), and with that what waits for a client that does not read.
+const RECORD_MAX: usize = 16 * 1024;
+
+/// The state that all connections of a listener share.
+pub struct TlsLayer {
+    tls: Arc<ServerTls>,
+    budget: Arc<HandshakeBudget>,
+}
+
+impl TlsLayer {
+    /// Creates the layer with these certificates and this budget for handshakes.
+    pub fn new(tls: Arc<ServerTls>, budget: Arc<HandshakeBudget>) -> Arc<Self> {
+        Arc::new(TlsLayer { tls, budget })
+    }
+
+    /// Lays TLS over a connection that was accepted; its handshake starts with [`ByteStream::establish`].
+    pub fn over(self: &Arc<Self>, tcp: TcpStream) -> TlsByteStream {
+        TlsByteStream {
+            tcp,
+            state: TlsStreamState::Accepted,
+            layer: Arc::clone(self),
+            has_more: false,
+        }
+    }
+}
+
+enum TlsStreamState {
+    /// The handshake has not started.
+    Accepted,
+    Running(Box<ServerConnection>),
+}
+
+/// A TLS connection.
+pub struct TlsByteStream {
+    tcp: TcpStream,
+    state: TlsStreamState,
+    layer: Arc<TlsLayer>,
+    /// The last read filled its buffer, so there may be more without anything new from the socket.
+    has_more: bool,
+}
+
+/// The socket, as rustls reads and writes it.
+struct Socket<'s>(&'s TcpStream);
+
+impl io::Read for Socket<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl io::Write for Socket<'_> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.try_write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes records to the socket until it takes no more; returns whether all are written.
+fn send(tls: &mut ServerConnection, tcp: &TcpStream) -> io::Result<bool> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut Socket(tcp)) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn not_established() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl TlsByteStream {
+    async fn shake_hands(&mut self, loaded: &LoadedTls) -> io::Result<()> {
+        let config = Arc::clone(loaded.config(TlsPurpose::Dns));
+        let tls = ServerConnection::new(config).map_err(io::Error::other)?;
+        self.state = TlsStreamState::Running(Box::new(tls));
+        let TlsStreamState::Running(tls) = &mut self.state else {
+            return Err(not_established());
+        };
+        while tls.is_handshaking() {
+            while !send(tls, &self.tcp)? {
+                self.tcp.writable().await?;
+            }
+            self.tcp.readable().await?;
+            match tls.read_tls(&mut Socket(&self.tcp)) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            }
+            let step = self.layer.budget.run(|| tls.process_new_packets());
+            let processed = step.await;
+            if let Err(error) = processed {
+                // The alert says why; a client that does not read it is not waited for.
+                let _ = send(tls, &self.tcp);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        // A query may have come with the end of the handshake.
+        self.has_more = true;
+        Ok(())
+    }
+}
+
+impl ByteStream for TlsByteStream {
+    async fn establish(&mut self) -> io::Result<()> {
+        let layer = Arc::clone(&self.layer);
+        let loaded = layer.tls.current();
+        let shaking = self.shake_hands(&loaded);
+        match timeout(layer.tls.handshake_timeout(), shaking).await {
+            Ok(result) => result,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    async fn readable(&mut self) -> io::Result<()> {
+        if self.has_more {
+            return Ok(());
+        }
+        self.tcp.readable().await
+    }
+
+    async fn writable(&mut self) -> io::Result<()> {
+        self.tcp.writable().await
+    }
+
+    fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let TlsStreamState::Running(tls) = &mut self.state else {
+            return Err(not_established());
+        };
+        self.has_more = false;
+        loop {
+            match tls.reader().read(into) {
+                Ok(read) => {
+                    self.has_more = read > 0 && read == into.len();
+                    return Ok(read);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The client closed the connection without saying so: the framing of DNS shows what is incomplete.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                Err(error) => return Err(error),
+            }
+            if tls.read_tls(&mut Socket(&self.tcp))? == 0 {
+                return Ok(0);
+            }
+            if let Err(error) = tls.process_new_packets() {
+                let _ = send(tls, &self.tcp);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+    }
+
+    fn try_write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let TlsStreamState::Running(tls) = &mut self.state else {
+            return Err(not_established());
+        };
+        if !send(tls, &self.tcp)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let octets = &octets[..octets.len().min(RECORD_MAX)];
+        if octets.is_empty() {
+            return Ok(0);
+        }
+        let taken = tls.writer().write(octets)?;
+        send(tls, &self.tcp)?;
+        Ok(taken)
+    }
+
+    fn unsent(&self) -> usize {
+        match &self.state {
+            TlsStreamState::Running(tls) if tls.wants_write() => RECORD_MAX,
+            _ => 0,
+        }
+    }
+
+    async fn shutdown(&mut self) -> io::Result<()> {
+        if let TlsStreamState::Running(tls) = &mut self.state {
+            tls.send_close_notify();
+            // A client that does not read does not learn it.
+            send(tls, &self.tcp)?;
+        }
+        AsyncWriteExt::shutdown(&mut self.tcp).await
+    }
+}
+
+impl Drop for TlsByteStream {
+    /// Says that the connection is closed (RFC 8446 section 6.1), so that a client does not take it for an attack.
+    fn drop(&mut self) {
+        if let TlsStreamState::Running(tls) = &mut self.state
+            && !tls.is_handshaking()
+            && !tls.wants_write()
+        {
+            tls.send_close_notify();
+            let _ = send(tls, &self.tcp);
+        }
+    }
+}
