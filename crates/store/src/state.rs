@@ -163,7 +163,7 @@ impl StateStore {
 
     /// Returns why the store currently accepts no changes, if that is the case.
     pub fn fault(&self) -> Option<StoreFault> {
-        self.inner.condition.fault()
+        self.inner.condition.fault(&self.inner.path)
     }
 
     /// Closes the store: everything submitted is written, and the file is complete without its write-ahead log. Later

@@ -454,14 +454,22 @@ fn of_store(found: &StoreFault) -> ServerFault {
             "Stop the server, restore the state store from a backup, and start the server."
         }
         StateError::Full(_) => "Free disk space. The server keeps retrying.",
+        StateError::Stalled(_) => {
+            "Check the disk and the storage behind it. The server continues when the write is complete."
+        }
         _ => {
             "Fix the disk or the permissions. The server keeps retrying; `nameward state check` checks the store."
         }
     };
+    let effect = if matches!(found.error, StateError::Stalled(_)) {
+        "Updates, changes by commands, transfers from primaries and key changes wait. Zones are still being served."
+    } else {
+        "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served."
+    };
     let mut fault = fault(
         FaultKind::StateStore,
         format!("Changes cannot be stored: {}.", found.error),
-        "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served.",
+        effect,
         remedy,
     );
     fault.since = seconds_since_1970(found.since);

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Size of the header of an SQLite file in octets (https://www.sqlite.org/fileformat.html section 1.3).
 const HEADER: usize = 100;
@@ -27,17 +27,46 @@ pub struct StoreFault {
     pub since: SystemTime,
 }
 
+/// Duration of a write from which on it is a fault: a disk that hangs reports no error.
+const STALLED: Duration = Duration::from_secs(5);
+
 /// The current fault of an open store, if any.
 #[derive(Default)]
-pub(super) struct StoreCondition(Mutex<Option<StoreFault>>);
+pub(super) struct StoreCondition {
+    fault: Mutex<Option<StoreFault>>,
+    /// When the transaction that is being written was begun.
+    writing: Mutex<Option<(Instant, SystemTime)>>,
+}
 
 impl StoreCondition {
     fn fault_now(&self) -> MutexGuard<'_, Option<StoreFault>> {
-        self.0.lock()
+        self.fault.lock()
     }
 
-    pub(super) fn fault(&self) -> Option<StoreFault> {
-        self.fault_now().clone()
+    /// Returns the current fault of the store in this file.
+    pub(super) fn fault(&self, path: &Path) -> Option<StoreFault> {
+        let found = self.fault_now().clone();
+        found.or_else(|| {
+            let (begun, since) = (*self.writing.lock())?;
+            let error = StateError::Stalled(path.into());
+            (begun.elapsed() >= STALLED).then_some(StoreFault { error, since })
+        })
+    }
+
+    /// Checks whether a write has failed and none has succeeded since.
+    pub(super) fn is_failing(&self) -> bool {
+        let fault = self.fault_now();
+        fault.as_ref().is_some_and(|fault| !fault.error.is_lost())
+    }
+
+    /// Records the start of a transaction.
+    pub(super) fn begin_write(&self) {
+        *self.writing.lock() = Some((Instant::now(), SystemTime::now()));
+    }
+
+    /// Records the end of a transaction.
+    pub(super) fn end_write(&self) {
+        *self.writing.lock() = None;
     }
 
     /// Returns the error with which everything is refused once the file is lost.

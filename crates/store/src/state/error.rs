@@ -17,6 +17,9 @@ pub enum StateError {
     /// The disk is full.
     #[error("state store {0}: no space left on the disk; nothing was changed")]
     Full(PathBuf),
+    /// A write has not been completed for a while.
+    #[error("state store {0}: the disk does not complete a write")]
+    Stalled(PathBuf),
     /// The file is damaged, or not a state store.
     #[error(
         "state store {path} is corrupt ({reason}): restore it from a backup, or move it away to start with an empty \

@@ -172,9 +172,11 @@ impl StateWriterThread {
                 }
                 Popped::Closed => return,
             };
+            self.condition.begin_write();
             if !group.is_empty() && !panic_guard_item(WRITING, || self.write(group)) {
                 self.undo();
             }
+            self.condition.end_write();
             if let Some(closed) = closing {
                 self.complete();
                 drop(self);
@@ -208,8 +210,7 @@ impl StateWriterThread {
 
     /// Tests whether a failing store accepts changes again: otherwise only the next change would show it.
     fn probe(&mut self) {
-        let is_failing = self.condition.fault().is_some() && self.condition.lost().is_none();
-        if !is_failing || self.probed.elapsed() < PROBE_EVERY {
+        if !self.condition.is_failing() || self.probed.elapsed() < PROBE_EVERY {
             return;
         }
         self.probed = Instant::now();
