@@ -12,6 +12,7 @@ mod control;
 mod cookies;
 mod denial;
 mod ending;
+mod faulty_system;
 mod history;
 mod key_life;
 mod large_transfer;

@@ -9,6 +9,7 @@ pub mod conformance;
 pub mod databases;
 pub mod differential;
 mod failure;
+mod faulty_system;
 pub mod golden;
 pub mod mesh;
 mod missing;
@@ -21,6 +22,7 @@ mod wait;
 pub mod wire;
 
 pub use failure::TestFailure;
+pub use faulty_system::{Fault, FaultySystem};
 pub use missing::require;
 pub use properties::property_cases;
 pub use server::{Setup, StartFailure, TestServer};

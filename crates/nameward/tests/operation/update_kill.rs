@@ -42,7 +42,7 @@ fn addition(id: u16, name: &str, address: [u8; 4]) -> Vec<u8> {
 }
 
 /// Sends an update; the code of the reply, if there is one.
-fn update(socket: &UdpSocket, id: u16, name: &str, address: [u8; 4]) -> Option<u16> {
+pub fn update(socket: &UdpSocket, id: u16, name: &str, address: [u8; 4]) -> Option<u16> {
     socket.send(&addition(id, name, address)).ok()?;
     let mut buffer = [0; 2048];
     loop {
@@ -54,7 +54,7 @@ fn update(socket: &UdpSocket, id: u16, name: &str, address: [u8; 4]) -> Option<u
     }
 }
 
-fn client(server: SocketAddr, patience: Duration) -> UdpSocket {
+pub fn client(server: SocketAddr, patience: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
@@ -71,7 +71,7 @@ fn start(home: &Path, state: &Path) -> TestServer {
     Setup::new().without_web().config(&config).start()
 }
 
-fn address_of(number: u32) -> [u8; 4] {
+pub fn address_of(number: u32) -> [u8; 4] {
     let [_, b, c, d] = number.to_be_bytes();
     [10, b, c, d]
 }
