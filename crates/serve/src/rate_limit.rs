@@ -15,6 +15,7 @@
 //! | NXDOMAIN | zone |
 //! | referral | zone |
 //! | error, and every other opcode | nothing else |
+//! | query without the cookie that is required | nothing else |
 //! | all | nothing else, in addition to the class |
 //!
 //! Errors are dropped and never slipped: TC on an error tells a client nothing. Requests over TCP are never limited.
@@ -116,6 +117,7 @@ enum AnswerClass {
     NxDomain,
     Referral,
     Error,
+    WithoutCookie,
     All,
 }
 
@@ -123,6 +125,14 @@ impl Account {
     /// The account of replies to packets that are not valid requests.
     pub(crate) const MALFORMED: Account = Account {
         class: AnswerClass::Error,
+        name: 0,
+        zone: 0,
+    };
+
+    /// The account of replies to clients that must show a valid cookie first, at the rate of errors. They may slip: TC
+    /// leads a real client to TCP, and has a cookie if the client sent one.
+    pub(crate) const WITHOUT_COOKIE: Account = Account {
+        class: AnswerClass::WithoutCookie,
         name: 0,
         zone: 0,
     };
@@ -229,7 +239,7 @@ impl RateLimiter {
             AnswerClass::Answer | AnswerClass::Expanded => rates.responses,
             AnswerClass::NxDomain => rates.nxdomains,
             AnswerClass::Referral => rates.referrals,
-            AnswerClass::Error => return rates.errors,
+            AnswerClass::Error | AnswerClass::WithoutCookie => return rates.errors,
             AnswerClass::All => return rates.all,
         };
         if self.zones.is_empty() {

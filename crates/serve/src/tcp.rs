@@ -34,6 +34,8 @@ pub use stream::ByteStream;
 
 /// Descriptors reserved for everything else when the open file limit bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;
+/// One client may have one of this many shares of the connections, unless configured otherwise.
+const CLIENT_SHARE: usize = 4;
 /// Pause after accept failed for lack of descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
 /// Minimum interval between two log lines about such a failure.
@@ -61,8 +63,9 @@ pub struct TcpSettings {
     /// Maximum number of open connections, also bounded by the open file limit. A new connection beyond it closes
     /// the one that has been idle longest.
     pub max_connections: usize,
-    /// Maximum number of open connections per IPv4 address or IPv6 /64 network; more are refused.
-    pub max_connections_per_client: usize,
+    /// Maximum number of open connections per IPv4 address or IPv6 /64 network; more are refused. `None` means a quarter
+    /// of all.
+    pub max_connections_per_client: Option<usize>,
     /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all
     /// connections (the first 512 of each do not count). When it is exceeded, the client that holds most for
     /// longest loses its worst connections.
@@ -89,7 +92,7 @@ impl TcpSettings {
         idle_timeout: Duration,
         lifetime: Duration,
         max_connections: usize,
-        max_connections_per_client: usize,
+        max_connections_per_client: Option<usize>,
     ) -> TcpSettings {
         TcpSettings {
             idle_timeout,
@@ -112,9 +115,11 @@ impl TcpSettings {
     }
 
     fn registry(&self) -> Registry {
+        let max_connections = affordable_connections(self.max_connections);
+        let max_per_client = self.max_connections_per_client;
         Registry::new(
-            affordable_connections(self.max_connections),
-            self.max_connections_per_client,
+            max_connections,
+            max_per_client.unwrap_or(max_connections.div_ceil(CLIENT_SHARE)),
             self.max_held_bytes,
         )
     }

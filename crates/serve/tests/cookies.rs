@@ -185,12 +185,12 @@ fn a_request_without_a_question_gets_a_cookie_only() {
     }
 }
 
-#[test]
-fn a_client_with_a_valid_cookie_is_not_rate_limited() {
-    let server = server(false);
+/// Lets the server send one answer and one error a second.
+fn limit(server: &Loopback) {
     let limiter = RateLimiter::new(RateLimitSettings {
         rates: AnswerRates {
             responses: 1,
+            errors: 1,
             ..AnswerRates::default()
         },
         slip: 1,
@@ -201,6 +201,36 @@ fn a_client_with_a_valid_cookie_is_not_rate_limited() {
         ..RateLimitSettings::default()
     });
     server.shared.rate_limiter.store(limiter.map(Arc::new));
+}
+
+#[test]
+fn replies_that_ask_for_a_cookie_are_rate_limited_and_truncated_ones_have_one() {
+    let server = server(true);
+    limit(&server);
+    // Minutes of debt, whatever the names are.
+    for n in 0..300 {
+        let name = format!("r{n}.example.");
+        server.ask(&with_cookie(&name, Type::A, b"01234567", 1232), false);
+    }
+    let limited = server.ask(
+        &with_cookie("www.example.", Type::A, b"01234567", 1232),
+        false,
+    );
+    assert!(is_truncated(&limited));
+    assert_eq!(extended_rcode(&limited, OPT), 0);
+    let slips = server.counter("rate-limit-slips");
+    assert!(slips > 100, "{slips}");
+    let plain = server.ask(&question("www.example.", Type::A), false);
+    assert!(is_truncated(&plain));
+    server.wait_counter("rate-limit-slips", slips + 1);
+    let good = with_cookie("www.example.", Type::A, cookie_of(&limited), 1232);
+    assert_eq!(server.ask(&good, false)[7], 1);
+}
+
+#[test]
+fn a_client_with_a_valid_cookie_is_not_rate_limited() {
+    let server = server(false);
+    limit(&server);
     for name in ["www.example.", "www.live."] {
         // Minutes of debt.
         for _ in 0..300 {

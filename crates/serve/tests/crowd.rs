@@ -20,7 +20,7 @@ use tokio::sync::watch;
 /// Settings as an operator might choose them.
 fn settings() -> TcpSettings {
     let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+    TcpSettings::new(idle_timeout, lifetime, 20_000, Some(200))
 }
 
 const PATIENCE: Duration = Duration::from_secs(120);

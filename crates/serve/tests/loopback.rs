@@ -82,7 +82,7 @@ impl Loopback {
         let workers = spawn_workers(bound.udp, &stop, make).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let (idle, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-        let settings = tcp::TcpSettings::new(idle, lifetime, 20_000, 2000);
+        let settings = tcp::TcpSettings::new(idle, lifetime, 20_000, Some(2000));
         let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
         runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
         drop(inside);

@@ -30,7 +30,7 @@ thread_local! {
 /// Settings as an operator might choose them.
 fn tcp_settings() -> tcp::TcpSettings {
     let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, Some(200))
 }
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 /// Settings as an operator might choose them.
 fn settings() -> TcpSettings {
     let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+    TcpSettings::new(idle_timeout, lifetime, 20_000, Some(200))
 }
 
 /// Only a hang reaches it, on a busy machine too.
@@ -560,7 +560,7 @@ fn answers_that_come_later_count_as_held() {
 #[test]
 fn client_over_its_limit_is_refused_and_others_are_not() {
     let server = Server::start(TcpSettings {
-        max_connections_per_client: 3,
+        max_connections_per_client: Some(3),
         ..settings()
     });
     let mut own: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
@@ -571,6 +571,26 @@ fn client_over_its_limit_is_refused_and_others_are_not() {
     own.pop();
     wait_until("place given back", || server.open() == 2);
     ask(&mut server.connect(), b"in again");
+    server.stop();
+}
+
+#[test]
+fn one_client_has_a_quarter_of_the_connections_by_default() {
+    let server = Server::start(TcpSettings {
+        max_connections: 8,
+        max_connections_per_client: None,
+        ..settings()
+    });
+    let mut open = Vec::new();
+    for client in 1..=4 {
+        for _ in 0..2 {
+            let mut own = server.connect_from([127, 0, 0, client]);
+            ask(&mut own, b"in");
+            open.push(own);
+        }
+        assert!(ends(&mut server.connect_from([127, 0, 0, client])));
+    }
+    assert_eq!(server.open(), 8);
     server.stop();
 }
 

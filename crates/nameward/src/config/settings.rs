@@ -55,8 +55,8 @@ section! {
         cname_follow: CnamePolicy = r#""served""#;
         /// Maximum number of open TCP connections; a new connection above it closes the one that has been idle longest.
         tcp_connections_max: Count<1, 1_000_000> = "20000";
-        /// Maximum number of open TCP connections per client address (IPv6: per /64).
-        tcp_connections_per_client: Count<1, 1_000_000> = "15000";
+        /// Maximum number of open TCP connections per client address (IPv6: per /64); "" means a quarter of all.
+        tcp_connections_per_client: InheritedSetting<Count<1, 1_000_000>> = r#""""#;
         /// Timeout for a TCP connection without a complete query, in milliseconds.
         tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
         /// Maximum lifetime of a TCP connection, even if it is in use, in milliseconds.

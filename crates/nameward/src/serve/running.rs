@@ -460,6 +460,6 @@ fn tcp_settings(server: &settings::Server) -> TcpSettings {
         server.tcp_idle_timeout_ms.millis(),
         server.tcp_total_timeout_ms.millis(),
         server.tcp_connections_max.get(),
-        server.tcp_connections_per_client.get(),
+        server.tcp_connections_per_client.0.map(|most| most.get()),
     )
 }

@@ -7,7 +7,7 @@
 //! | client cookie without a valid server cookie | BADCOOKIE, with a server cookie |
 //! | no cookie | TC |
 //!
-//! These replies are not rate-limited: they are hardly larger than the query.
+//! These replies are rate-limited like errors, although they are hardly larger than the query.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -57,6 +57,7 @@ impl Turn<'_> {
     pub(super) fn refuse_without_cookie(
         &mut self,
         query: &Query<'_>,
+        peer: SocketAddr,
         out: &mut [u8],
     ) -> Option<Verdict> {
         let cookie = query.edns.and_then(|edns| edns.reply_cookie);
@@ -66,13 +67,14 @@ impl Turn<'_> {
         }
         self.recorder.add(Counter::CookieRefusals, 1);
         let engine = self.engine;
-        Some(Verdict::Reply(match cookie {
+        let reply = match cookie {
             Some(_) => {
                 let code = (Rcode::BadCookie, None);
                 engine.respond_with_code(query, code, Medium::Datagram, out)
             }
             None => engine.respond_truncated(query, out),
-        }))
+        };
+        Some(self.limit_without_cookie(reply, query, peer, out))
     }
 
     /// Answers a request without a question that asks for a cookie only (RFC 7873 section 5.4).

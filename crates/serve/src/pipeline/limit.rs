@@ -119,6 +119,26 @@ impl Turn<'_> {
         }
     }
 
+    /// Limits the reply to a datagram whose sender must show a valid cookie first: a forged one must not make the server
+    /// send, either.
+    pub(super) fn limit_without_cookie(
+        &mut self,
+        reply: Reply,
+        query: &Query<'_>,
+        peer: SocketAddr,
+        out: &mut [u8],
+    ) -> Verdict {
+        let account = Account::WITHOUT_COOKIE;
+        let limited = self
+            .limits
+            .and_then(|limits| limits.check(peer, None, account, query.packet(), self.recorder));
+        match limited {
+            None => Verdict::Reply(reply),
+            Some(Limited::Slip) => Verdict::Reply(self.engine.respond_truncated(query, out)),
+            Some(Limited::Drop) => Verdict::Drop,
+        }
+    }
+
     /// Limits the reply to a datagram that is not a valid request.
     pub(super) fn limit_malformed(
         &mut self,

@@ -31,7 +31,7 @@ impl Turn<'_> {
         let with_cookie = self.with_cookie(query, arrival.peer().ip());
         let query = with_cookie.as_ref().unwrap_or(query);
         if self.demands_cookies
-            && let Some(verdict) = self.refuse_without_cookie(query, out)
+            && let Some(verdict) = self.refuse_without_cookie(query, arrival.peer(), out)
         {
             return verdict;
         }
