@@ -421,6 +421,7 @@ impl Engine {
             nsid,
             error,
             expire: None,
+            keepalive: edns.reply_keepalive,
             cookie: edns.reply_cookie.map(|cookie| cookie.octets),
         })
     }

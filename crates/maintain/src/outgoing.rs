@@ -74,7 +74,8 @@ impl TransferRequest {
     }
 
     fn opt(&self) -> Option<OptRecord<'_>> {
-        let cookie = self.query().edns.and_then(|edns| edns.reply_cookie);
+        let edns = self.query().edns;
+        let cookie = edns.and_then(|edns| edns.reply_cookie);
         self.opt.as_ref().map(|opt| OptRecord {
             payload: opt.payload,
             dnssec_ok: opt.dnssec_ok,
@@ -82,6 +83,7 @@ impl TransferRequest {
             nsid: Some(&opt.nsid[..]).filter(|id| !id.is_empty()),
             error: None,
             expire: opt.expire,
+            keepalive: edns.and_then(|edns| edns.reply_keepalive),
             cookie: cookie.map(|cookie| cookie.octets),
         })
     }

@@ -14,6 +14,7 @@ mod denial;
 mod ending;
 mod faulty_system;
 mod history;
+mod keepalive;
 mod key_life;
 mod large_transfer;
 mod logs;

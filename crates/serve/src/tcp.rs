@@ -228,7 +228,7 @@ impl<H: StreamHandler> Drop for Seat<H> {
 pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
     let registry = Arc::new(Registry::new(1, 1, usize::MAX));
     let (mut mailbox, mut out) = (None, Vec::new());
-    let mut later = Later::new((&registry, 0), &mut mailbox);
+    let mut later = Later::new((&registry, 0), &mut mailbox, Duration::ZERO);
     handler.handle(message, ends, &mut out, &mut later);
     out.get(2..).unwrap_or_default().to_vec()
 }

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod cookies;
+mod keepalive;
 mod live;
 mod loopback;
 mod notify;

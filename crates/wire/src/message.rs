@@ -49,7 +49,7 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// A TSIG record is present somewhere after the question (RFC 8945), not yet verified.
     pub is_signed: bool,
-    /// The request has neither a TSIG record nor an EXPIRE, PADDING or COOKIE option.
+    /// The request has neither a TSIG record nor an EXPIRE, PADDING, COOKIE or edns-tcp-keepalive option.
     pub is_plain: bool,
     /// Octets to leave free in the reply for its TSIG record.
     pub reserved: u16,
@@ -76,6 +76,21 @@ pub struct Edns<'a> {
     pub cookie: Option<&'a [u8]>,
     /// The COOKIE option of the reply. Set by the server, not by the parser.
     pub reply_cookie: Option<ReplyCookie>,
+    /// The edns-tcp-keepalive option (RFC 7828).
+    pub keepalive: KeepaliveOption,
+    /// The edns-tcp-keepalive option of the reply, in units of 100 milliseconds. Set by the server, not by the parser.
+    pub reply_keepalive: Option<u16>,
+}
+
+/// The edns-tcp-keepalive option of a request (RFC 7828). Over UDP it has no meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeepaliveOption {
+    /// The option is not there.
+    Absent,
+    /// The option is there, without a value as clients must send it.
+    Empty,
+    /// The option is there with a value, which only servers send.
+    WithValue,
 }
 
 /// The COOKIE option of a reply (RFC 7873, RFC 9018).
@@ -169,7 +184,10 @@ impl<'a> Query<'a> {
                     return None;
                 }
                 let edns = Edns::parse(fixed, rdata)?;
-                self.is_plain &= !edns.expire && !edns.padding && edns.cookie.is_none();
+                self.is_plain &= !edns.expire
+                    && !edns.padding
+                    && edns.cookie.is_none()
+                    && edns.keepalive == KeepaliveOption::Absent;
                 self.edns = Some(edns);
             } else if rtype == Type::TSIG {
                 // Its position is checked when it is verified.
@@ -254,6 +272,8 @@ impl From<&Query<'_>> for QueryBuf {
                 padding: edns.padding,
                 cookie: None,
                 reply_cookie: edns.reply_cookie,
+                keepalive: edns.keepalive,
+                reply_keepalive: edns.reply_keepalive,
             }),
             is_signed: query.is_signed,
             reserved: query.reserved,
@@ -273,6 +293,8 @@ impl<'a> Edns<'a> {
             padding: false,
             cookie: None,
             reply_cookie: None,
+            keepalive: KeepaliveOption::Absent,
+            reply_keepalive: None,
         };
         let mut rest = options;
         while !rest.is_empty() {
@@ -286,6 +308,10 @@ impl<'a> Edns<'a> {
                 // RFC 7873 section 5.2.2: other lengths are malformed.
                 10 if !matches!(value.len(), 8 | 16..=40) => return None,
                 10 if edns.cookie.is_none() => edns.cookie = Some(value),
+                11 if value.is_empty() && edns.keepalive == KeepaliveOption::Absent => {
+                    edns.keepalive = KeepaliveOption::Empty;
+                }
+                11 if !value.is_empty() => edns.keepalive = KeepaliveOption::WithValue,
                 // RFC 6891 section 6.1.2: unknown options are ignored.
                 _ => {}
             }
@@ -409,6 +435,25 @@ mod tests {
             assert!(Query::parse_cookie_only(&alone[..alone.len() - 1]).is_none());
         }
         assert!(Query::parse_cookie_only(&with_additional(&[OPT])).is_none());
+    }
+
+    #[test]
+    fn a_keepalive_option_is_read_with_or_without_a_value() {
+        let keepalive = |options: &[u8]| {
+            let fixed = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8];
+            let packet = with_additional(&[&[&fixed[..], options].concat()]);
+            let query = Query::parse(&packet).unwrap();
+            let edns = query.edns.unwrap();
+            assert_eq!(query.is_plain, edns.keepalive == KeepaliveOption::Absent);
+            assert_eq!(edns.reply_keepalive, None);
+            edns.keepalive
+        };
+        assert_eq!(keepalive(&[]), KeepaliveOption::Absent);
+        assert_eq!(keepalive(&[0, 11, 0, 0]), KeepaliveOption::Empty);
+        let with_value = [0, 11, 0, 2, 0, 50];
+        assert_eq!(keepalive(&with_value), KeepaliveOption::WithValue);
+        let both = [&with_value[..], &[0, 11, 0, 0]].concat();
+        assert_eq!(keepalive(&both), KeepaliveOption::WithValue);
     }
 
     #[test]

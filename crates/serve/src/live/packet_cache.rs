@@ -5,7 +5,7 @@
 //! | view, name (case-insensitive), type, DO, EDNS or not, maximum response size, transport | the key |
 //! | ID, RD, letter case of the name | copied from the query at each hit |
 //! | TSIG (RFC 8945) | responses are cached unsigned, and signed for each client |
-//! | COOKIE (RFC 7873) | whether there is one is in the key; that of the reply is patched in at each hit |
+//! | COOKIE (RFC 7873), edns-tcp-keepalive (RFC 7828) | whether there is one is in the key; that of the reply is patched in at each hit |
 //! | unknown options | do not affect the response and are ignored |
 //! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | bypasses the cache |
 //!
@@ -41,6 +41,7 @@ pub(crate) struct Fit {
     dnssec_ok: bool,
     compact_ok: bool,
     cookie: bool,
+    keepalive: bool,
     stream: bool,
 }
 
@@ -66,6 +67,9 @@ impl Fit {
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
             cookie: query.edns.is_some_and(|edns| edns.reply_cookie.is_some()),
+            keepalive: query
+                .edns
+                .is_some_and(|edns| edns.reply_keepalive.is_some()),
             stream: medium == Medium::Stream,
         })
     }
@@ -100,6 +104,7 @@ impl Hash for BorrowedPacketKey<'_> {
 fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
     let flags = flags | u64::from(fit.compact_ok) << 3 | u64::from(fit.cookie) << 4;
+    let flags = flags | u64::from(fit.keepalive) << 5;
     let view = u64::from(fit.view);
     let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32 | view << 48;
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -191,12 +196,7 @@ impl PacketCache {
         out[2] = out[2] & !RD | asked[2] & RD;
         let end = HEADER + name.len();
         out[HEADER..end].copy_from_slice(&asked[HEADER..end]);
-        // The COOKIE option is the last of the OPT record, which ends the message.
-        if let Some(cookie) = query.edns.and_then(|edns| edns.reply_cookie)
-            && let Some(octets) = out.last_chunk_mut()
-        {
-            *octets = cookie.octets;
-        }
+        patch_options(query, out);
         Hit::Answered(answer.reply)
     }
 
@@ -248,5 +248,23 @@ impl PacketCache {
 
     pub(crate) fn len(&self) -> usize {
         self.answers.as_ref().map_or(0, Cache::len)
+    }
+}
+
+/// Writes the values of the options that differ between equal queries. The OPT record ends the message, with the COOKIE
+/// option as the last one and edns-tcp-keepalive before it.
+fn patch_options(query: &Query<'_>, reply: &mut [u8]) {
+    let Some(edns) = query.edns else { return };
+    let mut end = reply.len();
+    if let Some(cookie) = edns.reply_cookie
+        && let Some(octets) = reply.last_chunk_mut()
+    {
+        *octets = cookie.octets;
+        end = end.saturating_sub(cookie.octets.len() + 4);
+    }
+    if let Some(timeout) = edns.reply_keepalive
+        && let Some(octets) = reply[..end].last_chunk_mut()
+    {
+        *octets = timeout.to_be_bytes();
     }
 }

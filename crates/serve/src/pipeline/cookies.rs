@@ -29,20 +29,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Verifies the cookie of a query; returns the query with the cookie of its reply, if it has one.
-    pub(super) fn with_cookie<'q>(
-        &mut self,
-        query: &Query<'q>,
-        client: IpAddr,
-    ) -> Option<Query<'q>> {
-        let mut edns = query.edns?;
-        edns.reply_cookie = Some(self.answer_cookie(edns.cookie?, client)?);
-        let mut query = *query;
-        query.edns = Some(edns);
-        Some(query)
-    }
-
-    fn answer_cookie(&mut self, option: &[u8], client: IpAddr) -> Option<ReplyCookie> {
+    /// Verifies a cookie; returns that of the reply, unless cookies are disabled.
+    pub(super) fn answer_cookie(&mut self, option: &[u8], client: IpAddr) -> Option<ReplyCookie> {
         let reply = self.cookies?.answer(option, client, seconds_since_1970())?;
         if reply.is_verified {
             self.recorder.add(Counter::CookiesValid, 1);

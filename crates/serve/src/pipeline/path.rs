@@ -75,6 +75,11 @@ pub(crate) trait Arrival {
     /// Returns where to send a late reply. Called at most once.
     fn reply_to(&mut self) -> Option<ReplyTo>;
 
+    /// Returns how long its connection may be idle, in units of 100 milliseconds (RFC 7828); `None` for a datagram.
+    fn keepalive(&self) -> Option<u16> {
+        None
+    }
+
     /// Builds the full request.
     #[cold]
     fn request<'q>(&self, query: &'q Query<'q>, tsig: Option<&'q ReplySigner>) -> Request<'q> {

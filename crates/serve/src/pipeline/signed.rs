@@ -1,5 +1,5 @@
-//! Requests with a COOKIE (RFC 7873), EXPIRE (RFC 7314) or PADDING option (RFC 7830) or a TSIG record (RFC 8945). TSIG is verified before anything is
-//! decided, and the replies are signed.
+//! Requests with a COOKIE (RFC 7873), edns-tcp-keepalive (RFC 7828), EXPIRE (RFC 7314) or PADDING option (RFC 7830) or a
+//! TSIG record (RFC 8945). TSIG is verified before anything is decided, and the replies are signed.
 //!
 //! A reply is built without its TSIG record, with room reserved for it, and signed last: caches and the engine know
 //! nothing of TSIG. Late replies are signed when they are sent ([`super::late`]), since the record contains the time
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::{Counter, Protocol};
-use nameward_wire::message::{Query, pad_reply};
+use nameward_wire::message::{KeepaliveOption, Query, pad_reply};
 use nameward_wire::{Opcode, Rcode, Type};
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
 
 impl Turn<'_> {
-    /// Decides a request that is signed, has a cookie or needs one, or asks for the zone's expiry.
+    /// Decides a request that is signed, has a cookie or needs one, or asks for the idle timeout or the zone's expiry.
     #[inline(never)]
     pub(super) fn decide_extended(
         &mut self,
@@ -28,8 +28,28 @@ impl Turn<'_> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let with_cookie = self.with_cookie(query, arrival.peer().ip());
-        let query = with_cookie.as_ref().unwrap_or(query);
+        let mut with_options = *query;
+        if let Some(edns) = &mut with_options.edns {
+            let client = arrival.peer().ip();
+            edns.reply_cookie = edns
+                .cookie
+                .and_then(|option| self.answer_cookie(option, client));
+            // RFC 7828 section 3.3.1: over UDP the option is ignored.
+            edns.reply_keepalive = match edns.keepalive {
+                KeepaliveOption::Absent => None,
+                KeepaliveOption::Empty | KeepaliveOption::WithValue => arrival.keepalive(),
+            };
+        }
+        let query = &with_options;
+        if let Some(edns) = query.edns
+            && (edns.keepalive, edns.reply_keepalive.is_some())
+                == (KeepaliveOption::WithValue, true)
+        {
+            // RFC 7828 section 3.2.1: a client must not send a value.
+            let (code, medium) = ((Rcode::FormErr, None), medium_of(arrival.transport()));
+            let reply = self.engine.respond_with_code(query, code, medium, out);
+            return Verdict::Reply(reply);
+        }
         if self.demands_cookies
             && let Some(verdict) = self.refuse_without_cookie(query, arrival.peer(), out)
         {

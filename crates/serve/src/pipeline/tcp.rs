@@ -260,6 +260,11 @@ impl Arrival for StreamMessage<'_, '_> {
     fn reply_to(&mut self) -> Option<ReplyTo> {
         Some(ReplyTo::Stream(self.later.ticket()))
     }
+
+    fn keepalive(&self) -> Option<u16> {
+        let units = self.later.idle_timeout().as_millis() / 100;
+        Some(u16::try_from(units).unwrap_or(u16::MAX))
+    }
 }
 
 /// Describes the first message of a multi-message response, which is counted as the response.

@@ -286,11 +286,20 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             used += 2 + message.len();
             messages += 1;
             let connection = (&shared.registry, self.seat.id);
-            let mut later = Later::new(connection, &mut self.mailbox);
+            let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
+            let idle_timeout = if last {
+                Duration::ZERO
+            } else {
+                let lifetime = shared
+                    .settings
+                    .lifetime
+                    .saturating_sub(self.opened.elapsed());
+                shared.settings.idle_timeout.min(lifetime)
+            };
+            let mut later = Later::new(connection, &mut self.mailbox, idle_timeout);
             let action = shared
                 .handler
                 .handle(message, self.seat.ends, out, &mut later);
-            let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
             self.closing |= last;
             match action {
                 StreamAction::Continue if !last => {}

@@ -7,6 +7,7 @@
 use nameward_base::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -51,23 +52,34 @@ impl ConnectionReplies {
     }
 }
 
-/// Issues tickets for the messages of one connection.
+/// The connection of a message: issues tickets for late answers, and knows how long the connection may be idle.
 pub struct Later<'c> {
     registry: &'c Arc<Registry>,
     connection: u64,
     mailbox: &'c mut Option<Arc<ConnectionReplies>>,
+    /// Time until the connection is closed if the client sends nothing more.
+    idle_timeout: Duration,
 }
 
 impl<'c> Later<'c> {
     pub(super) fn new(
         (registry, connection): (&'c Arc<Registry>, u64),
         mailbox: &'c mut Option<Arc<ConnectionReplies>>,
+        idle_timeout: Duration,
     ) -> Self {
         Later {
             registry,
             connection,
             mailbox,
+            idle_timeout,
         }
+    }
+
+    /// Returns how long the client should keep the connection open without a message, as told to clients that ask (RFC
+    /// 7828): the idle timeout, less when a connection limit is near, 0 when the client should close it.
+    pub fn idle_timeout(&self) -> Duration {
+        self.registry
+            .scale_idle_timeout(self.connection, self.idle_timeout)
     }
 
     /// Issues a ticket for a late answer.
@@ -98,7 +110,7 @@ impl Ticket {
     #[cfg(test)]
     pub(crate) fn for_nobody() -> Self {
         let registry = Arc::new(Registry::new(1, 1, 1));
-        Later::new((&registry, 0), &mut None).ticket()
+        Later::new((&registry, 0), &mut None, Duration::ZERO).ticket()
     }
 
     /// Delivers the answer, without its length prefix.

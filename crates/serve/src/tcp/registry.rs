@@ -7,6 +7,7 @@
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -137,6 +138,24 @@ impl Registry {
         inner.close_worst_holders(id)
     }
 
+    /// Returns the share of an idle timeout that the client of connection `id` is told: all of it while no more than half
+    /// of the connections are open, of all and of the client; less above, down to nothing at a limit.
+    pub(super) fn scale_idle_timeout(&self, id: u64, configured: Duration) -> Duration {
+        let inner = self.lock();
+        let own = inner.open.get(&id).and_then(|entry| {
+            let count = inner.clients.get(&entry.client)?;
+            Some((*count, self.max_per_client))
+        });
+        let all = (inner.open.len(), self.max_connections);
+        let scaled = |(open, most): (usize, usize)| {
+            let half = (most / 2) as u32;
+            let over = (open as u32).saturating_sub(half);
+            let range = most as u32 - half;
+            configured * range.saturating_sub(over) / range
+        };
+        scaled(all).min(own.map_or(configured, scaled))
+    }
+
     /// Removes connection `id`, which has ended.
     pub(super) fn leave(&self, id: u64) {
         self.lock().remove(id);
@@ -241,6 +260,26 @@ mod tests {
         registry.leave(first);
         assert!(registry.is_empty());
         assert!(registry.enter(ip("192.0.2.1")).is_ok());
+    }
+
+    #[test]
+    fn idle_timeout_that_clients_are_told_shrinks_near_a_limit() {
+        let registry = Registry::new(10, 4, usize::MAX);
+        let idle = Duration::from_secs(10);
+        let told = |id| registry.scale_idle_timeout(id, idle).as_secs();
+        let own: Vec<u64> = (0..4)
+            .map(|_| registry.enter(ip("192.0.2.1")).unwrap())
+            .collect();
+        assert_eq!(told(own[0]), 0, "it has as many as it may have");
+        registry.leave(own[3]);
+        assert_eq!(told(own[0]), 5);
+        registry.leave(own[2]);
+        assert_eq!(told(own[0]), 10);
+        for client in 2..10 {
+            let id = registry.enter(IpAddr::from([192, 0, 2, client])).unwrap();
+            let expected = 10 - 2 * (u64::from(client) + 1).saturating_sub(5);
+            assert_eq!(told(id), expected);
+        }
     }
 
     #[test]

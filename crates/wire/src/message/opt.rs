@@ -18,6 +18,9 @@ pub struct OptRecord<'a> {
     pub error: Option<u16>,
     /// Seconds until the zone expires here unless it is refreshed (RFC 7314).
     pub expire: Option<u32>,
+    /// How long an idle connection stays open, in units of 100 milliseconds (RFC 7828). Before the cookie: cached replies
+    /// are patched there, too.
+    pub keepalive: Option<u16>,
     /// The COOKIE option (RFC 7873), which is the last one: cached replies are patched there.
     pub cookie: Option<[u8; 24]>,
 }
@@ -30,6 +33,7 @@ impl OptRecord<'_> {
             + self.nsid.map_or(0, |id| 4 + id.len())
             + self.error.map_or(0, |_| 6)
             + self.expire.map_or(0, |_| 8)
+            + self.keepalive.map_or(0, |_| 6)
             + self.cookie.map_or(0, |_| 28)
     }
 
@@ -78,6 +82,9 @@ impl OptRecord<'_> {
         }
         if let Some(seconds) = self.expire {
             option(9, &seconds.to_be_bytes());
+        }
+        if let Some(timeout) = self.keepalive {
+            option(11, &timeout.to_be_bytes());
         }
         if let Some(cookie) = &self.cookie {
             option(10, cookie);
