@@ -8,6 +8,7 @@ mod cookie_settings;
 pub mod dnssec_policy;
 mod document;
 pub mod error;
+pub mod listen_entry;
 pub mod location;
 pub mod log_settings;
 pub mod rate_limit_settings;
@@ -159,8 +160,8 @@ impl Config {
     pub fn for_this_machine() -> Self {
         let mut config = Self::defaults();
         config.server.listen = vec![
-            SocketAddr::from(([127, 0, 0, 1], 5300)),
-            SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 5300)),
+            SocketAddr::from(([127, 0, 0, 1], 5300)).into(),
+            SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 5300)).into(),
         ];
         config.web.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8081)));
         config
@@ -176,6 +177,12 @@ impl Config {
         config.apply(overrides)?;
         config.check_listeners()?;
         Ok(config)
+    }
+
+    /// Returns the addresses that queries are received on.
+    pub fn listen_addresses(&self) -> Vec<SocketAddr> {
+        let entries = self.server.listen.iter();
+        entries.map(|entry| entry.address).collect()
     }
 
     /// Whether the API answers on the port of the status page.
@@ -341,7 +348,7 @@ impl Config {
 
     fn apply(&mut self, overrides: &Overrides) -> Result<(), ConfigError> {
         if !overrides.listen.is_empty() {
-            self.server.listen.clone_from(&overrides.listen);
+            self.server.listen = overrides.listen.iter().copied().map(Into::into).collect();
         }
         if let Some(address) = overrides.web {
             self.web.listen = Some(address);

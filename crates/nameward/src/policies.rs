@@ -9,7 +9,7 @@ use nameward_maintain::policy::{
     Autoprimary, Policies, PolicyFragment, PolicySet, PolicySource, StoredPolicies, ZoneKind,
 };
 use nameward_store::sql::CatalogProperties;
-use nameward_wire::NameBuf;
+use nameward_wire::{Name, NameBuf};
 
 use crate::config::{
     Config,
@@ -116,6 +116,13 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
             found.push(UnknownKey { key, place });
         }
     };
+    for entry in &config.server.listen {
+        let list = entry.allow_query.iter();
+        for key in list.flat_map(|list| list.0.named_keys()) {
+            let key = NameBuf::from(Name::from_valid_wire(key));
+            note(key, &|| format!("listener {}", entry.address));
+        }
+    }
     for key in config.zone_defaults.shared_terms().keys() {
         note(key, &|| "zone_defaults".into());
     }

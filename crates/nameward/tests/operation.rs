@@ -17,6 +17,7 @@ mod history;
 mod keepalive;
 mod key_life;
 mod large_transfer;
+mod listeners;
 mod logs;
 mod lost_store;
 mod made_types;

@@ -100,7 +100,10 @@ fn main() {
 
 /// Asks every question once through a socket.
 fn warm(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
-    let bound = listen::bind_all(&["127.0.0.1:0".parse().expect("an address")], 1);
+    let bound = listen::bind_all(
+        &["127.0.0.1:0".parse::<SocketAddr>().expect("an address")],
+        1,
+    );
     let bound = bound.expect("a free port");
     let stop = Arc::new(AtomicBool::new(false));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");

@@ -14,6 +14,7 @@ pub mod alias;
 pub mod cookies;
 pub mod dnstap;
 pub mod listen;
+pub mod listener;
 pub mod live;
 pub mod outgoing;
 pub mod pipeline;

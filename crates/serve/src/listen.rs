@@ -1,7 +1,7 @@
 //! Binding of the UDP and TCP sockets, separate from serving them, so that privileges can be dropped in between.
 //!
 //! Invariants of bound sockets: every worker has one UDP socket per address, all in one SO_REUSEPORT group; TCP
-//! listens on the same address and port; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section
+//! listens on the same address and port, unless an address has one transport only; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section
 //! 3.1: UDP responses are not subject to path MTU discovery, whose messages can be forged.
 
 use std::fmt;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::listener::{ListenAddress, ListenerRules, StreamListener};
 use crate::sys::{self, batch::LocalAddressFrom};
 
 /// Connections the kernel completes before we accept them; it uses the lesser of this and net.core.somaxconn.
@@ -27,6 +28,7 @@ pub struct UdpListener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) local: SocketAddr,
     pub(crate) origin: LocalAddressFrom,
+    pub(crate) rules: Arc<ListenerRules>,
 }
 
 impl UdpListener {
@@ -44,10 +46,10 @@ impl UdpListener {
 /// All sockets of the server, bound and not yet served.
 #[derive(Debug)]
 pub struct Bound {
-    /// The sockets of each worker, one per address.
+    /// The sockets of each worker, one per address with UDP.
     pub udp: Vec<Vec<UdpListener>>,
-    /// One listener per address, non-blocking.
-    pub tcp: Vec<TcpListener>,
+    /// One listener per address with TCP, non-blocking.
+    pub tcp: Vec<StreamListener>,
     /// The addresses in the configured order, with the actual port where 0 was configured.
     pub addresses: Vec<SocketAddr>,
 }
@@ -118,26 +120,34 @@ fn reason(error: &io::Error) -> String {
 
 /// Binds every address for `workers` UDP workers (at least one) and for TCP. An address with port 0 gets a free port,
 /// the same for both transports.
-pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, ListenError> {
+pub fn bind_all<A>(addresses: &[A], workers: usize) -> Result<Bound, ListenError>
+where
+    A: Clone + Into<ListenAddress>,
+{
+    let addresses: Vec<ListenAddress> = addresses.iter().cloned().map(Into::into).collect();
     if addresses.is_empty() {
         return Err(ListenError::NoAddress);
     }
-    reject_overlap(addresses)?;
+    reject_overlap(&addresses)?;
     let workers = workers.max(1);
     let mut bound = Bound {
         udp: (0..workers).map(|_| Vec::new()).collect(),
         tcp: Vec::new(),
         addresses: Vec::new(),
     };
-    for &address in addresses {
-        let (first, tcp) = bind_first(address)?;
-        let local = first.local;
-        bound.udp[0].push(first);
-        for worker in &mut bound.udp[1..] {
-            let socket = bind_udp(local, Sharing::Join);
-            worker.push(socket.map_err(refused(local, PortProtocol::Udp))?);
+    for entry in &addresses {
+        let (first, tcp, local) = bind_first(entry)?;
+        if let Some(first) = first {
+            bound.udp[0].push(first);
+            for worker in &mut bound.udp[1..] {
+                let socket = bind_udp(local, &entry.rules, Sharing::Join);
+                worker.push(socket.map_err(refused(local, PortProtocol::Udp))?);
+            }
         }
-        bound.tcp.push(tcp);
+        let rules = Arc::clone(&entry.rules);
+        bound
+            .tcp
+            .extend(tcp.map(|listener| StreamListener { listener, rules }));
         bound.addresses.push(local);
     }
     Ok(bound)
@@ -148,7 +158,8 @@ pub fn bind_streams(
     addresses: &[SocketAddr],
     transport: PortProtocol,
 ) -> Result<Vec<TcpListener>, ListenError> {
-    reject_overlap(addresses)?;
+    let entries: Vec<ListenAddress> = addresses.iter().copied().map(Into::into).collect();
+    reject_overlap(&entries)?;
     let bind = |address: &SocketAddr| bind_tcp(*address).map_err(refused(*address, transport));
     addresses.iter().map(bind).collect()
 }
@@ -162,35 +173,54 @@ fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -
 }
 
 /// Rejects addresses that overlap. The kernel would report "in use" and the operator would search for another server.
-fn reject_overlap(addresses: &[SocketAddr]) -> Result<(), ListenError> {
-    for (index, &address) in addresses.iter().enumerate() {
-        let covers = |other: &&SocketAddr| {
-            other.port() == address.port()
+fn reject_overlap(addresses: &[ListenAddress]) -> Result<(), ListenError> {
+    for (index, entry) in addresses.iter().enumerate() {
+        let address = entry.address;
+        let covers = |earlier: &&ListenAddress| {
+            let (other, transports) = (earlier.address, earlier.transports);
+            let shares_transport =
+                transports.udp && entry.transports.udp || transports.tcp && entry.transports.tcp;
+            shares_transport
+                && other.port() == address.port()
                 && other.is_ipv4() == address.is_ipv4()
-                && (**other == address
+                && (other == address
                     || other.ip().is_unspecified()
                     || address.ip().is_unspecified())
         };
         if address.port() != 0
-            && let Some(&other) = addresses[..index].iter().find(covers)
+            && let Some(earlier) = addresses[..index].iter().find(covers)
         {
+            let other = earlier.address;
             return Err(ListenError::Overlap { address, other });
         }
     }
     Ok(())
 }
 
+/// The first sockets of an address, and the address with its actual port.
+type FirstSockets = (Option<UdpListener>, Option<TcpListener>, SocketAddr);
+
 /// Binds the first worker's UDP socket and the TCP listener of one address.
-fn bind_first(address: SocketAddr) -> Result<(UdpListener, TcpListener), ListenError> {
+fn bind_first(entry: &ListenAddress) -> Result<FirstSockets, ListenError> {
+    let (address, transports) = (entry.address, entry.transports);
     let mut tries = 0;
     loop {
         tries += 1;
-        let udp = bind_udp(address, Sharing::Found).map_err(refused(address, PortProtocol::Udp))?;
-        match bind_tcp(udp.local) {
-            Ok(tcp) => return Ok((udp, tcp)),
+        let udp = transports
+            .udp
+            .then(|| bind_udp(address, &entry.rules, Sharing::Found));
+        let udp = udp
+            .transpose()
+            .map_err(refused(address, PortProtocol::Udp))?;
+        let local = udp.as_ref().map_or(address, |udp| udp.local);
+        if !transports.tcp {
+            return Ok((udp, None, local));
+        }
+        match bind_tcp(local).and_then(|tcp| Ok((tcp.local_addr()?, tcp))) {
+            Ok((local, tcp)) => return Ok((udp, Some(tcp), local)),
             // A free UDP port may be taken for TCP: try another one.
             Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
-            Err(error) => return Err(refused(udp.local, PortProtocol::Tcp)(error)),
+            Err(error) => return Err(refused(local, PortProtocol::Tcp)(error)),
         }
     }
 }
@@ -205,7 +235,11 @@ enum Sharing {
     Join,
 }
 
-fn bind_udp(address: SocketAddr, sharing: Sharing) -> io::Result<UdpListener> {
+fn bind_udp(
+    address: SocketAddr,
+    rules: &Arc<ListenerRules>,
+    sharing: Sharing,
+) -> io::Result<UdpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -251,6 +285,7 @@ fn bind_udp(address: SocketAddr, sharing: Sharing) -> io::Result<UdpListener> {
         socket: Arc::new(socket),
         local,
         origin,
+        rules: Arc::clone(rules),
     })
 }
 
@@ -296,6 +331,7 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listener::ListenTransports;
 
     fn loopback() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 0))
@@ -331,7 +367,8 @@ mod tests {
         assert_eq!(bound.udp.len(), 3);
         for (index, address) in bound.addresses.iter().enumerate() {
             assert_ne!(address.port(), 0);
-            assert_eq!(bound.tcp[index].local_addr().unwrap(), *address);
+            let tcp = &bound.tcp[index].listener;
+            assert_eq!(tcp.local_addr().unwrap(), *address);
             for worker in &bound.udp {
                 assert_eq!(worker[index].local(), *address);
             }
@@ -339,8 +376,29 @@ mod tests {
     }
 
     #[test]
+    fn an_address_may_have_one_transport_only() {
+        let only = |udp, tcp| ListenAddress {
+            transports: ListenTransports { udp, tcp },
+            ..ListenAddress::from(loopback())
+        };
+        let bound = bind_all(&[only(true, false), only(false, true)], 2).unwrap();
+        let (udp, tcp) = (bound.addresses[0], bound.addresses[1]);
+        assert_eq!(
+            (bound.udp[0].len(), bound.udp[1].len(), bound.tcp.len()),
+            (1, 1, 1)
+        );
+        assert_eq!(bound.udp[1][0].local(), udp);
+        assert_eq!(bound.tcp[0].listener.local_addr().unwrap(), tcp);
+        // The other transport of each port is free.
+        let at = |address: SocketAddr, entry: ListenAddress| ListenAddress { address, ..entry };
+        let others = [at(tcp, only(true, false)), at(udp, only(false, true))];
+        assert!(bind_all(&others, 1).is_ok());
+    }
+
+    #[test]
     fn overlapping_addresses_are_named() {
-        let list = ["0.0.0.0:5399", "[::]:5399", "127.0.0.1:5399"].map(|a| a.parse().unwrap());
+        let list = ["0.0.0.0:5399", "[::]:5399", "127.0.0.1:5399"]
+            .map(|a| a.parse::<SocketAddr>().unwrap());
         assert_eq!(
             bind_all(&list, 1).unwrap_err().to_string(),
             "cannot listen on 127.0.0.1:5399: 0.0.0.0:5399 in the same list already covers it"
@@ -349,7 +407,7 @@ mod tests {
 
     #[test]
     fn foreign_address_is_explained() {
-        let error = bind_all(&["192.0.2.1:0".parse().unwrap()], 1).unwrap_err();
+        let error = bind_all(&["192.0.2.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cannot listen on 192.0.2.1:0/udp: no interface has this address"

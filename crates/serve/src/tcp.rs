@@ -17,7 +17,7 @@ mod stream;
 
 use nameward_base::sync::Mutex;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use nameward_stats::LogThrottle;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use crate::listener::{ListenerRules, StreamListener};
 use crate::request::MessageStream;
 use connection::StreamConnection;
 pub use later::{Later, Ticket};
@@ -213,6 +214,7 @@ struct Seat<H: StreamHandler> {
     shared: Arc<StreamState<H>>,
     id: u64,
     ends: Endpoints,
+    rules: Arc<ListenerRules>,
 }
 
 impl<H: StreamHandler> Drop for Seat<H> {
@@ -228,7 +230,8 @@ impl<H: StreamHandler> Drop for Seat<H> {
 pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
     let registry = Arc::new(Registry::new(1, 1, usize::MAX));
     let (mut mailbox, mut out) = (None, Vec::new());
-    let mut later = Later::new((&registry, 0), &mut mailbox, Duration::ZERO);
+    let rules = &ListenerRules::NONE;
+    let mut later = Later::new((&registry, 0), &mut mailbox, Duration::ZERO, rules);
     handler.handle(message, ends, &mut out, &mut later);
     out.get(2..).unwrap_or_default().to_vec()
 }
@@ -238,7 +241,7 @@ pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoint
 ///
 /// Spawns its tasks on the current runtime.
 pub async fn serve<H: StreamHandler>(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<StreamListener>,
     handler: Arc<H>,
     settings: TcpSettings,
     shutdown: watch::Receiver<bool>,
@@ -248,7 +251,7 @@ pub async fn serve<H: StreamHandler>(
 
 /// Like [`serve`], with each connection wrapped in another stream.
 pub async fn serve_over<H: StreamHandler, S: ByteStream>(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<StreamListener>,
     handler: Arc<H>,
     settings: TcpSettings,
     shutdown: watch::Receiver<bool>,
@@ -265,16 +268,12 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
         settings,
     });
     let mut acceptors = tokio::task::JoinSet::new();
-    for listener in listeners {
+    for StreamListener { listener, rules } in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let shared = Arc::clone(&shared);
-        acceptors.spawn(accept_all(
-            shared,
-            listener,
-            shutdown.clone(),
-            lay_over.clone(),
-        ));
+        let port = (listener, rules);
+        acceptors.spawn(accept_all(shared, port, shutdown.clone(), lay_over.clone()));
     }
     while acceptors.join_next().await.is_some() {}
     let deadline = tokio::time::Instant::now() + shared.settings.stop_grace;
@@ -301,7 +300,7 @@ fn affordable_connections(wanted: usize) -> usize {
 
 async fn accept_all<H: StreamHandler, S: ByteStream>(
     shared: Arc<StreamState<H>>,
-    listener: tokio::net::TcpListener,
+    (listener, rules): (tokio::net::TcpListener, Arc<ListenerRules>),
     mut shutdown: watch::Receiver<bool>,
     lay_over: impl Fn(TcpStream) -> S,
 ) {
@@ -320,7 +319,8 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                 // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {
                     let ends = Endpoints { client, local };
-                    admit(&shared, lay_over(stream), ends, &stopping);
+                    let rules = Arc::clone(&rules);
+                    admit(&shared, lay_over(stream), (ends, rules), &stopping);
                 }
             }
             Err(error) if is_shortage(&error) => {
@@ -347,7 +347,7 @@ fn is_shortage(error: &io::Error) -> bool {
 fn admit<H: StreamHandler, S: ByteStream>(
     shared: &Arc<StreamState<H>>,
     stream: S,
-    ends: Endpoints,
+    (ends, rules): (Endpoints, Arc<ListenerRules>),
     shutdown: &watch::Receiver<bool>,
 ) {
     let client = ends.client;
@@ -363,6 +363,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
         shared: Arc::clone(shared),
         id,
         ends,
+        rules,
     };
     let connection = StreamConnection::new(stream, seat);
     let task = tokio::spawn(connection.run(shutdown.clone()));

@@ -180,7 +180,7 @@ impl<H: BatchHandler> Worker<H> {
     /// Receives, answers and sends one batch on one socket; returns how many datagrams were received.
     fn serve(&mut self, index: usize, wait: Wait) -> usize {
         let socket = &self.sockets[index];
-        self.batch.set_socket(&socket.socket, socket.local);
+        self.batch.set_listener(socket);
         let started = (wait == Wait::Never).then(Instant::now);
         match self.batch.receive(&socket.socket, wait, socket.origin) {
             Ok(0) => return 0,

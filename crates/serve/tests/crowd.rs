@@ -104,7 +104,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     if crowd < CROWD {
         eprintln!("only {crowd} connections: the limit of open files is {limit}");
     }
-    let bound = bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let bound = bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
     let address = bound.addresses[0];
     let stop = Arc::new(AtomicBool::new(false));
     let workers = spawn_workers(bound.udp, &stop, |_| Datagrams).unwrap();

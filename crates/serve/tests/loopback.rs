@@ -72,7 +72,7 @@ impl Loopback {
             .unwrap();
         let inside = runtime.enter();
         let running = start(&shared, 2).unwrap();
-        let bound = listen::bind_all(&[address.parse().unwrap()], 1).unwrap();
+        let bound = listen::bind_all(&[address.parse::<SocketAddr>().unwrap()], 1).unwrap();
         let mut address = bound.addresses[0];
         if address.ip().is_unspecified() {
             address.set_ip("127.0.0.1".parse().unwrap());

@@ -269,7 +269,7 @@ fn a_warmed_connection_answers_without_allocating() {
         .enable_all()
         .build()
         .unwrap();
-    let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let bound = listen::bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
     let (_stop, stopping) = tokio::sync::watch::channel(false);
     let pipeline = Arc::new(TcpPipeline::new(&shared, 1));
     let settings = tcp_settings();
@@ -326,7 +326,7 @@ impl LiveSource for Memory {
 
 /// Asks every question twice through a socket, so that its answer is in the packet cache.
 fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
-    let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let bound = listen::bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(bound.addresses[0]).unwrap();

@@ -132,7 +132,7 @@ impl Server {
         settings: TcpSettings,
         lay_over: fn(tokio::net::TcpStream) -> S,
     ) -> Server {
-        let bound = bind_all(&[address.parse().unwrap()], 1).unwrap();
+        let bound = bind_all(&[address.parse::<SocketAddr>().unwrap()], 1).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

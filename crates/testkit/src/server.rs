@@ -358,6 +358,11 @@ impl TestServer {
         }
     }
 
+    /// Returns all addresses, in the configured order.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
     /// Returns the first IPv4 address it answers on, over UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         *self

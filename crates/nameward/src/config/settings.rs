@@ -20,6 +20,7 @@ pub use super::backend_keywords::{BackendMode, BackendType};
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel};
 use super::{
     clients::Clients,
+    listen_entry::ListenEntry,
     rate_limit_settings::Rate,
     read::{Addresses, Count, Read, Secret, Wrong},
     setting::section,
@@ -31,8 +32,10 @@ use super::{
 section! {
     /// Where the server listens and how it answers.
     Server = "server" {
-        /// Addresses to listen on, UDP and TCP. Port 0 picks a free port.
-        listen: Vec<SocketAddr> = r#"["0.0.0.0:53", "[::]:53"]"#;
+        /// Addresses to listen on, UDP and TCP. Port 0 picks a free port. A table sets more for one address: `{ address =
+        /// "192.0.2.1:53", transports = ["udp", "tcp"], allow_query = ["192.0.2.0/24", "key:name."] }` answers only
+        /// these clients there, whatever the zone allows; all other requests are answered REFUSED.
+        listen: Vec<ListenEntry> = r#"["0.0.0.0:53", "[::]:53"]"#;
         /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`.
         listen_tls: Vec<SocketAddr> = "[]";
         /// Threads that answer UDP; 0 means one per core.

@@ -158,7 +158,8 @@ fn the_error_of_a_key_outside_its_table_names_the_table() {
 fn a_wrong_type_says_what_was_expected_and_what_was_found() {
     assert_eq!(
         mistakes("[server]\nlisten = 53\n"),
-        "test.toml:2:10: listen: expected a list of addresses, found the integer 53"
+        "test.toml:2:10: listen: expected a list of addresses, or of tables with an address and its settings, found the \
+         integer 53"
     );
     assert_eq!(
         mistakes("[server]\nworkers = \"two\"\n"),
@@ -258,7 +259,7 @@ fn the_command_line_wins_over_the_file() {
         ..Overrides::default()
     };
     let config = Config::load(&overrides).unwrap();
-    assert_eq!(config.server.listen, overrides.listen);
+    assert_eq!(config.listen_addresses(), overrides.listen);
     assert_eq!(config.server.workers.get(), 2);
     let files: Vec<_> = config
         .backends

@@ -271,9 +271,11 @@ fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::R
     for entry in lists.flat_map(|list| list.iter()) {
         let key = match entry.get_ref() {
             DeValue::String(text) => text.split_once("key:").map(|(_, key)| (key, entry.span())),
-            DeValue::Table(table) => table
-                .get("key")
-                .and_then(|key| Some((key.get_ref().as_str()?, key.span()))),
+            DeValue::Table(table) => {
+                key_names(entry, named);
+                let key = table.get("key");
+                key.and_then(|key| Some((key.get_ref().as_str()?, key.span())))
+            }
             _ => None,
         };
         let read = key.map(|(key, span)| (NameBuf::from_text(key.as_bytes(), Name::ROOT), span));

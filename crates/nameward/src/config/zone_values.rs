@@ -231,7 +231,7 @@ pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong>
 }
 
 /// Reads an inline table of a list, with no other keys than these.
-fn inline_table<'v, 'i>(
+pub(super) fn inline_table<'v, 'i>(
     value: &'v Spanned<DeValue<'i>>,
     expected: &str,
     keys: &[&str],

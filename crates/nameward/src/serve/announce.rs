@@ -7,16 +7,25 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// Prints the listen addresses.
+use crate::config::settings::Server;
+
+/// Prints the listen addresses, each with its transports.
 pub fn started(
     addresses: &[SocketAddr],
     tls: &[SocketAddr],
+    server: &Server,
     web: Option<SocketAddr>,
     (api, has_tls): (Option<SocketAddr>, bool),
 ) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
-    for address in addresses {
-        let _ = writeln!(text, "listening on {address} (UDP and TCP)");
+    for (address, entry) in addresses.iter().zip(&server.listen) {
+        let transports = entry.transports.unwrap_or_default();
+        let transports = match (transports.udp, transports.tcp) {
+            (true, false) => "UDP",
+            (false, true) => "TCP",
+            _ => "UDP and TCP",
+        };
+        let _ = writeln!(text, "listening on {address} ({transports})");
     }
     for address in tls {
         let _ = writeln!(text, "DNS over TLS on {address}");

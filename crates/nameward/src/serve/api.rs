@@ -118,13 +118,10 @@ fn powerdns_settings(config: &Config) -> Vec<(String, String)> {
     });
     let mut launch: Vec<&str> = launch.collect();
     launch.dedup();
-    let addresses = config.server.listen.iter();
-    let addresses: Vec<String> = addresses.map(|address| address.ip().to_string()).collect();
-    let port = config
-        .server
-        .listen
-        .first()
-        .map_or(53, |first| first.port());
+    let listens = config.listen_addresses();
+    let addresses = listens.iter().map(|address| address.ip().to_string());
+    let addresses: Vec<String> = addresses.collect();
+    let port = listens.first().map_or(53, |first| first.port());
     let listen = config.api.listen;
     let pairs = [
         ("api", "yes".to_owned()),

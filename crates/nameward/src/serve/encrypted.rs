@@ -7,6 +7,7 @@ use std::{
 };
 
 use nameward_serve::{
+    listener::StreamListener,
     pipeline::TcpPipeline,
     tcp::TcpSettings,
     tls::{HandshakeBudget, ServerTls, TlsError, TlsLayer},
@@ -36,10 +37,10 @@ pub fn start(
     let tls = core.notes.tls.as_ref().filter(|_| !listeners.is_empty())?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let budget = Arc::new(HandshakeBudget::new(cores));
+    let ports = listeners.into_iter().map(StreamListener::from).collect();
     let layer = TlsLayer::new(Arc::clone(tls), budget);
     let pipeline = TcpPipeline::over(Protocol::Tls, &core.shared, RUNTIME_THREADS);
-    let serving =
-        Arc::new(pipeline).serve_tls(listeners, settings.clone(), layer, stopping.clone());
+    let serving = Arc::new(pipeline).serve_tls(ports, settings.clone(), layer, stopping.clone());
     let alive = Arc::new(());
     let accepting = Arc::downgrade(&alive);
     tasks.spawn(async move {

@@ -10,7 +10,7 @@ use nameward_control::socket::{ControlSocket, SocketError};
 use nameward_serve::listen::{self, Bound, ListenError, PortProtocol};
 
 use crate::{
-    config::{Config, error::plain},
+    config::{Config, error::plain, listen_entry::ListenEntry},
     remote::DefaultLocation,
 };
 
@@ -96,17 +96,17 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
         0 => thread::available_parallelism().map_or(1, usize::from),
         number => number,
     };
-    let addresses = &config.server.listen;
-    match listen::bind_all(addresses, workers) {
+    let entries = config.server.listen.iter();
+    let addresses: Vec<_> = entries.map(ListenEntry::to_listen).collect();
+    match listen::bind_all(&addresses, workers) {
         Err(ListenError::Refused {
             address, source, ..
         }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
             // The example should work for a new user on a machine without IPv6.
             tracing::warn!("not listening on {address}: this host has no IPv6");
             let addresses: Vec<_> = addresses
-                .iter()
-                .copied()
-                .filter(SocketAddr::is_ipv4)
+                .into_iter()
+                .filter(|entry| entry.address.is_ipv4())
                 .collect();
             listen::bind_all(&addresses, workers)
         }

@@ -120,7 +120,7 @@ impl Recursion {
 
 /// Returns the errors in the resolver settings that would prevent a start.
 pub fn failures(config: &Config) -> Vec<StartError> {
-    let own = resolvers(&config.recursor, &config.server.listen).err();
+    let own = resolvers(&config.recursor, &config.listen_addresses()).err();
     own.into_iter().chain(poll_settings(config).err()).collect()
 }
 

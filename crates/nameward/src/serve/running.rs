@@ -179,6 +179,7 @@ impl RunningServer {
         announce::started(
             &core.addresses,
             &ports.tls_addresses(),
+            &config.server,
             web,
             (api, tls.is_some()),
         );

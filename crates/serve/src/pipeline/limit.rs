@@ -12,7 +12,7 @@ use nameward_zone::NameKey;
 
 use super::ServingState;
 use super::late::LateRequest;
-use super::path::{Arrival, Asked, Turn};
+use super::path::{Arrival, Asked, Turn, signed_by};
 use crate::rate_limit::{Account, OverLimit, RateLimiter, ticks};
 use crate::request::Verdict;
 
@@ -110,9 +110,14 @@ impl Turn<'_> {
         }
         let (key, found) = asked;
         let account = Account::new(reply, query, (key, found.map(|found| found.zone)));
-        let signed_by = tsig.and_then(ReplySigner::key).map(|key| key.name());
         let peer = arrival.peer();
-        match limits.check(peer, signed_by, account, query.packet(), self.recorder) {
+        match limits.check(
+            peer,
+            signed_by(tsig),
+            account,
+            query.packet(),
+            self.recorder,
+        ) {
             None => verdict,
             Some(Limited::Slip) => Verdict::Reply(self.engine.respond_truncated(query, out)),
             Some(Limited::Drop) => Verdict::Drop,

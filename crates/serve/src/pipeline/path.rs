@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | TSIG | the record fails verification | NOTAUTH or FORMERR ([`super::signed`]) |
 //! | cookie | required over UDP, and missing or not valid | TC; BADCOOKIE ([`super::cookies`]) |
-//! | policy | clients in the blackhole; clients not in the zone's access list | drop; REFUSED |
+//! | policy | clients in the blackhole; clients not in the access list of the listener or of the zone | drop; REFUSED |
 //! | opcode | other than QUERY, transfers, unknown EDNS versions | from a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
 //! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
 //! | engine | zones in memory | reply |
@@ -25,7 +25,7 @@ use nameward_answer::{AnswerKind, BackendFailure, Engine, Medium, Reply, Scratch
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
-use nameward_wire::{Opcode, Rcode, Type};
+use nameward_wire::{Name, Opcode, Rcode, Type};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 
 use super::late::{LateRequest, ReplyPath, ReplyTo};
@@ -34,10 +34,14 @@ use super::record::{record_malformed, record_received, record_signatures};
 use super::{ServingState, Snapshots};
 use crate::access::ClientZones;
 use crate::cookies::Cookies;
+use crate::listener::ListenerRules;
 use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuery, join_lookup};
 use crate::recursor::{RecursorForwarder, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::SigningLocation;
+
+/// The rules of a listener without any.
+static NO_RULES: ListenerRules = ListenerRules::NONE;
 
 /// One snapshot of the zones and one thread's tools: everything that decides requests for one batch or one message.
 pub(crate) struct Turn<'t> {
@@ -50,6 +54,8 @@ pub(crate) struct Turn<'t> {
     /// Queries over UDP need a valid cookie.
     pub(super) demands_cookies: bool,
     pub(super) limits: Option<Limits<'t>>,
+    /// The rules of the listener; requests that are answered late have passed them.
+    pub(super) rules: &'t ListenerRules,
     hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// Read for the first query to a live zone; others need no clock.
     now: Option<Instant>,
@@ -114,6 +120,7 @@ impl<'t> Turn<'t> {
             cookies: snapshots.cookies.load().as_deref(),
             demands_cookies: false,
             limits: snapshots.rate_limiter.load().as_deref().map(Limits::new),
+            rules: &NO_RULES,
             hand_off: snapshots.hand_off.load().as_ref(),
             recorder,
             scratch,
@@ -148,8 +155,15 @@ impl<'t> Turn<'t> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let verdict = self.decide_here(request, arrival, asked, out);
         let client = arrival.peer().ip();
+        if let Some(list) = &self.rules.allow_query
+            && !list.allows(client, signed_by(request.1))
+        {
+            let medium = medium_of(arrival.transport());
+            let denied = self.engine.respond_denied(request.0, medium, out);
+            return self.limit(Verdict::Reply(denied), request, arrival, asked, out);
+        }
+        let verdict = self.decide_here(request, arrival, asked, out);
         let verdict = match self.hand_off.filter(|hand_off| hand_off.serves(client)) {
             None => verdict,
             Some(hand_off) => self.decide_with(hand_off, verdict, request, (arrival, out)),
@@ -476,6 +490,11 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         record_signatures(self.recorder, self.scratch);
     }
+}
+
+/// Returns the name of the key that signed a request.
+pub(super) fn signed_by(tsig: Option<&ReplySigner>) -> Option<Name<'_>> {
+    tsig.and_then(ReplySigner::key).map(|key| key.name())
 }
 
 /// Checks whether a request queries records of a zone, or something the engine answers without one.

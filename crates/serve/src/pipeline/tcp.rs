@@ -3,6 +3,7 @@
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
+use crate::listener::StreamListener;
 use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
 use crate::tcp::{self, Endpoints, Later, StreamAction, StreamHandler, TcpSettings};
@@ -14,7 +15,7 @@ use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -71,7 +72,7 @@ impl TcpPipeline {
     /// ([`super::UdpPipeline::spawn_workers`]).
     pub fn serve(
         self: Arc<Self>,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<StreamListener>,
         settings: TcpSettings,
         shutdown: watch::Receiver<bool>,
     ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
@@ -81,7 +82,7 @@ impl TcpPipeline {
     /// Like [`TcpPipeline::serve`], for DNS over TLS (RFC 7858).
     pub fn serve_tls(
         self: Arc<Self>,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<StreamListener>,
         settings: TcpSettings,
         layer: Arc<TlsLayer>,
         shutdown: watch::Receiver<bool>,
@@ -191,6 +192,7 @@ impl TcpState {
             &mut self.recorder,
             &mut self.scratch,
         );
+        turn.rules = later.rules();
         if turn.drops(ends.client) {
             return StreamAction::Close;
         }

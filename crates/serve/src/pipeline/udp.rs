@@ -89,6 +89,7 @@ impl BatchHandler for UdpPipeline {
         );
         turn.note_datagrams(batch.len());
         let (queries, mut replies) = batch.split();
+        turn.rules = queries.rules();
         let mut parsed = [const { Err(Malformed::TooShort) }; BATCH];
         for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {
             *slot = read(&queries, i, turn.zones, &mut self.keys[i]);

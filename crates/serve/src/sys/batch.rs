@@ -21,6 +21,8 @@ use socket2::Socket;
 
 use super::address::{ADDRESS_LEN, decode_address, encode_address};
 use super::control::{CONTROL_LEN, Control};
+use crate::listen::UdpListener;
+use crate::listener::ListenerRules;
 pub(super) use send::{is_full, wait_writable};
 
 /// Maximum number of datagrams per receive call.
@@ -82,6 +84,8 @@ pub struct DatagramBatch {
     socket: Option<Arc<Socket>>,
     /// The address that socket is bound to.
     local: Option<SocketAddr>,
+    /// What applies to datagrams received there.
+    rules: Arc<ListenerRules>,
 }
 
 // SAFETY: the frame is owned by the batch alone and its pointers point only into itself.
@@ -124,6 +128,7 @@ impl DatagramBatch {
             armed: LocalAddressFrom::Bound,
             socket: None,
             local: None,
+            rules: Arc::default(),
         }
     }
 
@@ -222,6 +227,7 @@ impl DatagramBatch {
             queries: &frame.queries,
             socket: self.socket.as_ref(),
             local: self.local,
+            rules: &self.rules,
         };
         let replies = Replies {
             replies: &mut frame.replies,
@@ -252,14 +258,15 @@ impl DatagramBatch {
     }
 
     /// Sets the socket that the next datagrams are received on.
-    pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>, local: SocketAddr) {
-        self.local = Some(local);
+    pub(crate) fn set_listener(&mut self, listener: &UdpListener) {
+        self.local = Some(listener.local);
         let same = self
             .socket
             .as_ref()
-            .is_some_and(|old| Arc::ptr_eq(old, socket));
+            .is_some_and(|old| Arc::ptr_eq(old, &listener.socket));
         if !same {
-            self.socket = Some(Arc::clone(socket));
+            self.socket = Some(Arc::clone(&listener.socket));
+            self.rules = Arc::clone(&listener.rules);
         }
     }
 
@@ -335,9 +342,16 @@ pub struct Queries<'a> {
     queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
     socket: Option<&'a Arc<Socket>>,
     local: Option<SocketAddr>,
+    rules: &'a ListenerRules,
 }
 
 impl<'a> Queries<'a> {
+    /// Returns the rules of the listener they were received on.
+    #[inline]
+    pub(crate) fn rules(&self) -> &'a ListenerRules {
+        self.rules
+    }
+
     /// Returns how many datagrams were received.
     #[inline]
     pub fn len(&self) -> usize {

@@ -296,7 +296,12 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     .saturating_sub(self.opened.elapsed());
                 shared.settings.idle_timeout.min(lifetime)
             };
-            let mut later = Later::new(connection, &mut self.mailbox, idle_timeout);
+            let mut later = Later::new(
+                connection,
+                &mut self.mailbox,
+                idle_timeout,
+                &self.seat.rules,
+            );
             let action = shared
                 .handler
                 .handle(message, self.seat.ends, out, &mut later);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::registry::Registry;
+use crate::listener::ListenerRules;
 
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
@@ -59,6 +60,7 @@ pub struct Later<'c> {
     mailbox: &'c mut Option<Arc<ConnectionReplies>>,
     /// Time until the connection is closed if the client sends nothing more.
     idle_timeout: Duration,
+    rules: &'c ListenerRules,
 }
 
 impl<'c> Later<'c> {
@@ -66,13 +68,20 @@ impl<'c> Later<'c> {
         (registry, connection): (&'c Arc<Registry>, u64),
         mailbox: &'c mut Option<Arc<ConnectionReplies>>,
         idle_timeout: Duration,
+        rules: &'c ListenerRules,
     ) -> Self {
         Later {
             registry,
             connection,
             mailbox,
             idle_timeout,
+            rules,
         }
+    }
+
+    /// Returns the rules of the listener that accepted the connection.
+    pub fn rules(&self) -> &'c ListenerRules {
+        self.rules
     }
 
     /// Returns how long the client should keep the connection open without a message, as told to clients that ask (RFC
@@ -110,7 +119,8 @@ impl Ticket {
     #[cfg(test)]
     pub(crate) fn for_nobody() -> Self {
         let registry = Arc::new(Registry::new(1, 1, 1));
-        Later::new((&registry, 0), &mut None, Duration::ZERO).ticket()
+        let rules = &ListenerRules::NONE;
+        Later::new((&registry, 0), &mut None, Duration::ZERO, rules).ticket()
     }
 
     /// Delivers the answer, without its length prefix.

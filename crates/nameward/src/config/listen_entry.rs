@@ -1,0 +1,116 @@
+//! Listen addresses: each is a string, or a table with settings of its own.
+
+use std::{net::SocketAddr, path::Path, sync::Arc};
+
+use nameward_serve::listener::{ListenAddress, ListenTransports, ListenerRules};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    read::{Plural, Read, Wrong},
+    zone_values::{Peers, inline_table},
+};
+
+/// An address to listen on, as `"192.0.2.1:53"` or `{ address = "192.0.2.1:53", transports = ["tcp"] }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenEntry {
+    /// The address.
+    pub address: SocketAddr,
+    /// The transports, if the entry sets them.
+    pub transports: Option<ListenTransports>,
+    /// Clients that are answered, if the entry restricts them.
+    pub allow_query: Option<Peers>,
+}
+
+impl From<SocketAddr> for ListenEntry {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            transports: None,
+            allow_query: None,
+        }
+    }
+}
+
+impl ListenEntry {
+    /// Returns the rules for what is received there.
+    pub fn rules(&self) -> ListenerRules {
+        ListenerRules {
+            allow_query: self.allow_query.as_ref().map(|peers| peers.0.clone()),
+        }
+    }
+
+    /// Returns what is bound for it.
+    pub fn to_listen(&self) -> ListenAddress {
+        ListenAddress {
+            address: self.address,
+            transports: self.transports.unwrap_or_default(),
+            rules: Arc::new(self.rules()),
+        }
+    }
+}
+
+const KEYS: [&str; 3] = ["address", "transports", "allow_query"];
+
+impl Read for ListenEntry {
+    fn expected() -> String {
+        format!(
+            "{}, or a table such as {{ address = \"127.0.0.1:53\", transports = [\"tcp\"] }}",
+            SocketAddr::expected()
+        )
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        if value.get_ref().as_str().is_some() {
+            return SocketAddr::read(value, base).map(Self::from);
+        }
+        let table = inline_table(value, &Self::expected(), &KEYS)?;
+        let address = table.get("address").ok_or_else(|| Wrong {
+            span: value.span(),
+            message: "a listener needs an address".into(),
+        })?;
+        Ok(Self {
+            address: SocketAddr::read(address, base)?,
+            transports: setting(table, "transports", base)?,
+            allow_query: setting(table, "allow_query", base)?,
+        })
+    }
+}
+
+impl Plural for ListenEntry {
+    const LIST: &'static str = "a list of addresses, or of tables with an address and its settings";
+}
+
+/// Reads a setting of an entry, if it is there.
+fn setting<T: Read>(table: &DeTable<'_>, key: &str, base: &Path) -> Result<Option<T>, Wrong> {
+    table.get(key).map(|value| T::read(value, base)).transpose()
+}
+
+impl Read for ListenTransports {
+    fn expected() -> String {
+        r#"a list of "udp" and "tcp""#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let wrong = |value| Wrong::expected(&Self::expected(), value);
+        let list = value.get_ref().as_array().ok_or_else(|| wrong(value))?;
+        let mut transports = Self {
+            udp: false,
+            tcp: false,
+        };
+        for entry in list {
+            match entry.get_ref().as_str() {
+                Some("udp") => transports.udp = true,
+                Some("tcp") => transports.tcp = true,
+                _ => return Err(wrong(entry)),
+            }
+        }
+        // A listener without a transport is a mistake, not a way to turn it off.
+        if list.is_empty() {
+            return Err(wrong(value));
+        }
+        Ok(transports)
+    }
+}
