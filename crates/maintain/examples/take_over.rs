@@ -100,6 +100,7 @@ fn take_over(count: usize) {
             address: "192.0.2.1:53".parse().expect("an address"),
             key: None,
             source: None,
+            tls: None,
         }]),
         ..PolicyFragment::default()
     };

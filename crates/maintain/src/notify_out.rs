@@ -244,6 +244,7 @@ mod tests {
             address: SocketAddr::from(([192, 0, 2, octet], 53)),
             key: None,
             source: None,
+            tls: None,
         }
     }
 
@@ -329,6 +330,7 @@ mod tests {
                 address: SocketAddr::from((n.to_be_bytes(), 53)),
                 key: None,
                 source: None,
+                tls: None,
             })
         };
         assert_eq!(queue.add(&change("a.test."), many(1 << 24), now), 0);

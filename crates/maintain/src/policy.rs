@@ -8,12 +8,16 @@
 
 pub mod database;
 mod fragment;
+mod remote;
 mod stored;
 mod table;
 mod update;
 mod zonemd;
 
 pub use fragment::PolicyFragment;
+pub use remote::{
+    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, RemoteServer, address_text,
+};
 pub use stored::{
     AutoprimarySecondary, DeclaredSettings, DeclaredZone, StoredKeyRow, StoredPolicies,
     StoredPolicyError,
@@ -24,34 +28,15 @@ pub use zonemd::ZonemdRule;
 
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
-use nameward_zone::AccessList;
 pub use nameward_zone::ZoneKind;
-use std::net::{IpAddr, SocketAddr};
+use nameward_zone::{AccessClient, AccessList};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The rank of zones that the configuration itself declares: before every backend.
 pub const CONFIGURED_RANK: u16 = 0;
 /// The rank of zones that catalogs and the state store declare: after every backend.
 pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
-
-/// Another server: a primary, or one that is notified of changes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RemoteServer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// The key that signs messages to it.
-    pub key: Option<NameBuf>,
-    /// The source address of messages to it; chosen by the kernel if there is none.
-    pub source: Option<IpAddr>,
-}
-
-/// Formats the address of a server as in `domains.master`: with its port if that is not 53.
-pub fn address_text(address: SocketAddr) -> String {
-    match address.port() {
-        53 => address.ip().to_string(),
-        _ => address.to_string(),
-    }
-}
 
 /// A server whose zones become secondaries here when it sends NOTIFY for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,15 +151,16 @@ impl ZonePolicy {
 }
 
 impl ZonePolicy {
-    /// Checks whether a NOTIFY from an address, signed with a verified key or unsigned, is accepted: from a primary,
-    /// with its key if it has one, or from an allowed peer.
-    pub fn takes_notify(&self, peer: IpAddr, key: Option<nameward_wire::Name<'_>>) -> bool {
-        let peer = peer.to_canonical();
+    /// Checks whether a NOTIFY is accepted: from the address of a primary, with its key if it has one, or from an allowed
+    /// peer.
+    pub fn takes_notify(&self, client: &AccessClient<'_>) -> bool {
+        let peer = client.address.to_canonical();
         let is_primary = |primary: &RemoteServer| {
             let wanted = primary.key.as_ref().map(NameBuf::as_name);
-            primary.address.ip().to_canonical() == peer && (wanted.is_none() || wanted == key)
+            primary.address.ip().to_canonical() == peer
+                && (wanted.is_none() || wanted == client.key)
         };
-        self.primaries.iter().any(is_primary) || self.allow_notify.allows(peer, key)
+        self.primaries.iter().any(is_primary) || self.allow_notify.allows(client)
     }
 }
 

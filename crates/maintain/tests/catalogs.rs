@@ -226,6 +226,7 @@ fn consume(server: &Server) {
         address: "192.0.2.1:5300".parse().unwrap(),
         key: Some(name("k.")),
         source: None,
+        tls: None,
     };
     let consumer = PolicyFragment {
         kind: Some(ZoneKind::Consumer),

@@ -128,6 +128,7 @@ fn policy() -> Arc<ZonePolicy> {
         address: SocketAddr::from(([192, 0, 2, octet], 53)),
         key: None,
         source: None,
+        tls: None,
     };
     let part = PolicyFragment {
         kind: Some(ZoneKind::Secondary),

@@ -13,6 +13,7 @@ pub mod location;
 pub mod log_settings;
 pub mod rate_limit_settings;
 pub mod read;
+mod remote_server;
 mod server_keywords;
 pub mod setting;
 pub mod settings;

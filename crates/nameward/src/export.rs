@@ -13,6 +13,7 @@ mod gather;
 mod knot;
 mod nsd;
 mod pdns;
+mod peers;
 
 use nameward_base::text::counted;
 use std::{
@@ -107,6 +108,7 @@ pub fn run(
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
     let mut server = gather::collect(order, overrides)?;
+    server.leave_out_tls_conditions();
     let fragments = match order.target {
         TargetServer::Bind => bind::write(&mut server),
         TargetServer::Knot => knot::write(&mut server),
@@ -200,6 +202,37 @@ fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
 }
 
 impl ExportedServer {
+    /// Reduces access lists to what other servers can express: no client is allowed that was not before.
+    fn leave_out_tls_conditions(&mut self) {
+        let mut warnings = Vec::new();
+        for zone in &mut self.zones {
+            for (name, list) in [
+                ("allow_query", &mut zone.allow_query),
+                ("allow_transfer", &mut zone.terms.allow_transfer),
+                ("allow_update", &mut zone.terms.allow_update),
+            ] {
+                let Some(list) = list.as_mut().filter(|list| list.depends_on_tls()) else {
+                    continue;
+                };
+                // Entries after an exception may include what it excludes.
+                let mut kept = list.entries();
+                let is_other = |entry: &AccessEntry| match &entry.term {
+                    AccessWord::OverTls(_) => entry.is_negated,
+                    AccessWord::List(_) => true,
+                    _ => false,
+                };
+                kept.truncate(kept.iter().position(is_other).unwrap_or(kept.len()));
+                kept.retain(|entry| !matches!(entry.term, AccessWord::OverTls(_)));
+                *list = AccessList::new(&kept);
+                warnings.push(format!(
+                    "zone {}: {name}: TLS conditions not converted; the list is more restrictive",
+                    zone.name
+                ));
+            }
+        }
+        warnings.into_iter().for_each(|warning| self.warn(warning));
+    }
+
     /// Records something that is not exported.
     fn warn(&mut self, text: String) {
         if !self.warnings.contains(&text) {

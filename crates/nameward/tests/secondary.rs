@@ -12,6 +12,7 @@ mod primary;
 mod queue;
 mod restart;
 mod slow;
+mod tls;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Queries to other servers: serials and transfers from primaries, NOTIFY, DS records at parents.
 //!
 //! ```text
-//! soa        a primary's serial, over UDP: random port and ID, three tries
-//! stream     a transfer over TCP, read as it arrives (maintain::transfer)
+//! connections  TCP and TLS connections: certificates, reuse
+//! soa        a primary's serial, over UDP (random port and ID, three tries) or over TLS
+//! stream     a transfer over TCP or TLS, read as it arrives (maintain::transfer)
 //! rate       the minimum rate of a transfer
 //! silence    primaries that did not respond recently
 //! autoprimary  zones created because an autoprimary sends NOTIFY for them
@@ -14,6 +15,7 @@
 //! for a primary.
 
 mod autoprimary;
+pub(crate) mod connections;
 mod failure;
 mod notify;
 mod parent;
@@ -42,6 +44,7 @@ use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
 pub use autoprimary::AutoprimarySink;
+pub use connections::PeerConnections;
 use failure::QueryFailure;
 pub use notify::{
     DatabaseRanks, Notifier, NotifyContext, SecondarySerial, UnknownSerial, forget_notified,
@@ -99,6 +102,7 @@ pub struct PrimaryClient {
 }
 
 struct OutgoingShared {
+    connections: Arc<PeerConnections>,
     policies: Arc<PolicyTable>,
     settings: OutgoingSettings,
     silent: SilentPrimaries,
@@ -108,8 +112,14 @@ struct OutgoingShared {
 
 impl PrimaryClient {
     /// Creates a client that runs on `runtime`.
-    pub fn new(policies: Arc<PolicyTable>, settings: OutgoingSettings, runtime: Handle) -> Self {
+    pub fn new(
+        policies: Arc<PolicyTable>,
+        connections: Arc<PeerConnections>,
+        settings: OutgoingSettings,
+        runtime: Handle,
+    ) -> Self {
         let shared = OutgoingShared {
+            connections,
             policies,
             settings,
             silent: SilentPrimaries::default(),
@@ -229,7 +239,8 @@ impl OutgoingShared {
         form: QuestionForm,
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
-        let reply = match soa::ask_soa((&ask.primary, key), ask.zone, form).await {
+        let asked = soa::ask_soa(&self.connections, (&ask.primary, key), ask.zone, form);
+        let reply = match asked.await {
             // Knot answers queries for catalog zones over TCP only.
             Err(QueryFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
             reply => reply?,
@@ -292,7 +303,7 @@ impl OutgoingShared {
     ) -> Result<TransferAnswer, QueryFailure> {
         if way == TransferWay::Incremental && ask.have.is_some() {
             let asked = (ask, Type::IXFR, form);
-            match stream::transfer(asked, key, &self.settings, (progress, memory)).await {
+            match stream::transfer(asked, key, self, (progress, memory)).await {
                 Err(QueryFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
                     tracing::debug!(
                         "zone {}: IXFR failed: {failure}; retrying with AXFR",
@@ -303,7 +314,7 @@ impl OutgoingShared {
             }
         }
         let asked = (ask, Type::AXFR, form);
-        stream::transfer(asked, key, &self.settings, (progress, memory)).await
+        stream::transfer(asked, key, self, (progress, memory)).await
     }
 
     /// Finds the TSIG key of a server.

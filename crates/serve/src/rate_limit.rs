@@ -31,7 +31,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nameward_answer::{AnswerKind, Reply};
 use nameward_wire::message::Query;
 use nameward_wire::{Name, NameBuf, Opcode, Rcode};
-use nameward_zone::{AccessList, NameKey, Zone};
+use nameward_zone::{AccessClient, AccessList, NameKey, Zone};
 
 use buckets::{Buckets, SECOND};
 use limited::LimitedPrefixes;
@@ -261,7 +261,10 @@ impl RateLimiter {
         (salt, now): (u64, u64),
     ) -> OverLimit {
         let settings = &self.settings;
-        if settings.exempt.allows(client, key) {
+        if settings
+            .exempt
+            .allows(&AccessClient::in_plain_text(client, key))
+        {
             return OverLimit::Exempt;
         }
         let prefix = self.prefix_word(client);

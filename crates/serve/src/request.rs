@@ -16,7 +16,8 @@ use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
 use nameward_wire::{Name, Rcode};
-use nameward_zone::Zone;
+pub use nameward_zone::TlsPeer;
+use nameward_zone::{AccessClient, Zone};
 use tokio::sync::Notify;
 
 use crate::pipeline::ReplyPath;
@@ -43,6 +44,8 @@ pub struct Request<'q> {
     pub transport: Transport,
     /// The signer for the replies, if the request was TSIG-signed (RFC 8945) and verified. It holds the key.
     pub tsig: Option<&'q ReplySigner>,
+    /// The client of the encrypted connection that it was received over; `None` over UDP and TCP.
+    pub tls: Option<&'q Arc<TlsPeer>>,
     /// The view it is answered from.
     pub view: ViewId,
 }
@@ -51,6 +54,15 @@ impl<'q> Request<'q> {
     /// Returns the name of the TSIG key that the request was signed with, in lower case.
     pub fn key_name(&self) -> Option<Name<'q>> {
         Some(self.tsig?.key()?.name())
+    }
+
+    /// Returns the client as access lists see it.
+    pub fn client(&self) -> AccessClient<'q> {
+        AccessClient {
+            address: self.peer.ip(),
+            key: self.key_name(),
+            tls: self.tls.map(|tls| &**tls),
+        }
     }
 
     /// Returns how the transport shapes a response.

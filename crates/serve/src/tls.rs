@@ -32,7 +32,7 @@ pub use certificate::spki_pin;
 use certificate::{CertificateChooser, ServerCertificate};
 use client_certificate::AnyClientCertificate;
 pub use client_certificate::ClientAuthorities;
-use files::FileStamp;
+pub(crate) use files::{FileStamp, file_stamp};
 pub use files::{TlsError, TlsFiles, read_authorities, read_chain, read_key};
 pub use stream::{TlsByteStream, TlsLayer};
 

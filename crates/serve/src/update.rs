@@ -18,10 +18,11 @@ use nameward_maintain::update::{UpdateJob, UpdateOutcome, UpdatePermission, Upda
 use nameward_stats::{Counter, LogThrottle};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::change::ChangeAuthor;
-use nameward_zone::{SerialRule, Zone};
+use nameward_zone::{AccessClient, SerialRule, Zone};
 
+use crate::outgoing::PeerConnections;
 use crate::pipeline::{LateReply, ReplyPath};
-use crate::request::{Request, Verdict, ZoneRequests, extended_error};
+use crate::request::{Request, TlsPeer, Verdict, ZoneRequests, extended_error};
 use forward::UpdateForwarder;
 use tokio::runtime::Handle;
 
@@ -43,6 +44,7 @@ struct UpdateSender {
     zone: NameBuf,
     peer: std::net::SocketAddr,
     key: Option<NameBuf>,
+    tls: Option<Arc<TlsPeer>>,
 }
 
 /// The permissions of one client under a zone's update rules.
@@ -71,12 +73,17 @@ impl UpdatePermission for ClientRights {
 
 impl UpdateRequests {
     /// Accepts updates for the zones of a table as the policies allow. Must be called within the runtime.
-    pub fn new(zones: Snapshot, policies: Arc<PolicyTable>, updates: Arc<Updates>) -> Self {
+    pub fn new(
+        zones: Snapshot,
+        policies: Arc<PolicyTable>,
+        updates: Arc<Updates>,
+        connections: Arc<PeerConnections>,
+    ) -> Self {
         UpdateRequests {
             zones,
             policies,
             updates,
-            forwarder: UpdateForwarder::new(Handle::current()),
+            forwarder: UpdateForwarder::new(connections, Handle::current()),
             refusals: Arc::default(),
         }
     }
@@ -87,6 +94,7 @@ impl UpdateRequests {
             zone: query.qname.into(),
             peer: request.peer,
             key: request.key_name().map(NameBuf::from),
+            tls: request.tls.cloned(),
         };
         let refuse = |rcode, error, reason: &str| {
             self.refusals.log(&sender, rcode, reason);
@@ -201,7 +209,11 @@ impl ZoneRequests for UpdateRequests {
 fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     let key = sender.key.as_ref().map(NameBuf::as_name);
     if !policy.allow_update.is_none() {
-        policy.allow_update.allows(sender.peer.ip(), key)
+        policy.allow_update.allows(&AccessClient {
+            address: sender.peer.ip(),
+            key,
+            tls: sender.tls.as_deref(),
+        })
     } else {
         let named = policy
             .update_rules

@@ -87,9 +87,7 @@ impl ZoneRequests for ZoneRequestHandler {
         let policy = policies.own(query.qname);
         let secondary = policy.filter(|policy| policy.kind.is_transferred());
         let outcome = match secondary {
-            Some(policy) if policy.takes_notify(request.peer.ip(), request.key_name()) => {
-                sink.notified(&notification)
-            }
+            Some(policy) if policy.takes_notify(&request.client()) => sink.notified(&notification),
             Some(_) => NotifyOutcome::Refused,
             None => sink.notified_of_unknown(&notification),
         };

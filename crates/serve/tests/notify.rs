@@ -67,6 +67,7 @@ fn secondary(address: &str, key: Option<&str>, allowed: &[AccessWord]) -> Arc<Po
             address,
             key: key.map(|key| key.parse().unwrap()),
             source: None,
+            tls: None,
         }]),
         allow_notify: Some(AccessList::new(&entries)),
         ..PolicyFragment::default()

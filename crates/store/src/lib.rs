@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod authorities;
 pub mod file;
 pub mod sql;
 pub mod state;

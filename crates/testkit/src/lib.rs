@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod certificates;
 pub mod conformance;
 pub mod databases;
 pub mod differential;

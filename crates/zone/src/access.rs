@@ -1,13 +1,18 @@
-//! Access lists: which clients, by address or TSIG key, may query a zone, and the rules that assign lists to zones.
+//! Access lists: which clients, by address, TSIG key or TLS certificate, may query, transfer or update a zone, and the
+//! rules that assign lists of query clients to zones.
 //!
 //! A list is evaluated like a BIND address match list: the first entry that matches decides, entries can be negated,
 //! and an address that matches no entry is not in the list. Lists are stored as sorted ranges, so a lookup is a binary
-//! search that does not allocate, however long the list is.
+//! search that does not allocate, however long the list is. A list with conditions on encrypted connections is a second
+//! form for clients of such connections: its entries, evaluated one after the other.
 //!
 //! Rules live in the zone table next to the zones, not inside them: a changed list takes effect with the next batch of
 //! queries, even if the zone's contents cannot be reloaded.
 
 mod entries;
+mod over_tls;
+
+pub use over_tls::{SpkiPin, TlsEntry, TlsPeer, TlsTerm};
 
 use crate::offer::lower_case;
 use nameward_wire::{Name, NameBuf};
@@ -25,6 +30,30 @@ pub struct AccessList {
     plain: AddressSet,
     /// Address sets for keys that make a difference, by key name in wire form and lower case. Sorted.
     keyed: Box<[(Box<[u8]>, AddressSet)]>,
+    /// All entries, for clients of encrypted connections, if any entry depends on that.
+    over_tls: Option<Box<[AccessEntry]>>,
+}
+
+/// A client, as far as access lists distinguish clients.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessClient<'c> {
+    /// Its address.
+    pub address: IpAddr,
+    /// The verified key that signed its request.
+    pub key: Option<Name<'c>>,
+    /// The client of an encrypted connection.
+    pub tls: Option<&'c TlsPeer>,
+}
+
+impl<'c> AccessClient<'c> {
+    /// Creates a client that sent a request in plain text, signed or not.
+    pub fn in_plain_text(address: IpAddr, key: Option<Name<'c>>) -> Self {
+        AccessClient {
+            address,
+            key,
+            tls: None,
+        }
+    }
 }
 
 /// A set of addresses, stored as sorted ranges that do not touch.
@@ -38,7 +67,7 @@ struct AddressSet {
 type AddressRange = (u128, u128);
 
 /// One entry of a list, as written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AccessEntry {
     /// Clients that match are excluded from the list.
     pub is_negated: bool,
@@ -47,7 +76,7 @@ pub struct AccessEntry {
 }
 
 /// The match condition of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AccessWord {
     /// Matches every client.
     Any,
@@ -57,6 +86,8 @@ pub enum AccessWord {
     Key(NameBuf),
     /// Requests from a network that are signed with the key of this name.
     NetworkWithKey(IpAddr, u8, NameBuf),
+    /// Requests over an encrypted connection.
+    OverTls(Box<TlsEntry>),
     /// Clients in another list. A client that the other list negates does not match, so two negations never let a
     /// client in; BIND does the same.
     List(AccessList),
@@ -72,7 +103,7 @@ impl AccessList {
                     keys.insert(lower_case(key.as_name()));
                 }
                 AccessWord::List(list) => keys.extend(list.named_keys().map(Into::into)),
-                AccessWord::Any | AccessWord::Network(..) => {}
+                AccessWord::Any | AccessWord::Network(..) | AccessWord::OverTls(_) => {}
             }
         }
         let plain = AddressSet::of(entries, None);
@@ -82,7 +113,14 @@ impl AccessList {
         });
         // A key that makes no difference is dropped, so that equal sets compare equal.
         let keyed = keyed.filter(|(_, set)| *set != plain).collect();
-        AccessList { plain, keyed }
+        let over_tls = { entries.iter() }
+            .any(AccessEntry::depends_on_tls)
+            .then(|| entries.into());
+        AccessList {
+            plain,
+            keyed,
+            over_tls,
+        }
     }
 
     /// Returns the list that contains every client.
@@ -90,13 +128,17 @@ impl AccessList {
         Self::new(&[AccessEntry::positive(AccessWord::Any)])
     }
 
-    /// Checks whether an unsigned request from an address is allowed.
+    /// Checks whether an unsigned request from an address, in plain text, is allowed.
     pub fn contains(&self, client: IpAddr) -> bool {
         self.plain.contains(client)
     }
 
-    /// Checks whether a request from an address is allowed, given the verified key that signed it, if any.
-    pub fn allows(&self, client: IpAddr, key: Option<Name<'_>>) -> bool {
+    /// Checks whether a request of a client is allowed.
+    pub fn allows(&self, client: &AccessClient<'_>) -> bool {
+        if let (Some(entries), Some(tls)) = (&self.over_tls, client.tls) {
+            return over_tls::allows(entries, client, tls);
+        }
+        let (client, key) = (client.address, client.key);
         match key.filter(|_| !self.keyed.is_empty()) {
             Some(key) => {
                 let mut lower = NameBuf::from(key);
@@ -110,17 +152,27 @@ impl AccessList {
 
     /// Checks whether the list is empty.
     pub fn is_none(&self) -> bool {
-        self.plain.is_none() && self.keyed.is_empty()
+        self.plain.is_none() && self.keyed.is_empty() && self.over_tls.is_none()
     }
 
     /// Checks whether the list contains every client.
     pub fn is_any(&self) -> bool {
-        self.plain.is_any() && self.keyed.is_empty()
+        self.plain.is_any() && self.keyed.is_empty() && self.over_tls.is_none()
     }
 
-    /// Returns the names of the keys that make a difference, in wire form and lower case.
+    /// Checks whether the list distinguishes encrypted connections or their clients' certificates.
+    pub fn depends_on_tls(&self) -> bool {
+        self.over_tls.is_some()
+    }
+
+    /// Returns the names of the keys that make a difference, in wire form.
     pub fn named_keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keyed.iter().map(|(key, _)| &**key)
+        let over_tls = self.over_tls.iter().flatten();
+        let over_tls = over_tls.filter_map(|entry| match &entry.term {
+            AccessWord::OverTls(entry) => Some(entry.key.as_ref()?.as_name().as_wire()),
+            _ => None,
+        });
+        self.keyed.iter().map(|(key, _)| &**key).chain(over_tls)
     }
 
     /// Returns the clients that are in both lists.
@@ -174,6 +226,8 @@ impl AddressSet {
             match term {
                 AccessWord::Key(name) | AccessWord::NetworkWithKey(_, _, name)
                     if key.is_none_or(|key| Name::from_valid_wire(key) != name.as_name()) => {}
+                // The sets are those of clients in plain text.
+                AccessWord::OverTls(_) => {}
                 AccessWord::Any | AccessWord::Key(_) => {
                     v4.put((0, u32::MAX.into()), is_out);
                     v6.put((0, u128::MAX), is_out);

@@ -38,7 +38,10 @@ mod walk;
 mod zone;
 mod zone_digest;
 
-pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessWord};
+pub use access::{
+    AccessClient, AccessEntry, AccessList, AccessRules, AccessSource, AccessWord, SpkiPin,
+    TlsEntry, TlsPeer, TlsTerm,
+};
 pub use build::{PackedApex, ZoneBuilder};
 pub use capacity::ZoneLimits;
 pub use chain::{

@@ -411,20 +411,23 @@ fn moved_remote(remote: &Remote) -> ImportedRemote {
 
 /// Returns the entries of a list in Nameward syntax.
 fn spelled(list: &AccessList) -> Vec<String> {
-    let entries = list.entries().into_iter().map(|entry| {
+    let entries = list.entries().into_iter().filter_map(|entry| {
         let sign = if entry.is_negated { "!" } else { "" };
         let network = |address: IpAddr, bits: u8| match (address, bits) {
             (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
             _ => format!("{address}/{bits}"),
         };
-        match entry.term {
+        let text = match entry.term {
+            // BIND lists have no such conditions.
+            AccessWord::OverTls(_) => return None,
             AccessWord::Network(address, bits) => format!("{sign}{}", network(address, bits)),
             AccessWord::Key(key) => format!("{sign}key:{key}"),
             AccessWord::NetworkWithKey(address, bits, key) => {
                 format!("{sign}{} key:{key}", network(address, bits))
             }
             AccessWord::Any | AccessWord::List(_) => format!("{sign}any"),
-        }
+        };
+        Some(text)
     });
     entries.collect()
 }

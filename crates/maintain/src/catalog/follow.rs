@@ -365,7 +365,11 @@ impl CatalogFollower {
         policies: &Policies,
         catalog: &[u8],
     ) -> Option<(u16, &Arc<StoredCatalogs>)> {
-        match policies.of(Name::from_valid_wire(catalog)).declared_by {
+        let own = policies.of(Name::from_valid_wire(catalog));
+        match own.declared_by {
+            // A row has addresses only: members with encrypted transfers are kept in the state store, with the settings
+            // of the catalog.
+            _ if own.primaries.iter().any(|primary| primary.tls.is_some()) => None,
             PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
             _ => None,
         }

@@ -71,13 +71,15 @@ pub fn name_server_targets(
     policy: &ZonePolicy,
     addresses: impl IntoIterator<Item = IpAddr>,
 ) -> Vec<RemoteServer> {
-    let targets = addresses.into_iter().map(|ip| RemoteServer {
-        address: SocketAddr::new(ip, DNS_PORT),
-        key: None,
-        source: None,
-    });
+    let targets = addresses
+        .into_iter()
+        .map(|ip| RemoteServer::plain(SocketAddr::new(ip, DNS_PORT)));
     let is_named = |target: &RemoteServer| {
-        let same = |other: &RemoteServer| other.address == target.address;
+        // One with TLS settings has another port, and must not be notified in plain text as well.
+        let same = |other: &RemoteServer| {
+            other.address == target.address
+                || other.tls.is_some() && other.address.ip() == target.address.ip()
+        };
         policy.also_notify.iter().any(same)
     };
     targets.filter(|target| !is_named(target)).collect()

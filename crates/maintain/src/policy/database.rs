@@ -208,6 +208,7 @@ fn servers(
                 address,
                 key,
                 source,
+                tls: None,
             }),
             Err::<_, std::net::AddrParseError>(_) => {
                 problems.push(format!("{kind}: invalid address {word:?}"));

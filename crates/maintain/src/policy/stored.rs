@@ -92,6 +92,7 @@ impl From<&AutoprimarySecondary> for DeclaredSettings {
                 address: secondary.primary,
                 key: secondary.key,
                 source: None,
+                tls: None,
             }],
             template: secondary.template.clone(),
             ..DeclaredSettings::default()

@@ -21,6 +21,7 @@ fn server(address: &str, key: Option<&str>) -> RemoteServer {
         address: address.parse().unwrap(),
         key: key.map(name),
         source: None,
+        tls: None,
     }
 }
 
@@ -43,7 +44,10 @@ fn nobody_may_do_anything_without_a_policy() {
         &policy.allow_update,
     ];
     assert!(lists.iter().all(|list| list.is_none()));
-    assert!(!policy.takes_notify("127.0.0.1".parse().unwrap(), None));
+    assert!(!policy.takes_notify(&AccessClient::in_plain_text(
+        "127.0.0.1".parse().unwrap(),
+        None
+    )));
     assert_eq!(policies.zones().count(), 0);
 }
 
@@ -189,7 +193,9 @@ fn a_notify_is_taken_from_a_primary_only_with_its_key() {
     };
     let policy = policy.finish(PolicySource::Configured);
     let key = name("K.example.");
-    let takes = |peer: &str, key| policy.takes_notify(peer.parse().unwrap(), key);
+    let takes = |peer: &str, key| {
+        policy.takes_notify(&AccessClient::in_plain_text(peer.parse().unwrap(), key))
+    };
     assert!(takes("192.0.2.1", Some(key.as_name())));
     assert!(!takes("192.0.2.1", None));
     assert!(!takes("192.0.2.1", Some(Name::ROOT)));
@@ -224,5 +230,8 @@ fn a_rule_permits_its_names_and_types_with_its_key() {
     };
     let list = policy.finish(PolicySource::Configured).allow_update;
     let peer = "192.0.2.1".parse().unwrap();
-    assert!(list.allows(peer, Some(key.as_name())) && !list.allows(peer, None));
+    assert!(
+        list.allows(&AccessClient::in_plain_text(peer, Some(key.as_name())))
+            && !list.allows(&AccessClient::in_plain_text(peer, None))
+    );
 }

@@ -171,7 +171,7 @@ impl<O: QueryPrimary> Secondaries<O> {
 
     fn fail(&mut self, number: ZoneNumber, error: String, now: Moment) {
         if let Some(zone) = self.zones.get_mut(&number) {
-            let from = zone.primary.map(|peer| format!("{peer}: "));
+            let from = zone.primary.map(|peer| format!("{}: ", zone.label(peer)));
             zone.last_error = Some(format!("{}{error}", from.unwrap_or_default()));
             zone.next_primary += 1;
             (zone.transfer, zone.memory) = (None, None);

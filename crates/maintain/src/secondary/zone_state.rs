@@ -70,6 +70,13 @@ pub(super) struct TransferSize {
 }
 
 impl Secondary {
+    /// Returns a primary's address with its transport, for messages.
+    pub(super) fn label(&self, peer: SocketAddr) -> String {
+        let mut primaries = self.settings.policy.primaries.iter();
+        let known = primaries.find(|primary| primary.address == peer);
+        known.map_or_else(|| peer.to_string(), ToString::to_string)
+    }
+
     pub(super) fn new(
         settings: SecondarySettings,
         home: Arc<dyn SecondaryStorage>,

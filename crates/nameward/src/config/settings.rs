@@ -23,10 +23,11 @@ use super::{
     listen_entry::ListenEntry,
     rate_limit_settings::Rate,
     read::{Addresses, Count, Read, Secret, Wrong},
+    remote_server::RemoteAddress,
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
-    zone_values::{DirectoryPath, InheritedSetting, Peers, RemoteAddress},
+    zone_values::{DirectoryPath, InheritedSetting, Peers},
 };
 
 section! {
@@ -205,9 +206,11 @@ macro_rules! zone_section {
             $name = $table {
                 $($own)*
                 /// Servers that the zone is transferred from, in order of preference. Each may have a `key` to sign
-                /// messages with and a `source` address to send from.
+                /// messages with, a `source` address to send from, and TLS settings (`tls`, `tls_name`, `tls_ca`, `tls_pin`,
+                /// `tls_certificate`, `tls_key`, `tls_alpn`), see [transfers.md](transfers.md#encrypted-transfers).
                 primaries: InheritedSetting<Vec<RemoteServer>> = r#""""#;
-                /// Servers to notify of changes in addition to those in the zone's NS records.
+                /// Servers to notify of changes in addition to those in the zone's NS records, with the same settings
+                /// each as in `primaries`.
                 also_notify: InheritedSetting<Vec<RemoteServer>> = r#""""#;
                 /// Whether the servers in the zone's NS records are notified of changes. By default they are for zone
                 /// files, primary zones and producers, and not for native zones in databases and for secondaries.

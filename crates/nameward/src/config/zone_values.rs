@@ -1,12 +1,9 @@
 //! Value types of zone settings: kinds, other servers, peer lists, update rules.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use nameward_dnssec::SoaEdit;
-use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
+use nameward_maintain::policy::{UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::AccessList;
 use toml::{
@@ -19,9 +16,6 @@ use super::{
     error::nearest,
     read::{Plural, Read, Wrong},
 };
-
-/// The default port of a server.
-const PORT: u16 = 53;
 
 /// A setting that may be left to the template or the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +65,7 @@ impl Read for Peers {
 }
 
 /// Formats the keywords that a setting may have.
-fn one_of<const N: usize>(words: [&str; N]) -> String {
+pub fn one_of<const N: usize>(words: [&str; N]) -> String {
     let words = words.map(|word| format!("{word:?}"));
     let (last, first) = words.split_last().expect("there are words");
     format!("{} or {last}", first.join(", "))
@@ -109,62 +103,6 @@ impl Read for ZoneKind {
         let found = value.get_ref().as_str().and_then(Self::from_word);
         found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
     }
-}
-
-impl Plural for RemoteServer {
-    const LIST: &'static str = "a list of servers such as { address = \"192.0.2.1:53\" }";
-}
-
-impl Read for RemoteServer {
-    fn expected() -> String {
-        r#"a server such as { address = "192.0.2.1:53", key = "transfer.example." }"#.into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        let table = inline_table(value, &Self::expected(), &["address", "key", "source"])?;
-        let address = table.get("address").ok_or_else(|| Wrong {
-            span: value.span(),
-            message: "a server needs an address".into(),
-        })?;
-        Ok(Self {
-            address: server_address(address)?,
-            key: table.get("key").map(|key| name(key, base)).transpose()?,
-            source: table.get("source").map(source_address).transpose()?,
-        })
-    }
-}
-
-/// The address of another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteAddress(pub SocketAddr);
-
-impl Read for RemoteAddress {
-    fn expected() -> String {
-        SERVER_ADDRESS.into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        server_address(value).map(Self)
-    }
-}
-
-const SERVER_ADDRESS: &str = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
-
-/// Reads an address with or without a port.
-fn server_address(value: &Spanned<DeValue<'_>>) -> Result<SocketAddr, Wrong> {
-    let text = value.get_ref().as_str();
-    let with_port = text.and_then(|text| text.parse::<SocketAddr>().ok());
-    let without = text.and_then(|text| text.parse::<IpAddr>().ok());
-    let address = with_port.or_else(|| Some(SocketAddr::new(without?, PORT)));
-    address
-        .filter(|address| address.port() != 0 && !address.ip().is_unspecified())
-        .ok_or_else(|| Wrong::expected(SERVER_ADDRESS, value))
-}
-
-fn source_address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {
-    let text = value.get_ref().as_str();
-    let address = text.and_then(|text| text.parse().ok());
-    address.ok_or_else(|| Wrong::expected("an address such as \"192.0.2.1\"", value))
 }
 
 impl Plural for UpdateRule {

@@ -3,14 +3,16 @@
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nameward_base::calendar::UtcTime;
-use nameward_maintain::policy::RemoteServer;
+use nameward_maintain::policy::{ClientIdentity, PeerTls, RemoteServer};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
     ExportedFile, ExportedKey, ExportedServer, ExportedZone, bare, entries, is_any, network,
+    peers::{BindTls, expressible},
     zone_file,
 };
 
@@ -27,9 +29,12 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
     let mut warnings = Vec::new();
     let mut policies: Vec<(String, String)> = Vec::new();
     let mut zones = String::new();
+    let mut tls = TlsBlocks::default();
     for zone in &server.zones {
-        zone_text(&mut zones, zone, server, &mut policies, &mut warnings);
+        let mut context = (&mut policies, &mut tls);
+        zone_text(&mut zones, zone, server, &mut context, &mut warnings);
     }
+    text.push_str(&tls.text());
     for (name, policy) in policies {
         let _ = writeln!(text, "dnssec-policy \"{name}\" {{ {policy} }};");
     }
@@ -52,7 +57,7 @@ fn zone_text(
     out: &mut String,
     zone: &ExportedZone,
     server: &ExportedServer,
-    policies: &mut Vec<(String, String)>,
+    (policies, tls): &mut (&mut Vec<(String, String)>, &mut TlsBlocks),
     warnings: &mut Vec<String>,
 ) {
     let name = zone.name.to_string();
@@ -61,7 +66,7 @@ fn zone_text(
         let _ = writeln!(
             out,
             "    type secondary;\n    primaries {{ {} }};",
-            servers(zone.primaries())
+            tls.servers(&expressible::<BindTls>(zone, zone.primaries(), warnings))
         );
     } else {
         let file = server.out.join(zone_file(&zone.name));
@@ -81,12 +86,9 @@ fn zone_text(
     let transfer = zone.terms.allow_transfer.as_ref().map(AccessList::entries);
     let transfer = match_list(&transfer.unwrap_or_default());
     let _ = writeln!(out, "    allow-transfer {{ {transfer} }};");
-    if !zone.also_notify().is_empty() {
-        let _ = writeln!(
-            out,
-            "    also-notify {{ {} }};",
-            servers(zone.also_notify())
-        );
+    let notified = expressible::<BindTls>(zone, zone.also_notify(), warnings);
+    if !notified.is_empty() {
+        let _ = writeln!(out, "    also-notify {{ {} }};", tls.servers(&notified));
     }
     if zone
         .terms
@@ -177,21 +179,57 @@ fn state_text(zone: &ExportedZone, key: &ExportedKey) -> String {
     text + "GoalState: omnipresent\n"
 }
 
-fn servers(list: &[RemoteServer]) -> String {
-    let mut text = String::new();
-    for server in list {
-        let _ = write!(
-            text,
-            "{} port {}",
-            server.address.ip(),
-            server.address.port()
-        );
-        if let Some(key) = &server.key {
-            let _ = write!(text, " key \"{}\"", bare(&key.to_string()));
-        }
-        text.push_str("; ");
+/// The `tls` statements that servers refer to.
+#[derive(Default)]
+struct TlsBlocks(Vec<Arc<PeerTls>>);
+
+impl TlsBlocks {
+    /// Returns the name of the statement with these settings.
+    fn name(&mut self, tls: &Arc<PeerTls>) -> String {
+        let known = self.0.iter().position(|known| known == tls);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(Arc::clone(tls));
+            self.0.len() - 1
+        });
+        format!("nameward-{}", number + 1)
     }
-    text
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (number, tls) in self.0.iter().enumerate() {
+            let _ = write!(text, "tls \"nameward-{}\" {{", number + 1);
+            text.push_str(" protocols { TLSv1.3; };");
+            if let Some(name) = &tls.name {
+                let _ = write!(text, " remote-hostname \"{name}\";");
+            }
+            if let Some(path) = &tls.authorities {
+                let _ = write!(text, " ca-file \"{}\";", path.display());
+            }
+            if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+                let (certificate, key) = (certificate.display(), key.display());
+                let _ = write!(text, " cert-file \"{certificate}\"; key-file \"{key}\";");
+            }
+            text.push_str(" };\n");
+        }
+        text
+    }
+
+    /// Formats a list of servers.
+    fn servers(&mut self, list: &[&RemoteServer]) -> String {
+        let mut text = String::new();
+        for server in list {
+            let (ip, port) = (server.address.ip(), server.address.port());
+            let _ = write!(text, "{ip} port {port}");
+            if let Some(key) = &server.key {
+                let _ = write!(text, " key \"{}\"", bare(&key.to_string()));
+            }
+            if let Some(tls) = &server.tls {
+                let _ = write!(text, " tls \"{}\"", self.name(tls));
+            }
+            text.push_str("; ");
+        }
+        text
+    }
 }
 
 /// Formats an address match list; an empty one is `none`.
@@ -203,6 +241,8 @@ fn match_list(list: &[AccessEntry]) -> String {
     for entry in list {
         let sign = if entry.is_negated { "!" } else { "" };
         let _ = match &entry.term {
+            // Left out before.
+            AccessWord::OverTls(_) => Ok(()),
             AccessWord::Any | AccessWord::List(_) => write!(text, "{sign}any; "),
             AccessWord::Network(address, bits) => {
                 write!(text, "{sign}{}; ", network(*address, *bits))

@@ -2,11 +2,14 @@
 
 use std::{fmt::Write, path::PathBuf};
 
+use data_encoding::BASE64;
 use nameward_maintain::policy::RemoteServer;
 use nameward_zone::{AccessEntry, AccessWord};
 
 use super::{
-    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
+    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network,
+    peers::{KnotTls, expressible},
+    zone_file,
 };
 
 /// Sections of a knot.conf: a reference must follow what it refers to.
@@ -100,8 +103,8 @@ impl Sections {
             }
         }
         let (masters, notified) = (zone.primaries(), zone.also_notify());
-        let masters = self.remotes(masters);
-        let notified = self.remotes(notified);
+        let masters = self.remotes(&expressible::<KnotTls>(zone, masters, warnings));
+        let notified = self.remotes(&expressible::<KnotTls>(zone, notified, warnings));
         let _ = writeln!(self.zones, "  - domain: {}", bare(&name));
         if !zone.is_transferred() {
             let file = server.out.join(zone_file(&zone.name));
@@ -137,6 +140,8 @@ impl Sections {
         let _ = writeln!(self.acls, "  - id: {id}\n    action: {action}");
         match &entry.term {
             AccessWord::Any | AccessWord::List(_) => {}
+            // Left out before.
+            AccessWord::OverTls(_) => self.acls.push_str("    deny: on\n"),
             AccessWord::Network(address, bits) => {
                 let _ = writeln!(self.acls, "    address: {}", network(*address, *bits));
             }
@@ -158,7 +163,7 @@ impl Sections {
         id
     }
 
-    fn remotes(&mut self, list: &[RemoteServer]) -> Vec<String> {
+    fn remotes(&mut self, list: &[&RemoteServer]) -> Vec<String> {
         let mut ids = Vec::new();
         for server in list {
             self.count += 1;
@@ -167,6 +172,13 @@ impl Sections {
             let _ = writeln!(self.remotes, "  - id: {id}\n    address: {ip}@{port}");
             if let Some(key) = &server.key {
                 let _ = writeln!(self.remotes, "    key: {}", bare(&key.to_string()));
+            }
+            if let Some(tls) = &server.tls {
+                self.remotes.push_str("    tls: on\n");
+                let pins: Vec<String> = tls.pins.iter().map(|pin| BASE64.encode(pin)).collect();
+                if !pins.is_empty() {
+                    let _ = writeln!(self.remotes, "    cert-key: [{}]", pins.join(", "));
+                }
             }
             ids.push(id);
         }

@@ -1,11 +1,14 @@
 //! The fragment for NSD, which does not sign: a script signs the zones with the exported keys.
 
-use std::{fmt::Write, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 
+use nameward_maintain::policy::{ClientIdentity, PeerTls};
 use nameward_zone::{AccessEntry, AccessWord};
 
 use super::{
-    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, zone_file,
+    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network,
+    peers::{NsdTls, TlsDialect, WithoutTls, expressible},
+    zone_file,
 };
 
 /// Writes `nsd.conf.nameward` and `sign-zones`.
@@ -18,6 +21,7 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
             "key:\n    name: \"{name}\"\n    algorithm: {algorithm}\n    secret: \"{secret}\""
         );
     }
+    text.push_str(&tls_auth(server));
     let mut sign = String::from(
         "#!/bin/sh\n# Exported by nameward: NSD serves signatures and makes none. Run this before NSD starts, and again, with a \
          later\n# serial in the zone file, before the signatures end (30 days).\nset -eu\n",
@@ -62,6 +66,36 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
     files
 }
 
+/// Returns the `tls-auth` statements, one for each name that primaries are verified by.
+fn tls_auth(server: &ExportedServer) -> String {
+    let primaries = server.zones.iter().flat_map(ExportedZone::primaries);
+    let tls = primaries.filter_map(|primary| primary.tls.as_deref());
+    let tls: Vec<&PeerTls> = tls.filter(|tls| NsdTls::lacks(tls).is_none()).collect();
+    let mut text = String::new();
+    let files: BTreeSet<_> = tls.iter().map(|tls| tls.authorities.as_deref()).collect();
+    for path in files.into_iter().flatten() {
+        let _ = writeln!(text, "# in server: tls-cert-bundle: \"{}\"", path.display());
+    }
+    let mut named = BTreeSet::new();
+    for tls in tls {
+        let Some(name) = tls.name.as_deref().filter(|name| named.insert(*name)) else {
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "tls-auth:\n    name: {name}\n    auth-domain-name: {name}"
+        );
+        if let Some(ClientIdentity { certificate, key }) = &tls.identity {
+            let (certificate, key) = (certificate.display(), key.display());
+            let _ = writeln!(
+                text,
+                "    client-cert: \"{certificate}\"\n    client-key: \"{key}\""
+            );
+        }
+    }
+    text
+}
+
 fn zone_text(
     out: &mut String,
     zone: &ExportedZone,
@@ -80,15 +114,17 @@ fn zone_text(
         let file = server.out.join(zone_file(&zone.name));
         let _ = writeln!(out, "    zonefile: \"{}{end}\"", file.display());
     }
-    for remote in zone.primaries() {
+    for remote in expressible::<NsdTls>(zone, zone.primaries(), warnings) {
         let (ip, port) = (remote.address.ip(), remote.address.port());
         let key = with_key(remote.key.as_ref());
+        let auth = remote.tls.as_ref().and_then(|tls| tls.name.as_deref());
+        let auth = auth.map_or_else(String::new, |name| format!(" {name}"));
         let _ = writeln!(
             out,
-            "    request-xfr: {ip}@{port} {key}\n    allow-notify: {ip} {key}"
+            "    request-xfr: {ip}@{port} {key}{auth}\n    allow-notify: {ip} {key}"
         );
     }
-    for remote in zone.also_notify() {
+    for remote in expressible::<WithoutTls>(zone, zone.also_notify(), warnings) {
         let (ip, port) = (remote.address.ip(), remote.address.port());
         let _ = writeln!(
             out,
@@ -123,6 +159,8 @@ fn access(entry: &AccessEntry) -> Vec<String> {
     let everywhere = ["0.0.0.0/0", "::0/0"].map(String::from).to_vec();
     let (networks, key) = match &entry.term {
         AccessWord::Any | AccessWord::List(_) => (everywhere, "NOKEY".to_string()),
+        // Left out before.
+        AccessWord::OverTls(_) => (everywhere, "BLOCKED".to_string()),
         AccessWord::Network(address, bits) => (vec![network(*address, *bits)], "NOKEY".into()),
         AccessWord::Key(key) => (everywhere, bare(&key.to_string()).to_string()),
         AccessWord::NetworkWithKey(address, bits, key) => {

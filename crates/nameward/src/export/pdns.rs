@@ -4,7 +4,11 @@ use std::{fmt::Write, path::PathBuf};
 
 use nameward_zone::{AccessList, AccessWord};
 
-use super::{ExportedFile, ExportedServer, ExportedZone, bare, is_any, network, zone_file};
+use super::{
+    ExportedFile, ExportedServer, ExportedZone, bare, is_any, network,
+    peers::{WithoutTls, expressible},
+    zone_file,
+};
 
 /// Writes `load-into-pdns`.
 pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
@@ -41,7 +45,7 @@ fn zone_lines(
         let _ = writeln!(out, "pdnsutil \"$@\" {line}");
     };
     if zone.is_transferred() {
-        return secondary_lines(bare_name, zone, run);
+        return secondary_lines(bare_name, zone, warnings, run);
     }
     let file = server.out.join(zone_file(&zone.name));
     run(&format!("load-zone '{bare_name}' '{}'", file.display()));
@@ -75,21 +79,21 @@ fn zone_lines(
 }
 
 /// Creates a secondary zone, with the key for its transfers.
-fn secondary_lines(bare_name: &str, zone: &ExportedZone, mut run: impl FnMut(&str)) {
-    let primaries = zone
-        .primaries()
-        .iter()
-        .map(|remote| remote.address.to_string());
-    let primaries: Vec<String> = primaries.collect();
+fn secondary_lines(
+    bare_name: &str,
+    zone: &ExportedZone,
+    warnings: &mut Vec<String>,
+    mut run: impl FnMut(&str),
+) {
+    let remotes = expressible::<WithoutTls>(zone, zone.primaries(), warnings);
+    let primaries: Vec<String> = { remotes.iter() }
+        .map(|remote| remote.address.to_string())
+        .collect();
     run(&format!(
         "create-secondary-zone '{bare_name}' {}",
         primaries.join(" ")
     ));
-    if let Some(key) = zone
-        .primaries()
-        .iter()
-        .find_map(|remote| remote.key.as_ref())
-    {
+    if let Some(key) = remotes.iter().find_map(|remote| remote.key.as_ref()) {
         let key = key.to_string();
         run(&format!(
             "activate-tsig-key '{bare_name}' '{}' secondary",
@@ -131,11 +135,10 @@ fn metadata_lines(
             }
         }
     }
-    let notified = zone
-        .also_notify()
-        .iter()
-        .map(|remote| remote.address.to_string());
-    let notified: Vec<String> = notified.collect();
+    let notified = expressible::<WithoutTls>(zone, zone.also_notify(), warnings);
+    let notified: Vec<String> = { notified.iter() }
+        .map(|remote| remote.address.to_string())
+        .collect();
     if !notified.is_empty() {
         run(&format!(
             "set-meta '{bare_name}' ALSO-NOTIFY {}",

@@ -21,7 +21,7 @@ use nameward_maintain::{
 };
 use nameward_serve::{
     live::Running,
-    outgoing::{Notifier, NotifyContext},
+    outgoing::{Notifier, NotifyContext, PeerConnections},
     pipeline::ServingState,
 };
 use nameward_stats::Gauge;
@@ -63,6 +63,8 @@ pub struct ServerCore {
     pub notifier: Notifier,
     /// Stores notified serials in databases.
     pub notified: NotifiedSerials,
+    /// Connections to primaries and secondaries.
+    pub peer_connections: Arc<PeerConnections>,
     /// The runtime for queries to primaries and for NOTIFY.
     pub outgoing_runtime: Handle,
     /// The limits for copies of deleted zones.
@@ -103,10 +105,12 @@ impl ServerCore {
         let notified = NotifiedSerials::new(&ranks);
         let on_sent = notified.clone();
         let addresses = prepared.ports.dns.addresses.clone();
+        let peer_connections = Arc::<PeerConnections>::default();
         let notifier = Notifier::start(NotifyContext {
             policies: Arc::clone(&policies),
             shared: Arc::clone(&shared),
             databases: ranks.iter().copied().collect(),
+            connections: Arc::clone(&peer_connections),
             listens: addresses.clone(),
             store: store.clone(),
             runtime: outgoing_runtime.clone(),
@@ -158,6 +162,7 @@ impl ServerCore {
             catalogs,
             notifier,
             notified,
+            peer_connections,
             outgoing_runtime,
             copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
             notes: Arc::new(MaintenanceNotes::new(prepared.tls.clone())),

@@ -61,7 +61,9 @@ impl SecondaryZones {
         loaded: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (policies, runtime) = (Arc::clone(&core.maintain.policies), &core.outgoing_runtime);
-        let outgoing = PrimaryClient::new(policies, outgoing_settings(server), runtime.clone());
+        let connections = Arc::clone(&core.peer_connections);
+        let settings = outgoing_settings(server);
+        let outgoing = PrimaryClient::new(policies, connections, settings, runtime.clone());
         let transfers = ClassLimit {
             running: server.transfers_in_max.get(),
             per_lane: server.transfers_in_per_primary.get(),

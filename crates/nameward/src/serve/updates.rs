@@ -33,6 +33,7 @@ pub fn start(core: &ServerCore) -> io::Result<(Arc<Updates>, UpdateRequests)> {
         Arc::clone(zones),
         Arc::clone(policies),
         Arc::clone(&updates),
+        Arc::clone(&core.peer_connections),
     );
     Ok((updates, requests))
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use nameward_maintain::transfer::{MemoryRefused, TransferFailure};
 
+use super::connections::{ConnectFailure, ExchangeFailure};
+
 /// Why a query to a primary failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QueryFailure {
@@ -29,6 +31,9 @@ pub(super) enum QueryFailure {
     /// The memory limit for incoming transfers is reached.
     #[error("{}", memory_text(*.0))]
     Memory(MemoryRefused),
+    /// There is no connection to the primary.
+    #[error("{0}")]
+    Connect(ConnectFailure),
     /// The primary does not answer.
     #[error("the primary does not respond")]
     NoAnswer,
@@ -47,6 +52,24 @@ impl QueryFailure {
     /// Checks whether nothing at all was received from the primary.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, QueryFailure::NoAnswer)
+    }
+}
+
+impl From<ConnectFailure> for QueryFailure {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::TimedOut => QueryFailure::NoAnswer,
+            other => QueryFailure::Connect(other),
+        }
+    }
+}
+
+impl From<ExchangeFailure> for QueryFailure {
+    fn from(failure: ExchangeFailure) -> Self {
+        match failure {
+            ExchangeFailure::Connect(failure) => failure.into(),
+            ExchangeFailure::Lost(error) => QueryFailure::Network("connection lost", error),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The NOTIFY sender (RFC 1996): changed zones in, datagrams out, replies in.
+//! The NOTIFY sender (RFC 1996): changed zones in, messages out, replies in.
 //!
 //! A commit only leaves the name of its zone here. One task announces the version that is served by then, so changes
 //! that come faster than messages are sent share one.
@@ -8,6 +8,7 @@
 //! resolve       name servers whose addresses are outside our zones
 //! live_servers  name servers of zones that are looked up in a database
 //! serials       the last notified serials, across a restart
+//! tls           messages to servers with TLS settings
 //! secondaries   the serials of secondaries, on operator request
 //! ```
 
@@ -16,6 +17,7 @@ mod resolve;
 mod secondaries;
 mod sender;
 mod serials;
+mod tls;
 
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
@@ -30,6 +32,7 @@ use nameward_zone::Zone;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::PeerConnections;
 use crate::pipeline::ServingState;
 pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
@@ -43,6 +46,8 @@ pub struct NotifyContext {
     pub shared: Arc<ServingState>,
     /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
     pub databases: DatabaseRanks,
+    /// Connections to servers that are notified over TLS.
+    pub connections: Arc<PeerConnections>,
     /// Our listen addresses: the server does not notify itself.
     pub listens: Vec<SocketAddr>,
     /// Stores the notified serials.

@@ -1,17 +1,19 @@
-//! Queries a primary's serial over UDP.
+//! Queries a primary's serial: over UDP, or over TLS if the primary has TLS settings: the serial and the
+//! name of a zone are as confidential as its transfer (RFC 9103).
 
 use nameward_base::time::now_seconds;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nameward_dnssec::tsig::{TsigFailure, TsigKey, sign_request};
+use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, TsigKey, sign_request};
 use nameward_maintain::policy::RemoteServer;
 use nameward_maintain::transfer::{AskedQuestion, SoaReply, TransferFailure, read_soa_reply};
 use nameward_wire::{NameBuf, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
+use super::connections::PeerConnections;
 use super::failure::QueryFailure;
 use super::{QuestionForm, local_address, random_id};
 
@@ -21,6 +23,8 @@ const TRIES: [Duration; 3] = [
     Duration::from_millis(2500),
     Duration::from_millis(4000),
 ];
+/// Time for the connection, the TLS handshake and the reply of a primary with TLS settings, each.
+const TLS_PATIENCE: Duration = Duration::from_secs(5);
 /// Receive buffer size; without EDNS a response has at most 512 octets.
 const REPLY: usize = 4096;
 /// Number of unrelated datagrams that one try ignores.
@@ -28,10 +32,15 @@ const FORGED: usize = 1000;
 
 /// Queries a primary for the SOA of a zone.
 pub(super) async fn ask_soa(
+    connections: &PeerConnections,
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     zone: NameBuf,
     form: QuestionForm,
 ) -> Result<SoaReply, QueryFailure> {
+    if primary.tls.is_some() {
+        let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
+        return ask_over_tls(connections, (primary, key), &asked, form).await;
+    }
     for patience in TRIES {
         // A new port and a random ID for each try, so that a response cannot be guessed.
         let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
@@ -40,6 +49,40 @@ pub(super) async fn ask_soa(
         }
     }
     Err(QueryFailure::NoAnswer)
+}
+
+/// Queries once over an encrypted connection, which loses no messages.
+async fn ask_over_tls(
+    connections: &PeerConnections,
+    (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
+    asked: &AskedQuestion,
+    form: QuestionForm,
+) -> Result<SoaReply, QueryFailure> {
+    let mut question = form.message(asked, None);
+    let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+    let octets = connections
+        .exchange(primary, &question, TLS_PATIENCE)
+        .await?;
+    let read = read_soa_reply(asked, &octets);
+    verify(verifier.as_mut(), &octets, &read)?;
+    Ok(read?)
+}
+
+/// Verifies the signature of a reply.
+fn verify(
+    verifier: Option<&mut ReplyVerifier>,
+    octets: &[u8],
+    read: &Result<SoaReply, TransferFailure>,
+) -> Result<(), QueryFailure> {
+    let Some(verifier) = verifier else {
+        return Ok(());
+    };
+    match (verifier.verify(octets, now_seconds()), read) {
+        // A server that does not know the key cannot sign its refusal.
+        (Err(TsigFailure::Unsigned), Err(TransferFailure::Code(_))) => Ok(()),
+        (Err(failure), _) => Err(TransferFailure::Tsig(failure).into()),
+        (Ok(_), _) => Ok(()),
+    }
 }
 
 async fn try_once(
@@ -71,15 +114,7 @@ async fn try_once(
         if read.as_ref().is_err_and(TransferFailure::is_forgeable) {
             continue;
         }
-        if let Some(verifier) = &mut verifier {
-            match (verifier.verify(octets, now_seconds()), &read) {
-                // A server that does not know the key cannot sign its refusal.
-                (Err(TsigFailure::Unsigned), Err(TransferFailure::Code(_))) => {}
-                (verified, _) => {
-                    verified.map_err(TransferFailure::Tsig)?;
-                }
-            }
-        }
+        verify(verifier.as_mut(), octets, &read)?;
         return Ok(Some(read?));
     }
     Ok(None)

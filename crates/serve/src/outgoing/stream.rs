@@ -1,4 +1,4 @@
-//! One transfer over TCP: the connection, its time limits, and its messages passed to the reader as they arrive.
+//! One transfer over TCP or TLS: the connection, its time limits, and its messages passed to the reader as they arrive.
 
 use nameward_base::time::now_seconds;
 use std::io;
@@ -11,13 +11,13 @@ use nameward_maintain::transfer::{
 };
 use nameward_wire::Type;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::connections::{MessageTransport, framed, reworded};
 use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
-use super::{OutgoingSettings, QuestionForm, local_address, random_id};
+use super::{OutgoingSettings, OutgoingShared, QuestionForm, random_id};
 
 /// Read buffer size: a message of maximum size and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
@@ -26,32 +26,89 @@ const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 pub(super) async fn transfer(
     (ask, qtype, form): (&Ask, Type, QuestionForm),
     key: Option<&Arc<TsigKey>>,
+    shared: &OutgoingShared,
+    (progress, memory): (&TransferProgress, &mut MemoryShare),
+) -> Result<TransferAnswer, QueryFailure> {
+    let OutgoingShared {
+        connections,
+        settings,
+        ..
+    } = shared;
+    let mut connection = connections
+        .open(&ask.primary, settings.connect_timeout)
+        .await?;
+    loop {
+        let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
+        let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
+        let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+        let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
+        let mut messages = MessageBuffer::new();
+        let stream = &mut connection.stream;
+        let sent = send(stream, &question, settings).await;
+        let result = match sent {
+            Ok(()) => {
+                receive(
+                    (stream, &mut messages),
+                    &mut reader,
+                    settings,
+                    (progress, memory),
+                )
+                .await
+            }
+            Err(failure) => Err(failure),
+        };
+        match result {
+            Ok(answer) => {
+                // Octets after the end of a transfer answer no query of ours.
+                if messages.is_empty() {
+                    connections.put_back(&ask.primary, connection.stream);
+                }
+                return Ok(answer);
+            }
+            // The primary has closed the connection since it was used last.
+            Err(_) if connection.is_reused && messages.is_unused() => {
+                let patience = settings.connect_timeout;
+                connection = connections.connect(&ask.primary, patience).await?;
+            }
+            Err(QueryFailure::Network(action, error)) => {
+                return Err(QueryFailure::Network(action, reworded(error, &ask.primary)));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn send(
+    stream: &mut Box<dyn MessageTransport>,
+    question: &[u8],
+    settings: &OutgoingSettings,
+) -> Result<(), QueryFailure> {
+    let framed = framed(question).map_err(lost)?;
+    let sending = async {
+        stream.write_all(&framed).await?;
+        stream.flush().await
+    };
+    timeout(settings.idle_timeout, sending)
+        .await
+        .map_err(|_| QueryFailure::Timeout("cannot send the query"))?
+        .map_err(lost)
+}
+
+fn lost(error: io::Error) -> QueryFailure {
+    QueryFailure::Network("connection lost", error)
+}
+
+async fn receive(
+    (stream, messages): (&mut Box<dyn MessageTransport>, &mut MessageBuffer),
+    reader: &mut TransferReader,
     settings: &OutgoingSettings,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
 ) -> Result<TransferAnswer, QueryFailure> {
-    let connecting = timeout(settings.connect_timeout, connect(ask)).await;
-    let mut stream = match connecting {
-        Ok(connected) => {
-            connected.map_err(|error| QueryFailure::Network("cannot connect", error))?
-        }
-        Err(_) => return Err(QueryFailure::NoAnswer),
-    };
-    let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
-    let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
-    let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
-    let mut framed = (question.len() as u16).to_be_bytes().to_vec();
-    framed.extend_from_slice(&question);
-    let sent = timeout(settings.idle_timeout, stream.write_all(&framed)).await;
-    let lost = |error| QueryFailure::Network("connection lost", error);
-    sent.map_err(|_| QueryFailure::Timeout("cannot send the query"))?
-        .map_err(lost)?;
-    let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
-    let mut messages = MessageBuffer::new();
     let mut rate = RateCheck::new(settings.rate_min, settings.idle_timeout, now());
     loop {
         // A whole message in time, not one octet: a primary cannot hold a slot by trickling data.
         let deadline = Instant::now() + settings.idle_timeout;
-        let message = match timeout_at(deadline, messages.next(&mut stream)).await {
+        let message = match timeout_at(deadline, messages.next(stream)).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(reader.cut_short().into()),
             Ok(Err(error)) => return Err(lost(error)),
@@ -59,7 +116,7 @@ pub(super) async fn transfer(
         };
         let octets = message.len();
         let step = reader.take(message, now_seconds());
-        progress.update(&reader);
+        progress.update(reader);
         if let TransferStep::Done(answer) = step? {
             return Ok(answer);
         }
@@ -76,23 +133,13 @@ fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-async fn connect(ask: &Ask) -> io::Result<TcpStream> {
-    let socket = if ask.primary.address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
-    if ask.primary.source.is_some() {
-        socket.bind(local_address(&ask.primary))?;
-    }
-    socket.connect(ask.primary.address).await
-}
-
 /// Received octets, and the position of the next message in them.
 struct MessageBuffer {
     octets: Vec<u8>,
     start: usize,
     end: usize,
+    /// Whether anything was received.
+    is_used: bool,
 }
 
 impl MessageBuffer {
@@ -101,11 +148,22 @@ impl MessageBuffer {
             octets: vec![0; BUFFER],
             start: 0,
             end: 0,
+            is_used: false,
         }
     }
 
+    /// Checks whether all received messages were read.
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Checks whether nothing was received.
+    fn is_unused(&self) -> bool {
+        !self.is_used
+    }
+
     /// Waits for the next message; `None` at the end of the stream.
-    async fn next(&mut self, stream: &mut TcpStream) -> io::Result<Option<&[u8]>> {
+    async fn next(&mut self, stream: &mut Box<dyn MessageTransport>) -> io::Result<Option<&[u8]>> {
         let len = loop {
             if let Some(len) = self.complete() {
                 break len;
@@ -116,7 +174,7 @@ impl MessageBuffer {
             }
             match stream.read(&mut self.octets[self.end..]).await? {
                 0 => return Ok(None),
-                read => self.end += read,
+                read => (self.end, self.is_used) = (self.end + read, true),
             }
         };
         let at = self.start + 2;

@@ -17,7 +17,7 @@ use super::ServingState;
 use super::limit::limit_late;
 use super::record::{Done, record_answer};
 use super::signed::is_padded;
-use crate::request::{Request, ViewId, medium_of};
+use crate::request::{Request, TlsPeer, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
 use crate::tap::{Exchange, ExchangeTap};
 use crate::tcp::Ticket;
@@ -40,6 +40,7 @@ pub(crate) struct LateRequest {
     transport: Transport,
     /// Signs the reply, if the request was signed.
     signer: Option<Box<ReplySigner>>,
+    tls: Option<Arc<TlsPeer>>,
     view: ViewId,
     reply_to: ReplyTo,
     received: Instant,
@@ -53,6 +54,7 @@ impl LateRequest {
             local: request.local,
             transport: request.transport,
             signer: request.tsig.cloned().map(Box::new),
+            tls: request.tls.cloned(),
             view: request.view,
             reply_to,
             received,
@@ -72,6 +74,7 @@ impl LateRequest {
             local: self.local,
             transport: self.transport,
             tsig: self.signer.as_deref(),
+            tls: self.tls.as_ref(),
             view: self.view,
         }
     }

@@ -26,7 +26,7 @@ use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Name, Opcode, Rcode, Type};
-use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
+use nameward_zone::{AccessClient, NameKey, ZoneMatch, ZoneTable};
 
 use super::late::{LateRequest, ReplyPath, ReplyTo};
 use super::limit::Limits;
@@ -37,7 +37,7 @@ use crate::cookies::Cookies;
 use crate::listener::ListenerRules;
 use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuery, join_lookup};
 use crate::recursor::{RecursorForwarder, offer_recursion};
-use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
+use crate::request::{Request, TlsPeer, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::SigningLocation;
 
 /// The rules of a listener without any.
@@ -57,6 +57,8 @@ pub(crate) struct Turn<'t> {
     /// The rules of the listener; requests that are answered late have passed them.
     pub(super) rules: &'t ListenerRules,
     hand_off: Option<&'t Arc<RecursorForwarder>>,
+    /// The client of the encrypted connection whose message this turn decides.
+    pub(super) tls: Option<&'t Arc<TlsPeer>>,
     /// Read for the first query to a live zone; others need no clock.
     now: Option<Instant>,
 }
@@ -88,13 +90,18 @@ pub(crate) trait Arrival {
 
     /// Builds the full request.
     #[cold]
-    fn request<'q>(&self, query: &'q Query<'q>, tsig: Option<&'q ReplySigner>) -> Request<'q> {
+    fn request<'q>(
+        &self,
+        (query, tsig): (&'q Query<'q>, Option<&'q ReplySigner>),
+        tls: Option<&'q Arc<TlsPeer>>,
+    ) -> Request<'q> {
         Request {
             query,
             peer: self.peer(),
             local: self.local(),
             transport: self.transport(),
             tsig,
+            tls,
             view: ViewId::DEFAULT,
         }
     }
@@ -122,6 +129,7 @@ impl<'t> Turn<'t> {
             limits: snapshots.rate_limiter.load().as_deref().map(Limits::new),
             rules: &NO_RULES,
             hand_off: snapshots.hand_off.load().as_ref(),
+            tls: None,
             recorder,
             scratch,
             now: None,
@@ -157,7 +165,11 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let client = arrival.peer().ip();
         if let Some(list) = &self.rules.allow_query
-            && !list.allows(client, signed_by(request.1))
+            && !list.allows(&AccessClient {
+                address: client,
+                key: signed_by(request.1),
+                tls: self.tls.map(|tls| &**tls),
+            })
         {
             let medium = medium_of(arrival.transport());
             let denied = self.engine.respond_denied(request.0, medium, out);
@@ -182,7 +194,7 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         if !is_question(query) {
-            let request = arrival.request(query, tsig);
+            let request = arrival.request((query, tsig), self.tls);
             return self.decide_other(&request, &mut || arrival.reply_to(), out);
         }
         let medium = medium_of(transport);
@@ -198,7 +210,7 @@ impl<'t> Turn<'t> {
             .engine
             .respond(&zones, query, (key, zone), medium, self.scratch, out);
         if reply.comes_later() {
-            let request = arrival.request(query, tsig);
+            let request = arrival.request((query, tsig), self.tls);
             let reply_to = &mut || arrival.reply_to();
             return self.decide_later(&request, (asked, reply), reply_to, out);
         }
@@ -223,7 +235,7 @@ impl<'t> Turn<'t> {
             offer_recursion(out);
             return Verdict::Reply(reply);
         }
-        let request = arrival.request(query, tsig);
+        let request = arrival.request((query, tsig), self.tls);
         let reply_to = &mut || arrival.reply_to();
         let mut way_back = ReplyPath::new(self.shared, &request, reply_to);
         if hand_off.hand_over(&request, &mut way_back).is_ok() {

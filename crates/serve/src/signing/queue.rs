@@ -185,6 +185,7 @@ mod tests {
             local: None,
             transport: Transport::to(Protocol::Tcp, peer.ip()),
             tsig: None,
+            tls: None,
             view: ViewId::DEFAULT,
         };
         let reply_to = ReplyTo::Stream(Ticket::for_nobody());

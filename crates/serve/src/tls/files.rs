@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nameward_store::authorities::{self, AuthorityError};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore};
@@ -44,23 +45,26 @@ pub enum TlsError {
 }
 
 /// Identity and change time of a file.
-pub(super) type FileStamp = (u64, u64, i64, i64, u64);
+pub(crate) type FileStamp = (u64, u64, i64, i64, u64);
 
 /// Returns the stamps of all files; `None` for one that is missing.
 pub(super) fn stamps(options: &TlsOptions) -> Vec<Option<FileStamp>> {
     let pairs = options.certificates.iter();
     let paths = pairs.flat_map(|files| [&files.certificate, &files.key]);
-    let stamp = |path: &PathBuf| {
-        let file = fs::metadata(path).ok()?;
-        Some((
-            file.dev(),
-            file.ino(),
-            file.mtime(),
-            file.mtime_nsec(),
-            file.size(),
-        ))
-    };
-    paths.chain(&options.client_ca).map(stamp).collect()
+    let paths = paths.chain(&options.client_ca);
+    paths.map(|path| file_stamp(path)).collect()
+}
+
+/// Returns the stamp of a file; `None` if it is missing.
+pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
+    let file = fs::metadata(path).ok()?;
+    Some((
+        file.dev(),
+        file.ino(),
+        file.mtime(),
+        file.mtime_nsec(),
+        file.size(),
+    ))
 }
 
 /// Reads a certificate chain, the server's own certificate first. It has at least one.
@@ -87,14 +91,16 @@ pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 /// Reads the certificates of authorities.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in read_chain(path)? {
-        roots
-            .add(certificate)
-            .map_err(|source| TlsError::Unusable {
-                path: path.to_path_buf(),
-                source,
-            })?;
-    }
-    Ok(roots)
+    let path = || path.to_path_buf();
+    authorities::read_authorities(&path()).map_err(|error| match error {
+        AuthorityError::Unreadable(source) => TlsError::Unreadable {
+            path: path(),
+            source,
+        },
+        AuthorityError::Unusable(source) => TlsError::Unusable {
+            path: path(),
+            source,
+        },
+        AuthorityError::Empty => TlsError::Empty(path()),
+    })
 }

@@ -33,7 +33,7 @@ pub(super) fn access_of(
     table: &ZoneTable,
 ) -> TransferAccess {
     let client = request.peer.ip();
-    if policy.allow_transfer.allows(client, request.key_name()) {
+    if policy.allow_transfer.allows(&request.client()) {
         return TransferAccess::Allowed;
     }
     if !policy.transfer_to_name_servers {

@@ -3,28 +3,27 @@
 //! Message and reply are passed on unchanged, TSIG included: client and primary verify each other, and this server
 //! adds nothing. The number of updates in flight and the time for each are limited.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nameward_maintain::policy::RemoteServer;
 use nameward_wire::Rcode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+
+use crate::outgoing::PeerConnections;
+use crate::outgoing::connections::ExchangeFailure;
 
 /// Maximum number of updates in flight to primaries.
 const UNDER_WAY: usize = 64;
-/// Time limit per primary; then the next one is tried.
+/// Time for the connection and for the reply of a primary; then the next one is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Size of the header in octets; a reply must at least contain its response code.
 const HEADER: usize = 12;
 
 /// Forwards updates to primaries.
 pub(super) struct UpdateForwarder {
+    connections: Arc<PeerConnections>,
     runtime: Handle,
     places: Arc<Semaphore>,
 }
@@ -48,12 +47,24 @@ pub(super) enum ForwardError {
     NoPrimary,
     /// The last primary that was tried did not answer.
     #[error("primary {0}: {1}")]
-    Primary(SocketAddr, io::Error),
+    Primary(Box<RemoteServer>, ForwardFailure),
+}
+
+/// Why a primary did not answer an update.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardFailure {
+    /// It cannot be reached.
+    #[error("{0}")]
+    Exchange(#[from] ExchangeFailure),
+    /// Its answer is none to the update.
+    #[error("the response does not match the update")]
+    NoReply,
 }
 
 impl UpdateForwarder {
-    pub(super) fn new(runtime: Handle) -> Self {
+    pub(super) fn new(connections: Arc<PeerConnections>, runtime: Handle) -> Self {
         UpdateForwarder {
+            connections,
             runtime,
             places: Arc::new(Semaphore::new(UNDER_WAY)),
         }
@@ -69,14 +80,14 @@ impl UpdateForwarder {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return done(Err(ForwardError::TooMany));
         };
+        let connections = Arc::clone(&self.connections);
         self.runtime.spawn(async move {
             let _place = place;
             let mut failure = ForwardError::NoPrimary;
             for primary in primaries {
-                let asked = timeout(PATIENCE, ask(&primary, &message)).await;
-                match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                match ask(&connections, &primary, &message).await {
                     Ok(reply) => return done(Ok(reply)),
-                    Err(error) => failure = ForwardError::Primary(primary.address, error),
+                    Err(error) => failure = ForwardError::Primary(Box::new(primary), error),
                 }
             }
             done(Err(failure));
@@ -84,27 +95,19 @@ impl UpdateForwarder {
     }
 }
 
-/// Sends a message over TCP and reads its reply.
-async fn ask(primary: &RemoteServer, message: &[u8]) -> io::Result<ForwardedReply> {
-    let socket = match primary.address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    if let Some(source) = primary.source {
-        socket.bind(SocketAddr::new(source, 0))?;
-    }
-    let mut stream = socket.connect(primary.address).await?;
-    let len = u16::try_from(message.len()).map_err(io::Error::other)?;
-    let framed = [&len.to_be_bytes(), message].concat();
-    stream.write_all(&framed).await?;
-    let mut octets = vec![0; stream.read_u16().await?.into()];
-    stream.read_exact(&mut octets).await?;
+/// Sends a message over TCP, or over TLS if the primary has TLS settings, and reads its reply.
+async fn ask(
+    connections: &PeerConnections,
+    primary: &RemoteServer,
+    message: &[u8],
+) -> Result<ForwardedReply, ForwardFailure> {
+    let octets = connections.exchange(primary, message, PATIENCE).await?;
     let is_reply = octets.len() >= HEADER
         && octets[..2] == message[..2]
         // QR set, and the same opcode as the request.
         && octets[2] & 0xf8 == 0x80 | message[2] & 0x78;
     let rcode = is_reply.then(|| code(octets[3] & 15)).flatten();
-    let rcode = rcode.ok_or_else(|| io::Error::other("the response does not match the update"))?;
+    let rcode = rcode.ok_or(ForwardFailure::NoReply)?;
     Ok(ForwardedReply { octets, rcode })
 }
 

@@ -6,6 +6,7 @@
 //! `sslrootcert=FILE` names the trusted authorities, in PEM; by default those of the system are used.
 
 use super::error::SqlError;
+use crate::authorities::{AuthorityError, SYSTEM_AUTHORITIES, read_authorities};
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Inner;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-
-/// Where Debian and derivatives store the authorities that the system trusts.
-const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The TLS settings in a URL.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,32 +55,9 @@ impl Wish {
         let mark = if others.is_empty() { "" } else { "?" };
         Ok(Wish {
             url: format!("{place}{mark}{}", others.join("&")),
-            authorities: is_wanted.then(|| authorities.unwrap_or_else(|| SYSTEM.into())),
+            authorities: is_wanted
+                .then(|| authorities.unwrap_or_else(|| SYSTEM_AUTHORITIES.into())),
         })
-    }
-}
-
-/// An unusable file of authorities.
-#[derive(Debug, thiserror::Error)]
-enum AuthorityError {
-    #[error("{0}")]
-    Unreadable(#[from] pem::Error),
-    #[error("{0}")]
-    Unusable(#[from] tokio_rustls::rustls::Error),
-    #[error("the file contains no certificate")]
-    Empty,
-}
-
-/// Reads the authorities in a file.
-fn read_authorities(path: &Path) -> Result<RootCertStore, AuthorityError> {
-    let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path)? {
-        store.add(certificate?)?;
-    }
-    if store.is_empty() {
-        Err(AuthorityError::Empty)
-    } else {
-        Ok(store)
     }
 }
 
@@ -198,7 +172,7 @@ mod tests {
         assert_eq!(read("postgres://u@h/d?sslmode=prefer"), plain);
         assert_eq!(
             read("postgres://u@h/d?sslmode=require").authorities,
-            Some(SYSTEM.into())
+            Some(SYSTEM_AUTHORITIES.into())
         );
         let all = read("mysql://u@h/d?a=1&sslmode=verify-full&sslrootcert=/ca.pem&b=2");
         assert_eq!(all.url, "mysql://u@h/d?a=1&b=2");

@@ -6,8 +6,11 @@ use std::net::IpAddr;
 
 impl AccessList {
     /// Returns entries that yield an equal list: first the entries for each key, then the entries for all other
-    /// requests.
+    /// requests. Those of a list with conditions on encrypted connections are returned as they were written.
     pub fn entries(&self) -> Vec<AccessEntry> {
+        if let Some(entries) = &self.over_tls {
+            return entries.to_vec();
+        }
         let mut entries = Vec::new();
         for (key, set) in &self.keyed {
             let name = NameBuf::from(Name::from_valid_wire(key));

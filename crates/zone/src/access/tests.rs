@@ -83,7 +83,10 @@ fn a_key_lets_in_from_anywhere_and_its_letter_case_does_not_matter() {
     let some = list(&["!192.0.2.1", "key:Transfer.Example.", "198.51.100.0/24"]);
     let allows = |client: &str, key: Option<&str>| {
         let key = key.map(name);
-        some.allows(client.parse().unwrap(), key.as_ref().map(NameBuf::as_name))
+        some.allows(&AccessClient::in_plain_text(
+            client.parse().unwrap(),
+            key.as_ref().map(NameBuf::as_name),
+        ))
     };
     assert!(allows("203.0.113.1", Some("tRANSFER.example.")));
     assert!(!allows("203.0.113.1", Some("other.example.")));
@@ -96,6 +99,72 @@ fn a_key_lets_in_from_anywhere_and_its_letter_case_does_not_matter() {
     assert!(!some.is_none() && !list(&["key:a."]).is_none());
     assert!(list(&["any", "key:a."]).is_any() && !list(&["!key:a.", "any"]).is_any());
     assert_eq!(list(&["any", "key:a."]), list(&["any"]));
+}
+
+fn over_tls(network: Option<(IpAddr, u8)>, key: Option<&str>, term: TlsTerm) -> AccessEntry {
+    AccessEntry::positive(AccessWord::OverTls(Box::new(TlsEntry {
+        network,
+        key: key.map(|key| key.parse().unwrap()),
+        term,
+    })))
+}
+
+#[test]
+fn an_entry_with_tls_matches_encrypted_connections_alone() {
+    let network = Some(("192.0.2.0".parse().unwrap(), 24));
+    let named = || TlsTerm::Name("ns2.example".into());
+    let peer = |names: &[&str], pin| TlsPeer {
+        names: names.iter().map(|name| (*name).into()).collect(),
+        pin,
+    };
+    let (bare, with_name) = (
+        peer(&[], None),
+        peer(&["x.example", "ns2.example"], Some([1; 32])),
+    );
+    let with_pin = peer(&[], Some([7; 32]));
+    let client = |address: &str, tls| AccessClient {
+        tls,
+        ..AccessClient::in_plain_text(address.parse().unwrap(), None)
+    };
+    let check = |list: &AccessList, tls| list.allows(&client("192.0.2.1", tls));
+
+    let encrypted = AccessList::new(&[over_tls(network, None, TlsTerm::Encrypted)]);
+    assert!(check(&encrypted, Some(&bare)) && !check(&encrypted, None));
+    assert!(!encrypted.allows(&client("198.51.100.1", Some(&bare))));
+    assert!(!encrypted.is_none() && !encrypted.is_any());
+    assert!(!encrypted.contains("192.0.2.1".parse().unwrap()));
+
+    let name = AccessList::new(&[over_tls(None, None, named())]);
+    assert!(check(&name, Some(&with_name)));
+    assert!(!check(&name, Some(&with_pin)) && !check(&name, Some(&bare)) && !check(&name, None));
+
+    let pin = AccessList::new(&[over_tls(None, None, TlsTerm::Pin([7; 32]))]);
+    assert!(check(&pin, Some(&with_pin)) && !check(&pin, Some(&with_name)));
+
+    // All conditions of an entry must hold, and the first entry that matches decides.
+    let signed = AccessList::new(&[over_tls(None, Some("k.example."), named())]);
+    assert_eq!(signed.named_keys().count(), 1);
+    let key: NameBuf = "K.example.".parse().unwrap();
+    let with_key = AccessClient {
+        key: Some(key.as_name()),
+        ..client("192.0.2.1", Some(&with_name))
+    };
+    assert!(signed.allows(&with_key) && !check(&signed, Some(&with_name)));
+    let denied = AccessEntry {
+        is_negated: true,
+        ..over_tls(None, None, named())
+    };
+    let except = AccessList::new(&[denied, entry("192.0.2.0/24")]);
+    assert!(check(&except, None) && check(&except, Some(&bare)));
+    assert!(!check(&except, Some(&with_name)));
+
+    // Sets of lists keep the conditions.
+    let both = name.union(&list(&["198.51.100.0/24"]));
+    assert!(check(&both, Some(&with_name)) && !check(&both, None));
+    let narrow = encrypted.intersection(&list(&["192.0.2.1"]));
+    assert!(check(&narrow, Some(&bare)) && !check(&narrow, None));
+    assert!(!narrow.allows(&client("192.0.2.2", Some(&bare))));
+    assert_eq!(AccessList::new(&narrow.entries()), narrow);
 }
 
 /// Evaluates a list by walking its entries.
@@ -119,7 +188,8 @@ fn plainly(entries: &[AccessEntry], client: IpAddr, key: Option<Name<'_>>) -> bo
             AccessWord::NetworkWithKey(address, bits, name) => {
                 is_in(address, bits) && key == Some(name.as_name())
             }
-            AccessWord::List(list) => list.allows(client, key),
+            AccessWord::OverTls(_) => false,
+            AccessWord::List(list) => list.allows(&AccessClient::in_plain_text(client, key)),
         };
         if is_match {
             return !entry.is_negated;
@@ -167,18 +237,18 @@ proptest! {
     ) {
         let key = key.as_ref().map(NameBuf::as_name);
         let (first, second) = (AccessList::new(&one), AccessList::new(&other));
-        prop_assert_eq!(first.allows(client, key), plainly(&one, client, key));
+        prop_assert_eq!(first.allows(&AccessClient::in_plain_text(client, key)), plainly(&one, client, key));
         prop_assert_eq!(first.contains(client), plainly(&one, client, None));
         let mut nested = one.clone();
         nested.insert(one.len() / 2, AccessEntry {
             is_negated: negated,
             term: AccessWord::List(second.clone()),
         });
-        prop_assert_eq!(AccessList::new(&nested).allows(client, key), plainly(&nested, client, key));
-        let both = first.allows(client, key) && second.allows(client, key);
-        prop_assert_eq!(first.intersection(&second).allows(client, key), both);
-        let either = first.allows(client, key) || second.allows(client, key);
-        prop_assert_eq!(first.union(&second).allows(client, key), either);
+        prop_assert_eq!(AccessList::new(&nested).allows(&AccessClient::in_plain_text(client, key)), plainly(&nested, client, key));
+        let both = first.allows(&AccessClient::in_plain_text(client, key)) && second.allows(&AccessClient::in_plain_text(client, key));
+        prop_assert_eq!(first.intersection(&second).allows(&AccessClient::in_plain_text(client, key)), both);
+        let either = first.allows(&AccessClient::in_plain_text(client, key)) || second.allows(&AccessClient::in_plain_text(client, key));
+        prop_assert_eq!(first.union(&second).allows(&AccessClient::in_plain_text(client, key)), either);
     }
 }
 

@@ -325,6 +325,7 @@ fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
         address,
         key: key.transpose()?,
         source: None,
+        tls: None,
     })
 }
 

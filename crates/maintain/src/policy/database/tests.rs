@@ -1,6 +1,7 @@
 //! Tests with metadata as pdnsutil writes it, and as people write it.
 
 use super::*;
+use nameward_zone::AccessClient;
 
 fn row(kind: ZoneKind, primaries: &str) -> ZoneRow {
     ZoneRow {
@@ -27,7 +28,10 @@ fn items(rows: &[(&'static str, &str)]) -> Vec<SettingItem> {
 fn allows(list: &Option<AccessList>, client: &str, key: Option<&str>) -> bool {
     let key: Option<NameBuf> = key.map(|key| key.parse().unwrap());
     let list = list.as_ref().unwrap();
-    list.allows(client.parse().unwrap(), key.as_ref().map(NameBuf::as_name))
+    list.allows(&AccessClient::in_plain_text(
+        client.parse().unwrap(),
+        key.as_ref().map(NameBuf::as_name),
+    ))
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl DeclaredSettings {
                         address: address.parse().ok()?,
                         key,
                         source: None,
+                        tls: None,
                     });
                 }
                 ("template", name) => settings.template = name.into(),
@@ -143,11 +144,13 @@ mod tests {
                     address: "[2001:db8::1]:53".parse().unwrap(),
                     key: None,
                     source: None,
+                    tls: None,
                 },
                 RemoteServer {
                     address: "192.0.2.1:5300".parse().unwrap(),
                     key: Some("k\\032ey.example.".parse().unwrap()),
                     source: None,
+                    tls: None,
                 },
             ],
             template: "a template".into(),

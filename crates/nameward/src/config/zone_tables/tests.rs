@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use nameward_maintain::policy::{PolicySource, PolicyTable, UpdateScope, ZoneKind};
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::AccessClient;
 
 use super::*;
 use crate::config::error::ConfigError;
@@ -65,12 +66,36 @@ fn a_zone_is_read_with_everything_that_can_be_said_of_it() {
     assert_eq!(policy.transfer_octets_max, 2 << 20);
     let key = name("transfer.example.");
     let [peer, other] = ["192.0.2.7", "198.51.100.1"].map(|text| text.parse().unwrap());
-    assert!(policy.allow_transfer.allows(peer, None));
-    assert!(policy.allow_transfer.allows(other, Some(key.as_name())));
-    assert!(!policy.allow_transfer.allows(other, None));
-    assert!(policy.allow_notify.allows(peer, Some(key.as_name())));
-    assert!(!policy.allow_notify.allows(peer, None));
-    assert!(!policy.allow_notify.allows(other, Some(key.as_name())));
+    assert!(
+        policy
+            .allow_transfer
+            .allows(&AccessClient::in_plain_text(peer, None))
+    );
+    assert!(
+        policy
+            .allow_transfer
+            .allows(&AccessClient::in_plain_text(other, Some(key.as_name())))
+    );
+    assert!(
+        !policy
+            .allow_transfer
+            .allows(&AccessClient::in_plain_text(other, None))
+    );
+    assert!(
+        policy
+            .allow_notify
+            .allows(&AccessClient::in_plain_text(peer, Some(key.as_name())))
+    );
+    assert!(
+        !policy
+            .allow_notify
+            .allows(&AccessClient::in_plain_text(peer, None))
+    );
+    assert!(
+        !policy
+            .allow_notify
+            .allows(&AccessClient::in_plain_text(other, Some(key.as_name())))
+    );
     let rule = &policy.update_rules[0];
     assert_eq!(rule.scope, UpdateScope::Subtree(name("dyn.example.org.")));
     assert_eq!(rule.types, [Type::A, Type::from_text(b"DHCID").unwrap()]);

@@ -3,6 +3,7 @@
 //! The servers are those that are notified of changes. All are queried in parallel with one deadline, so a server
 //! that does not respond costs no more than that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nameward_maintain::notify_out::{name_server_targets, notify_targets};
@@ -15,8 +16,8 @@ use tokio::time::timeout;
 use super::live_servers::{LiveServers, NotifyTime};
 use super::sender::is_ourselves;
 use super::{Notifier, NotifyContext};
-use crate::outgoing::QuestionForm;
 use crate::outgoing::soa::ask_soa;
+use crate::outgoing::{PeerConnections, QuestionForm};
 
 /// Maximum number of servers queried per zone.
 const SERVERS_MAX: usize = 64;
@@ -47,7 +48,8 @@ impl Notifier {
         let mut serials: Vec<SecondarySerial> = context.runtime.block_on(async {
             let mut asking = tokio::task::JoinSet::new();
             for target in targets {
-                asking.spawn(ask(target, zone));
+                let connections = Arc::clone(&context.connections);
+                asking.spawn(async move { ask(&connections, target, zone).await });
             }
             asking.join_all().await
         });
@@ -88,10 +90,14 @@ impl NotifyContext {
     }
 }
 
-async fn ask(target: RemoteServer, zone: NameBuf) -> SecondarySerial {
+async fn ask(
+    connections: &PeerConnections,
+    target: RemoteServer,
+    zone: NameBuf,
+) -> SecondarySerial {
     let server = target.address.to_string();
     // Without a key: it is an ordinary query that anyone may send.
-    let asked = ask_soa((&target, None), zone, QuestionForm::Plain);
+    let asked = ask_soa(connections, (&target, None), zone, QuestionForm::Plain);
     let serial = match timeout(PATIENCE, asked).await {
         Err(_) => Err(UnknownSerial("no response".into())),
         Ok(Err(error)) => Err(UnknownSerial(error.to_string())),

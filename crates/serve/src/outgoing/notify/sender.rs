@@ -1,4 +1,4 @@
-//! The task that sends NOTIFY messages: targets of changed zones, datagrams out, replies in.
+//! The task that sends NOTIFY messages: targets of changed zones, messages out, replies in.
 
 use nameward_base::time::now_seconds;
 use std::collections::HashMap;
@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use super::super::{local_address, random_id};
 use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
+use super::tls::EncryptedNotify;
 use super::{NotifierShared, NotifyContext};
 
 /// Maximum number of replies that wait to be read.
@@ -35,9 +36,9 @@ const REPLY: usize = 4096;
 /// Messages that are sent before replies are read.
 const BURST: usize = 256;
 /// Minimum interval between log lines about the same unanswered server.
-const LOG_INTERVAL: Duration = Duration::from_secs(300);
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of servers logged in that time.
-const LOGGED: usize = 64;
+pub(super) const LOGGED: usize = 64;
 /// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
 
@@ -59,6 +60,7 @@ pub(super) fn start(shared: &Arc<NotifierShared>) {
         queue: NotifyQueue::default(),
         verifiers: HashMap::new(),
         sockets: HashMap::new(),
+        encrypted: EncryptedNotify::new(Arc::clone(&context.connections), replies.clone()),
         replies,
         log: LogThrottle::by_text(LOG_INTERVAL, LOGGED),
     };
@@ -67,8 +69,8 @@ pub(super) fn start(shared: &Arc<NotifierShared>) {
         .spawn(sender.run(replied, resolved, from_databases));
 }
 
-/// A datagram and its sender.
-type ReceivedReply = (Vec<u8>, SocketAddr);
+/// A reply and its sender.
+pub(super) type ReceivedReply = (Vec<u8>, SocketAddr);
 
 struct NotifySender {
     shared: Arc<NotifierShared>,
@@ -81,6 +83,7 @@ struct NotifySender {
     /// The verifiers for the replies to the last signed message of each target.
     verifiers: HashMap<u64, ReplyVerifier>,
     sockets: HashMap<SocketAddr, Arc<UdpSocket>>,
+    encrypted: EncryptedNotify,
     replies: mpsc::Sender<ReceivedReply>,
     log: LogThrottle,
 }
@@ -321,8 +324,16 @@ impl NotifySender {
         if let Some(serial) = self.delayed.get(&next.change.zone).copied() {
             self.note_sent(next.change.zone, serial);
         }
-        let socket = self.socket(local_address(&next.target)).await?;
-        socket.send_to(&message, next.target.address).await?;
+        if next.target.tls.is_some() {
+            // In plain text it would tell which zone has changed.
+            let target = next.target.clone();
+            if !self.encrypted.send(next.change.zone, target, message) {
+                return Ok(());
+            }
+        } else {
+            let socket = self.socket(local_address(&next.target)).await?;
+            socket.send_to(&message, next.target.address).await?;
+        }
         self.shared.sent.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -424,11 +435,7 @@ pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
 
 /// Checks whether an address belongs to this machine: the kernel then uses the address itself as the source.
 fn is_local(target: SocketAddr) -> bool {
-    let server = RemoteServer {
-        address: target,
-        key: None,
-        source: None,
-    };
+    let server = RemoteServer::plain(target);
     let found = PlainSocket::bind(local_address(&server)).and_then(|socket| {
         socket.connect(target)?;
         socket.local_addr()

@@ -1,0 +1,105 @@
+//! Other servers: primaries, and servers that are notified of changes; how they are reached and authenticated.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nameward_wire::NameBuf;
+use nameward_zone::SpkiPin;
+
+/// Another server: a primary, or one that is notified of changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RemoteServer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The key that signs messages to it.
+    pub key: Option<NameBuf>,
+    /// The source address of messages to it; chosen by the kernel if there is none.
+    pub source: Option<IpAddr>,
+    /// How connections to it are encrypted; `None` for UDP and TCP in plain text.
+    pub tls: Option<Arc<PeerTls>>,
+}
+
+impl RemoteServer {
+    /// Creates a server that is reached in plain text, without a key.
+    pub fn plain(address: SocketAddr) -> Self {
+        RemoteServer {
+            address,
+            key: None,
+            source: None,
+            tls: None,
+        }
+    }
+}
+
+/// The address as in log lines, with the transport if it is encrypted.
+impl fmt::Display for RemoteServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)?;
+        if self.tls.is_some() {
+            f.write_str(" (TLS)")?;
+        }
+        Ok(())
+    }
+}
+
+/// The TLS settings for connections to a server (RFC 9103).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PeerTls {
+    /// Whether its certificate is verified.
+    pub authentication: PeerAuthentication,
+    /// The name that its certificate must have, without a final dot; by default its address.
+    pub name: Option<String>,
+    /// The authorities that may have issued its certificate; by default those of the system.
+    pub authorities: Option<PathBuf>,
+    /// Pins of which its certificate must have one; any if empty.
+    pub pins: Vec<SpkiPin>,
+    /// The certificate presented to it on request.
+    pub identity: Option<ClientIdentity>,
+    /// Whether it must select ALPN.
+    pub alpn: AlpnRule,
+}
+
+/// Whether the certificate of a server is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PeerAuthentication {
+    /// By name and authority, by pin, or by both.
+    Strict,
+    /// Not at all: protects against passive observers only.
+    Opportunistic,
+}
+
+/// Whether a server must select the protocol of DNS over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AlpnRule {
+    /// RFC 9103 section 7.1: it must.
+    Required,
+    /// It may select none, as NSD 4.6 does.
+    Optional,
+}
+
+/// A certificate and its private key, in PEM files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClientIdentity {
+    /// The certificate, followed by intermediate ones.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+impl PeerTls {
+    /// Checks whether the certificate is verified against authorities and a name: it is not if pins replace them.
+    pub fn verifies_chain(&self) -> bool {
+        self.authentication == PeerAuthentication::Strict
+            && (self.pins.is_empty() || self.name.is_some() || self.authorities.is_some())
+    }
+}
+
+/// Formats the address of a server as in `domains.master`: with its port if that is not 53.
+pub fn address_text(address: SocketAddr) -> String {
+    match address.port() {
+        53 => address.ip().to_string(),
+        _ => address.to_string(),
+    }
+}

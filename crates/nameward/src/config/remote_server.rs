@@ -1,0 +1,279 @@
+//! Servers in `primaries` and `also_notify`: address, TSIG key, and how connections to them are encrypted.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use data_encoding::BASE64;
+use nameward_maintain::policy::{
+    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, RemoteServer,
+};
+use nameward_zone::SpkiPin;
+use tokio_rustls::rustls::pki_types::ServerName;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    read::{Plural, Read, Wrong},
+    zone_values::{inline_table, name, one_of},
+};
+
+/// The default port of a server.
+const PORT: u16 = 53;
+/// The default port of a server with TLS settings (RFC 7858).
+const TLS_PORT: u16 = 853;
+/// Maximum number of pins: the current key and its successors.
+const PINS_MAX: usize = 16;
+
+const KEYS: [&str; 10] = [
+    "address",
+    "key",
+    "source",
+    "tls",
+    "tls_name",
+    "tls_ca",
+    "tls_pin",
+    "tls_certificate",
+    "tls_key",
+    "tls_alpn",
+];
+
+impl Plural for RemoteServer {
+    const LIST: &'static str = "a list of servers such as { address = \"192.0.2.1:53\" }";
+}
+
+impl Read for RemoteServer {
+    fn expected() -> String {
+        r#"a server such as { address = "192.0.2.1:53", key = "transfer.example." }"#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let table = inline_table(value, &Self::expected(), &KEYS)?;
+        let address = table.get("address").ok_or_else(|| Wrong {
+            span: value.span(),
+            message: "a server needs an address".into(),
+        })?;
+        let tls = read_tls(table, value, base)?;
+        let port = if tls.is_some() { TLS_PORT } else { PORT };
+        Ok(Self {
+            address: server_address(address, port)?,
+            key: table.get("key").map(|key| name(key, base)).transpose()?,
+            source: table.get("source").map(source_address).transpose()?,
+            tls: tls.map(Arc::new),
+        })
+    }
+}
+
+/// Reads the TLS settings of a server.
+fn read_tls(
+    table: &DeTable<'_>,
+    value: &Spanned<DeValue<'_>>,
+    base: &Path,
+) -> Result<Option<PeerTls>, Wrong> {
+    let wrong = |message: &str| Wrong {
+        span: value.span(),
+        message: message.into(),
+    };
+    let Some(mode) = table.get("tls") else {
+        let mut others = table.iter().map(|(key, _)| key.get_ref());
+        return match others.find(|key| key.starts_with("tls_")) {
+            // Otherwise the server would be contacted in plain text.
+            Some(key) => Err(wrong(&format!(
+                "{key} needs tls = \"strict\" or tls = \"opportunistic\""
+            ))),
+            None => Ok(None),
+        };
+    };
+    let authentication = word(
+        mode,
+        [
+            ("strict", PeerAuthentication::Strict),
+            ("opportunistic", PeerAuthentication::Opportunistic),
+        ],
+    )?;
+    let alpn = table.get("tls_alpn").map(|rule| {
+        word(
+            rule,
+            [
+                ("required", AlpnRule::Required),
+                ("optional", AlpnRule::Optional),
+            ],
+        )
+    });
+    let path = |key| {
+        let path = table
+            .get(key)
+            .map(|path| Option::<PathBuf>::read(path, base));
+        path.transpose().map(Option::flatten)
+    };
+    let identity = match (path("tls_certificate")?, path("tls_key")?) {
+        (Some(certificate), Some(key)) => Some(ClientIdentity { certificate, key }),
+        (None, None) => None,
+        _ => return Err(wrong("tls_certificate and tls_key are set together")),
+    };
+    let tls = PeerTls {
+        authentication,
+        name: table.get("tls_name").map(host_name).transpose()?,
+        authorities: path("tls_ca")?,
+        pins: table
+            .get("tls_pin")
+            .map(pins)
+            .transpose()?
+            .unwrap_or_default(),
+        identity,
+        alpn: alpn.transpose()?.unwrap_or(AlpnRule::Required),
+    };
+    let has_credentials = tls.name.is_some() || tls.authorities.is_some() || !tls.pins.is_empty();
+    match tls.authentication {
+        // The authorities of the system issue certificates for addresses to anyone who controls one.
+        PeerAuthentication::Strict if !has_credentials => Err(wrong(
+            "tls = \"strict\" needs tls_name, tls_pin or tls_ca to verify the server",
+        )),
+        PeerAuthentication::Opportunistic if has_credentials => Err(wrong(
+            "tls = \"opportunistic\" accepts any certificate; tls_name, tls_ca and tls_pin need tls = \"strict\"",
+        )),
+        _ => Ok(Some(tls)),
+    }
+}
+
+/// Reads one of two keywords.
+fn word<T: Copy>(value: &Spanned<DeValue<'_>>, words: [(&str, T); 2]) -> Result<T, Wrong> {
+    let text = value.get_ref().as_str();
+    let found = words.iter().find(|(word, _)| text == Some(word));
+    let found = found.map(|(_, meaning)| *meaning);
+    found.ok_or_else(|| Wrong::expected(&one_of(words.map(|(word, _)| word)), value))
+}
+
+/// Reads the name of a server: a DNS name or an address, as in a certificate.
+fn host_name(value: &Spanned<DeValue<'_>>) -> Result<String, Wrong> {
+    let expected = "the name in the server's certificate, such as \"ns1.example.org\"";
+    let text = value.get_ref().as_str().unwrap_or_default();
+    let name = text.strip_suffix('.').unwrap_or(text);
+    match ServerName::try_from(name) {
+        Ok(_) => Ok(name.to_ascii_lowercase()),
+        Err(_) => Err(Wrong::expected(expected, value)),
+    }
+}
+
+/// Reads a pin or a list of pins.
+fn pins(value: &Spanned<DeValue<'_>>) -> Result<Vec<SpkiPin>, Wrong> {
+    match value.get_ref().as_array() {
+        Some(list) if list.is_empty() || list.len() > PINS_MAX => {
+            Err(Wrong::expected(&format!("1 to {PINS_MAX} pins"), value))
+        }
+        Some(list) => list.iter().map(pin).collect(),
+        None => pin(value).map(|pin| vec![pin]),
+    }
+}
+
+fn pin(value: &Spanned<DeValue<'_>>) -> Result<SpkiPin, Wrong> {
+    let text = value.get_ref().as_str();
+    let found = text.and_then(read_pin);
+    found.ok_or_else(|| {
+        let expected = "a pin: SHA-256 of a public key (SPKI) in base64, 44 characters";
+        Wrong::expected(expected, value)
+    })
+}
+
+/// Reads a pin in base64.
+pub fn read_pin(text: &str) -> Option<SpkiPin> {
+    BASE64.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
+/// The address of another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress(pub SocketAddr);
+
+impl Read for RemoteAddress {
+    fn expected() -> String {
+        SERVER_ADDRESS.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        server_address(value, PORT).map(Self)
+    }
+}
+
+const SERVER_ADDRESS: &str = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
+
+/// Reads an address with or without a port.
+fn server_address(value: &Spanned<DeValue<'_>>, port: u16) -> Result<SocketAddr, Wrong> {
+    let text = value.get_ref().as_str();
+    let with_port = text.and_then(|text| text.parse::<SocketAddr>().ok());
+    let without = text.and_then(|text| text.parse::<IpAddr>().ok());
+    let address = with_port.or_else(|| Some(SocketAddr::new(without?, port)));
+    address
+        .filter(|address| address.port() != 0 && !address.ip().is_unspecified())
+        .ok_or_else(|| Wrong::expected(SERVER_ADDRESS, value))
+}
+
+fn source_address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {
+    let text = value.get_ref().as_str();
+    let address = text.and_then(|text| text.parse().ok());
+    address.ok_or_else(|| Wrong::expected("an address such as \"192.0.2.1\"", value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<RemoteServer, Wrong> {
+        let text = format!("server = {text}");
+        let document = DeTable::parse(&text).unwrap();
+        let value = document.get_ref().get("server").unwrap();
+        RemoteServer::read(value, Path::new("/etc/nameward"))
+    }
+
+    #[test]
+    fn tls_settings_are_read_and_never_ignored() {
+        let plain = read(r#"{ address = "192.0.2.1" }"#).unwrap();
+        assert_eq!(plain, RemoteServer::plain("192.0.2.1:53".parse().unwrap()));
+        let pin = BASE64.encode(&[7; 32]);
+        let server = read(&format!(
+            r#"{{ address = "192.0.2.1", tls = "strict", tls_name = "NS1.example.", tls_ca = "ca.pem", tls_pin = "{pin}",
+                tls_certificate = "own.pem", tls_key = "/own.key", tls_alpn = "optional" }}"#
+        ))
+        .unwrap();
+        assert_eq!(server.address, "192.0.2.1:853".parse().unwrap());
+        let tls = PeerTls {
+            authentication: PeerAuthentication::Strict,
+            name: Some("ns1.example".into()),
+            authorities: Some("/etc/nameward/ca.pem".into()),
+            pins: vec![[7; 32]],
+            identity: Some(ClientIdentity {
+                certificate: "/etc/nameward/own.pem".into(),
+                key: "/own.key".into(),
+            }),
+            alpn: AlpnRule::Optional,
+        };
+        assert_eq!(server.tls.as_deref(), Some(&tls));
+        assert_eq!(server.to_string(), "192.0.2.1:853 (TLS)");
+        let any = read(r#"{ address = "192.0.2.1:5853", tls = "opportunistic" }"#).unwrap();
+        assert_eq!(any.address.port(), 5853);
+        assert!(!any.tls.unwrap().verifies_chain());
+        for (settings, message) in [
+            (r#"tls = "yes""#, "expected \"strict\" or \"opportunistic\""),
+            (r#"tls_name = "a.example""#, "tls_name needs tls ="),
+            (r#"tls = "strict""#, "needs tls_name, tls_pin or tls_ca"),
+            (
+                r#"tls = "opportunistic", tls_ca = "ca.pem""#,
+                "accepts any certificate",
+            ),
+            (r#"tls = "strict", tls_pin = "abcd""#, "expected a pin"),
+            (r#"tls = "strict", tls_pin = []"#, "expected 1 to 16 pins"),
+            (r#"tls = "strict", tls_name = "a b""#, "expected the name"),
+            (
+                r#"tls = "strict", tls_name = "a.example", tls_key = "k""#,
+                "tls_certificate and tls_key are set together",
+            ),
+        ] {
+            let error = read(&format!(r#"{{ address = "192.0.2.1", {settings} }}"#)).unwrap_err();
+            let error = error.message;
+            assert!(error.contains(message), "{settings}: {error}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Connections to other servers: TCP in plain text, or TLS (RFC 9103).
+//!
+//! ```text
+//! configs   TLS configurations, made again when certificate files change
+//! verify    the server's certificate: authority and name, pins
+//! failure   what is wrong, worded for the log
+//! idle      encrypted connections that wait a few seconds for the next request
+//! ```
+//! A server with TLS settings is never contacted in plain text, whatever fails: an attacker who can break connections
+//! must not be able to choose the transport. Encrypted connections are reused, as RFC 9103 recommends: a check of the
+//! serial and the transfer that follows, or the checks of many zones, share one handshake.
+
+mod configs;
+mod failure;
+mod idle;
+mod verify;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nameward_base::sync::Mutex;
+use nameward_maintain::policy::{AlpnRule, PeerTls, RemoteServer};
+use nameward_stats::LogThrottle;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::local_address;
+use configs::{ALPN_DOT, TlsConfigs};
+pub(crate) use failure::{ConnectFailure, TlsFailure, reworded};
+use idle::IdleConnections;
+
+/// Minimum interval between two warnings about the same server.
+const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
+/// Maximum number of servers that are warned about in that time.
+const WARNED_MAX: usize = 64;
+
+/// A stream of messages with two-octet length prefixes (RFC 1035 section 4.2.2).
+pub(crate) trait MessageTransport: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> MessageTransport for T {}
+
+/// A connection to a server.
+pub(crate) struct PeerConnection {
+    pub(crate) stream: Box<dyn MessageTransport>,
+    /// Whether it served another request before: the server may have closed it since.
+    pub(crate) is_reused: bool,
+}
+
+/// Makes and keeps connections to other servers.
+pub struct PeerConnections {
+    configs: TlsConfigs,
+    idle: Arc<IdleConnections>,
+    warnings: Mutex<LogThrottle>,
+}
+
+impl Default for PeerConnections {
+    fn default() -> Self {
+        PeerConnections {
+            configs: TlsConfigs::default(),
+            idle: Arc::default(),
+            warnings: Mutex::new(LogThrottle::by_text(WARNING_INTERVAL, WARNED_MAX)),
+        }
+    }
+}
+
+impl PeerConnections {
+    /// Returns a connection to a server: an idle one, or a new one that is complete within `patience`.
+    pub(crate) async fn open(
+        &self,
+        server: &RemoteServer,
+        patience: Duration,
+    ) -> Result<PeerConnection, ConnectFailure> {
+        match self.idle.take(server) {
+            Some(stream) => Ok(PeerConnection {
+                stream,
+                is_reused: true,
+            }),
+            None => self.connect(server, patience).await,
+        }
+    }
+
+    /// Makes a new connection.
+    pub(crate) async fn connect(
+        &self,
+        server: &RemoteServer,
+        patience: Duration,
+    ) -> Result<PeerConnection, ConnectFailure> {
+        let stream = timeout(patience, connect_tcp(server))
+            .await
+            .map_err(|_| ConnectFailure::TimedOut)??;
+        let stream: Box<dyn MessageTransport> = match &server.tls {
+            None => Box::new(stream),
+            Some(tls) => match timeout(patience, self.encrypt(stream, server, tls)).await {
+                Ok(stream) => stream?,
+                Err(_) => {
+                    let text = "timed out; check that the server speaks TLS on this port";
+                    return Err(TlsFailure::Handshake(text.into()).into());
+                }
+            },
+        };
+        Ok(PeerConnection {
+            stream,
+            is_reused: false,
+        })
+    }
+
+    async fn encrypt(
+        &self,
+        stream: TcpStream,
+        server: &RemoteServer,
+        tls: &Arc<PeerTls>,
+    ) -> Result<Box<dyn MessageTransport>, TlsFailure> {
+        let config = self.configs.config(tls)?;
+        let name = match &tls.name {
+            Some(name) => ServerName::try_from(name.clone())
+                .map_err(|error| TlsFailure::Handshake(format!("tls_name {name}: {error}")))?,
+            // As in BIND: without a name the certificate must be valid for the address.
+            None => ServerName::IpAddress(server.address.ip().to_canonical().into()),
+        };
+        let connecting = TlsConnector::from(config).connect(name, stream);
+        let stream = connecting
+            .await
+            .map_err(|error| failure::explain(&error, tls))?;
+        if stream.get_ref().1.alpn_protocol() != Some(ALPN_DOT) {
+            // RFC 9103 section 7.1.
+            if tls.alpn == AlpnRule::Required {
+                return Err(TlsFailure::NoAlpn);
+            }
+            let mut warnings = self.warnings.lock();
+            let text = server.to_string();
+            if warnings.admit(&text, Instant::now()).is_some() {
+                tracing::warn!("{text}: no ALPN protocol selected; accepted by tls_alpn");
+            }
+        }
+        Ok(Box::new(stream))
+    }
+
+    /// Keeps an encrypted connection for the next request, some seconds. Must be called within the runtime, after the
+    /// last octet of the last response was read.
+    pub(crate) fn put_back(&self, server: &RemoteServer, stream: Box<dyn MessageTransport>) {
+        if server.tls.is_some() {
+            self.idle.put(server, stream);
+        }
+    }
+
+    /// Sends a message and returns the next one that arrives. A reused connection that the server has closed is
+    /// replaced by a new one.
+    pub(crate) async fn exchange(
+        &self,
+        server: &RemoteServer,
+        message: &[u8],
+        patience: Duration,
+    ) -> Result<Vec<u8>, ExchangeFailure> {
+        let mut connection = self.open(server, patience).await?;
+        loop {
+            let exchange = timeout(patience, exchange_on(&mut connection.stream, message)).await;
+            match exchange.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(reply) => {
+                    self.put_back(server, connection.stream);
+                    return Ok(reply);
+                }
+                Err(_) if connection.is_reused => {
+                    connection = self.connect(server, patience).await?;
+                }
+                Err(error) => return Err(ExchangeFailure::Lost(reworded(error, server))),
+            }
+        }
+    }
+}
+
+/// Why a message got no reply.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExchangeFailure {
+    /// There is no connection.
+    #[error("{0}")]
+    Connect(#[from] ConnectFailure),
+    /// The connection was lost, or no reply arrived in time.
+    #[error("connection lost: {0}")]
+    Lost(io::Error),
+}
+
+async fn exchange_on(
+    stream: &mut Box<dyn MessageTransport>,
+    message: &[u8],
+) -> io::Result<Vec<u8>> {
+    stream.write_all(&framed(message)?).await?;
+    stream.flush().await?;
+    let mut octets = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut octets).await?;
+    Ok(octets)
+}
+
+/// Returns a message with its length prefix, to be sent at once.
+pub(crate) fn framed(message: &[u8]) -> io::Result<Vec<u8>> {
+    let len = u16::try_from(message.len()).map_err(io::Error::other)?;
+    Ok([&len.to_be_bytes(), message].concat())
+}
+
+async fn connect_tcp(server: &RemoteServer) -> io::Result<TcpStream> {
+    let socket = match server.address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if server.source.is_some() {
+        socket.bind(local_address(server))?;
+    }
+    socket.connect(server.address).await
+}

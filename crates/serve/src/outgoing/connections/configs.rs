@@ -1,0 +1,95 @@
+//! TLS configurations for servers, made again when their certificate files change.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nameward_base::sync::Mutex;
+use nameward_maintain::policy::{ClientIdentity, PeerTls};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::version::TLS13;
+
+use super::failure::TlsFailure;
+use super::verify::{PeerVerifier, authorities_of};
+use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
+
+/// Maximum number of configurations kept; the configuration file seldom has more than a few.
+const KEPT_MAX: usize = 256;
+/// The protocol of DNS over TLS (RFC 7858, registered for RFC 9103).
+pub(super) const ALPN_DOT: &[u8] = b"dot";
+
+/// The configurations made so far.
+#[derive(Default)]
+pub(super) struct TlsConfigs {
+    made: Mutex<HashMap<Arc<PeerTls>, MadeConfig>>,
+}
+
+struct MadeConfig {
+    files: Vec<Option<FileStamp>>,
+    config: Arc<ClientConfig>,
+}
+
+impl TlsConfigs {
+    /// Returns the configuration for a server. Reads files if they have changed since the last time.
+    pub(super) fn config(&self, tls: &Arc<PeerTls>) -> Result<Arc<ClientConfig>, TlsFailure> {
+        // Before they are read: a change in between is noticed the next time.
+        let files = stamps(tls);
+        let mut made = self.made.lock();
+        if let Some(known) = made.get(tls).filter(|known| known.files == files) {
+            return Ok(Arc::clone(&known.config));
+        }
+        let config = Arc::new(make(tls)?);
+        if made.len() >= KEPT_MAX {
+            made.clear();
+        }
+        let new = MadeConfig {
+            files,
+            config: Arc::clone(&config),
+        };
+        made.insert(Arc::clone(tls), new);
+        Ok(config)
+    }
+}
+
+fn stamps(tls: &PeerTls) -> Vec<Option<FileStamp>> {
+    let authorities = tls.verifies_chain().then(|| authorities_of(tls));
+    let identity = tls.identity.iter();
+    let identity = identity.flat_map(|identity| [&*identity.certificate, &*identity.key]);
+    let paths = authorities.into_iter().chain(identity);
+    paths.map(file_stamp).collect()
+}
+
+fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
+    let failed = |error: tokio_rustls::rustls::Error| TlsFailure::Handshake(error.to_string());
+    let provider = Arc::new(default_provider());
+    let verifier = PeerVerifier::new(tls, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        // RFC 9103 section 7.1: TLS 1.3 or later.
+        .with_protocol_versions(&[&TLS13])
+        .map_err(failed)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &tls.identity {
+        None => builder.with_no_client_auth(),
+        Some(ClientIdentity { certificate, key }) => {
+            let unusable = |setting, path: &PathBuf, error: String| {
+                TlsFailure::File(setting, path.clone(), error)
+            };
+            let chain = read_chain(certificate);
+            let chain = chain
+                .map_err(|error| unusable("tls_certificate", certificate, error.to_string()))?;
+            let private = read_key(key);
+            let private = private.map_err(|error| unusable("tls_key", key, error.to_string()))?;
+            builder
+                .with_client_auth_cert(chain, private)
+                .map_err(|error| unusable("tls_certificate", certificate, error.to_string()))?
+        }
+    };
+    config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+    // A resumed session does not show a certificate: one that has expired, or a pin that was removed, would still be
+    // accepted. Connections are reused instead.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}

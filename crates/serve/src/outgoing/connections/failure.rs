@@ -1,0 +1,151 @@
+//! Failures of connections to other servers, worded for the log: what is wrong with the certificate, not which
+//! function of the TLS library noticed.
+
+use std::io;
+use std::path::PathBuf;
+
+use nameward_base::calendar::UtcTime;
+use nameward_maintain::policy::{PeerTls, RemoteServer};
+use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+
+use super::verify::authorities_of;
+
+/// Why there is no connection to a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectFailure {
+    /// The server does not respond.
+    #[error("the connection timed out")]
+    TimedOut,
+    /// A network error.
+    #[error("cannot connect: {0}")]
+    Network(#[from] io::Error),
+    /// No encrypted connection.
+    #[error("{0}")]
+    Tls(#[from] TlsFailure),
+}
+
+/// Why there is no encrypted connection to a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsFailure {
+    /// A file that the settings name cannot be used.
+    #[error("cannot use {0} {path}: {2}", path = .1.display())]
+    File(&'static str, PathBuf, String),
+    /// The certificate was rejected.
+    #[error("{0}")]
+    Certificate(String),
+    /// The handshake failed.
+    #[error("TLS handshake failed: {0}")]
+    Handshake(String),
+    /// The server did not select DNS over TLS.
+    #[error(
+        "the server selects no ALPN protocol (RFC 9103 requires \"dot\"); set tls_alpn = \"optional\" to accept this"
+    )]
+    NoAlpn,
+}
+
+/// Explains why a handshake failed.
+pub(super) fn explain(error: &io::Error, tls: &PeerTls) -> TlsFailure {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match cause {
+        Some(Error::InvalidCertificate(error)) => {
+            TlsFailure::Certificate(certificate_text(error, tls))
+        }
+        Some(Error::AlertReceived(alert)) => TlsFailure::Handshake(alert_text(*alert)),
+        Some(Error::InvalidMessage(_)) => {
+            TlsFailure::Handshake("the server does not speak TLS on this port".into())
+        }
+        Some(other) => TlsFailure::Handshake(other.to_string()),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => TlsFailure::Handshake(
+            "the server closed the connection; check that it speaks TLS on this port".into(),
+        ),
+        None => TlsFailure::Handshake(error.to_string()),
+    }
+}
+
+fn certificate_text(error: &CertificateError, tls: &PeerTls) -> String {
+    let date = |time: &UnixTime| UtcTime::from_unix(time.as_secs());
+    match error {
+        CertificateError::Expired => "certificate expired".into(),
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("certificate expired on {}", date(not_after))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!("certificate is not valid before {}", date(not_before))
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let presented = match &presented[..] {
+                [] => "no name".into(),
+                names => names
+                    .iter()
+                    .map(|name| bare(name))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+            format!(
+                "certificate is for {presented}, not for {}",
+                name_text(expected)
+            )
+        }
+        CertificateError::UnknownIssuer => format!(
+            "certificate was not issued by an authority in {}",
+            authorities_of(tls).display()
+        ),
+        CertificateError::Other(other) => format!("certificate rejected: {other}"),
+        other => format!("certificate rejected: {other:?}"),
+    }
+}
+
+/// Returns a name of a certificate without the notation of the library: `DnsName("a.example")`, `IpAddress(192.0.2.1)`.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
+    inner.trim_end_matches(')').trim_matches('"')
+}
+
+/// Words the loss of an encrypted connection: with TLS 1.3 a server rejects a client certificate, or its absence, after
+/// the handshake is complete for the client.
+pub(crate) fn reworded(error: io::Error, server: &RemoteServer) -> io::Error {
+    let Some(tls) = &server.tls else {
+        return error;
+    };
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let text = match cause {
+        Some(Error::AlertReceived(alert)) => alert_text(*alert),
+        Some(_) => return error,
+        None if error.kind() != io::ErrorKind::UnexpectedEof => return error,
+        None if tls.identity.is_some() => "closed by the server".into(),
+        None => {
+            "closed by the server; it may require a client certificate (tls_certificate)".into()
+        }
+    };
+    io::Error::new(error.kind(), text)
+}
+
+fn name_text(name: &ServerName<'_>) -> String {
+    match name {
+        ServerName::IpAddress(address) => std::net::IpAddr::from(*address).to_string(),
+        name => name.to_str().into_owned(),
+    }
+}
+
+fn alert_text(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => {
+            "the server requires a client certificate; set tls_certificate and tls_key".into()
+        }
+        AlertDescription::ProtocolVersion => "the server does not support TLS 1.3".into(),
+        AlertDescription::NoApplicationProtocol => {
+            "the server does not support DNS over TLS (ALPN \"dot\")".into()
+        }
+        AlertDescription::UnknownCA
+        | AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateExpired => {
+            format!("the server rejected the client certificate: {alert:?}")
+        }
+        other => format!("the server sent the alert {other:?}"),
+    }
+}
