@@ -1,19 +1,24 @@
-//! Client lists: addresses, networks and keys, of which the first match decides.
+//! Client lists: addresses, networks, keys and TLS conditions, of which the first match decides.
 
 use std::{net::IpAddr, path::Path};
 
 use ipnet::IpNet;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessEntry, AccessList, AccessWord};
+use nameward_zone::{AccessEntry, AccessList, AccessWord, TlsEntry, TlsTerm};
+use tokio_rustls::rustls::pki_types::ServerName;
 use toml::{Spanned, de::DeValue};
 
-use super::read::{Read, Wrong};
+use super::{
+    read::{Read, Wrong},
+    remote_server::read_pin,
+};
 
 const ENTRY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", prefixed with \"!\" to \
                      exclude it";
 const ENTRY_WITH_KEY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", a key such as \
-                              \"key:transfer.example.\", or both separated by a space, prefixed with \"!\" to exclude \
-                              it";
+                              \"key:transfer.example.\", a condition on the connection (\"tls\", \
+                              \"tls-name:ns2.example.org\", \"tls-pin:BASE64\"), or several of them separated by \
+                              spaces, the address first, prefixed with \"!\" to exclude it";
 const LIST: &str = "a list of addresses or networks";
 
 /// A list of clients.
@@ -43,12 +48,12 @@ impl Read for Option<Clients> {
     }
 }
 
-/// Whether list entries may name keys.
+/// Whether list entries may name keys and TLS conditions.
 #[derive(Clone, Copy)]
 pub enum KeyOptions {
-    /// Keys are allowed.
+    /// They may.
     Count,
-    /// Keys have no effect in this list.
+    /// The list is evaluated by address alone.
     DoNotCount,
 }
 
@@ -71,38 +76,76 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyOptions) -> Result<AccessEntry, 
         Some(rest) => (true, rest.trim_start()),
         None => (false, text),
     };
-    let (address, key) = match rest.find("key:") {
-        Some(at) => (rest[..at].trim_end(), Some(&rest[at + "key:".len()..])),
-        None => (rest, None),
-    };
-    let key = match (key, keys) {
-        (Some(_), KeyOptions::DoNotCount) => {
-            // A partially read list would allow other clients than intended.
-            return Err(Wrong {
-                span: value.span(),
-                message: format!("{text:?}: keys are not supported in this list"),
-            });
+    let (mut network, mut key, mut tls) = (None, None, None);
+    for (number, word) in rest.split_whitespace().enumerate() {
+        let is_new = if let Some(name) = word.strip_prefix("key:") {
+            if let KeyOptions::DoNotCount = keys {
+                // A partially read list would allow other clients than intended.
+                return Err(not_supported(value, "keys"));
+            }
+            let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).ok();
+            let name = name.filter(|_| word != "key:").ok_or_else(wrong)?;
+            key.replace(name).is_none()
+        } else if word == "tls" || word.starts_with("tls-") {
+            if let KeyOptions::DoNotCount = keys {
+                return Err(not_supported(value, "TLS conditions"));
+            }
+            tls.replace(tls_term(word).ok_or_else(wrong)?).is_none()
+        } else {
+            // An address comes first.
+            number == 0
+                && network
+                    .replace(addresses(word).ok_or_else(wrong)?)
+                    .is_none()
+        };
+        if !is_new {
+            return Err(wrong());
         }
-        (Some(key), KeyOptions::Count) => {
-            let name = NameBuf::from_text(key.as_bytes(), Name::ROOT);
-            Some(name.ok().filter(|_| !key.is_empty()).ok_or_else(wrong)?)
-        }
-        (None, _) => None,
+    }
+    let network = match (network, &key, &tls) {
+        (None, None, None) => return Err(wrong()),
+        (network, ..) => network.flatten(),
     };
-    let network = match address {
-        "any" => None,
-        "" if key.is_some() => None,
-        text => {
-            let address = text.parse::<IpAddr>().map(IpNet::from);
-            let network = address.or_else(|_| text.parse::<IpNet>());
-            Some(network.map_err(|_| wrong())?)
+    let term = match (network, key, tls) {
+        (network, key, Some(term)) => {
+            AccessWord::OverTls(Box::new(TlsEntry { network, key, term }))
         }
-    };
-    let term = match (network, key) {
-        (None, None) => AccessWord::Any,
-        (None, Some(key)) => AccessWord::Key(key),
-        (Some(net), None) => AccessWord::Network(net.addr(), net.prefix_len()),
-        (Some(net), Some(key)) => AccessWord::NetworkWithKey(net.addr(), net.prefix_len(), key),
+        (None, None, None) => AccessWord::Any,
+        (None, Some(key), None) => AccessWord::Key(key),
+        (Some((address, bits)), None, None) => AccessWord::Network(address, bits),
+        (Some((address, bits)), Some(key), None) => AccessWord::NetworkWithKey(address, bits, key),
     };
     Ok(AccessEntry { is_negated, term })
+}
+
+fn not_supported(value: &Spanned<DeValue<'_>>, what: &str) -> Wrong {
+    let text = value.get_ref().as_str().unwrap_or_default();
+    Wrong {
+        span: value.span(),
+        message: format!("{text:?}: {what} are not supported in this list"),
+    }
+}
+
+/// Reads `any`, an address or a network; `any` has no bounds.
+fn addresses(text: &str) -> Option<Option<(IpAddr, u8)>> {
+    if text == "any" {
+        return Some(None);
+    }
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    let network = address.or_else(|_| text.parse::<IpNet>()).ok()?;
+    Some(Some((network.addr(), network.prefix_len())))
+}
+
+/// Reads `tls`, `tls-name:NAME` or `tls-pin:BASE64`.
+fn tls_term(word: &str) -> Option<TlsTerm> {
+    if word == "tls" {
+        return Some(TlsTerm::Encrypted);
+    }
+    if let Some(name) = word.strip_prefix("tls-name:") {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        // An address or a wildcard is no name that a client can have.
+        let is_name = matches!(ServerName::try_from(name), Ok(ServerName::DnsName(_)));
+        return is_name.then(|| TlsTerm::Name(name.to_ascii_lowercase().into()));
+    }
+    read_pin(word.strip_prefix("tls-pin:")?).map(TlsTerm::Pin)
 }

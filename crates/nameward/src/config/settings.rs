@@ -217,8 +217,9 @@ macro_rules! zone_section {
                 notify_name_servers: InheritedSetting<bool> = r#""""#;
                 /// Notify of each change immediately (the default); if false, changes are announced once a minute.
                 notify_at_once: InheritedSetting<bool> = r#""""#;
-                /// Peers that may transfer the zone, by address, by key or both (`"192.0.2.1 key:name."`). The first
-                /// matching entry decides. By default transfers are refused.
+                /// Peers that may transfer the zone: by address, by key, by connection (`"tls"` for encrypted ones,
+                /// `"tls-name:NAME"` and `"tls-pin:BASE64"` for clients with such a certificate), or by several of them
+                /// (`"192.0.2.1 key:name. tls"`). The first matching entry decides. By default transfers are refused.
                 allow_transfer: InheritedSetting<Peers> = r#""""#;
                 /// Replace ALIAS records by the addresses of their targets in outgoing transfers. By default the ALIAS
                 /// records are transferred.

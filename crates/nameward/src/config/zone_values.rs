@@ -50,13 +50,13 @@ impl Read for DirectoryPath {
     }
 }
 
-/// A list of peers, by address, key or both.
+/// A list of peers, by address, key, TLS certificate or several of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peers(pub AccessList);
 
 impl Read for Peers {
     fn expected() -> String {
-        "a list of addresses, networks and keys (\"key:name.\")".into()
+        "a list of addresses, networks, keys (\"key:name.\") and TLS conditions (\"tls\")".into()
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {

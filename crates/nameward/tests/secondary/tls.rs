@@ -338,3 +338,131 @@ fn bind_is_notified_over_tls() {
     let messages = bind.messages();
     assert!(messages.contains("received notify for zone"), "{messages}");
 }
+
+/// A server that transfers its zone over TLS to clients in this list.
+fn primary(directory: &Path, authority: &Authority, allow_transfer: &str) -> TestServer {
+    let issued = authority
+        .issue("server", &[NAME, "127.0.0.1"], Validity::Current)
+        .unwrap();
+    let ca = authority.path();
+    let state = directory.join("state");
+    std::fs::create_dir_all(&state).unwrap();
+    Setup::new()
+        .without_web()
+        .zone(ZONE, &zone_text(1))
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\nlisten_tls = [\"127.0.0.1:0\"]\n[tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {ca:?}\n\
+             [[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
+             [[zone]]\nname = \"{ZONE}\"\nkind = \"primary\"\nallow_transfer = [{allow_transfer}]\n",
+            issued.certificate, issued.key
+        ))
+        .start()
+}
+
+#[test]
+fn a_transfer_can_demand_tls_and_a_client_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new(directory.path(), "authority").unwrap();
+    let foreign = Authority::new(directory.path(), "foreign").unwrap();
+    let own = authority
+        .issue("own", &["NS2.fleet.example"], Validity::Current)
+        .unwrap();
+    let forged = foreign
+        .issue("forged", &["ns2.fleet.example"], Validity::Current)
+        .unwrap();
+    let identity = |issued: &IssuedCertificate| {
+        let IssuedCertificate {
+            certificate, key, ..
+        } = issued;
+        format!(", tls_certificate = {certificate:?}, tls_key = {key:?}")
+    };
+    let (name, pin) = (
+        "\"tls-name:ns2.fleet.example\"",
+        format!("\"127.0.0.1 tls-pin:{}\"", forged.pin),
+    );
+    let signed = format!("\"tls key:{KEY_NAME}\"");
+    let (owned, faked, none) = (identity(&own), identity(&forged), String::new());
+    for (list, identity, key, is_allowed) in [
+        ("\"tls\"", &none, false, true),
+        (name, &owned, false, true),
+        (name, &faked, false, false),
+        (name, &none, false, false),
+        (&pin, &faked, false, true),
+        (&pin, &owned, false, false),
+        (&signed, &none, true, true),
+        (&signed, &none, false, false),
+        ("\"!tls\", \"any\"", &none, false, false),
+    ] {
+        let server = primary(directory.path(), &authority, list);
+        let key = if key {
+            format!(", key = \"{KEY_NAME}\"")
+        } else {
+            String::new()
+        };
+        let ca = authority.path();
+        let settings = format!(
+            "address = \"{}\", tls = \"strict\", tls_name = \"{NAME}\", tls_ca = {ca:?}{identity}{key}",
+            server.tls()
+        );
+        let secondary = secondaries(Setup::new().without_web(), &[(ZONE, settings)]);
+        let what = format!("{list}, {identity}");
+        if is_allowed {
+            secondary.wait_until(&what, || serial(secondary.address(), ZONE) == Some(1));
+        } else {
+            secondary.wait_until(&what, || status(&secondary, ZONE).contains("REFUSED"));
+        }
+        // Plain text is refused by all of these lists but the last.
+        let plain = format!("address = \"{}\"", server.address());
+        let plain = secondaries(Setup::new().without_web(), &[(ZONE, plain)]);
+        if list.contains("any") {
+            plain.wait_until(&what, || serial(plain.address(), ZONE) == Some(1));
+        } else {
+            plain.wait_until(&what, || status(&plain, ZONE).contains("REFUSED"));
+        }
+        let _ = std::fs::remove_dir_all(directory.path().join("state"));
+    }
+}
+
+#[test]
+fn bind_and_nsd_are_secondaries_over_tls() {
+    if PeerKind::Bind.require().is_none() || PeerKind::Nsd.require().is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new(directory.path(), "authority").unwrap();
+    let server = primary(
+        directory.path(),
+        &authority,
+        &format!("\"tls key:{KEY_NAME}\""),
+    );
+    let (port, ca) = (server.tls().port(), authority.path());
+    let issued = authority
+        .issue("bind", &["bind.example"], Validity::Current)
+        .unwrap();
+    let tls = format!(
+        "{} ca-file {ca:?}; remote-hostname \"{NAME}\";",
+        bind_tls(&issued)
+    );
+    let zone = format!(
+        "type secondary; primaries {{ 127.0.0.1 port {port} key \"{KEY_NAME}\" tls \"t0\"; }}; masterfile-format text;"
+    );
+    let bind = BindPeer::start(&zone, &[tls]);
+    let peer = Peer::launch(&[ZONE], &PeerOptions::default(), |directory, address| {
+        let conf = format!(
+            "server:\n server-count: 1\n ip-address: 127.0.0.1@{}\n username: \"\"\n chroot: \"\"\n database: \"\"\n \
+             zonesdir: {directory:?}\n pidfile: \"\"\n zonelistfile: \"zone.list\"\n xfrdfile: \"xfrd.state\"\n \
+             xfrdir: {directory:?}\n verbosity: 2\n tls-cert-bundle: {ca:?}\nremote-control:\n control-enable: no\nkey:\n \
+             name: \"{KEY_NAME}\"\n algorithm: {KEY_ALGORITHM}\n secret: \"{KEY_SECRET}\"\ntls-auth:\n name: auth\n \
+             auth-domain-name: {NAME}\nzone:\n name: \"{ZONE}\"\n zonefile: \"fleet.zone\"\n request-xfr: AXFR \
+             127.0.0.1@{port} {KEY_NAME} auth\n",
+            address.port()
+        );
+        std::fs::write(directory.join("conf"), conf)?;
+        let mut command = Command::new(PeerKind::Nsd.find_program().unwrap());
+        command.args(["-d", "-c"]).arg(directory.join("conf"));
+        Ok(command)
+    });
+    let nsd = peer.unwrap_or_else(|error| panic!("{error}\n{}", server.log()));
+    server.wait_until("BIND", || serial(bind.peer.addr(), ZONE) == Some(1));
+    server.wait_until("NSD", || serial(nsd.addr(), ZONE) == Some(1));
+}

@@ -193,6 +193,7 @@ impl TcpState {
             &mut self.scratch,
         );
         turn.rules = later.rules();
+        turn.tls = later.tls();
         if turn.drops(ends.client) {
             return StreamAction::Close;
         }

@@ -296,12 +296,13 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     .saturating_sub(self.opened.elapsed());
                 shared.settings.idle_timeout.min(lifetime)
             };
-            let mut later = Later::new(
+            let later = Later::new(
                 connection,
                 &mut self.mailbox,
                 idle_timeout,
                 &self.seat.rules,
             );
+            let mut later = later.with_tls(self.stream.tls_peer());
             let action = shared
                 .handler
                 .handle(message, self.seat.ends, out, &mut later);

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::registry::Registry;
 use crate::listener::ListenerRules;
+use crate::request::TlsPeer;
 
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
@@ -53,8 +54,10 @@ impl ConnectionReplies {
     }
 }
 
-/// The connection of a message: issues tickets for late answers, and knows how long the connection may be idle.
+/// The connection of a message: issues tickets for late answers, and knows its client and how long it may
+/// be idle.
 pub struct Later<'c> {
+    tls: Option<&'c Arc<TlsPeer>>,
     registry: &'c Arc<Registry>,
     connection: u64,
     mailbox: &'c mut Option<Arc<ConnectionReplies>>,
@@ -71,12 +74,24 @@ impl<'c> Later<'c> {
         rules: &'c ListenerRules,
     ) -> Self {
         Later {
+            tls: None,
             registry,
             connection,
             mailbox,
             idle_timeout,
             rules,
         }
+    }
+
+    /// Adds the client of an encrypted connection.
+    pub(super) fn with_tls(mut self, tls: Option<&'c Arc<TlsPeer>>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Returns the client of an encrypted connection.
+    pub fn tls(&self) -> Option<&'c Arc<TlsPeer>> {
+        self.tls
     }
 
     /// Returns the rules of the listener that accepted the connection.

@@ -1,9 +1,12 @@
 //! The byte stream below a connection: TCP itself, or a layer on top of it.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+
+use crate::request::TlsPeer;
 
 /// A bidirectional byte stream as a connection uses it: wait until the stream is ready, then read or write without
 /// blocking. A layered stream (TLS) may do its handshake and buffer its records in these calls, and also reports
@@ -12,6 +15,11 @@ pub trait ByteStream: Send + 'static {
     /// Does what must be done before messages can be exchanged: the handshake of a layered stream.
     fn establish(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         async { Ok(()) }
+    }
+
+    /// Returns the client of an encrypted stream, once it is established.
+    fn tls_peer(&self) -> Option<&Arc<TlsPeer>> {
+        None
     }
 
     /// Waits until reading may make progress: octets, the end, or an error.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nameward_base::time::now_seconds;
+use nameward_zone::TlsPeer;
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::crypto::{
     CryptoProvider, verify_tls12_signature, verify_tls13_signature,
@@ -13,6 +14,12 @@ use tokio_rustls::rustls::crypto::{
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use webpki::EndEntityCert;
+
+use super::certificate::spki_pin;
+
+/// Maximum number of names of a client that are compared with access lists.
+const NAMES_MAX: usize = 100;
 
 /// The authorities that client certificates are verified against.
 #[derive(Clone)]
@@ -32,6 +39,30 @@ impl ClientAuthorities {
         let verified = self.0.verify_client_cert(first, intermediates, now);
         verified.is_ok()
     }
+}
+
+/// Returns a client as access lists see it: its pin, and its names if one of the authorities has issued its certificate.
+pub(super) fn identify(
+    chain: &[CertificateDer<'_>],
+    authorities: Option<&ClientAuthorities>,
+) -> TlsPeer {
+    let Some(first) = chain.first() else {
+        return TlsPeer::default();
+    };
+    let is_verified = authorities.is_some_and(|authorities| authorities.verify(chain));
+    let names = EndEntityCert::try_from(first).ok().filter(|_| is_verified);
+    let names = names
+        .iter()
+        .flat_map(|certificate| certificate.valid_dns_names());
+    TlsPeer {
+        names: names.take(NAMES_MAX).map(comparable).collect(),
+        pin: spki_pin(first),
+    }
+}
+
+/// Returns a name as access lists compare it.
+fn comparable(name: &str) -> Box<str> {
+    name.trim_end_matches('.').to_ascii_lowercase().into()
 }
 
 /// Accepts every client certificate whose key the client has.

@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::ServerConnection;
 
 use super::budget::HandshakeBudget;
+use super::client_certificate::identify;
 use super::{LoadedTls, ServerTls, TlsPurpose};
+use crate::request::TlsPeer;
 use crate::tcp::ByteStream;
 
 /// Largest plaintext of a record (RFC 8446 section 5.1), and with that what waits for a client that does not read.
@@ -22,12 +24,18 @@ const RECORD_MAX: usize = 16 * 1024;
 pub struct TlsLayer {
     tls: Arc<ServerTls>,
     budget: Arc<HandshakeBudget>,
+    /// The client of all connections without a certificate.
+    unknown_peer: Arc<TlsPeer>,
 }
 
 impl TlsLayer {
     /// Creates the layer with these certificates and this budget for handshakes.
     pub fn new(tls: Arc<ServerTls>, budget: Arc<HandshakeBudget>) -> Arc<Self> {
-        Arc::new(TlsLayer { tls, budget })
+        Arc::new(TlsLayer {
+            tls,
+            budget,
+            unknown_peer: Arc::default(),
+        })
     }
 
     /// Lays TLS over a connection that was accepted; its handshake starts with [`ByteStream::establish`].
@@ -37,6 +45,7 @@ impl TlsLayer {
             state: TlsStreamState::Accepted,
             layer: Arc::clone(self),
             has_more: false,
+            peer: None,
         }
     }
 }
@@ -54,6 +63,7 @@ pub struct TlsByteStream {
     layer: Arc<TlsLayer>,
     /// The last read filled its buffer, so there may be more without anything new from the socket.
     has_more: bool,
+    peer: Option<Arc<TlsPeer>>,
 }
 
 /// The socket, as rustls reads and writes it.
@@ -119,6 +129,10 @@ impl TlsByteStream {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
         }
+        self.peer = Some(match tls.peer_certificates() {
+            None => Arc::clone(&self.layer.unknown_peer),
+            Some(chain) => Arc::new(identify(chain, loaded.client_authorities())),
+        });
         // A query may have come with the end of the handshake.
         self.has_more = true;
         Ok(())
@@ -134,6 +148,10 @@ impl ByteStream for TlsByteStream {
             Ok(result) => result,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
+    }
+
+    fn tls_peer(&self) -> Option<&Arc<TlsPeer>> {
+        self.peer.as_ref()
     }
 
     async fn readable(&mut self) -> io::Result<()> {
