@@ -7,6 +7,7 @@
 pub mod calendar;
 pub mod file;
 pub mod panics;
+pub mod sandbox;
 pub mod sync;
 pub mod text;
 pub mod time;

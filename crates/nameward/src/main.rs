@@ -22,6 +22,7 @@ mod pid_file;
 mod policies;
 mod privileges;
 mod remote;
+mod sandbox;
 mod serve;
 mod signals;
 mod state;

@@ -12,6 +12,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     ptr,
+    sync::OnceLock,
 };
 
 use crate::{
@@ -115,8 +116,30 @@ pub fn user_name(uid: u32) -> String {
     });
     match (found, name) {
         (Ok(true), Some(name)) => name,
-        _ => uid.to_string(),
+        _ => remembered_name(uid).unwrap_or_else(|| uid.to_string()),
     }
+}
+
+/// The users at the time when the sandbox was entered: it has no access to a file that replaces `/etc/passwd`.
+static USERS: OnceLock<Vec<(u32, String)>> = OnceLock::new();
+/// Maximum number of users that are remembered.
+const USERS_MAX: usize = 10_000;
+
+/// Remembers the names of local users, for [`user_name`].
+pub fn remember_users() {
+    let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, uid) = (fields.next()?, fields.nth(1)?);
+        Some((uid.parse().ok()?, name.to_string()))
+    };
+    let users = text.lines().filter_map(user).take(USERS_MAX);
+    let _ = USERS.set(users.collect());
+}
+
+fn remembered_name(uid: u32) -> Option<String> {
+    let found = USERS.get()?.iter().find(|(known, _)| *known == uid)?;
+    Some(found.1.clone())
 }
 
 /// Resolves `server.user` and `server.group`, and checks whether this process may switch to them; `None` if neither

@@ -34,6 +34,7 @@ mod zone_requests;
 use std::{path::PathBuf, sync::Arc};
 
 pub use error::StartError;
+use nameward_control::socket::ControlSocket;
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};
 use nameward_serve::pipeline::ServingState;
@@ -50,7 +51,9 @@ use crate::{
     logging::{self, LogControl},
     memory,
     pid_file::PidFile,
-    privileges, signals, zones,
+    privileges,
+    sandbox::{self, NamedPaths, Sandbox},
+    signals, zones,
 };
 use ports::Ports;
 use running::{RunningServer, Signals};
@@ -114,10 +117,12 @@ struct Prepared {
     /// The TLS certificates.
     tls: Option<Arc<ServerTls>>,
     pid_file: Option<PidFile>,
+    /// Entered, unless it is off.
+    sandbox: Arc<Sandbox>,
 }
 
 impl Prepared {
-    /// Reads the configuration, binds the ports and changes the user.
+    /// Reads the configuration, binds the ports, changes the user and enters the sandbox.
     fn new(overrides: &Overrides) -> Result<Self, StartError> {
         let config = Config::load(overrides)?;
         // This thread only waits from now on and would keep the memory used to read a long file.
@@ -140,11 +145,23 @@ impl Prepared {
         let tls = encrypted::load_tls(&config)?;
         let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
         let pid_file = pid_file.transpose()?;
+        sandbox::prepare(&config.server);
         if let Some(identity) = identity {
             identity.assume()?;
         }
         // As the user who has to read them repeatedly.
         nameward_store::file::preflight(&sources)?;
+        if let Some(directory) = databases::state_directory(&config) {
+            // The sandbox allows directories that exist.
+            nameward_store::state::make_directory(&directory);
+        }
+        let named = NamedPaths {
+            config: &config,
+            sources: &sources,
+            config_file: config_file.as_deref(),
+            control_socket: ports.control.as_ref().map(ControlSocket::path),
+        };
+        let sandbox = Arc::new(sandbox::enter(&config.server, &named)?);
         Ok(Prepared {
             overrides: overrides.clone(),
             config_file,
@@ -157,6 +174,7 @@ impl Prepared {
             ports,
             tls,
             pid_file,
+            sandbox,
         })
     }
 }

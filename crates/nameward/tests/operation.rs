@@ -28,6 +28,7 @@ mod privileges;
 mod rate_limit;
 mod reload;
 mod rolled_copies;
+mod sandbox;
 mod secure;
 mod signatures;
 mod signed_copy;

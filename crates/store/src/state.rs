@@ -208,7 +208,7 @@ impl StateStore {
 
 /// Creates a missing state directory, accessible to its owner only. A failure is reported when the lock file is
 /// created.
-fn make_directory(directory: &Path) {
+pub fn make_directory(directory: &Path) {
     let _ = DirBuilder::new().mode(0o700).create(directory);
 }
 

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nameward_base::sandbox;
+
 /// Maximum number of problems listed per file.
 pub const PROBLEMS_MAX: usize = 20;
 
@@ -52,7 +54,8 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(path, error) => {
-                write!(f, "cannot read {}: {}", path.display(), plain(error))
+                let note = sandbox::explain(path, error);
+                write!(f, "cannot read {}: {}{note}", path.display(), plain(error))
             }
             Self::Wrong(path, problems) => {
                 for (index, problem) in problems.iter().take(PROBLEMS_MAX).enumerate() {

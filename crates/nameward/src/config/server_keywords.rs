@@ -25,6 +25,18 @@ words! {
 }
 
 words! {
+    /// Whether the server restricts itself after its start.
+    SandboxMode {
+        /// As far as the kernel can.
+        Auto = "auto",
+        /// Completely, or the server does not start.
+        Require = "require",
+        /// Not at all.
+        Off = "off",
+    }
+}
+
+words! {
     /// The least severe level that is logged.
     LogLevel {
         /// Faults that stop something from working.

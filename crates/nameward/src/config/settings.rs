@@ -17,12 +17,12 @@ use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
 
 pub use super::backend_keywords::{BackendMode, BackendType};
-pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel};
+pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
 use super::{
     clients::Clients,
     listen_entry::ListenEntry,
     rate_limit_settings::Rate,
-    read::{Addresses, Count, Read, Secret, Wrong},
+    read::{Addresses, Count, Paths, Read, Secret, Wrong},
     remote_server::RemoteAddress,
     setting::section,
     tsig_key::TsigSecret,
@@ -107,6 +107,13 @@ section! {
         /// database zones, so that they are answered SERVFAIL instead of REFUSED when a database is down at start. ""
         /// means the service's state directory (`$STATE_DIRECTORY`); without one nothing is stored. Created if missing.
         state_directory: Option<PathBuf> = r#""""#;
+        /// Give up all capabilities, files that the configuration does not name, and unused system calls after the start:
+        /// as far as the kernel can, or else do not start, or not at all (docs/hardening.md).
+        sandbox: SandboxMode = r#""auto""#;
+        /// Further files and directories that the sandbox lets the server read.
+        sandbox_paths: Paths = "[]";
+        /// Allow core dumps and debuggers, which see the secrets in memory.
+        core_dumps: bool = "false";
     }
 }
 

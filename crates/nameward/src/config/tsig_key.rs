@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nameward_base::sandbox;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use toml::{Spanned, de::DeValue};
 
@@ -79,7 +80,7 @@ pub enum KeyFault {
     #[error("a key needs a secret or a secret_file")]
     NoSecret,
     /// The file cannot be read.
-    #[error("cannot read {}: {}", path.display(), plain(error))]
+    #[error("cannot read {}: {}{}", path.display(), plain(error), sandbox::explain(path, error))]
     Unreadable {
         /// The file.
         path: PathBuf,

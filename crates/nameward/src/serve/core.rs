@@ -38,7 +38,9 @@ use crate::{
     check,
     config::{dnssec_policy, settings::BackendMode},
     logging::LogControl,
-    memory, policies, state, zones,
+    memory, policies,
+    sandbox::Sandbox,
+    state, zones,
 };
 
 /// Maximum number of zones in a policy change that are checked one by one.
@@ -75,6 +77,8 @@ pub struct ServerCore {
     pub logs: Arc<TrafficLogs>,
     /// Changes the log level.
     pub log: LogControl,
+    /// The sandbox that this process is in.
+    pub sandbox: Arc<Sandbox>,
     /// The configuration file, with symbolic links resolved; none for the built-in example.
     pub config_file: Option<PathBuf>,
     /// The addresses that this server answers on.
@@ -168,6 +172,7 @@ impl ServerCore {
             notes: Arc::new(MaintenanceNotes::new(prepared.tls.clone())),
             logs,
             log: prepared.log.clone(),
+            sandbox: Arc::clone(&prepared.sandbox),
             config_file: prepared.config_file.clone(),
             addresses,
         };

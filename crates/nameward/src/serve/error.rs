@@ -8,7 +8,10 @@ use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
 use super::ports::PortError;
-use crate::{config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError};
+use crate::{
+    config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError,
+    sandbox::SandboxError,
+};
 
 /// Why a server does not start, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,9 @@ pub enum StartError {
         "DNSSEC keys: {0}; not started: zones with keys in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
+    /// The sandbox is required and incomplete.
+    #[error("{0}")]
+    Sandbox(#[from] SandboxError),
     /// The password or API key of the status page is unusable.
     #[error("{0}: {1}")]
     Secret(&'static str, #[source] BadHash),

@@ -208,6 +208,7 @@ impl ServerHealth {
                 minutes_5: rate(1),
                 minutes_10: rate(2),
             },
+            sandbox: core.sandbox.summary().into(),
             memory_bytes: HostReadings::read().real_memory_usage,
             internal_errors: panics::count(),
             last_internal_error: panics::last().map(|last| InternalError {

@@ -29,7 +29,9 @@ use nameward_zone::AccessSource;
 use super::{StartError, cookies, core::ServerCore, live, rate_limit, recursion::Recursion};
 use crate::{
     config::{Config, Overrides, dnssec_policy},
-    memory, policies, terminal, zones,
+    memory, policies,
+    sandbox::NamedPaths,
+    terminal, zones,
 };
 
 /// The thread's work, in the message about a bug.
@@ -304,6 +306,27 @@ fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), St
     }
 }
 
+/// Rejects a configuration with paths outside the sandbox. Returns warnings for those that it cannot write to.
+fn check_sandbox(
+    core: &ServerCore,
+    (config, sources): (&Config, &[FileSource]),
+) -> Result<Vec<String>, OperationError> {
+    let named = NamedPaths {
+        config,
+        sources,
+        config_file: core.config_file.as_deref(),
+        control_socket: None,
+    };
+    let outside = core.sandbox.failures(&named);
+    if outside.is_empty() {
+        return Ok(core.sandbox.warnings(&named));
+    }
+    for line in &outside {
+        tracing::error!("cannot reload: {line}");
+    }
+    Err(OperationError::invalid(outside.join("\n")))
+}
+
 fn reload(
     current: &mut CurrentConfig,
     files: &mut FileFollower,
@@ -319,8 +342,11 @@ fn reload(
         }
     };
     let core = current.core.clone();
-    current.sources = zones::sources(&config);
+    let sources = zones::sources(&config);
+    let read_only = check_sandbox(&core, (&config, &sources))?;
+    current.sources = sources;
     let mut warnings = live::take(&core.shared, &current.config, &config);
+    warnings.extend(read_only);
     warnings.extend(current.recursion.reload(&current.config, &config));
     let failures = super::failures(&config).into_iter();
     warnings.extend(failures.map(|error| format!("the server would not start again: {error}")));

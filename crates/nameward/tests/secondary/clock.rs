@@ -61,7 +61,7 @@ fn start(primary: &Primary, clock: &Path) -> TestServer {
         .environment("LD_PRELOAD", shim(clock))
         .environment("CLOCK_OFFSET_FILE", clock.join("offset"))
         .config(&format!(
-            "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\n\
+            "[server]\nstate_directory = {state:?}\nsandbox_paths = [{clock:?}]\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\n\
              primaries = [{{ address = \"{}\" }}]\n",
             primary.address
         ))
@@ -125,7 +125,7 @@ fn rollovers_rest_after_the_clock_was_set_forward() {
             .environment("LD_PRELOAD", shim(clock))
             .environment("CLOCK_OFFSET_FILE", clock.join("offset"))
             .config(&format!(
-                "[server]\nstate_directory = {state:?}\n[[dnssec_policy]]\nname = \"monthly\"\nkeys = \"ksk+zsk\"\n\
+                "[server]\nstate_directory = {state:?}\nsandbox_paths = [{clock:?}]\n[[dnssec_policy]]\nname = \"monthly\"\nkeys = \"ksk+zsk\"\n\
                  zsk_lifetime = 2592000\n[[zone]]\nname = \"example\"\ndnssec_policy = \"monthly\"\n"
             ))
             .start()

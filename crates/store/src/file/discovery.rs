@@ -13,6 +13,7 @@ use std::{
     sync::Arc,
 };
 
+use nameward_base::sandbox;
 use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessList, AccessRules};
@@ -399,8 +400,11 @@ impl DirectoryWalk<'_> {
         }
         if let Err(error) = self.list(directory, &mut subdirectories) {
             self.scanned.incomplete = true;
-            let reason = reason_of(&error);
-            self.trouble(&format!("cannot read {}: {reason}", directory.display()));
+            let (reason, note) = (reason_of(&error), sandbox::explain(directory, &error));
+            self.trouble(&format!(
+                "cannot read {}: {reason}{note}",
+                directory.display()
+            ));
         }
         for subdirectory in subdirectories {
             if depth > 1 {

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nameward_base::sandbox;
 use nameward_import::{
     bind::{journal, raw},
     open_regular, reason_of,
@@ -302,7 +303,8 @@ impl FileStamp {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
-    let message = format!("cannot be read: {}", reason_of(error));
+    let note = sandbox::explain(path, error);
+    let message = format!("cannot be read: {}{note}", reason_of(error));
     ZoneRead {
         is_missing: error.kind() == io::ErrorKind::NotFound,
         ..no_zone(path, message)

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use nameward_base::sandbox;
+
 use super::Sink;
 use super::entry::{name_error, ttl_of};
 use super::parser::{Parser, Step, step};
@@ -84,7 +86,8 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         }
         let source = BlockReader::open(&path).map_err(|error| {
             let mut result = token.error("a file that can be read");
-            result.message += &format!(": {}: {error}", path.display());
+            let note = sandbox::explain(&path, &error);
+            result.message += &format!(": {}: {error}{note}", path.display());
             result
         })?;
 

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nameward_base::sandbox;
+
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{BlockEnd, BlockReader, MAX_ENTRY};
 use super::{Options, Report, Sink};
@@ -119,7 +121,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 self.text_octets = source.size();
                 self.parse_source(source);
             }
-            Err(error) => self.error_at(0, 0, format!("cannot be read: {error}")),
+            Err(error) => {
+                let note = sandbox::explain(path, &error);
+                self.error_at(0, 0, format!("cannot be read: {error}{note}"));
+            }
         }
     }
 

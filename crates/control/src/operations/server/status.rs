@@ -56,6 +56,9 @@ pub struct ServerStatus {
     pub queries_per_second: QueryRates,
     /// Octets of memory in use.
     pub memory_bytes: u64,
+    /// Restrictions of the process since its start.
+    #[serde(default)]
+    pub sandbox: String,
     /// dnstap, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,

@@ -43,6 +43,9 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
     );
     let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
     row("memory", &format!("{mebibytes:.1} MiB"));
+    if !status.sandbox.is_empty() {
+        row("sandbox", &status.sandbox);
+    }
     if let Some(limit) = &status.rate_limit {
         row("rate limit", &rate_limit(limit));
     }
