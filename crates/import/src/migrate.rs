@@ -84,6 +84,24 @@ pub struct ImportedRemote {
     pub key: Option<String>,
     /// The source address.
     pub source: Option<String>,
+    /// How connections to it are encrypted.
+    pub tls: Option<ImportedTls>,
+}
+
+/// The TLS settings of a server in `primaries` or `also_notify`. Without a name, authorities and pins any certificate is
+/// accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImportedTls {
+    /// The name that its certificate must have.
+    pub name: Option<String>,
+    /// The file of the authorities to trust.
+    pub authorities: Option<PathBuf>,
+    /// Pins of which its certificate must have one, in base64.
+    pub pins: Vec<String>,
+    /// The files of the certificate presented to it, and of its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Whether a server without ALPN is accepted, as by the other server.
+    pub is_alpn_optional: bool,
 }
 
 /// A rule for which key may update which names.

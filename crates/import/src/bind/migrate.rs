@@ -1,25 +1,22 @@
 //! Conversion of a whole named.conf for a migration: zones as returned by [`NamedConf::take`], permissions to transfer,
 //! notify and update, keys, and the server itself.
 
+mod listeners;
 mod signing;
 
-use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-    sync::Arc,
-};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
 use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    BindZone, NamedConf, Remote, Spot, UnservableReason, ZoneType, acl, read::NamedConfReader,
+    BindZone, NamedConf, Remote, Spot, UnservableReason, ZoneType, read::NamedConfReader,
     server_statements::ServerStatements, settings::BindSettings, support::judged,
 };
 use crate::{
     Files,
     migrate::{
         ConfigLocation, ImportVerdict, ImportedKey, ImportedKind, ImportedRemote, ImportedServer,
-        ImportedSettings, ImportedValue, ImportedZone, full_name, peers,
+        ImportedSettings, ImportedTls, ImportedValue, ImportedZone, full_name, peers,
     },
 };
 
@@ -43,9 +40,10 @@ pub fn read_files(path: &Path, files: &mut dyn Files) -> ImportedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
     let mut mover = BindImporter::new(&mut conf);
     if mover.server.errors.is_empty() {
+        let statements = std::mem::take(&mut mover.statements);
         for zone in &conf.zones {
             if let Some(kind) = mover.kind(zone) {
-                let moved = mover.moved_zone(zone, kind);
+                let moved = mover.moved_zone(zone, kind, &statements);
                 mover.server.zones.push(moved);
             }
         }
@@ -177,54 +175,6 @@ impl BindImporter {
         }
     }
 
-    fn listen(&mut self, statements: &ServerStatements, port: u16) {
-        let mut list = Vec::new();
-        let mut first = None;
-        for (is_v6, any) in [
-            (false, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            (true, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-        ] {
-            let mut own = statements
-                .listen
-                .iter()
-                .filter(|found| found.is_v6 == is_v6)
-                .peekable();
-            if own.peek().is_none() {
-                list.push(SocketAddr::new(any, port));
-            }
-            for statement in own {
-                first = first.or(Some(statement.spot));
-                let addresses = statement.list.as_ref();
-                match addresses.and_then(|list| acl::plain_addresses(list, any)) {
-                    Some(addresses) => {
-                        let port = if statement.port == 0 {
-                            port
-                        } else {
-                            statement.port
-                        };
-                        list.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)));
-                    }
-                    None => {
-                        let text = "listen-on: list each address; TLS and HTTPS are not supported";
-                        self.note(ImportVerdict::Breaks, statement.spot, text);
-                    }
-                }
-            }
-        }
-        let Some(spot) = first else {
-            return;
-        };
-        let place = self.place(spot);
-        let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
-        if list.is_empty() {
-            // An empty list would mean the default: all addresses.
-            list = peers::LOOPBACK.map(String::from).into();
-        }
-        let value = ImportedValue::Texts(list);
-        self.server
-            .take(&place, ("server", "listen"), value, "listen-on");
-    }
-
     fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
         let taken = conf.take();
         if let Some(list) = &taken.blackhole {
@@ -266,8 +216,36 @@ impl BindImporter {
         }
     }
 
+    /// Converts the servers of a list. One whose TLS settings are unknown is omitted: it must not be contacted in plain
+    /// text.
+    fn remotes(
+        &mut self,
+        list: &[Remote],
+        zone: &BindZone,
+        statements: &ServerStatements,
+    ) -> Vec<ImportedRemote> {
+        let mut moved = Vec::new();
+        for remote in list {
+            match moved_remote(remote, statements) {
+                Some(remote) => moved.push(remote),
+                None => {
+                    let (name, address) = (zone.name(), remote.address);
+                    let tls = remote.tls.as_deref().unwrap_or_default();
+                    let text = format!("zone {name}: {address} omitted: no tls statement {tls:?}");
+                    self.note(ImportVerdict::Breaks, zone.spot, text);
+                }
+            }
+        }
+        moved
+    }
+
     /// Returns the zone with its name, file and servers.
-    fn moved_zone(&mut self, zone: &BindZone, kind: ImportedKind) -> ImportedZone {
+    fn moved_zone(
+        &mut self,
+        zone: &BindZone,
+        kind: ImportedKind,
+        statements: &ServerStatements,
+    ) -> ImportedZone {
         let place = self.place(zone.spot);
         let is_primary = kind == ImportedKind::Primary;
         ImportedZone {
@@ -278,9 +256,9 @@ impl BindImporter {
                 primaries: if is_primary {
                     Vec::new()
                 } else {
-                    zone.primaries.iter().map(moved_remote).collect()
+                    self.remotes(&zone.primaries, zone, statements)
                 },
-                also_notify: zone.also_notify.iter().map(moved_remote).collect(),
+                also_notify: self.remotes(&zone.also_notify, zone, statements),
                 ..ImportedSettings::default()
             },
             signing: None,
@@ -300,20 +278,12 @@ impl BindImporter {
         if catalog.is_some() && kind == ImportedKind::Secondary {
             kind = ImportedKind::Consumer;
         }
-        let mut moved = self.moved_zone(zone, kind);
+        let mut moved = self.moved_zone(zone, kind, statements);
         let name = moved.name.clone();
         if kind.is_transferred() {
-            let reason = match zone.primaries.iter().any(|remote| remote.tls.is_some()) {
-                true => Some(
-                    "its primaries use TLS, which is not supported; it would never be transferred",
-                ),
-                false if zone.primaries.is_empty() => {
-                    Some("no primaries; it would never be transferred")
-                }
-                false => None,
-            };
-            if let Some(reason) = reason {
-                let text = format!("zone {name} omitted: {reason}");
+            if moved.terms.primaries.is_empty() {
+                let text =
+                    format!("zone {name} omitted: no primaries; it would never be transferred");
                 return self.note(ImportVerdict::Breaks, zone.spot, text);
             }
         }
@@ -401,12 +371,38 @@ impl BindImporter {
     }
 }
 
-fn moved_remote(remote: &Remote) -> ImportedRemote {
-    ImportedRemote {
-        address: peers::written(remote.address.ip(), remote.address.port()),
+/// Converts a server; `None` if its `tls` statement does not exist.
+fn moved_remote(remote: &Remote, statements: &ServerStatements) -> Option<ImportedRemote> {
+    let absolute = |path: &String| statements.directory.join(path);
+    let tls = match remote.tls.as_deref() {
+        None => None,
+        // A built-in one without certificates.
+        Some("ephemeral") => Some(ImportedTls::default()),
+        Some(name) => {
+            let found = statements.tls.iter().find(|tls| tls.name == name)?;
+            let files = (found.certificate.as_ref(), found.key.as_ref());
+            Some(ImportedTls {
+                name: found.hostname.clone(),
+                authorities: found.authorities.as_ref().map(absolute),
+                identity: match files {
+                    (Some(certificate), Some(key)) => Some((absolute(certificate), absolute(key))),
+                    _ => None,
+                },
+                ..ImportedTls::default()
+            })
+        }
+    };
+    Some(ImportedRemote {
+        // With its port: the default depends on `tls`.
+        address: if tls.is_some() {
+            remote.address.to_string()
+        } else {
+            peers::written(remote.address.ip(), remote.address.port())
+        },
         key: remote.key.as_deref().and_then(full_name),
         source: None,
-    }
+        tls,
+    })
 }
 
 /// Returns the entries of a list in Nameward syntax.

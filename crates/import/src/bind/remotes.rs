@@ -16,6 +16,8 @@ const DEPTH_MAX: usize = 8;
 const ENTRIES_MAX: usize = 1000;
 /// The default DNS port.
 const PORT: u16 = 53;
+/// The default port of DNS over TLS.
+const TLS_PORT: u16 = 853;
 
 /// Another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,13 +222,16 @@ impl RemoteResolver<'_> {
 }
 
 fn remote(ip: IpAddr, entry: &RemoteEntry, by: Option<&RemoteEntry>) -> Remote {
-    let port = entry.port.or(by.and_then(|by| by.port)).unwrap_or(PORT);
     let inherited = |own: &Option<Box<str>>, other: Option<&Option<Box<str>>>| {
         own.clone().or_else(|| other.cloned().flatten())
     };
+    // `tls none` is plain text, also where the list has another setting.
+    let tls = inherited(&entry.tls, by.map(|by| &by.tls)).filter(|name| &**name != "none");
+    let default = if tls.is_some() { TLS_PORT } else { PORT };
+    let port = entry.port.or(by.and_then(|by| by.port));
     Remote {
-        address: SocketAddr::new(ip, port),
+        address: SocketAddr::new(ip, port.unwrap_or(default)),
         key: inherited(&entry.key, by.map(|by| &by.key)),
-        tls: inherited(&entry.tls, by.map(|by| &by.tls)),
+        tls,
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct ListenStatement {
     pub spot: Spot,
     pub is_v6: bool,
     pub port: u16,
+    /// The `tls` statement that encrypts it.
+    pub tls: Option<String>,
     /// `None` if the list cannot be read.
     pub list: Option<MatchList>,
 }
@@ -31,6 +33,16 @@ impl std::fmt::Debug for KeyStatement {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "key {}", self.name)
     }
+}
+
+/// A `tls` statement as written.
+#[derive(Default)]
+pub(super) struct TlsStatement {
+    pub name: String,
+    pub certificate: Option<String>,
+    pub key: Option<String>,
+    pub authorities: Option<String>,
+    pub hostname: Option<String>,
 }
 
 /// A zone in `catalog-zones`, and the servers from which its members are transferred, if configured.
@@ -53,6 +65,7 @@ pub(super) type WordStatement = (Spot, String, String);
 #[derive(Default)]
 pub(super) struct ServerStatements {
     pub keys: Vec<KeyStatement>,
+    pub tls: Vec<TlsStatement>,
     pub listen: Vec<ListenStatement>,
     /// `version`, `server-id` and similar statements, with their values.
     pub words: Vec<WordStatement>,
@@ -100,6 +113,10 @@ impl ServerStatements {
             let is_one = policy.is_some();
             self.policies.extend(policy);
             return is_one;
+        }
+        if keyword.is("tls") {
+            self.tls.extend(read_tls(statement));
+            return false;
         }
         if keyword.is("logging") {
             // The rest of it has its own line.
@@ -240,20 +257,23 @@ impl ServerStatements {
         });
     }
 
-    /// Reads `listen-on [port N] { ... };`. With `tls` or `http` it cannot be converted.
+    /// Reads `listen-on [port N] [tls NAME] { ... };`. With `http` it cannot be converted.
     fn see_listen(&mut self, keyword: &Word<'_>, statement: &ConfStatement<'_>, spot: Spot) {
         let words = statement.words_and_block();
-        let (mut port, mut list) = (0, None);
+        let (mut port, mut tls, mut list) = (0, None, None);
         if let Ok((words, block)) = words {
-            let is_plain = match words[..] {
-                [] => true,
+            let is_known = words.chunks(2).all(|pair| match pair {
                 [word, number] if word.is("port") => {
                     port = number.string().parse().unwrap_or(0);
                     port != 0
                 }
+                [word, name] if word.is("tls") => {
+                    tls = Some(name.string()).filter(|name| name != "none");
+                    true
+                }
                 _ => false,
-            };
-            list = if is_plain {
+            });
+            list = if is_known {
                 acl::read_block(statement.place(), block, spot.0).ok()
             } else {
                 None
@@ -263,7 +283,31 @@ impl ServerStatements {
             spot,
             is_v6: keyword.is("listen-on-v6"),
             port,
+            tls,
             list,
         });
     }
+}
+
+/// Reads `tls NAME { ... };`.
+fn read_tls(statement: &ConfStatement<'_>) -> Option<TlsStatement> {
+    let (words, block) = statement.words_and_block().ok()?;
+    let mut tls = TlsStatement {
+        name: words.first()?.string(),
+        ..TlsStatement::default()
+    };
+    for inner in block {
+        let Some(keyword) = inner.keyword() else {
+            continue;
+        };
+        let value = || inner.value("a value").ok().map(Word::string);
+        match keyword.string().to_ascii_lowercase().as_str() {
+            "cert-file" => tls.certificate = value(),
+            "key-file" => tls.key = value(),
+            "ca-file" => tls.authorities = value(),
+            "remote-hostname" => tls.hostname = value(),
+            _ => {}
+        }
+    }
+    Some(tls)
 }

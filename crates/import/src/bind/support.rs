@@ -92,8 +92,8 @@ const PASSED_OVER: &[(&str, ImportVerdict, &str)] = &[
     ),
     (
         "tls",
-        ImportVerdict::NotPossible,
-        "DNS over TLS is not supported; servers that use it are omitted",
+        ImportVerdict::Changed,
+        "used for primaries, also-notify and listen-on, always with TLS 1.3",
     ),
     (
         "transfer-source",

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{ConfigLocation, ImportedServer, texts::ConfigTexts};
+use super::{ConfigLocation, ImportedServer, ImportedTls, texts::ConfigTexts};
 use crate::Files;
 
 /// Maximum number of attributes in one configuration.
@@ -81,6 +81,8 @@ struct NsdReader<'f> {
     patterns: HashMap<String, usize>,
     /// Patterns used by a zone: indexes in `clauses`.
     used_patterns: HashSet<usize>,
+    /// TLS settings for primaries, by name.
+    tls_auth: HashMap<String, ImportedTls>,
 }
 
 /// Reads an nsd.conf and all files it includes.
@@ -98,6 +100,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
         zones_directory: super::texts::directory_of(path),
         patterns: HashMap::new(),
         used_patterns: HashSet::new(),
+        tls_auth: HashMap::new(),
     };
     reader.file(path, &first);
     if reader.texts.errors.is_empty() {

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "server",
     "web",
     "api",
@@ -20,6 +20,7 @@ const TABLES: [&str; 9] = [
     "overload",
     "recursor",
     "security_poll",
+    "tls",
     "query_log",
     "dnstap",
 ];
@@ -227,6 +228,31 @@ fn remote(remote: &ImportedRemote) -> String {
     for (key, value) in [("key", &remote.key), ("source", &remote.source)] {
         if let Some(value) = value {
             let _ = write!(text, ", {key} = {}", quoted(value));
+        }
+    }
+    if let Some(tls) = &remote.tls {
+        let is_strict = tls.name.is_some() || tls.authorities.is_some() || !tls.pins.is_empty();
+        let mode = if is_strict { "strict" } else { "opportunistic" };
+        let _ = write!(text, ", tls = \"{mode}\"");
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let identity = tls.identity.as_ref();
+        for (key, value) in [
+            ("tls_name", tls.name.clone()),
+            ("tls_ca", tls.authorities.as_ref().map(path)),
+            (
+                "tls_certificate",
+                identity.map(|(certificate, _)| path(certificate)),
+            ),
+            ("tls_key", identity.map(|(_, key)| path(key))),
+            ("tls_alpn", tls.is_alpn_optional.then(|| "optional".into())),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(text, ", {key} = {}", quoted(&value));
+            }
+        }
+        if !tls.pins.is_empty() {
+            let pins = joined(tls.pins.iter().map(|pin| quoted(pin)));
+            let _ = write!(text, ", tls_pin = {pins}");
         }
     }
     text.push_str(" }");

@@ -109,6 +109,48 @@ fn a_server_that_listens_with_tls_only_does_not_listen_in_the_clear() {
     );
 }
 
+#[test]
+fn tls_of_listeners_and_primaries_is_kept() {
+    let conf = |tls: &str| {
+        format!(
+            "options {{ directory \"/d\"; listen-on {{ 192.0.2.9; }}; listen-on port 8853 tls local {{ 192.0.2.9; }}; \
+             listen-on tls local {{ 192.0.2.8; }}; listen-on-v6 {{ none; }}; }};\n{tls}\
+             zone \"one.example\" {{ type secondary; primaries {{ 192.0.2.1 tls remote; 192.0.2.2 port 99 tls ephemeral; 192.0.2.3; }}; \
+             also-notify {{ 192.0.2.4 tls remote; }}; }};\n"
+        )
+    };
+    let local = "tls local { cert-file \"c.pem\"; key-file \"/k.pem\"; };\n";
+    let remote = "tls remote { ca-file \"ca.pem\"; remote-hostname \"ns1.example\"; };\n";
+    let report = dry_run("bind", &conf(&format!("{local}{remote}")));
+    let strict = "tls = \"strict\", tls_name = \"ns1.example\", tls_ca = \"/d/ca.pem\" }";
+    assert_lines(
+        &report,
+        &[
+            "listen = [\"192.0.2.9:53\"]",
+            "listen_tls = [\"192.0.2.9:8853\", \"192.0.2.8:853\"]",
+            "certificate = [\"/d/c.pem\"]",
+            "key = [\"/k.pem\"]",
+            &format!("{{ address = \"192.0.2.1:853\", {strict}"),
+            "{ address = \"192.0.2.2:99\", tls = \"opportunistic\" }",
+            "{ address = \"192.0.2.3\" }",
+            &format!("also_notify = [{{ address = \"192.0.2.4:853\", {strict}"),
+        ],
+    );
+    // Without the statements nothing becomes plain text.
+    let unknown = dry_run("bind", &conf(""));
+    assert_lines(
+        &unknown,
+        &[
+            "listen = [\"192.0.2.9:53\"]",
+            "192.0.2.1:853 omitted: no tls statement \"remote\"",
+        ],
+    );
+    assert!(
+        !unknown.contains("listen_tls = ") && !unknown.contains("192.0.2.4\""),
+        "{unknown}"
+    );
+}
+
 fn old_server() -> Option<(OldServer, Peer)> {
     let primary = primary_of_copy(PeerKind::Nsd)?;
     let zones = [

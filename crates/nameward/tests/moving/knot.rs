@@ -17,6 +17,42 @@ const CONF: &str = include_str!("conf/knot.conf");
 const MORE: &str = include_str!("conf/knot-more.conf");
 
 #[test]
+fn tls_of_listeners_and_remotes_is_kept() {
+    let pin = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
+    let rest = format!(
+        "remote:\n  - id: pinned\n    address: 192.0.2.1\n    tls: on\n    cert-key: {pin}\n  - id: any\n    address: 192.0.2.2@8853\n    \
+         tls: on\nzone:\n  - domain: one.example\n    master: [pinned, any]\n"
+    );
+    let report = dry_run(
+        "knot",
+        &format!(
+            "server:\n    listen: 192.0.2.9\n    listen-tls: 192.0.2.9\n    cert-file: /c.pem\n    key-file: /k.pem\n{rest}"
+        ),
+    );
+    assert_lines(
+        &report,
+        &[
+            "listen = [\"192.0.2.9:53\"]",
+            "listen_tls = [\"192.0.2.9:853\"]",
+            "certificate = \"/c.pem\"",
+            &format!("{{ address = \"192.0.2.1:853\", tls = \"strict\", tls_pin = [\"{pin}\"] }}"),
+            "{ address = \"192.0.2.2:8853\", tls = \"opportunistic\" }",
+        ],
+    );
+    let without = dry_run("knot", "server:\n    listen-tls: 192.0.2.9\n");
+    assert_lines(
+        &without,
+        &["would leak or break: listen-tls of server: omitted"],
+    );
+    assert!(!without.contains("192.0.2.9:"), "{without}");
+    let quic = dry_run(
+        "knot",
+        &rest.replace("tls: on\n    cert-key", "quic: on\n    cert-key"),
+    );
+    assert_lines(&quic, &["zone one.example. omitted"]);
+}
+
+#[test]
 fn answers_transfers_and_refusals_stay() {
     let Some((old, primary)) = old_server() else {
         return;

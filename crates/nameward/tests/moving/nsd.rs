@@ -60,17 +60,60 @@ fn a_port_for_tls_does_not_become_a_plain_listener() {
     assert_lines(
         &report,
         &[
-            "would leak or break: ip-address: port 853 is for TLS",
+            "listen_tls = [\"192.0.2.1:853\"]",
             "listen = [\"192.0.2.1:53\"]",
+            "certificate = \"p\"",
+            "key = \"k\"",
         ],
     );
     let only = dry_run("nsd", &conf(""));
-    assert_lines(&only, &["listen = [\"127.0.0.1:53\", \"[::1]:53\"]"]);
+    assert_lines(
+        &only,
+        &[
+            "listen = [\"127.0.0.1:53\", \"[::1]:53\"]",
+            "listen_tls = [\"192.0.2.1:853\"]",
+        ],
+    );
+    let without = dry_run(
+        "nsd",
+        "server:\n  tls-port: 8853\n  ip-address: 192.0.2.1\n  ip-address: 192.0.2.1@8853\n",
+    );
+    assert_lines(
+        &without,
+        &[
+            "would leak or break: ip-address: port 8853 is for TLS",
+            "listen = [\"192.0.2.1:53\"]",
+        ],
+    );
     let other = dry_run(
         "nsd",
         "server:\n  tls-port: 8853\n  ip-address: 192.0.2.1@8853\n  ip-address: 192.0.2.1@853\n",
     );
     assert_lines(&other, &["listen = [\"192.0.2.1:853\"]"]);
+}
+
+#[test]
+fn tls_of_primaries_is_kept() {
+    let zone = "zone:\n  name: one.example\n  request-xfr: AXFR 192.0.2.1@8853 NOKEY auth\n  request-xfr: 192.0.2.2 NOKEY auth\n";
+    let auth = "tls-auth:\n  name: auth\n  auth-domain-name: ns1.example\n  client-cert: c.pem\n  client-key: c.key\n";
+    let report = dry_run(
+        "nsd",
+        &format!("server:\n  tls-cert-bundle: ca.pem\n{auth}{zone}"),
+    );
+    let tls = "tls = \"strict\", tls_name = \"ns1.example\", tls_ca = \"ca.pem\", tls_certificate = \"c.pem\", tls_key = \"c.key\", tls_alpn = \"optional\" }";
+    assert_lines(
+        &report,
+        &[
+            &format!("{{ address = \"192.0.2.1:8853\", {tls}"),
+            &format!("{{ address = \"192.0.2.2:853\", {tls}"),
+        ],
+    );
+    // Without its settings the zone must not be transferred in plain text.
+    let unknown = dry_run("nsd", zone);
+    assert_lines(
+        &unknown,
+        &["zone one.example. omitted: request-xfr: no tls-auth \"auth\""],
+    );
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
+    net::SocketAddr,
 };
 
 use super::{
     super::{
-        ImportedRemote, ImportedScope, ImportedSettings, ImportedUpdateRule, full_name, peers,
+        ImportedRemote, ImportedScope, ImportedSettings, ImportedTls, ImportedUpdateRule,
+        full_name, peers,
     },
     KnotEntry, KnotItem,
 };
@@ -96,12 +98,13 @@ impl<'i> KnotIndex<'i> {
     }
 
     fn remote(&self, item: &KnotItem) -> Result<Vec<ImportedRemote>, KnotRefusal> {
-        if let Some(entry) = ["quic", "tls"].iter().find_map(|key| item.entry(key))
-            && entry.is_on()
-        {
-            let reason = format!("remote {} uses {}", item.id(), entry.key);
+        if let Some(entry) = item.entry("quic").filter(|entry| entry.is_on()) {
+            let reason = format!("remote {} uses quic", item.id());
             return Err(impossible(entry, reason));
         }
+        let tls = item.entry("tls").filter(|entry| entry.is_on());
+        let tls = tls.map(|_| remote_tls(item)).transpose()?;
+        let default_port = if tls.is_some() { 853 } else { 53 };
         let key = item.entry("key").and_then(|key| full_name(key.value()));
         let sources = item.entry("via").map_or(&[][..], |via| &via.values);
         let Some(addresses) = item.entry("address") else {
@@ -109,15 +112,20 @@ impl<'i> KnotIndex<'i> {
         };
         let mut all = Vec::new();
         for text in &addresses.values {
-            let found = peers::at_port(text, 53);
+            let found = peers::at_port(text, default_port);
             let (address, port) = found.ok_or_else(|| mistake(addresses, "an address", text))?;
             let sources = sources.iter().filter_map(|via| peers::at_port(via, 0));
             let mut sources = sources.map(|(source, _)| source);
             let source = sources.find(|source| source.is_ipv4() == address.is_ipv4());
             all.push(ImportedRemote {
-                address: peers::written(address, port),
+                address: if tls.is_some() {
+                    SocketAddr::new(address, port).to_string()
+                } else {
+                    peers::written(address, port)
+                },
                 key: key.clone(),
                 source: source.map(|source| source.to_string()),
+                tls: tls.clone(),
             });
         }
         Ok(all)
@@ -296,6 +304,21 @@ impl<'i> KnotIndex<'i> {
         }
         Ok(())
     }
+}
+
+/// Returns the TLS settings of a remote (Knot 3.4 and later): verified by pins, by names, or not at all.
+fn remote_tls(item: &KnotItem) -> Result<ImportedTls, KnotRefusal> {
+    let values = |key| item.entry(key).map_or(&[][..], |entry| &entry.values[..]);
+    let names = values("cert-hostname");
+    if let (Some(entry), [_, _, ..]) = (item.entry("cert-hostname"), names) {
+        let reason = format!("remote {} has several cert-hostname", item.id());
+        return Err(impossible(entry, reason));
+    }
+    Ok(ImportedTls {
+        name: names.first().cloned(),
+        pins: values("cert-key").to_vec(),
+        ..ImportedTls::default()
+    })
 }
 
 /// Returns a server as an access list entry: its address, and its key if it has one.

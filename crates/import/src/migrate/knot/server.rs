@@ -58,16 +58,47 @@ const NOT_NEEDED: &[&str] = &[
     "quic-idle-close-timeout",
 ];
 
+/// The default port of DNS over TLS.
+const TLS_PORT: u16 = 853;
+
 /// Entries whose loss clients might notice.
-const BREAKS: &[(&str, &str)] = &[
-    ("listen-quic", "DNS over QUIC is not supported"),
-    ("listen-tls", "DNS over TLS is not supported"),
-];
+const BREAKS: &[(&str, &str)] = &[("listen-quic", "DNS over QUIC is not supported")];
 
 impl KnotReader<'_> {
     pub(super) fn server_section(&mut self, item: &KnotItem) {
         for entry in &item.entries {
-            self.server_entry(entry);
+            match entry.key.as_str() {
+                "listen-tls" => self.listen_tls(item, entry),
+                "cert-file" | "key-file" => {
+                    self.note(ImportVerdict::Taken, "server", entry, "used in [tls]");
+                }
+                _ => self.server_entry(entry),
+            }
+        }
+    }
+
+    /// Converts listeners over TLS. Without a certificate they are omitted: they must not answer in plain text.
+    fn listen_tls(&mut self, item: &KnotItem, entry: &KnotEntry) {
+        let file = |key| item.entry(key).map(|entry| entry.value().to_string());
+        let Some((certificate, key)) = file("cert-file").zip(file("key-file")) else {
+            let reason = "omitted: no cert-file and key-file; see `nameward tls init`";
+            return self.note(ImportVerdict::Breaks, "server", entry, reason);
+        };
+        let addresses = entry
+            .values
+            .iter()
+            .map(|value| peers::at_port(value, TLS_PORT));
+        let Some(addresses) = addresses.collect::<Option<Vec<_>>>() else {
+            return self.wrong(entry, "addresses");
+        };
+        let list = addresses.into_iter();
+        let list = list.map(|(address, port)| SocketAddr::new(address, port).to_string());
+        let value = ImportedValue::Texts(list.collect());
+        self.server
+            .take(&entry.place, ("server", "listen_tls"), value, "listen-tls");
+        for (name, path) in [("certificate", certificate), ("key", key)] {
+            let value = ImportedValue::Text(path);
+            self.server.set(Some(&entry.place), ("tls", name), value);
         }
     }
 

@@ -84,8 +84,6 @@ const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 
 /// Attributes of `server:` whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
-    ("tls-service-key", "DNS over TLS is not supported"),
-    ("tls-service-pem", "DNS over TLS is not supported"),
     (
         "tls-auth-port",
         "transfers over TLS with client certificates are not supported",
@@ -125,8 +123,8 @@ impl NsdReader<'_> {
                 ),
                 "tls-auth" => self.whole(
                     clause,
-                    ImportVerdict::NotPossible,
-                    "transfers over TLS are not supported; zones that use it are omitted",
+                    ImportVerdict::Changed,
+                    "used for request-xfr, always with TLS 1.3",
                 ),
                 _ => {}
             }
@@ -193,7 +191,7 @@ impl NsdReader<'_> {
             }
             // Read together, or with the zones.
             "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile"
-            | "tls-port" => return,
+            | "tls-port" | "tls-service-key" | "tls-service-pem" => return,
             "identity" => Some((("server", "nsid"), text(attribute.value()))),
             "version" => Some((("server", "version"), text(attribute.value()))),
             "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
@@ -294,7 +292,13 @@ impl NsdReader<'_> {
         if tls_port(&"tls-port").is_none() {
             tls_ports.push(TLS_PORT);
         }
-        let mut list = Vec::new();
+        let value = |name| {
+            let found = tls_port(name)?;
+            Some(found.value().to_string()).filter(|value| !value.is_empty())
+        };
+        let certificate = value(&"tls-service-pem").zip(value(&"tls-service-key"));
+        let auth_port = tls_port(&"tls-auth-port").and_then(|found| found.value().parse().ok());
+        let (mut list, mut tls_list) = (Vec::new(), Vec::new());
         let mut has_tls = false;
         let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
         for attribute in &attributes {
@@ -302,10 +306,15 @@ impl NsdReader<'_> {
                 continue;
             }
             match peers::at_port(attribute.value(), number) {
-                Some((_, port)) if tls_ports.contains(&port) => {
+                Some((address, port)) if tls_ports.contains(&port) => {
                     has_tls = true;
-                    let reason = format!("port {port} is for TLS, which is not supported: omitted");
-                    self.note(ImportVerdict::Breaks, attribute, &reason);
+                    if certificate.is_some() && Some(port) != auth_port {
+                        tls_list.push(SocketAddr::new(address, port).to_string());
+                    } else {
+                        let reason =
+                            format!("port {port} is for TLS, without a certificate here: omitted");
+                        self.note(ImportVerdict::Breaks, attribute, &reason);
+                    }
                 }
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
@@ -333,6 +342,18 @@ impl NsdReader<'_> {
             let on = families.iter().filter(|(off, _)| off.is_none());
             list = on.map(|(_, all)| format!("{all}:{number}")).collect();
         }
+        if let (Some((certificate, key)), Some(place)) = (
+            certificate.filter(|_| !tls_list.is_empty()),
+            tls_port(&"tls-service-pem").map(|found| found.place.clone()),
+        ) {
+            let value = ImportedValue::Texts(tls_list);
+            self.server
+                .take(&place, ("server", "listen_tls"), value, "tls-port");
+            for (name, path) in [("certificate", certificate), ("key", key)] {
+                let value = ImportedValue::Text(path);
+                self.server.set(Some(&place), ("tls", name), value);
+            }
+        }
         if let Some(place) = place.filter(|_| !list.is_empty()) {
             let value = ImportedValue::Texts(list);
             self.server
@@ -340,12 +361,9 @@ impl NsdReader<'_> {
         }
         for attribute in attributes {
             let name = attribute.name.as_str();
-            if name == "tls-port" {
-                self.note(
-                    ImportVerdict::NotPossible,
-                    attribute,
-                    "DNS over TLS is not supported",
-                );
+            if ["tls-port", "tls-service-key", "tls-service-pem"].contains(&name) {
+                let text = format!("{name}: part of listen_tls in [server] and of [tls]");
+                self.server.report.add_used(&attribute.place, text);
             }
             if ["ip-address", "interface", "port", "do-ip4", "do-ip6"].contains(&name) {
                 let text = format!("{name}: part of listen in [server]");

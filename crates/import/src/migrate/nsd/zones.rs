@@ -1,10 +1,10 @@
 //! Zones and patterns of an nsd.conf: the effective attributes of a zone, and their equivalents here.
 
-use std::path::PathBuf;
+use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 
 use super::{
     super::{
-        ConfigLocation, ImportVerdict, ImportedKind, ImportedRemote, ImportedSettings,
+        ConfigLocation, ImportVerdict, ImportedKind, ImportedRemote, ImportedSettings, ImportedTls,
         ImportedZone, full_name, peers,
     },
     NsdAttribute, NsdClause, NsdReader,
@@ -53,6 +53,7 @@ struct NsdZone {
 impl NsdReader<'_> {
     pub(super) fn zone_clauses(&mut self) {
         let clauses = std::mem::take(&mut self.clauses);
+        self.tls_auth = tls_auth(&clauses);
         for (at, clause) in clauses.iter().enumerate() {
             if clause.word == "pattern"
                 && let Some(name) = clause.attribute("name")
@@ -314,20 +315,34 @@ impl NsdReader<'_> {
         attribute: &NsdAttribute,
         values: &[String],
     ) -> Option<ImportedRemote> {
-        let found = values.first().and_then(|text| peers::at_port(text, 53));
+        let default_port = if values.len() > 2 { 853 } else { 53 };
+        let found = values.first();
+        let found = found.and_then(|text| peers::at_port(text, default_port));
         let Some((address, port)) = found else {
             self.wrong(attribute, "an address and a key or NOKEY");
             return None;
         };
-        if values.len() > 2 {
-            let text = format!("{}: transfers over TLS are not supported", attribute.name);
-            zone.refusal.get_or_insert((attribute.place.clone(), text));
-        }
+        let tls = match values.get(2) {
+            None => None,
+            Some(name) => match self.tls_auth.get(name) {
+                Some(tls) => Some(tls.clone()),
+                None => {
+                    let text = format!("{}: no tls-auth {name:?} with a name", attribute.name);
+                    zone.refusal.get_or_insert((attribute.place.clone(), text));
+                    return None;
+                }
+            },
+        };
         let key = values.get(1).filter(|key| *key != "NOKEY");
         Some(ImportedRemote {
-            address: peers::written(address, port),
+            address: if tls.is_some() {
+                SocketAddr::new(address, port).to_string()
+            } else {
+                peers::written(address, port)
+            },
             key: key.and_then(|key| full_name(key)),
             source: None,
+            tls,
         })
     }
 
@@ -434,4 +449,28 @@ mod tests {
         );
         assert_eq!(expanded("100%", "org."), "100%");
     }
+}
+
+/// Returns the `tls-auth` clauses that name a server, by their own names.
+fn tls_auth(clauses: &[NsdClause]) -> HashMap<String, ImportedTls> {
+    let value = |clause: &NsdClause, key: &str| clause.attribute(key)?.values.first().cloned();
+    let mut servers = clauses.iter().filter(|clause| clause.word == "server");
+    let bundle = servers.find_map(|server| value(server, "tls-cert-bundle"));
+    let auths = clauses.iter().filter(|clause| clause.word == "tls-auth");
+    let converted = auths.filter_map(|clause| {
+        let files = (value(clause, "client-cert"), value(clause, "client-key"));
+        let tls = ImportedTls {
+            name: Some(value(clause, "auth-domain-name")?),
+            authorities: bundle.as_ref().map(PathBuf::from),
+            identity: match files {
+                (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+                _ => None,
+            },
+            // NSD does not check ALPN, and NSD 4.6 as a primary selects none.
+            is_alpn_optional: true,
+            ..ImportedTls::default()
+        };
+        Some((value(clause, "name")?, tls))
+    });
+    converted.collect()
 }
