@@ -24,7 +24,7 @@ mod tsig_key;
 mod zone_chunks;
 pub mod zone_files;
 mod zone_tables;
-mod zone_values;
+pub mod zone_values;
 
 use std::{
     fs,

@@ -14,6 +14,7 @@ use nameward_wire::{Name, NameBuf};
 use crate::config::{
     Config,
     settings::{AutoprimarySettings, TemplateSettings, ZoneSettings},
+    zone_values::Peers,
 };
 
 /// Finds a template by its name.
@@ -117,11 +118,12 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
         }
     };
     for entry in &config.server.listen {
-        let list = entry.allow_query.iter();
-        for key in list.flat_map(|list| list.0.named_keys()) {
-            let key = NameBuf::from(Name::from_valid_wire(key));
+        for key in query_keys(entry.allow_query.as_ref()) {
             note(key, &|| format!("listener {}", entry.address));
         }
+    }
+    for key in query_keys(Some(&config.zone_defaults.allow_query)) {
+        note(key, &|| "zone_defaults".into());
     }
     for key in config.zone_defaults.shared_terms().keys() {
         note(key, &|| "zone_defaults".into());
@@ -132,7 +134,11 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
         }
     }
     for zone in &config.zones {
-        for key in zone.shared_terms().keys() {
+        let keys = zone.shared_terms().keys();
+        for key in keys
+            .into_iter()
+            .chain(query_keys(zone.allow_query.as_ref()))
+        {
             note(key, &|| format!("zone {}", zone.name.0));
         }
     }
@@ -142,6 +148,12 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
         }
     }
     found
+}
+
+/// Returns the TSIG keys that an access list for queries names.
+fn query_keys(list: Option<&Peers>) -> impl Iterator<Item = NameBuf> {
+    let keys = list.into_iter().flat_map(|list| list.0.named_keys());
+    keys.map(|key| NameBuf::from(Name::from_valid_wire(key)))
 }
 
 /// Warns of referenced keys that neither the configuration nor the state store nor a database has.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::{FileLimits, FileList, FileSource, WrittenFiles};
-use nameward_zone::{AccessRules, ZoneLimits};
+use nameward_zone::{AccessList, AccessRules, ZoneLimits};
 
 use crate::{
     config::{
         Config,
-        clients::Clients,
         setting::ConfigTable,
         settings::{Backend, BackendType, Rings, ZoneSettings},
     },
@@ -119,10 +118,10 @@ pub fn check_kinds(config: &Config) -> Result<(), StartError> {
 
 /// Returns the access lists that the configuration sets.
 pub fn access(config: &Config) -> AccessRules {
-    let own = |list: &Clients| Some(Arc::new(list.0.clone()));
+    let own = |list: &AccessList| Some(Arc::new(list.clone()));
     let mut rules = AccessRules::default();
-    rules.default = own(&config.zone_defaults.allow_query).filter(|list| !list.is_any());
-    rules.blackhole = own(&config.server.blackhole).filter(|list| !list.is_none());
+    rules.default = own(&config.zone_defaults.allow_query.0).filter(|list| !list.is_any());
+    rules.blackhole = own(&config.server.blackhole.0).filter(|list| !list.is_none());
     for zone in &config.zones {
         if let Some(list) = &zone.allow_query {
             rules.set_zone(zone.name.0.as_name(), Arc::new(list.0.clone()));

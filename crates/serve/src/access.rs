@@ -4,17 +4,15 @@
 //! and a CNAME chain that leads into it ends there, as at the edge of what we serve. Caches are behind this step, so
 //! they do not depend on the client.
 
-use std::net::IpAddr;
-
 use nameward_answer::Zones;
 use nameward_wire::Type;
-use nameward_zone::{NameKey, Zone, ZoneTable};
+use nameward_zone::{AccessClient, NameKey, Zone, ZoneMatch, ZoneTable};
 
 /// A zone table as one client sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientZones<'t> {
     pub(crate) table: &'t ZoneTable,
-    pub(crate) client: IpAddr,
+    pub(crate) client: AccessClient<'t>,
 }
 
 impl<'t> ClientZones<'t> {
@@ -22,13 +20,19 @@ impl<'t> ClientZones<'t> {
     #[inline]
     pub(crate) fn find(&self, key: &NameKey, qtype: Type) -> Option<&'t Zone> {
         let found = self.table.match_for(key, qtype)?;
-        self.table.allows(found, self.client).then_some(found.zone)
+        self.allows(found).then_some(found.zone)
     }
 
     /// Checks whether a zone matches the query but the client is not allowed to query it.
     pub(crate) fn denies(&self, key: &NameKey, qtype: Type) -> bool {
         let found = self.table.match_for(key, qtype);
-        found.is_some_and(|found| !self.table.allows(found, self.client))
+        found.is_some_and(|found| !self.allows(found))
+    }
+
+    /// Checks whether the client is allowed to query a zone.
+    #[inline]
+    pub(crate) fn allows(&self, found: ZoneMatch<'_>) -> bool {
+        self.table.allows(found, &self.client)
     }
 }
 

@@ -20,6 +20,7 @@ mod record;
 mod signed;
 mod tcp;
 mod udp;
+mod waiting;
 
 pub use late::{LateReply, ReplyPath};
 pub use tcp::TcpPipeline;

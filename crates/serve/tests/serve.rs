@@ -6,6 +6,7 @@ mod keepalive;
 mod live;
 mod loopback;
 mod notify;
+mod query_keys;
 mod rate_limit;
 mod request_fuzz;
 mod requests;

@@ -365,10 +365,8 @@ impl TestServer {
 
     /// Returns the first IPv4 address it answers on, over UDP and TCP.
     pub fn address(&self) -> SocketAddr {
-        *self
-            .addresses
-            .iter()
-            .find(|address| address.is_ipv4())
+        let mut all = self.addresses.iter();
+        *all.find(|address| address.is_ipv4())
             .expect("the server listens on IPv4")
     }
 
@@ -379,10 +377,8 @@ impl TestServer {
 
     /// Returns the first IPv6 address it answers on, over UDP and TCP.
     pub fn address_v6(&self) -> SocketAddr {
-        *self
-            .addresses
-            .iter()
-            .find(|address| address.is_ipv6())
+        let mut all = self.addresses.iter();
+        *all.find(|address| address.is_ipv6())
             .expect("the server listens on IPv6")
     }
 

@@ -432,9 +432,9 @@ impl AccessIndex {
 
     /// Checks whether a client is in the list with this number.
     #[cold]
-    pub(crate) fn contains(&self, number: u32, client: IpAddr) -> bool {
+    pub(crate) fn allows(&self, number: u32, client: &AccessClient<'_>) -> bool {
         let list = (number as usize).checked_sub(1).map(|at| &self.lists[at]);
-        list.is_none_or(|list| list.contains(client))
+        list.is_none_or(|list| list.allows(client))
     }
 }
 

@@ -6,13 +6,12 @@
 mod page;
 mod sums;
 
-use crate::access::{AccessIndex, AccessList, AccessRules, AccessSource};
+use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::StandbyZones;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use page::{PageStart, TablePage};
@@ -134,8 +133,8 @@ impl ZoneTable {
 
     /// Checks whether a client may query a zone in this table. A zone without a list costs one comparison.
     #[inline]
-    pub fn allows(&self, found: ZoneMatch<'_>, client: IpAddr) -> bool {
-        found.access == 0 || self.access.contains(found.access, client)
+    pub fn allows(&self, found: ZoneMatch<'_>, client: &AccessClient<'_>) -> bool {
+        found.access == 0 || self.access.allows(found.access, client)
     }
 
     /// Returns the zone that answers a query: the longest match, except that DS at the apex of a served zone is

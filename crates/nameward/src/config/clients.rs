@@ -35,19 +35,6 @@ impl Read for Clients {
     }
 }
 
-impl Read for Option<Clients> {
-    fn expected() -> String {
-        format!("{LIST}, or \"\" to inherit")
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        match value.get_ref().as_str() {
-            Some("") => Ok(None),
-            _ => Clients::read(value, base).map(Some),
-        }
-    }
-}
-
 /// Whether list entries may name keys and TLS conditions.
 #[derive(Clone, Copy)]
 pub enum KeyOptions {

@@ -301,8 +301,9 @@ macro_rules! zone_section {
 zone_section! {
     /// Settings for every zone without its own value in `[[zone]]`, its template or its database.
     ZoneDefaults = "zone_defaults" {
-        /// Clients that may query; others are answered REFUSED. The first matching entry decides.
-        allow_query: Clients = r#"["any"]"#;
+        /// Clients that may query, by address, by TSIG key or both (`"192.0.2.1 key:name."`); others are answered REFUSED.
+        /// The first matching entry decides.
+        allow_query: Peers = r#"["any"]"#;
         /// Maximum memory in MiB of a zone transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";
         /// The serial that signed zones in databases show if they have no SOA-EDIT metadata, so that secondaries fetch
@@ -356,7 +357,7 @@ zone_section! {
         file: Option<PathBuf> = r#""""#;
         /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that has
         /// the zone, or else from `[zone_defaults]`.
-        allow_query: Option<Clients> = r#""""#;
+        allow_query: Option<Peers> = r#""""#;
         /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
         /// `[zone_defaults]` says.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";

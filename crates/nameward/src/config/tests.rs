@@ -330,8 +330,8 @@ fn lists_of_clients_are_read_and_mistakes_in_them_are_reported() {
             "test.toml:2:8: name: invalid zone name \"a..b\"",
         ),
         (
-            "[zone_defaults]\nallow_query = [\"key:k.\"]\n",
-            "test.toml:2:16: allow_query: \"key:k.\": keys are not supported in this list",
+            "[server]\nblackhole = [\"key:k.\"]\n",
+            "test.toml:2:14: blackhole: \"key:k.\": keys are not supported in this list",
         ),
         (
             "[server]\nblackhole = [\"everybody\"]\n",

@@ -64,6 +64,19 @@ impl Read for Peers {
     }
 }
 
+impl Read for Option<Peers> {
+    fn expected() -> String {
+        format!("{}, or \"\" to inherit", Peers::expected())
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        match value.get_ref().as_str() {
+            Some("") => Ok(None),
+            _ => Peers::read(value, base).map(Some),
+        }
+    }
+}
+
 /// Formats the keywords that a setting may have.
 pub fn one_of<const N: usize>(words: [&str; N]) -> String {
     let words = words.map(|word| format!("{word:?}"));

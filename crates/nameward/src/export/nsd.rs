@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write, path::PathBuf};
 
 use nameward_maintain::policy::{ClientIdentity, PeerTls};
-use nameward_zone::{AccessEntry, AccessWord};
+use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
     ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network,
@@ -138,10 +138,28 @@ fn zone_text(
         }
     }
     let queries = zone.allow_query.as_ref().filter(|list| !is_any(list));
-    for entry in entries(queries).unwrap_or_default() {
-        for line in access(&entry) {
-            let _ = writeln!(out, "    allow-query: {line}");
-        }
+    if queries.is_some_and(|list| list.named_keys().next().is_some()) {
+        warnings.push(format!(
+            "zone {name}: NSD has no TSIG keys in allow-query: entries with keys not converted"
+        ));
+    }
+    let has_key = |entry: &AccessEntry| {
+        matches!(
+            entry.term,
+            AccessWord::Key(_) | AccessWord::NetworkWithKey(..)
+        )
+    };
+    let listed = queries.map(AccessList::entries).unwrap_or_default();
+    let listed = listed.iter().filter(|entry| !has_key(entry));
+    let mut lines: Vec<String> = listed.flat_map(access).collect();
+    if queries.is_some() && lines.is_empty() {
+        // Without a line NSD would answer everybody.
+        lines = ["0.0.0.0/0 BLOCKED", "::0/0 BLOCKED"]
+            .map(String::from)
+            .into();
+    }
+    for line in lines {
+        let _ = writeln!(out, "    allow-query: {line}");
     }
     if entries(zone.terms.allow_update.as_ref()).is_some()
         || zone

@@ -7,18 +7,13 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use crate::config::settings::Server;
+use super::ports::Ports;
+use crate::config::Config;
 
 /// Prints the listen addresses, each with its transports.
-pub fn started(
-    addresses: &[SocketAddr],
-    tls: &[SocketAddr],
-    server: &Server,
-    web: Option<SocketAddr>,
-    (api, has_tls): (Option<SocketAddr>, bool),
-) {
+pub fn started(addresses: &[SocketAddr], ports: &Ports, config: &Config, has_tls: bool) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
-    for (address, entry) in addresses.iter().zip(&server.listen) {
+    for (address, entry) in addresses.iter().zip(&config.server.listen) {
         let transports = entry.transports.unwrap_or_default();
         let transports = match (transports.udp, transports.tcp) {
             (true, false) => "UDP",
@@ -27,13 +22,13 @@ pub fn started(
         };
         let _ = writeln!(text, "listening on {address} ({transports})");
     }
-    for address in tls {
+    for address in ports.tls_addresses() {
         let _ = writeln!(text, "DNS over TLS on {address}");
     }
-    if let Some(address) = web {
+    if let Some(address) = ports.web_address() {
         let _ = writeln!(text, "web page at http://{address}/");
     }
-    if let Some(address) = api {
+    if let Some(address) = ports.api_address(config) {
         let scheme = if has_tls { "https" } else { "http" };
         let _ = writeln!(text, "API at {scheme}://{address}/api/v1");
     }

@@ -175,14 +175,8 @@ impl RunningServer {
         let zone_requests =
             zone_requests::start(&core, &config.server, &secondaries, update_requests)?;
 
-        let (web, api) = (ports.web_address(), ports.api_address(&config));
-        announce::started(
-            &core.addresses,
-            &ports.tls_addresses(),
-            &config.server,
-            web,
-            (api, tls.is_some()),
-        );
+        announce::started(&core.addresses, &ports, &config, tls.is_some());
+        let web = ports.web_address();
         let ports_of_dns = (ports.dns, ports.tls);
         let listeners =
             Listeners::start(&core, ports_of_dns, &config.server, &mut tasks, &stopping)?;

@@ -17,7 +17,8 @@ use nameward_answer::{AliasAddresses, TargetLocation, Zones, alias_of, find_targ
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeError, Difference};
 use nameward_zone::{
-    Find, LookupError, LookupRequest, NameKey, Node, SigningState, WireRecord, Zone, ZoneTable,
+    AccessClient, Find, LookupError, LookupRequest, NameKey, Node, SigningState, WireRecord, Zone,
+    ZoneTable,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -158,7 +159,7 @@ impl AliasExpansion<'_> {
     ) -> Result<FoundAddresses, ExpandFault> {
         let zones = ClientZones {
             table,
-            client: self.client,
+            client: AccessClient::in_plain_text(self.client, None),
         };
         let unresolved = || ExpandFault::Unresolved(Box::new(target.into()), rtype);
         let (mut parts, mut key) = (Parts::new(), NameKey::default());

@@ -274,7 +274,8 @@ fn add(table: &mut ZoneTable, zone: &str) {
 fn may_ask(table: &ZoneTable, qname: &str, client: &str) -> Option<bool> {
     let key = NameKey::new(name(qname).as_name());
     let found = table.match_for(&key, Type::A)?;
-    Some(table.allows(found, client.parse().unwrap()))
+    let client = AccessClient::in_plain_text(client.parse().unwrap(), None);
+    Some(table.allows(found, &client))
 }
 
 fn rules(zones: &[(&str, &[&str])], default: Option<&[&str]>) -> Arc<AccessRules> {
