@@ -25,6 +25,7 @@ mod missing_files;
 mod named_conf;
 mod not_ready;
 mod privileges;
+mod proxies;
 mod rate_limit;
 mod reload;
 mod rolled_copies;

@@ -18,6 +18,7 @@ pub mod listener;
 pub mod live;
 pub mod outgoing;
 pub mod pipeline;
+pub mod proxy;
 pub mod query_log;
 pub mod rate_limit;
 pub mod recursor;

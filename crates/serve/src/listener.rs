@@ -13,9 +13,9 @@ use nameward_zone::AccessList;
 pub struct ListenAddress {
     /// The address; port 0 means a free one.
     pub address: SocketAddr,
-    /// What is received there.
+    /// Transports that are received there.
     pub transports: ListenTransports,
-    /// What applies to it.
+    /// Rules for requests received there.
     pub rules: Arc<ListenerRules>,
 }
 
@@ -51,11 +51,22 @@ impl Default for ListenTransports {
 pub struct ListenerRules {
     /// Clients that are answered, by address or TSIG key; all other requests get REFUSED. `None` means no restriction.
     pub allow_query: Option<AccessList>,
+    /// Addresses of proxies, which must send a PROXY header ([`crate::proxy`]). `None` means that there are none.
+    pub proxies: Option<AccessList>,
 }
 
 impl ListenerRules {
     /// No rules.
-    pub(crate) const NONE: ListenerRules = ListenerRules { allow_query: None };
+    pub(crate) const NONE: ListenerRules = ListenerRules {
+        allow_query: None,
+        proxies: None,
+    };
+
+    /// Checks whether a sender must send a PROXY header.
+    pub(crate) fn is_proxy(&self, sender: SocketAddr) -> bool {
+        let proxies = self.proxies.as_ref();
+        proxies.is_some_and(|proxies| proxies.contains(sender.ip()))
+    }
 }
 
 /// A bound TCP port that is not served yet.
@@ -63,7 +74,7 @@ impl ListenerRules {
 pub struct StreamListener {
     /// The socket.
     pub listener: TcpListener,
-    /// What applies to its connections.
+    /// Rules for its connections.
     pub rules: Arc<ListenerRules>,
 }
 

@@ -33,6 +33,7 @@ pub(crate) use record::record_signatures;
 use crate::alias::AliasResolver;
 use crate::cookies::Cookies;
 use crate::live::{LiveSettings, LiveZones};
+use crate::proxy::HeaderLog;
 use crate::rate_limit::RateLimiter;
 use crate::recursor::RecursorForwarder;
 use crate::request::{NoZoneRequests, ZoneRequests};
@@ -66,6 +67,8 @@ pub struct ServingState {
     pub rate_limiter: ArcSwapOption<RateLimiter>,
     /// Caches and look-ups for zones that are not in memory.
     pub live: LiveZones,
+    /// Logs proxies that send no valid PROXY header.
+    pub(crate) proxy_log: HeaderLog,
     /// Queries that wait for signatures.
     pub(crate) signing: Arc<SigningQueue>,
     /// Forwards queries outside our zones to the recursor.
@@ -94,6 +97,7 @@ impl ServingState {
             tap: Arc::default(),
             cookies: ArcSwapOption::empty(),
             rate_limiter: ArcSwapOption::empty(),
+            proxy_log: HeaderLog::default(),
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
             hand_off: ArcSwapOption::empty(),

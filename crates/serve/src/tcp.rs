@@ -8,6 +8,7 @@
 //! answers to be read, bytes held in total, messages and bytes per turn, and messages per connection that are
 //! answered later.
 
+mod behind_proxy;
 mod connection;
 mod holdings;
 mod later;
@@ -172,6 +173,9 @@ pub trait StreamHandler: Send + Sync + 'static {
 
     /// Called when a connection was closed at once because its client has too many.
     fn refused(&self, _client: SocketAddr) {}
+
+    /// Called when a connection of a proxy was closed because it did not start with a valid PROXY header.
+    fn header_refused(&self, _proxy: SocketAddr) {}
 }
 
 /// State that all connections share.
@@ -302,7 +306,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
     shared: Arc<StreamState<H>>,
     (listener, rules): (tokio::net::TcpListener, Arc<ListenerRules>),
     mut shutdown: watch::Receiver<bool>,
-    lay_over: impl Fn(TcpStream) -> S,
+    lay_over: impl Fn(TcpStream) -> S + Clone + Send + 'static,
 ) {
     let stopping = shutdown.clone();
     let mut log = LogThrottle::new(ACCEPT_LOG_INTERVAL);
@@ -319,8 +323,12 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                 // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {
                     let ends = Endpoints { client, local };
-                    let rules = Arc::clone(&rules);
-                    admit(&shared, lay_over(stream), (ends, rules), &stopping);
+                    let port = (ends, Arc::clone(&rules));
+                    if rules.is_proxy(client) {
+                        behind_proxy::admit(&shared, stream, port, (&stopping, lay_over.clone()));
+                    } else {
+                        admit(&shared, lay_over(stream), port, &stopping);
+                    }
                 }
             }
             Err(error) if is_shortage(&error) => {
@@ -351,7 +359,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
     shutdown: &watch::Receiver<bool>,
 ) {
     let client = ends.client;
-    let id = match shared.registry.enter(client.ip()) {
+    let id = match shared.registry.enter(Some(client.ip())) {
         Ok(id) => id,
         Err(ConnectionRefusal::ClientHasTooMany) => {
             shared.handler.refused(client);

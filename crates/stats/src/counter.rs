@@ -195,6 +195,7 @@ counters! {
         SigningRefusals,
         QueryDenied,
         BlackholeDrops,
+        ProxyHeaderErrors,
         TsigFailures,
         TransfersOut,
         TransfersOutFailed,

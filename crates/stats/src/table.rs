@@ -298,6 +298,11 @@ pub static FAMILIES: &[Family] = &[
         counter: Counter::BlackholeDrops,
     },
     Family {
+        name: "proxy_header_errors",
+        description: "Datagrams and connections of proxies dropped for lack of a valid PROXY header",
+        counter: Counter::ProxyHeaderErrors,
+    },
+    Family {
         name: "tsig_failures",
         description: "Requests with an invalid TSIG record: BADKEY, BADSIG, BADTIME or malformed",
         counter: Counter::TsigFailures,

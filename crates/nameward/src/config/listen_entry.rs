@@ -9,6 +9,7 @@ use toml::{
 };
 
 use super::{
+    clients::Clients,
     read::{Plural, Read, Wrong},
     zone_values::{Peers, inline_table},
 };
@@ -22,6 +23,8 @@ pub struct ListenEntry {
     pub transports: Option<ListenTransports>,
     /// Clients that are answered, if the entry restricts them.
     pub allow_query: Option<Peers>,
+    /// Proxies, if the entry has its own list.
+    pub proxy_protocol_from: Option<Clients>,
 }
 
 impl From<SocketAddr> for ListenEntry {
@@ -30,29 +33,37 @@ impl From<SocketAddr> for ListenEntry {
             address,
             transports: None,
             allow_query: None,
+            proxy_protocol_from: None,
         }
     }
 }
 
 impl ListenEntry {
-    /// Returns the rules for what is received there.
-    pub fn rules(&self) -> ListenerRules {
+    /// Returns the rules for what is received there. `proxies` are those of listeners without their own.
+    pub fn rules(&self, proxies: &Clients) -> ListenerRules {
+        let proxies = self.proxy_protocol_from.as_ref().unwrap_or(proxies);
         ListenerRules {
             allow_query: self.allow_query.as_ref().map(|peers| peers.0.clone()),
+            proxies: Some(proxies.0.clone()).filter(|list| !list.is_none()),
         }
     }
 
     /// Returns what is bound for it.
-    pub fn to_listen(&self) -> ListenAddress {
+    pub fn to_listen(&self, proxies: &Clients) -> ListenAddress {
         ListenAddress {
             address: self.address,
             transports: self.transports.unwrap_or_default(),
-            rules: Arc::new(self.rules()),
+            rules: Arc::new(self.rules(proxies)),
         }
     }
 }
 
-const KEYS: [&str; 3] = ["address", "transports", "allow_query"];
+const KEYS: [&str; 4] = [
+    "address",
+    "transports",
+    "allow_query",
+    "proxy_protocol_from",
+];
 
 impl Read for ListenEntry {
     fn expected() -> String {
@@ -75,6 +86,7 @@ impl Read for ListenEntry {
             address: SocketAddr::read(address, base)?,
             transports: setting(table, "transports", base)?,
             allow_query: setting(table, "allow_query", base)?,
+            proxy_protocol_from: setting(table, "proxy_protocol_from", base)?,
         })
     }
 }

@@ -36,7 +36,12 @@ section! {
         /// Addresses to listen on, UDP and TCP. Port 0 picks a free port. A table sets more for one address: `{ address =
         /// "192.0.2.1:53", transports = ["udp", "tcp"], allow_query = ["192.0.2.0/24", "key:name."] }` answers only
         /// these clients there, whatever the zone allows; all other requests are answered REFUSED.
+        /// `proxy_protocol_from` may be set there, too.
         listen: Vec<ListenEntry> = r#"["0.0.0.0:53", "[::]:53"]"#;
+        /// Proxies (dnsdist, HAProxy) that name the client in a PROXY header: version 2, over TCP also version 1. Access
+        /// lists, limits, cookies and logs use that client. What they send without a valid header is dropped. List only
+        /// addresses that no other host can send from.
+        proxy_protocol_from: Clients = "[]";
         /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`.
         listen_tls: Vec<SocketAddr> = "[]";
         /// Threads that answer UDP; 0 means one per core.

@@ -10,7 +10,7 @@ use nameward_control::socket::{ControlSocket, SocketError};
 use nameward_serve::listen::{self, Bound, ListenError, PortProtocol};
 
 use crate::{
-    config::{Config, error::plain, listen_entry::ListenEntry},
+    config::{Config, error::plain},
     remote::DefaultLocation,
 };
 
@@ -97,7 +97,9 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
         number => number,
     };
     let entries = config.server.listen.iter();
-    let addresses: Vec<_> = entries.map(ListenEntry::to_listen).collect();
+    let addresses: Vec<_> = entries
+        .map(|entry| entry.to_listen(&config.server.proxy_protocol_from))
+        .collect();
     match listen::bind_all(&addresses, workers) {
         Err(ListenError::Refused {
             address, source, ..

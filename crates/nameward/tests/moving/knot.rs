@@ -164,3 +164,29 @@ fn old_server() -> Option<(OldServer, Peer)> {
     )?;
     Some((old, primary))
 }
+
+#[test]
+fn proxies_are_taken_and_must_send_headers() {
+    let report = dry_run(
+        "knot",
+        "server:\n    proxy-allowlist: [192.0.2.1, 198.51.100.8-198.51.100.11]\n",
+    );
+    assert_lines(
+        &report,
+        &[
+            "converted with changes: proxy-allowlist of server: proxy_protocol_from in [server]",
+            "proxy_protocol_from = [\"192.0.2.1\", \"198.51.100.8/30\"]",
+        ],
+    );
+    let report = dry_run(
+        "pdns",
+        "launch=\nproxy-protocol-from=192.0.2.0/24, 2001:db8::1\n",
+    );
+    assert_lines(
+        &report,
+        &[
+            "converted: proxy-protocol-from: proxy_protocol_from in [server]",
+            "proxy_protocol_from = [\"192.0.2.0/24\", \"2001:db8::1\"]",
+        ],
+    );
+}

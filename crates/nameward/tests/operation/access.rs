@@ -45,7 +45,7 @@ fn reload(server: &TestServer) {
     assert!(output.status.success(), "{said}");
 }
 
-fn metric(server: &TestServer, name: &str) -> u64 {
+pub fn metric(server: &TestServer, name: &str) -> u64 {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(server.web()).unwrap();
     let request = format!("GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", server.web());

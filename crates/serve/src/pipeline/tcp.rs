@@ -147,6 +147,13 @@ impl StreamHandler for TcpPipeline {
         self.stats.lower_gauge(self.open_connections(), 1);
     }
 
+    fn header_refused(&self, proxy: SocketAddr) {
+        let mut state = self.state();
+        state.recorder.add(Counter::ProxyHeaderErrors, 1);
+        state.recorder.flush(Stamp::now(), None);
+        state.shared.proxy_log.warn(proxy, "TCP");
+    }
+
     fn established(&self, _client: SocketAddr, is_ok: bool) {
         if self.protocol == Protocol::Tcp {
             return;

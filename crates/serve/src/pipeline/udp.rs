@@ -9,7 +9,7 @@ use crate::request::Verdict;
 use crate::tap::Exchange;
 use crate::udp::{self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker};
 use nameward_answer::Scratch;
-use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
+use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 use std::io;
@@ -81,6 +81,13 @@ impl UdpPipeline {
 impl BatchHandler for UdpPipeline {
     fn handle(&mut self, batch: &mut DatagramBatch) {
         self.recorder.begin();
+        if batch.rules().proxies.is_some() {
+            let (recorder, log) = (&mut self.recorder, &self.shared.proxy_log);
+            batch.read_proxy_headers(|sender| {
+                recorder.add(Counter::ProxyHeaderErrors, 1);
+                log.warn(sender, "UDP");
+            });
+        }
         let mut turn = Turn::new(
             &self.shared,
             &mut self.snapshots,

@@ -9,6 +9,7 @@
 //! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the same frame; `len <=
 //! BATCH`; slots below `len` hold what the last receive wrote.
 
+mod proxied;
 mod send;
 
 use std::io;
@@ -23,6 +24,7 @@ use super::address::{ADDRESS_LEN, decode_address, encode_address};
 use super::control::{CONTROL_LEN, Control};
 use crate::listen::UdpListener;
 use crate::listener::ListenerRules;
+use proxied::ProxiedSlots;
 pub(super) use send::{is_full, wait_writable};
 
 /// Maximum number of datagrams per receive call.
@@ -84,8 +86,10 @@ pub struct DatagramBatch {
     socket: Option<Arc<Socket>>,
     /// The address that socket is bound to.
     local: Option<SocketAddr>,
-    /// What applies to datagrams received there.
+    /// Rules for datagrams received there.
     rules: Arc<ListenerRules>,
+    /// Datagrams of the batch that came through proxies; created for the first of them.
+    proxied: Option<Box<ProxiedSlots>>,
 }
 
 // SAFETY: the frame is owned by the batch alone and its pointers point only into itself.
@@ -129,6 +133,7 @@ impl DatagramBatch {
             socket: None,
             local: None,
             rules: Arc::default(),
+            proxied: None,
         }
     }
 
@@ -228,6 +233,7 @@ impl DatagramBatch {
             socket: self.socket.as_ref(),
             local: self.local,
             rules: &self.rules,
+            proxied: self.proxied.as_deref(),
         };
         let replies = Replies {
             replies: &mut frame.replies,
@@ -246,7 +252,8 @@ impl DatagramBatch {
     /// Returns the destination address of datagram `i`; `None` in a constructed batch.
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         debug_assert!(i < self.len);
-        Some(asked_at(self.local?, &self.frame().controls[i]))
+        let proxied = self.proxied.as_ref().and_then(|slots| slots.local(i));
+        proxied.or_else(|| Some(asked_at(self.local?, &self.frame().controls[i])))
     }
 
     /// Discards all replies of the batch.
@@ -255,6 +262,12 @@ impl DatagramBatch {
         for data in &mut self.frame_mut().reply_data[..len] {
             data.iov_len = 0;
         }
+    }
+
+    /// Returns the rules of the listener that the datagrams were received on.
+    #[inline]
+    pub(crate) fn rules(&self) -> &ListenerRules {
+        &self.rules
     }
 
     /// Sets the socket that the next datagrams are received on.
@@ -330,6 +343,9 @@ impl DatagramBatch {
         }
         self.armed = origin;
         self.len = 0;
+        if let Some(slots) = &mut self.proxied {
+            slots.clear();
+        }
     }
 }
 
@@ -343,6 +359,7 @@ pub struct Queries<'a> {
     socket: Option<&'a Arc<Socket>>,
     local: Option<SocketAddr>,
     rules: &'a ListenerRules,
+    proxied: Option<&'a ProxiedSlots>,
 }
 
 impl<'a> Queries<'a> {
@@ -385,7 +402,8 @@ impl<'a> Queries<'a> {
     /// Returns the destination address of datagram `i`; `None` in a constructed batch.
     #[inline]
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
-        Some(asked_at(self.local?, &self.controls[i]))
+        let proxied = self.proxied.and_then(|slots| slots.local(i));
+        proxied.or_else(|| Some(asked_at(self.local?, &self.controls[i])))
     }
 
     /// Returns the way back to the sender of datagram `i`, for a late reply. A constructed batch has none.
@@ -393,7 +411,10 @@ impl<'a> Queries<'a> {
         let header = &self.received[i].msg_hdr;
         Some(ReturnPath {
             socket: Arc::clone(self.socket?),
-            address: SocketAddressBytes(self.addresses[i].0),
+            address: match self.proxied.and_then(|slots| slots.sender(i)) {
+                Some(sender) => SocketAddressBytes(sender.0),
+                None => SocketAddressBytes(self.addresses[i].0),
+            },
             address_len: header.msg_namelen.min(ADDRESS_LEN as libc::socklen_t),
             control: self.controls[i].clone(),
             // usize with glibc, u32 with musl.

@@ -42,7 +42,8 @@ struct RegistryState {
 
 struct RegisteredConnection {
     stamp: u64,
-    client: IpAddr,
+    /// `None` until a proxy has named the client.
+    client: Option<IpAddr>,
     /// None for the moment between entering and the start of the task.
     task: Option<AbortHandle>,
 }
@@ -70,12 +71,12 @@ impl Registry {
         self.inner.lock()
     }
 
-    /// Registers a connection of `client`, evicting the one that has been idle longest when the limit is reached.
-    /// Returns its ID.
-    pub(super) fn enter(&self, client: IpAddr) -> Result<u64, ConnectionRefusal> {
-        let client = counted_as(client);
+    /// Registers a connection, evicting the one that has been idle longest when the limit is reached. Its client may be
+    /// unknown yet ([`Registry::identify`]). Returns its ID.
+    pub(super) fn enter(&self, client: Option<IpAddr>) -> Result<u64, ConnectionRefusal> {
+        let client = client.map(counted_as);
         let mut inner = self.lock();
-        if inner.clients.get(&client).copied().unwrap_or(0) >= self.max_per_client {
+        if client.is_some_and(|client| inner.connections_of(client) >= self.max_per_client) {
             return Err(ConnectionRefusal::ClientHasTooMany);
         }
         if inner.open.len() >= self.max_connections {
@@ -83,7 +84,9 @@ impl Registry {
         }
         let id = inner.tick();
         inner.by_age.insert(id, id);
-        *inner.clients.entry(client).or_insert(0) += 1;
+        if let Some(client) = client {
+            *inner.clients.entry(client).or_insert(0) += 1;
+        }
         let entry = RegisteredConnection {
             stamp: id,
             client,
@@ -91,6 +94,21 @@ impl Registry {
         };
         inner.open.insert(id, entry);
         Ok(id)
+    }
+
+    /// Sets the client of connection `id`, which a proxy has named.
+    pub(super) fn identify(&self, id: u64, client: IpAddr) -> Result<(), ConnectionRefusal> {
+        let client = counted_as(client);
+        let mut inner = self.lock();
+        if inner.connections_of(client) >= self.max_per_client {
+            return Err(ConnectionRefusal::ClientHasTooMany);
+        }
+        // Otherwise it was closed to make room, and its task is about to end.
+        if let Some(entry) = inner.open.get_mut(&id) {
+            entry.client = Some(client);
+            *inner.clients.entry(client).or_insert(0) += 1;
+        }
+        Ok(())
     }
 
     /// Stores the task of connection `id`, so that eviction can abort it.
@@ -124,7 +142,7 @@ impl Registry {
         since: Instant,
     ) -> Result<(), HoldsTooMuch> {
         let mut inner = self.lock();
-        let client = inner.open.get(&id).ok_or(HoldsTooMuch)?.client;
+        let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
         inner.holdings.set_own((id, client), own, taken, since);
         inner.close_worst_holders(id)
     }
@@ -132,7 +150,7 @@ impl Registry {
     /// Records a late answer for connection `id` that waits to be collected.
     pub(super) fn hold_later(&self, id: u64, octets: usize) -> Result<(), HoldsTooMuch> {
         let mut inner = self.lock();
-        let client = inner.open.get(&id).ok_or(HoldsTooMuch)?.client;
+        let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
         let now = Instant::now();
         inner.holdings.add_later((id, client), octets, now);
         inner.close_worst_holders(id)
@@ -142,10 +160,9 @@ impl Registry {
     /// of the connections are open, of all and of the client; less above, down to nothing at a limit.
     pub(super) fn scale_idle_timeout(&self, id: u64, configured: Duration) -> Duration {
         let inner = self.lock();
-        let own = inner.open.get(&id).and_then(|entry| {
-            let count = inner.clients.get(&entry.client)?;
-            Some((*count, self.max_per_client))
-        });
+        let own = inner
+            .client_of(id)
+            .map(|client| (inner.connections_of(client), self.max_per_client));
         let all = (inner.open.len(), self.max_connections);
         let scaled = |(open, most): (usize, usize)| {
             let half = (most / 2) as u32;
@@ -176,6 +193,15 @@ impl Registry {
 }
 
 impl RegistryState {
+    /// Returns the client of an open connection that is past its PROXY header.
+    fn client_of(&self, id: u64) -> Option<IpAddr> {
+        self.open.get(&id)?.client
+    }
+
+    fn connections_of(&self, client: IpAddr) -> usize {
+        self.clients.get(&client).copied().unwrap_or(0)
+    }
+
     fn tick(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -211,10 +237,12 @@ impl RegistryState {
         let entry = self.open.remove(&id)?;
         self.by_age.remove(&entry.stamp);
         self.holdings.remove(id);
-        if let Some(count) = self.clients.get_mut(&entry.client) {
+        if let Some(client) = entry.client
+            && let Some(count) = self.clients.get_mut(&client)
+        {
             *count -= 1;
             if *count == 0 {
-                self.clients.remove(&entry.client);
+                self.clients.remove(&client);
             }
         }
         Some(entry)
@@ -233,8 +261,23 @@ pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn ip(text: &str) -> Option<IpAddr> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn clients_behind_proxies_count_once_they_are_known() {
+        let registry = Registry::new(10, 1, usize::MAX);
+        let ids: Vec<u64> = (0..3).map(|_| registry.enter(None).unwrap()).collect();
+        let client = ip("192.0.2.1").unwrap();
+        assert!(registry.identify(ids[0], client).is_ok());
+        assert!(registry.identify(ids[1], client).is_err());
+        assert!(registry.identify(ids[2], ip("192.0.2.2").unwrap()).is_ok());
+        assert!(registry.enter(Some(client)).is_err());
+        registry.leave(ids[0]);
+        assert!(registry.identify(ids[1], client).is_ok());
+        ids.iter().for_each(|id| registry.leave(*id));
+        assert!(registry.is_empty() && registry.lock().clients.is_empty());
     }
 
     #[test]
@@ -276,7 +319,8 @@ mod tests {
         registry.leave(own[2]);
         assert_eq!(told(own[0]), 10);
         for client in 2..10 {
-            let id = registry.enter(IpAddr::from([192, 0, 2, client])).unwrap();
+            let client_ip = IpAddr::from([192, 0, 2, client]);
+            let id = registry.enter(Some(client_ip)).unwrap();
             let expected = 10 - 2 * (u64::from(client) + 1).saturating_sub(5);
             assert_eq!(told(id), expected);
         }

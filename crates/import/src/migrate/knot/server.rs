@@ -48,7 +48,6 @@ const NOT_NEEDED: &[&str] = &[
     "dbus-init-delay",
     "udp-max-payload-ipv6",
     "key-label",
-    "proxy-allowlist",
     "tcp-idle-timeout",
     "tcp-io-timeout",
     "tcp-remote-io-timeout",
@@ -117,6 +116,7 @@ impl KnotReader<'_> {
         let text = |text: &str| ImportedValue::Text(text.into());
         match key {
             "listen" => self.listen(entry),
+            "proxy-allowlist" => self.proxies(entry),
             "automatic-acl" => {
                 self.has_automatic_acl = entry.is_on();
                 let reason = "used in allow_transfer and allow_notify of the zones";
@@ -144,6 +144,19 @@ impl KnotReader<'_> {
                 None => self.note(ImportVerdict::NotPossible, "server", entry, "no equivalent"),
             },
         }
+    }
+
+    /// Takes the proxies. Knot also answers what they send without a header; that would make the proxy the client.
+    fn proxies(&mut self, entry: &KnotEntry) {
+        let networks = entry.values.iter().map(|value| peers::networks(value));
+        let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
+            return self.wrong(entry, "a network");
+        };
+        let value = ImportedValue::Texts(networks.concat());
+        let key = ("server", "proxy_protocol_from");
+        self.server.set(Some(&entry.place), key, value);
+        let reason = "proxy_protocol_from in [server]: these addresses must send a PROXY header";
+        self.note(ImportVerdict::Changed, "server", entry, reason);
     }
 
     fn listen(&mut self, entry: &KnotEntry) {

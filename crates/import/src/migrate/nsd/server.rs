@@ -94,7 +94,7 @@ const BREAKS: &[(&str, &str)] = &[
     ),
     (
         "proxy-protocol-port",
-        "the PROXY protocol is not supported: access lists would see the proxy's address",
+        "PROXY headers are expected from addresses, not on ports: set proxy_protocol_from in [server]",
     ),
 ];
 

@@ -165,10 +165,6 @@ const TABLE: &[(&str, SettingOutcome)] = &[
         "prevent-self-notification",
         NotNeeded("the server never notifies itself"),
     ),
-    (
-        "proxy-protocol-from",
-        Breaks("the PROXY protocol is not supported: access lists would see the proxy's address"),
-    ),
     ("proxy-protocol-maximum-size", INSIDE),
     ("query-logging", QUERY_LOG),
     ("receiver-threads", THREADS),

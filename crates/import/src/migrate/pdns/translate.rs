@@ -130,6 +130,12 @@ impl PdnsReader<'_> {
     }
 
     fn listen(&mut self) {
+        if let Some(setting) = self.used("proxy-protocol-from") {
+            let value = ImportedValue::Texts(self.networks(&setting));
+            let key = ("server", "proxy_protocol_from");
+            let place = setting.place.clone();
+            self.server.take(&place, key, value, "proxy-protocol-from");
+        }
         let port = self.used("local-port");
         let port = match &port {
             Some(setting) => self.number(setting).unwrap_or(53) as u16,

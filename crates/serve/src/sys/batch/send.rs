@@ -16,8 +16,15 @@ impl DatagramBatch {
     /// Waits a bounded time for a full send buffer. A destination the kernel refuses affects its own
     /// reply only.
     pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
+        // Replies to proxies go back to them, while everybody else sees the clients behind them.
+        self.swap_senders();
+        let sent = self.send_all(socket.as_raw_fd());
+        self.swap_senders();
+        sent
+    }
+
+    fn send_all(&mut self, fd: RawFd) -> usize {
         let total = self.collect_replies();
-        let fd = socket.as_raw_fd();
         let (mut next, mut sent, mut waits) = (0, 0, 0);
         while next < total {
             match self.send_from(fd, next, total) {

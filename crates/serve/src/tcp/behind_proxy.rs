@@ -1,0 +1,83 @@
+//! Connections of proxies: each starts with a PROXY header, read before anything else, and then is that of the client
+//! which the header names.
+//!
+//! A proxy has as many connections as it has clients, so it is not counted itself; the client is, once it is known.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::connection::StreamConnection;
+use super::stream::ByteStream;
+use super::{Endpoints, Seat, StreamHandler, StreamState};
+use crate::listener::ListenerRules;
+use crate::proxy::{HEADER_MAX, NoHeader, ProxyHeader, read_stream};
+
+/// Admits a connection of a proxy, and serves it as that of its client.
+pub(super) fn admit<H: StreamHandler, S: ByteStream>(
+    shared: &Arc<StreamState<H>>,
+    mut stream: TcpStream,
+    (ends, rules): (Endpoints, Arc<ListenerRules>),
+    (shutdown, lay_over): (
+        &watch::Receiver<bool>,
+        impl FnOnce(TcpStream) -> S + Send + 'static,
+    ),
+) {
+    let Ok(id) = shared.registry.enter(None) else {
+        return;
+    };
+    shared.handler.opened(ends.client);
+    let mut seat = Seat {
+        shared: Arc::clone(shared),
+        id,
+        ends,
+        rules,
+    };
+    let shutdown = shutdown.clone();
+    let task = tokio::spawn(async move {
+        let patience = seat.shared.settings.message_timeout;
+        let header = match timeout(patience, read_header(&mut stream)).await {
+            Ok(Ok(header)) => header,
+            // A proxy that only checks whether the port is open.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
+            Ok(Err(_)) | Err(_) => return seat.shared.handler.header_refused(ends.client),
+        };
+        if let Some(proxied) = header.ends {
+            seat.ends = Endpoints {
+                client: proxied.client,
+                local: proxied.local,
+            };
+        }
+        let client = seat.ends.client;
+        if seat.shared.registry.identify(seat.id, client.ip()).is_err() {
+            seat.shared.handler.refused(client);
+            return;
+        }
+        let connection = StreamConnection::new(lay_over(stream), seat);
+        connection.run(shutdown).await;
+    });
+    shared.registry.seated(id, task.abort_handle());
+}
+
+/// Reads a header, and not one octet more: what follows belongs to the layer above.
+async fn read_header(stream: &mut TcpStream) -> io::Result<ProxyHeader> {
+    let mut octets = Vec::new();
+    loop {
+        let needed = match read_stream(&octets) {
+            Ok(header) => return Ok(header),
+            Err(NoHeader::Malformed) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(NoHeader::Incomplete(needed)) => needed.min(HEADER_MAX),
+        };
+        let have = octets.len();
+        octets.resize(needed, 0);
+        let read = stream.read_exact(&mut octets[have..]).await;
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof if have == 0 => io::ErrorKind::NotConnected.into(),
+            _ => error,
+        })?;
+    }
+}
