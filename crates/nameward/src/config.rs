@@ -11,6 +11,7 @@ pub mod error;
 pub mod listen_entry;
 pub mod location;
 pub mod log_settings;
+mod overload_settings;
 pub mod rate_limit_settings;
 pub mod read;
 mod remote_server;

@@ -11,6 +11,7 @@
 
 mod access;
 pub mod alias;
+mod client_shares;
 pub mod cookies;
 pub mod dnstap;
 pub mod listen;

@@ -33,6 +33,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{CacheSizes, Live, LiveSource, LookupError, LookupRequest, Zone};
 use tokio::runtime::Handle;
 
+use crate::client_shares::ClientShares;
 pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, Keeping, Lacking, Tried};
 use batch_queue::BatchQueue;
@@ -76,6 +77,8 @@ pub struct LiveSettings {
     pub signing_queue: usize,
     /// Share of all cores that signing may use.
     pub signing_cpu_percent: usize,
+    /// Share of the queues for look-ups and signatures that one client may hold.
+    pub client_percent: usize,
     /// The signature cache that the sources of signed zones use.
     pub signatures: Arc<SignatureCache>,
 }
@@ -97,6 +100,7 @@ impl LiveSettings {
             threads: 2,
             signing_queue: 4096,
             signing_cpu_percent: 50,
+            client_percent: 100,
             signatures: Arc::new(SignatureCache::new(10_000)),
         }
     }
@@ -110,6 +114,8 @@ struct Backend {
     /// Look-ups in progress.
     lookups: AtomicUsize,
     waiting: WaitingCount,
+    /// The places of clients among them.
+    client_shares: Arc<ClientShares>,
     /// A query has waited for it longer than `stale_after`.
     is_late: AtomicBool,
     batches: BatchQueue,
@@ -123,6 +129,8 @@ pub struct LiveZones {
     pub(crate) packets: PacketCache,
     pub(crate) queries: QueryCache,
     lookups: Lookups,
+    /// The places of clients among the queries that wait for signatures.
+    pub(crate) signing_shares: Arc<ClientShares>,
     backends: RwLock<Vec<Arc<Backend>>>,
     runner: OnceLock<run::LookupRunner>,
 }
@@ -141,6 +149,7 @@ impl LiveZones {
             packets: PacketCache::new(settings.packet_entries, settings.packet_ttl),
             queries: QueryCache::new(queries),
             lookups: Lookups::new(max_per_zone),
+            signing_shares: ClientShares::new(settings.signing_queue, settings.client_percent),
             backends: RwLock::default(),
             runner: OnceLock::new(),
             settings,
@@ -149,10 +158,17 @@ impl LiveZones {
 
     /// Adds a source; returns the value of [`nameward_zone::Live::backend`] for its zones.
     pub fn add_source(&self, name: &str, source: Arc<dyn LiveSource>) -> u32 {
+        let (most, percent) = (self.settings.overload_queue, self.settings.client_percent);
+        // With a share of the look-ups of one zone, other clients find room in that zone, too.
+        let places = match percent {
+            100 => most,
+            _ => most.min(self.settings.lookups_per_zone),
+        };
         let mut backends = self.backends.write();
         backends.push(Arc::new(Backend {
             source,
             name: name.into(),
+            client_shares: ClientShares::new(places, percent),
             lookups: AtomicUsize::new(0),
             waiting: WaitingCount::new(self.settings.overload_queue),
             is_late: AtomicBool::new(false),

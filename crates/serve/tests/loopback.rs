@@ -111,7 +111,12 @@ impl Loopback {
     }
 
     pub fn udp(&self) -> UdpSocket {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        self.udp_from([127, 0, 0, 1])
+    }
+
+    /// A socket with this address of the client.
+    pub fn udp_from(&self, client: [u8; 4]) -> UdpSocket {
+        let socket = UdpSocket::bind(SocketAddr::from((client, 0))).unwrap();
         socket.connect(self.address).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket

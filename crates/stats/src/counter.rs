@@ -196,6 +196,7 @@ counters! {
         QueryDenied,
         BlackholeDrops,
         ProxyHeaderErrors,
+        ClientShareRefusals,
         TsigFailures,
         TransfersOut,
         TransfersOutFailed,

@@ -303,6 +303,11 @@ pub static FAMILIES: &[Family] = &[
         counter: Counter::ProxyHeaderErrors,
     },
     Family {
+        name: "client_share_refusals",
+        description: "Queries refused because their client held its share of the queries that wait",
+        counter: Counter::ClientShareRefusals,
+    },
+    Family {
         name: "tsig_failures",
         description: "Requests with an invalid TSIG record: BADKEY, BADSIG, BADTIME or malformed",
         counter: Counter::TsigFailures,

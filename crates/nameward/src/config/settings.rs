@@ -17,6 +17,7 @@ use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
 
 pub use super::backend_keywords::{BackendMode, BackendType};
+pub use super::overload_settings::Overload;
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
 use super::{
     clients::Clients,
@@ -406,27 +407,6 @@ section! {
         signature_entries: Count<0, 1_000_000_000> = "200000";
         /// Interval at which the zone list of a database is read again, even without a change notice, in seconds.
         zone_refresh: Count<1, 86_400> = "300";
-    }
-}
-
-section! {
-    /// Queries that wait for a database.
-    Overload = "overload" {
-        /// Maximum number of queries waiting for one database; further ones are dropped. Answers from caches and resident
-        /// zones do not wait.
-        overload_queue: Count<1, 10_000_000> = "5000";
-        /// How long a query may wait before it is dropped, in milliseconds.
-        query_timeout_ms: Count<10, 600_000> = "1500";
-        /// Maximum number of names of one zone looked up at the same time; queries for more are dropped, so that a flood
-        /// of random names does not reach the database.
-        lookups_per_zone: Count<1, 10_000_000> = "1000";
-        /// Look-up threads per SQLite database; 0 means one per core.
-        lookup_threads: Count<0, 1024> = "0";
-        /// Maximum number of queries waiting for signatures, of which one zone may have a quarter; further ones are
-        /// answered with TC over UDP and SERVFAIL over TCP. Cached signatures do not wait.
-        signing_queue: Count<4, 10_000_000> = "4096";
-        /// Share of all cores that signing answers may use, in percent. Signing zones for transfers may use as much again.
-        signing_cpu_percent: Count<1, 100> = "50";
     }
 }
 

@@ -33,6 +33,7 @@ pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveS
         threads: or_cores(overload.lookup_threads.get()),
         signing_queue: overload.signing_queue.get(),
         signing_cpu_percent: overload.signing_cpu_percent.get(),
+        client_percent: overload.client_percent.get(),
         signatures: Arc::clone(signatures),
     }
 }

@@ -252,13 +252,12 @@ fn check(kind: DatabaseKind) {
     let directory = tempfile::tempdir().unwrap();
     let memory = Sqlite::new(directory.path());
     memory.add(&zone("memory.test", "192.0.2.23"));
-    let patient =
-        "[overload]\noverload_queue = 1000\nquery_timeout_ms = 60000\nlookups_per_zone = 20\n";
+    let patient = "[overload]\noverload_queue = 1000\nquery_timeout_ms = 60000\nlookups_per_zone = 20\nclient_percent = 100\n";
     let patient = setup(kind, &database, &memory, patient);
     check_bounds(&patient, &database);
     drop(patient);
 
-    let hasty = "[overload]\noverload_queue = 40\nquery_timeout_ms = 300\nlookups_per_zone = 20\n";
+    let hasty = "[overload]\noverload_queue = 40\nquery_timeout_ms = 300\nlookups_per_zone = 20\nclient_percent = 100\n";
     let server = setup(kind, &database, &memory, hasty);
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let clients = Clients {

@@ -38,7 +38,7 @@ fn a_sqlite_database_that_hangs_keeps_no_other_waiting() {
     without_log(&hung);
     let server = setup
         .config("[cache]\nquery_ttl = 0\nnegative_ttl = 0\npacket_ttl = 0\n")
-        .config("[overload]\nquery_timeout_ms = 60000\nlookup_threads = 1\noverload_queue = 5\n")
+        .config("[overload]\nquery_timeout_ms = 60000\nlookup_threads = 1\noverload_queue = 5\nclient_percent = 100\n")
         .config(&backend(&hung, "live", "timeout_ms = 60000"))
         .config(&backend(&healthy, "live", ""))
         .start();

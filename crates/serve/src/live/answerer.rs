@@ -75,6 +75,10 @@ impl Answerer {
 
     /// Answers a query with the fragments it has, or lets it wait for one more, or for signatures.
     pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuery) {
+        // Its client no longer waits: an answer would only add load, and its signatures and look-ups, too.
+        if question.request.received().elapsed() >= shared.live.query_timeout() {
+            return self.give_up(shared, question);
+        }
         self.decide(shared, question, |turn, key, mut question, out| {
             let query = question.request.query();
             let request = question.request.request(&query);

@@ -102,12 +102,18 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuery
 pub(crate) fn join_lookup(
     shared: &Arc<ServingState>,
     lookup: Arc<Lookup>,
-    question: WaitingQuery,
+    mut question: WaitingQuery,
 ) -> Result<(), WaitingQuery> {
     let live = &shared.live;
     let Some(backend) = live.backend(lookup.live.backend) else {
         return Err(question);
     };
+    // A query that waits once more has left its place in the other queue.
+    question.place = None;
+    question.place = backend.client_shares.take(question.request.client());
+    if question.place.is_none() {
+        return Err(question);
+    }
     match live.lookups.join(&lookup, &backend.waiting, question) {
         Admission::Joined => Ok(()),
         Admission::Full(question) => Err(question),

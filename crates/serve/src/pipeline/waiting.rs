@@ -56,6 +56,7 @@ impl<'t> Turn<'t> {
         let question = WaitingQuery {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
+            place: None,
         };
         match self.wait_for(lacking, question) {
             Ok(()) => Verdict::Later,
@@ -79,14 +80,20 @@ impl<'t> Turn<'t> {
                     Some(aliases) => aliases.wait(target, question),
                     None => Err(question),
                 };
-                (waits, WaitRefusal::Overload)
+                // Targets are shared and bounded by themselves.
+                return waits.map_err(|question| (question, WaitRefusal::Overload));
             }
             Lacking::Signatures(place) => {
                 let waits = self.wait_for_signatures(place, question);
                 (waits, WaitRefusal::Signing)
             }
         };
-        waits.map_err(|question| (question, refusal))
+        waits.map_err(|question| {
+            if question.place.is_none() {
+                self.recorder.add(Counter::ClientShareRefusals, 1);
+            }
+            (question, refusal)
+        })
     }
 
     /// Decides a query that may not wait.
@@ -106,8 +113,14 @@ impl<'t> Turn<'t> {
     fn wait_for_signatures(
         &mut self,
         place: SigningLocation,
-        question: WaitingQuery,
+        mut question: WaitingQuery,
     ) -> Result<(), WaitingQuery> {
+        let client = question.request.client();
+        question.place = None;
+        question.place = self.shared.live.signing_shares.take(client);
+        if question.place.is_none() {
+            return Err(question);
+        }
         self.shared.signing.push(place, question)?;
         self.recorder.add(Counter::SigningWaits, 1);
         Ok(())

@@ -192,6 +192,7 @@ mod tests {
         WaitingQuery {
             request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
             parts: Vec::new(),
+            place: None,
         }
     }
 

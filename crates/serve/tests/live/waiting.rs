@@ -67,6 +67,39 @@ fn one_zone_cannot_use_up_all_lookups() {
 }
 
 #[test]
+fn one_client_that_floods_a_zone_leaves_room_for_the_others() {
+    let settings = LiveSettings {
+        overload_queue: 100,
+        lookups_per_zone: 40,
+        client_percent: 25,
+        ..uncached()
+    };
+    let server = Server::start(settings);
+    server.source.hold();
+    let flood = server.udp();
+    for i in 0..60 {
+        let name = format!("random{i}.example.");
+        flood.send(&question(&name, 1)).unwrap();
+    }
+    server.wait_counter("client_share_refusals", 50);
+    server.wait_counter("qsize-q", 10);
+    let other = server.udp_from([127, 0, 0, 2]);
+    for i in 0..10 {
+        other.send(&question(&format!("n{i}.example."), 1)).unwrap();
+    }
+    server.wait_counter("qsize-q", 20);
+    server.source.release();
+    for _ in 0..10 {
+        assert_eq!(rcode(&receive(&other)), 3);
+    }
+    server.wait_counter("qsize-q", 0);
+    // The client has its places back.
+    flood.send(&question("random.example.", 1)).unwrap();
+    server.wait_counter("client_share_refusals", 50);
+    server.wait_counter("overload-drops", 50);
+}
+
+#[test]
 fn a_question_that_waits_too_long_is_dropped_over_udp_and_fails_over_tcp() {
     let settings = LiveSettings {
         query_timeout: Duration::from_millis(100),
