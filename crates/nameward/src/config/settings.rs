@@ -307,8 +307,8 @@ macro_rules! zone_section {
 zone_section! {
     /// Settings for every zone without its own value in `[[zone]]`, its template or its database.
     ZoneDefaults = "zone_defaults" {
-        /// Clients that may query, by address, by TSIG key or both (`"192.0.2.1 key:name."`); others are answered REFUSED.
-        /// The first matching entry decides.
+        /// Clients that may query, by address, by TSIG key, by connection (`"tls"`) or by several of them (`"192.0.2.1
+        /// key:name."`), as in `allow_transfer`; others are answered REFUSED. The first matching entry decides.
         allow_query: Peers = r#"["any"]"#;
         /// Maximum memory in MiB of a zone transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";

@@ -1,9 +1,11 @@
 //! Who may ask a zone: lists by zone and for all, on every backend and transport, from caches, across reloads.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use nameward_testkit::{
     Setup, TestServer,
+    certificates::{Authority, Validity},
+    peers::free_address,
     wire::{Client, Message, Transport, question},
 };
 
@@ -65,6 +67,42 @@ const LISTS: &str = r#"
 name = "Internal.example"
 allow_query = ["127.0.0.2", "::1"]
 "#;
+
+#[test]
+fn a_list_can_demand_an_encrypted_connection() {
+    let setup = Setup::new();
+    let authority = Authority::new(setup.dir(), "authority").unwrap();
+    let issued = authority
+        .issue("server", &["127.0.0.1"], Validity::Current)
+        .unwrap();
+    let tls = free_address().unwrap();
+    let server = setup
+        .zone("open.example", &zone("www"))
+        .zone("closed.example", &zone("www"))
+        .config(&format!(
+            "[server]\nlisten_tls = [\"{tls}\"]\n[tls]\ncertificate = {:?}\nkey = {:?}\n[[zone]]\nname = \"closed.example\"\n\
+             allow_query = [\"tls\"]\n",
+            issued.certificate, issued.key
+        ))
+        .start();
+    assert_eq!(rcode(&server, "127.0.0.1", "closed.example"), REFUSED);
+    assert_eq!(rcode(&server, "127.0.0.1", "open.example"), 0);
+    for name in ["open.example", "closed.example"] {
+        let output = Command::new("kdig")
+            .args([
+                "@127.0.0.1",
+                "-p",
+                &tls.port().to_string(),
+                "+tls",
+                name,
+                "A",
+            ])
+            .output()
+            .expect("kdig is installed");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("status: NOERROR"), "{name}: {text}");
+    }
+}
 
 #[test]
 fn a_zone_in_memory_answers_its_clients_and_refuses_others() {

@@ -339,8 +339,13 @@ fn bind_is_notified_over_tls() {
     assert!(messages.contains("received notify for zone"), "{messages}");
 }
 
-/// A server that transfers its zone over TLS to clients in this list.
-fn primary(directory: &Path, authority: &Authority, allow_transfer: &str) -> TestServer {
+/// A server that transfers its zone over TLS to clients in this list, with further listeners.
+fn primary(
+    directory: &Path,
+    authority: &Authority,
+    allow_transfer: &str,
+    listen: &str,
+) -> TestServer {
     let issued = authority
         .issue("server", &[NAME, "127.0.0.1"], Validity::Current)
         .unwrap();
@@ -351,7 +356,7 @@ fn primary(directory: &Path, authority: &Authority, allow_transfer: &str) -> Tes
         .without_web()
         .zone(ZONE, &zone_text(1))
         .config(&format!(
-            "[server]\nstate_directory = {state:?}\nlisten_tls = [\"127.0.0.1:0\"]\n[tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {ca:?}\n\
+            "[server]\nstate_directory = {state:?}\n{listen}\n[tls]\ncertificate = {:?}\nkey = {:?}\nclient_ca = {ca:?}\n\
              [[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
              [[zone]]\nname = \"{ZONE}\"\nkind = \"primary\"\nallow_transfer = [{allow_transfer}]\n",
             issued.certificate, issued.key
@@ -393,7 +398,9 @@ fn a_transfer_can_demand_tls_and_a_client_certificate() {
         (&signed, &none, false, false),
         ("\"!tls\", \"any\"", &none, false, false),
     ] {
-        let server = primary(directory.path(), &authority, list);
+        let tls = free_address().unwrap();
+        let listen = format!("listen_tls = [\"{tls}\"]");
+        let server = primary(directory.path(), &authority, list, &listen);
         let key = if key {
             format!(", key = \"{KEY_NAME}\"")
         } else {
@@ -402,7 +409,7 @@ fn a_transfer_can_demand_tls_and_a_client_certificate() {
         let ca = authority.path();
         let settings = format!(
             "address = \"{}\", tls = \"strict\", tls_name = \"{NAME}\", tls_ca = {ca:?}{identity}{key}",
-            server.tls()
+            tls
         );
         let secondary = secondaries(Setup::new().without_web(), &[(ZONE, settings)]);
         let what = format!("{list}, {identity}");
@@ -430,12 +437,14 @@ fn bind_and_nsd_are_secondaries_over_tls() {
     }
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new(directory.path(), "authority").unwrap();
+    let tls = free_address().unwrap();
     let server = primary(
         directory.path(),
         &authority,
         &format!("\"tls key:{KEY_NAME}\""),
+        &format!("listen_tls = [\"{tls}\"]"),
     );
-    let (port, ca) = (server.tls().port(), authority.path());
+    let (port, ca) = (tls.port(), authority.path());
     let issued = authority
         .issue("bind", &["bind.example"], Validity::Current)
         .unwrap();
