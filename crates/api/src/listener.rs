@@ -9,8 +9,6 @@
 mod admin;
 mod connections;
 mod events;
-mod memory;
-mod stall;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,6 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
 use nameward_control::web::{ApiHandover, KeyGate, RETRY_SECONDS, SecretVerdict, is_allowed};
+use nameward_serve::http::{BodyMemory, Held, HeldBody, StallGuard};
 use nameward_serve::tls::{ServerTls, TlsPurpose};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,8 +38,6 @@ use crate::routes;
 
 use connections::{ApiConnection, Connections};
 use events::{EventStreams, ReplyBody};
-use memory::{BodyMemory, Held, HeldBody};
-use stall::StallGuard;
 
 /// Bounds on what clients may take.
 #[derive(Debug, Clone, Copy)]

@@ -19,6 +19,7 @@ mod logs;
 mod pdns;
 pub mod print;
 mod target;
+mod tls;
 mod tsig;
 mod zone_commands;
 
@@ -36,6 +37,7 @@ use nameward_control::operations::{OperationError, OperationRequest};
 use pdns::PdnsCommand;
 use print::{OutputForm, Printer};
 use target::{ChangeArguments, RemoteArguments};
+use tls::TlsCommand;
 use tsig::TsigCommand;
 
 use crate::{
@@ -147,6 +149,9 @@ enum Command {
     Export(ExportCommand),
     #[command(flatten)]
     Pdns(PdnsCommand),
+    /// Make a certificate for encrypted DNS
+    #[command(subcommand)]
+    Tls(TlsCommand),
     /// Read a password from stdin and print its hash for web.password and web.api_key
     HashPassword,
     /// Print the version
@@ -388,6 +393,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             let (order, remote) = command.order();
             return crate::export::run(&order, &remote.overrides(), form);
         }
+        Command::Tls(command) => return tls::run(command, form),
         Command::HashPassword => return hash_password::run(form),
         Command::Pdns(command) => return pdns::run(command),
         Command::Version => return version(form),

@@ -51,7 +51,7 @@ use settings::{
 };
 use state_settings::Journal;
 use tables_reader::ConfigReader;
-use tls_settings::TlsSettings;
+use tls_settings::{HttpsTable, QuicTable, TlsSettings};
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -69,6 +69,10 @@ pub struct Config {
     pub api: ApiSettings,
     /// `[tls]`
     pub tls: TlsSettings,
+    /// `[https]`
+    pub https: HttpsTable,
+    /// `[quic]`
+    pub quic: QuicTable,
     /// `[[backend]]`, in file order.
     pub backends: Vec<Backend>,
     /// `[[key]]`, with unique names.
@@ -136,6 +140,8 @@ impl Config {
             web: Web::defaults(),
             api: ApiSettings::defaults(),
             tls: TlsSettings::defaults(),
+            https: HttpsTable::defaults(),
+            quic: QuicTable::defaults(),
             backends: Vec::new(),
             keys: Vec::new(),
             dnssec_policies: Vec::new(),
@@ -195,7 +201,13 @@ impl Config {
 
     /// Whether DNS is served over an encrypted transport.
     pub fn listens_encrypted(&self) -> bool {
-        !self.server.listen_tls.is_empty()
+        let server = &self.server;
+        let lists = [
+            &server.listen_tls,
+            &server.listen_https,
+            &server.listen_quic,
+        ];
+        lists.iter().any(|list| !list.is_empty())
     }
 
     /// Refuses listeners that nobody could use.
@@ -210,7 +222,8 @@ impl Config {
         } else if let Some(problem) = self.tls.problem() {
             problem
         } else if self.listens_encrypted() && self.tls.certificate.0.is_empty() {
-            "server.listen_tls is set and tls.certificate is empty: set the certificate"
+            "server.listen_tls, listen_https or listen_quic is set and tls.certificate is empty: set it; `nameward tls init` makes a \
+             certificate"
         } else if !self.tls.certificate.0.is_empty() && self.shares_web_port() {
             "api.listen is the address of the status page, which has no TLS: give the API its own address, or remove \
              tls.certificate"
@@ -297,6 +310,8 @@ impl Config {
                 Web::NAME => reader.section(&mut config.web, value),
                 ApiSettings::NAME => reader.section(&mut config.api, value),
                 TlsSettings::NAME => reader.section(&mut config.tls, value),
+                HttpsTable::NAME => reader.section(&mut config.https, value),
+                QuicTable::NAME => reader.section(&mut config.quic, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
@@ -411,6 +426,8 @@ pub fn tables() -> Vec<TableListing> {
         of::<Web>(),
         of::<ApiSettings>(),
         of::<TlsSettings>(),
+        of::<HttpsTable>(),
+        of::<QuicTable>(),
         of::<Backend>(),
         of::<KeySettings>(),
         of::<DnssecPolicySettings>(),

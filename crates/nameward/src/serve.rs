@@ -34,6 +34,7 @@ mod zone_requests;
 use std::{path::PathBuf, sync::Arc};
 
 pub use error::StartError;
+pub use logs::host_name;
 use nameward_control::socket::ControlSocket;
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};

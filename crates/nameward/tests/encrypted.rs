@@ -1,6 +1,9 @@
 //! Encrypted DNS as its clients see it: real clients, equal answers on every transport, hostile peers, certificates that change.
 
 mod clients;
+mod https;
+mod init;
+mod quic;
 mod tls;
 
 use crate::api::tls::make_certificate;

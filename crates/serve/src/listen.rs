@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -63,6 +63,10 @@ pub enum PortProtocol {
     Tcp,
     /// Encrypted streams.
     Tls,
+    /// HTTP over encrypted streams.
+    Https,
+    /// QUIC.
+    Quic,
 }
 
 impl fmt::Display for PortProtocol {
@@ -71,6 +75,8 @@ impl fmt::Display for PortProtocol {
             PortProtocol::Udp => "udp",
             PortProtocol::Tcp => "tcp",
             PortProtocol::Tls => "tls",
+            PortProtocol::Https => "https",
+            PortProtocol::Quic => "quic",
         })
     }
 }
@@ -162,6 +168,28 @@ pub fn bind_streams(
     reject_overlap(&entries)?;
     let bind = |address: &SocketAddr| bind_tcp(*address).map_err(refused(*address, transport));
     addresses.iter().map(bind).collect()
+}
+
+/// Binds every address for QUIC. Port 0 gets a free port.
+pub fn bind_quic(addresses: &[SocketAddr]) -> Result<Vec<UdpSocket>, ListenError> {
+    let entries: Vec<ListenAddress> = addresses.iter().copied().map(Into::into).collect();
+    reject_overlap(&entries)?;
+    let bind = |address: &SocketAddr| {
+        let bound = bind_quic_socket(*address);
+        bound.map_err(refused(*address, PortProtocol::Quic))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn bind_quic_socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    enlarge_buffers(&socket);
+    Ok(socket.into())
 }
 
 fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -> ListenError {

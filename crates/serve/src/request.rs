@@ -76,7 +76,7 @@ impl<'q> Request<'q> {
 pub(crate) fn medium_of(transport: Transport) -> Medium {
     match transport.protocol {
         Protocol::Udp => Medium::Datagram,
-        Protocol::Tcp | Protocol::Tls => Medium::Stream,
+        Protocol::Tcp | Protocol::Tls | Protocol::Https | Protocol::Quic => Medium::Stream,
     }
 }
 

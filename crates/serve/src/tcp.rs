@@ -14,11 +14,12 @@ mod holdings;
 mod later;
 mod many;
 mod registry;
+mod single;
 mod stream;
 
 use nameward_base::sync::Mutex;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ use connection::StreamConnection;
 pub use later::{Later, Ticket};
 pub(crate) use registry::counted_as;
 use registry::{ConnectionRefusal, Registry};
+pub use single::{MessageAnswer, MessageConnection, MessageServer};
 pub use stream::ByteStream;
 
 /// Descriptors reserved for everything else when the open file limit bounds the connections.
@@ -146,6 +148,9 @@ pub struct Endpoints {
     pub local: SocketAddr,
 }
 
+/// The addresses of a connection, and the rules of the listener that accepted it.
+type AcceptedAt = (Endpoints, Arc<ListenerRules>);
+
 /// Answers messages received over streams. Shared by all connections.
 pub trait StreamHandler: Send + Sync + 'static {
     /// Answers one message (without its length prefix): appends nothing, or complete messages with their length
@@ -193,6 +198,28 @@ struct TurnBuffers {
 }
 
 impl<H> StreamState<H> {
+    fn new(handler: Arc<H>, settings: TcpSettings) -> Self {
+        let registry = match &settings.table {
+            Some(table) => Arc::clone(&table.0),
+            None => Arc::new(settings.registry()),
+        };
+        StreamState {
+            handler,
+            registry,
+            scratches: Mutex::new(Vec::new()),
+            settings,
+        }
+    }
+
+    /// Lets connections deliver pending answers, for a limited time.
+    async fn wait_for_end(&self) {
+        let deadline = tokio::time::Instant::now() + self.settings.stop_grace;
+        while !self.registry.is_empty() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.registry.evict_all();
+    }
+
     fn borrow_scratch(&self) -> Box<TurnBuffers> {
         let spare = self.scratches.lock().pop();
         spare.unwrap_or_else(|| {
@@ -261,30 +288,40 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     shutdown: watch::Receiver<bool>,
     lay_over: impl Fn(TcpStream) -> S + Clone + Send + 'static,
 ) -> io::Result<()> {
-    let registry = match &settings.table {
-        Some(table) => Arc::clone(&table.0),
-        None => Arc::new(settings.registry()),
+    let shared = Arc::new(StreamState::new(handler, settings));
+    let (admitting, stopping) = (Arc::clone(&shared), shutdown.clone());
+    let accept = move |stream, at: AcceptedAt| {
+        let (ends, rules) = &at;
+        if rules.is_proxy(ends.client) {
+            behind_proxy::admit(&admitting, stream, at, (&stopping, lay_over.clone()));
+        } else {
+            admit(&admitting, lay_over(stream), at, &stopping);
+        }
     };
-    let shared = Arc::new(StreamState {
-        handler,
-        registry,
-        scratches: Mutex::new(Vec::new()),
-        settings,
-    });
+    serve_listeners(&shared, listeners, shutdown, accept).await
+}
+
+/// Accepts the connections of all listeners, and ends with them.
+async fn serve_listeners<H: StreamHandler>(
+    shared: &StreamState<H>,
+    listeners: Vec<StreamListener>,
+    shutdown: watch::Receiver<bool>,
+    accept: impl Fn(TcpStream, AcceptedAt) + Clone + Send + 'static,
+) -> io::Result<()> {
     let mut acceptors = tokio::task::JoinSet::new();
     for StreamListener { listener, rules } in listeners {
-        listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        let shared = Arc::clone(&shared);
-        let port = (listener, rules);
-        acceptors.spawn(accept_all(shared, port, shutdown.clone(), lay_over.clone()));
+        let registry = Arc::clone(&shared.registry);
+        acceptors.spawn(accept_all(
+            registry,
+            (listener, rules),
+            shutdown.clone(),
+            accept.clone(),
+        ));
     }
-    while acceptors.join_next().await.is_some() {}
-    let deadline = tokio::time::Instant::now() + shared.settings.stop_grace;
-    while !shared.registry.is_empty() && tokio::time::Instant::now() < deadline {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    while let Some(ended) = acceptors.join_next().await {
+        ended.unwrap_or(Ok(()))?;
     }
-    shared.registry.evict_all();
+    shared.wait_for_end().await;
     Ok(())
 }
 
@@ -302,18 +339,20 @@ fn affordable_connections(wanted: usize) -> usize {
     affordable
 }
 
-async fn accept_all<H: StreamHandler, S: ByteStream>(
-    shared: Arc<StreamState<H>>,
-    (listener, rules): (tokio::net::TcpListener, Arc<ListenerRules>),
+/// Accepts connections until the server stops.
+async fn accept_all(
+    registry: Arc<Registry>,
+    (listener, rules): (TcpListener, Arc<ListenerRules>),
     mut shutdown: watch::Receiver<bool>,
-    lay_over: impl Fn(TcpStream) -> S + Clone + Send + 'static,
-) {
-    let stopping = shutdown.clone();
+    mut on_accept: impl FnMut(TcpStream, AcceptedAt),
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
     let mut log = LogThrottle::new(ACCEPT_LOG_INTERVAL);
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = shutdown.wait_for(|stop| *stop) => return,
+            _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -323,12 +362,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                 // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {
                     let ends = Endpoints { client, local };
-                    let port = (ends, Arc::clone(&rules));
-                    if rules.is_proxy(client) {
-                        behind_proxy::admit(&shared, stream, port, (&stopping, lay_over.clone()));
-                    } else {
-                        admit(&shared, lay_over(stream), port, &stopping);
-                    }
+                    on_accept(stream, (ends, Arc::clone(&rules)));
                 }
             }
             Err(error) if is_shortage(&error) => {
@@ -336,7 +370,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                     tracing::warn!("cannot accept TCP connections: {error}; retrying");
                 }
                 // Frees one descriptor for waiting clients; the pause keeps this from spinning.
-                shared.registry.evict_longest_idle();
+                registry.evict_longest_idle();
                 tokio::time::sleep(ACCEPT_REST).await;
             }
             // The client closed the connection before we accepted it; the next one is unaffected.
@@ -355,8 +389,20 @@ fn is_shortage(error: &io::Error) -> bool {
 fn admit<H: StreamHandler, S: ByteStream>(
     shared: &Arc<StreamState<H>>,
     stream: S,
-    (ends, rules): (Endpoints, Arc<ListenerRules>),
+    accepted_at: AcceptedAt,
     shutdown: &watch::Receiver<bool>,
+) {
+    let shutdown = shutdown.clone();
+    spawn_admitted(shared, accepted_at, |seat| {
+        StreamConnection::new(stream, seat).run(shutdown)
+    });
+}
+
+/// Starts the task of a connection, unless its client has too many.
+fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
+    shared: &Arc<StreamState<H>>,
+    (ends, rules): AcceptedAt,
+    serve: impl FnOnce(Seat<H>) -> F,
 ) {
     let client = ends.client;
     let id = match shared.registry.enter(Some(client.ip())) {
@@ -373,7 +419,6 @@ fn admit<H: StreamHandler, S: ByteStream>(
         ends,
         rules,
     };
-    let connection = StreamConnection::new(stream, seat);
-    let task = tokio::spawn(connection.run(shutdown.clone()));
+    let task = tokio::spawn(serve(seat));
     shared.registry.seated(id, task.abort_handle());
 }

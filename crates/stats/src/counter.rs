@@ -14,11 +14,21 @@ pub enum Protocol {
     Tcp,
     /// DNS over TLS (RFC 7858).
     Tls,
+    /// DNS over HTTPS (RFC 8484).
+    Https,
+    /// DNS over QUIC (RFC 9250).
+    Quic,
 }
 
 impl Protocol {
     /// All protocols, in discriminant order.
-    pub const ALL: [Protocol; 3] = [Protocol::Udp, Protocol::Tcp, Protocol::Tls];
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Udp,
+        Protocol::Tcp,
+        Protocol::Tls,
+        Protocol::Https,
+        Protocol::Quic,
+    ];
     /// Number of protocols.
     pub const COUNT: usize = Protocol::ALL.len();
 
@@ -28,6 +38,8 @@ impl Protocol {
             Protocol::Udp => "udp",
             Protocol::Tcp => "tcp",
             Protocol::Tls => "tls",
+            Protocol::Https => "https",
+            Protocol::Quic => "quic",
         }
     }
 
@@ -35,7 +47,7 @@ impl Protocol {
     pub fn is_encrypted(self) -> bool {
         match self {
             Protocol::Udp | Protocol::Tcp => false,
-            Protocol::Tls => true,
+            Protocol::Tls | Protocol::Https | Protocol::Quic => true,
         }
     }
 }
@@ -84,13 +96,17 @@ impl Transport {
     /// TCP over IPv6.
     pub const TCP6: Transport = Transport::new(Protocol::Tcp, IpVersion::V6);
     /// All transports.
-    pub const ALL: [Transport; 6] = [
+    pub const ALL: [Transport; 10] = [
         Transport::UDP4,
         Transport::UDP6,
         Transport::TCP4,
         Transport::TCP6,
         Transport::new(Protocol::Tls, IpVersion::V4),
         Transport::new(Protocol::Tls, IpVersion::V6),
+        Transport::new(Protocol::Https, IpVersion::V4),
+        Transport::new(Protocol::Https, IpVersion::V6),
+        Transport::new(Protocol::Quic, IpVersion::V4),
+        Transport::new(Protocol::Quic, IpVersion::V6),
     ];
 
     const fn new(protocol: Protocol, ip: IpVersion) -> Self {
@@ -225,6 +241,8 @@ counters! {
         SignatureCacheSize,
         OpenTcpConnections,
         OpenTlsConnections,
+        OpenHttpsConnections,
+        OpenQuicConnections,
         QsizeQ,
         SigningQueue,
         XfrQueue,

@@ -278,7 +278,6 @@ impl Setup {
             stdout,
             log,
             addresses: Vec::new(),
-            tls: Vec::new(),
             web: None,
             api: None,
         };
@@ -323,7 +322,6 @@ pub struct TestServer {
     stdout: Arc<Output>,
     log: LogFile,
     addresses: Vec<SocketAddr>,
-    tls: Vec<SocketAddr>,
     web: Option<SocketAddr>,
     api: Option<SocketAddr>,
 }
@@ -346,8 +344,6 @@ impl TestServer {
                 let address = rest.split_whitespace().next().unwrap_or_default();
                 self.addresses
                     .push(address.parse().expect("an address to listen on"));
-            } else if let Some(rest) = line.strip_prefix("DNS over TLS on ") {
-                self.tls.push(rest.parse().expect("an address for TLS"));
             } else if let Some(rest) = line.strip_prefix("web page at http://") {
                 self.web = Some(rest.trim_end_matches('/').parse().expect("a web address"));
             } else if let Some(rest) = line.strip_prefix("API at http") {
@@ -370,9 +366,12 @@ impl TestServer {
             .expect("the server listens on IPv4")
     }
 
-    /// Returns the first address it answers on over TLS.
-    pub fn tls(&self) -> SocketAddr {
-        *self.tls.first().expect("the server listens for TLS")
+    /// Returns the first address it answers on over TLS, HTTPS or QUIC.
+    pub fn encrypted(&self, transport: &str) -> SocketAddr {
+        let (text, start) = (self.stdout.text(), format!("DNS over {transport} on "));
+        let address = text.lines().find_map(|line| line.strip_prefix(&start));
+        let address = address.and_then(|address| address.parse().ok());
+        address.expect("the server listens for the transport")
     }
 
     /// Returns the first IPv6 address it answers on, over UDP and TCP.

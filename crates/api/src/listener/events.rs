@@ -17,10 +17,10 @@ use nameward_base::sync::Mutex;
 use nameward_control::api_keys::ApiKey;
 use nameward_control::web::counted_as;
 use nameward_maintain::change_feed::ChangeFeed;
+use nameward_serve::http::HeldBody;
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::RunningOperation;
-use super::memory::HeldBody;
 use super::{ApiShared, finish};
 use crate::resources::events::EventSubscription;
 use crate::response::{ApiError, ApiResponse, ErrorForm};

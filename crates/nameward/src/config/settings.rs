@@ -45,6 +45,10 @@ section! {
         proxy_protocol_from: Clients = "[]";
         /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`.
         listen_tls: Vec<SocketAddr> = "[]";
+        /// Addresses to listen on for DNS over HTTPS (RFC 8484), usually with port 443. It needs `tls.certificate`.
+        listen_https: Vec<SocketAddr> = "[]";
+        /// Addresses to listen on for DNS over QUIC (RFC 9250), usually with port 853. It needs `tls.certificate`.
+        listen_quic: Vec<SocketAddr> = "[]";
         /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
         /// Text returned for `version.bind` and `version.server` in class CH; "" refuses the query.

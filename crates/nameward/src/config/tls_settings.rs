@@ -1,11 +1,13 @@
-//! Owns the settings of TLS: certificates, versions, client certificates.
+//! Owns the settings of TLS (certificates, versions, client certificates) and of the transports over it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use nameward_serve::quic::QuicRetry;
 use nameward_serve::tls::{TlsFiles, TlsOptions, TlsVersion};
+use toml::{Spanned, de::DeValue};
 
 use super::{
-    read::{Count, Paths, words},
+    read::{Count, Paths, Read, Wrong, words},
     setting::section,
 };
 
@@ -33,6 +35,66 @@ section! {
         client_ca: Option<PathBuf> = r#""""#;
         /// Time limit for a TLS handshake, in milliseconds.
         handshake_timeout_ms: Count<100, 600_000> = "5000";
+    }
+}
+
+section! {
+    /// DNS over HTTPS (docs/encryption.md).
+    HttpsTable = "https" {
+        /// Path that answers; every other one is 404.
+        path: HttpPath = r#""/dns-query""#;
+    }
+}
+
+words! {
+    /// When QUIC clients must show that they receive our packets.
+    RetryKeyword {
+        /// While many handshakes are running.
+        Auto = "auto",
+        /// Before every handshake.
+        Always = "always",
+        /// Never.
+        Never = "never",
+    }
+}
+
+impl RetryKeyword {
+    /// Returns the setting of the listener.
+    pub fn retry(self) -> QuicRetry {
+        match self {
+            RetryKeyword::Auto => QuicRetry::Auto,
+            RetryKeyword::Always => QuicRetry::Always,
+            RetryKeyword::Never => QuicRetry::Never,
+        }
+    }
+}
+
+section! {
+    /// DNS over QUIC (docs/encryption.md).
+    QuicTable = "quic" {
+        /// When a client must show that it receives our packets before its handshake is computed (a Retry packet, which costs a
+        /// round trip): "auto" while many handshakes are running, "always" or "never".
+        retry: RetryKeyword = r#""auto""#;
+    }
+}
+
+/// An absolute path of a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpPath(pub String);
+
+impl Read for HttpPath {
+    fn expected() -> String {
+        "a path such as \"/dns-query\"".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let text = String::read(value, base)?;
+        let is_plain = |octet: u8| octet.is_ascii_graphic() && !matches!(octet, b'?' | b'#');
+        if text.starts_with('/') && text.bytes().all(is_plain) {
+            Ok(Self(text))
+        } else {
+            Err(Wrong::expected(&Self::expected(), value))
+        }
     }
 }
 

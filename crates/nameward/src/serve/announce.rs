@@ -22,8 +22,8 @@ pub fn started(addresses: &[SocketAddr], ports: &Ports, config: &Config, has_tls
         };
         let _ = writeln!(text, "listening on {address} ({transports})");
     }
-    for address in ports.tls_addresses() {
-        let _ = writeln!(text, "DNS over TLS on {address}");
+    for (transport, address) in ports.encrypted.addresses() {
+        let _ = writeln!(text, "DNS over {transport} on {address}");
     }
     if let Some(address) = ports.web_address() {
         let _ = writeln!(text, "web page at http://{address}/");

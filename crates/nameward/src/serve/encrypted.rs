@@ -1,16 +1,21 @@
-//! Owns the start of encrypted DNS: the certificates, and the listeners for DNS over TLS.
+//! Owns the start of encrypted DNS: the certificates, the ports, and the listeners for TLS, HTTPS and QUIC.
 
 use std::{
-    net::TcpListener,
+    io,
+    net::{SocketAddr, TcpListener, UdpSocket},
+    pin::Pin,
     sync::{Arc, Weak},
     thread,
 };
 
 use nameward_serve::{
+    https::HttpsSettings,
+    listen::{self, ListenError, PortProtocol},
     listener::StreamListener,
     pipeline::TcpPipeline,
+    quic::QuicSettings,
     tcp::TcpSettings,
-    tls::{HandshakeBudget, ServerTls, TlsError, TlsLayer},
+    tls::{HandshakeBudget, ServerTls, TlsError, TlsLayer, TlsPurpose},
 };
 use nameward_stats::Protocol;
 use tokio::{sync::watch, task::JoinSet};
@@ -26,28 +31,113 @@ pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
     options.map(ServerTls::load).transpose()
 }
 
-/// Starts the listeners; the reference is dead when they have ended, and `None` if there are none.
+/// The ports of encrypted DNS.
+#[derive(Default)]
+pub struct EncryptedPorts {
+    tls: Vec<TcpListener>,
+    https: Vec<TcpListener>,
+    quic: Vec<UdpSocket>,
+}
+
+impl EncryptedPorts {
+    /// Binds the configured ports.
+    pub fn bind(config: &Config) -> Result<Self, ListenError> {
+        let server = &config.server;
+        Ok(Self {
+            tls: listen::bind_streams(&server.listen_tls, PortProtocol::Tls)?,
+            https: listen::bind_streams(&server.listen_https, PortProtocol::Https)?,
+            quic: listen::bind_quic(&server.listen_quic)?,
+        })
+    }
+
+    /// Returns the addresses with the names of their transports.
+    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let streams = |listeners: &[TcpListener]| {
+            let addresses = listeners.iter().map(TcpListener::local_addr);
+            addresses.filter_map(Result::ok).collect::<Vec<_>>()
+        };
+        let quic = self.quic.iter().map(UdpSocket::local_addr);
+        let lists = [
+            ("TLS", streams(&self.tls)),
+            ("HTTPS", streams(&self.https)),
+            ("QUIC", quic.filter_map(Result::ok).collect()),
+        ];
+        let named = |(name, list): (&'static str, Vec<SocketAddr>)| {
+            let list = list.into_iter();
+            list.map(move |address| (name, address))
+        };
+        lists.into_iter().flat_map(named).collect()
+    }
+}
+
+/// The listeners that were started, by the names of their transports; a reference is dead when its listeners have ended.
+pub type EncryptedListeners = Vec<(&'static str, Weak<()>)>;
+
+/// A listener, until it ends.
+type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// Starts the listeners.
 pub fn start(
     core: &ServerCore,
-    listeners: Vec<TcpListener>,
+    (ports, config): (EncryptedPorts, &Config),
     settings: &TcpSettings,
     tasks: &mut JoinSet<()>,
     stopping: &watch::Receiver<bool>,
-) -> Option<Weak<()>> {
-    let tls = core.notes.tls.as_ref().filter(|_| !listeners.is_empty())?;
+) -> EncryptedListeners {
+    let Some(tls) = &core.notes.tls else {
+        return Vec::new();
+    };
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let budget = Arc::new(HandshakeBudget::new(cores));
-    let ports = listeners.into_iter().map(StreamListener::from).collect();
-    let layer = TlsLayer::new(Arc::clone(tls), budget);
-    let pipeline = TcpPipeline::over(Protocol::Tls, &core.shared, RUNTIME_THREADS);
-    let serving = Arc::new(pipeline).serve_tls(ports, settings.clone(), layer, stopping.clone());
-    let alive = Arc::new(());
-    let accepting = Arc::downgrade(&alive);
-    tasks.spawn(async move {
-        let _alive = alive;
-        if let Err(error) = serving.await {
-            tracing::error!("DNS over TLS disabled: {error}");
-        }
-    });
-    Some(accepting)
+    let layer = |purpose| TlsLayer::new(Arc::clone(tls), purpose, Arc::clone(&budget));
+    let pipeline = |protocol| Arc::new(TcpPipeline::over(protocol, &core.shared, RUNTIME_THREADS));
+    let streams = |listeners: Vec<TcpListener>| {
+        let listeners = listeners.into_iter();
+        listeners.map(StreamListener::from).collect::<Vec<_>>()
+    };
+    let mut started = Vec::new();
+    let mut start = |name: &'static str, serving: Serving| {
+        let alive = Arc::new(());
+        started.push((name, Arc::downgrade(&alive)));
+        tasks.spawn(async move {
+            let _alive = alive;
+            if let Err(error) = serving.await {
+                tracing::error!("DNS over {name} disabled: {error}");
+            }
+        });
+    };
+    if !ports.tls.is_empty() {
+        let (pipeline, layer) = (pipeline(Protocol::Tls), layer(TlsPurpose::Dns));
+        let settings = settings.clone();
+        start(
+            "TLS",
+            pipeline.serve_tls(streams(ports.tls), settings, layer, stopping.clone()),
+        );
+    }
+    if !ports.https.is_empty() {
+        let settings = HttpsSettings {
+            path: config.https.path.0.clone(),
+            tcp: settings.clone(),
+            layer: layer(TlsPurpose::Https),
+        };
+        let pipeline = pipeline(Protocol::Https);
+        start(
+            "HTTPS",
+            pipeline.serve_https(streams(ports.https), settings, stopping.clone()),
+        );
+    }
+    if !ports.quic.is_empty() {
+        let settings = QuicSettings {
+            tcp: settings.clone(),
+            tls: Arc::clone(tls),
+            budget: Arc::clone(&budget),
+            retry: config.quic.retry.retry(),
+        };
+        let pipeline = pipeline(Protocol::Quic);
+        start(
+            "QUIC",
+            pipeline.serve_quic(ports.quic, settings, stopping.clone()),
+        );
+    }
+    started
 }

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 
 use super::{
     core::ServerCore,
+    encrypted::EncryptedListeners,
     faults::{FaultSources, FirstSeen},
     logs::host_name,
     rate_limit,
@@ -49,8 +50,8 @@ pub struct ListenerWatch {
     pub udp: Vec<Weak<()>>,
     /// The task that accepts TCP connections.
     pub tcp: Weak<()>,
-    /// The task that accepts TLS connections, if the server has one.
-    pub tls: Option<Weak<()>>,
+    /// The tasks that accept encrypted connections.
+    pub encrypted: EncryptedListeners,
 }
 
 impl ListenerWatch {
@@ -58,14 +59,11 @@ impl ListenerWatch {
     fn ended(&self) -> Vec<&'static str> {
         let is_udp_down = self.udp.iter().all(|worker| worker.strong_count() == 0);
         let is_tcp_down = self.tcp.strong_count() == 0;
-        let tls = self.tls.as_ref();
-        let is_tls_down = tls.is_some_and(|accepting| accepting.strong_count() == 0);
-        let transports = [
-            (is_udp_down, "UDP"),
-            (is_tcp_down, "TCP"),
-            (is_tls_down, "TLS"),
-        ];
-        let ended = transports.into_iter().filter(|(is_down, _)| *is_down);
+        let encrypted = self.encrypted.iter();
+        let encrypted = encrypted.map(|(name, alive)| (alive.strong_count() == 0, *name));
+        let transports = [(is_udp_down, "UDP"), (is_tcp_down, "TCP")];
+        let transports = transports.into_iter().chain(encrypted);
+        let ended = transports.filter(|(is_down, _)| *is_down);
         ended.map(|(_, transport)| transport).collect()
     }
 }

@@ -45,6 +45,8 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         .chain(differences(&old.web, &new.web))
         .chain(differences(&old.api, &new.api))
         .chain(differences(&old.tls, &new.tls))
+        .chain(differences(&old.https, &new.https))
+        .chain(differences(&old.quic, &new.quic))
         .chain(differences(&old.cache, &new.cache))
         .chain(differences(&old.overload, &new.overload))
         .chain(differences(&old.log, &new.log))

@@ -7,8 +7,9 @@ use std::{
 };
 
 use nameward_control::socket::{ControlSocket, SocketError};
-use nameward_serve::listen::{self, Bound, ListenError, PortProtocol};
+use nameward_serve::listen::{self, Bound, ListenError};
 
+use super::encrypted::EncryptedPorts;
 use crate::{
     config::{Config, error::plain},
     remote::DefaultLocation,
@@ -39,8 +40,8 @@ pub enum PortError {
 pub struct Ports {
     /// UDP and TCP.
     pub dns: Bound,
-    /// DNS over TLS.
-    pub tls: Vec<TcpListener>,
+    /// Encrypted DNS.
+    pub encrypted: EncryptedPorts,
     /// The status page.
     pub web: Option<TcpListener>,
     /// The API; none if it shares the port of the status page.
@@ -54,7 +55,7 @@ impl Ports {
     pub fn bind(config: &Config) -> Result<Self, PortError> {
         Ok(Self {
             dns: bind_dns(config)?,
-            tls: listen::bind_streams(&config.server.listen_tls, PortProtocol::Tls)?,
+            encrypted: EncryptedPorts::bind(config)?,
             web: config
                 .web
                 .listen
@@ -77,12 +78,6 @@ impl Ports {
         } else {
             self.api.as_ref().and_then(|api| api.local_addr().ok())
         }
-    }
-
-    /// Returns the addresses for DNS over TLS.
-    pub fn tls_addresses(&self) -> Vec<SocketAddr> {
-        let addresses = self.tls.iter().map(TcpListener::local_addr);
-        addresses.filter_map(Result::ok).collect()
     }
 
     /// Returns the address of the status page.

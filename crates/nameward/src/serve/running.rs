@@ -29,7 +29,7 @@ use tokio::{
 use super::{
     Prepared, StartError, announce,
     core::{DatabaseReads, RUNTIME_THREADS, ServerCore},
-    encrypted,
+    encrypted::{self, EncryptedListeners, EncryptedPorts},
     health::{self, HealthSources, ListenerWatch, ServerHealth},
     maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
@@ -94,19 +94,19 @@ impl Signals {
     }
 }
 
-/// The threads that answer over UDP, and the tasks that accept TCP and TLS connections.
+/// The threads that answer over UDP, and the tasks that accept connections.
 struct Listeners {
     workers: Vec<UdpWorker>,
     stop_workers: Arc<AtomicBool>,
     accepting: Weak<()>,
-    accepting_tls: Option<Weak<()>>,
+    encrypted: EncryptedListeners,
 }
 
 impl Listeners {
     fn start(
         core: &ServerCore,
-        (dns, tls): (Bound, Vec<TcpListener>),
-        server: &settings::Server,
+        (dns, encrypted): (Bound, EncryptedPorts),
+        config: &Config,
         tasks: &mut JoinSet<()>,
         stopping: &watch::Receiver<bool>,
     ) -> std::io::Result<Self> {
@@ -114,8 +114,8 @@ impl Listeners {
         let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &stop_workers)?;
         let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
         // One client's connections count together, whatever they carry.
-        let settings = tcp_settings(server).with_table();
-        let accepting_tls = encrypted::start(core, tls, &settings, tasks, stopping);
+        let settings = tcp_settings(&config.server).with_table();
+        let encrypted = encrypted::start(core, (encrypted, config), &settings, tasks, stopping);
         let serving = pipeline.serve(dns.tcp, settings, stopping.clone());
         let alive = Arc::new(());
         let accepting = Arc::downgrade(&alive);
@@ -129,7 +129,7 @@ impl Listeners {
             workers,
             stop_workers,
             accepting,
-            accepting_tls,
+            encrypted,
         })
     }
 
@@ -137,7 +137,7 @@ impl Listeners {
         ListenerWatch {
             udp: self.workers.iter().map(UdpWorker::running).collect(),
             tcp: Weak::clone(&self.accepting),
-            tls: self.accepting_tls.clone(),
+            encrypted: self.encrypted.clone(),
         }
     }
 }
@@ -177,9 +177,8 @@ impl RunningServer {
 
         announce::started(&core.addresses, &ports, &config, tls.is_some());
         let web = ports.web_address();
-        let ports_of_dns = (ports.dns, ports.tls);
-        let listeners =
-            Listeners::start(&core, ports_of_dns, &config.server, &mut tasks, &stopping)?;
+        let ports_of_dns = (ports.dns, ports.encrypted);
+        let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, &stopping)?;
         let health = ServerHealth::new(HealthSources {
             core: core.clone(),
             secondaries: secondaries.clone(),

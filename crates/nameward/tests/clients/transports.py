@@ -30,8 +30,8 @@ def ask(transport, host, port, query):
         return dns.query.tls(query, host, 20, port, ssl_context=CONTEXT, server_hostname=NAME)
     if transport == "https":
         url = f"https://{NAME}:{port}/dns-query"
-        post = random.random() < 0.5
-        return dns.query.https(query, url, 20, port, bootstrap_address=host, verify=AUTHORITY, post=post)
+        post, version = random.random() < 0.5, random.choice([dns.query.HTTPVersion.HTTP_1, dns.query.HTTPVersion.HTTP_2])
+        return dns.query.https(query, url, 20, port, bootstrap_address=host, verify=AUTHORITY, post=post, http_version=version)
     assert transport == "quic", transport
     return dns.query.quic(query, host, 20, port, verify=AUTHORITY, server_hostname=NAME)
 

@@ -11,14 +11,18 @@ fn five_hundred_random_questions_have_the_same_answers_on_every_transport() {
     let Some(clients) = clients() else {
         return;
     };
-    let server = setup("[server]\nlisten_tls = [\"127.0.0.1:0\"]\n").start();
+    let server =
+        setup("[server]\nlisten_tls = [\"127.0.0.1:0\"]\nlisten_https = [\"127.0.0.1:0\"]\nlisten_quic = [\"127.0.0.1:0\"]\n")
+            .start();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/transports.py");
     let output = Command::new(clients.join("python/bin/python3"))
         .arg(script)
         .arg(server.dir().join("authority.pem"))
         .arg(format!("udp={}", server.address()))
         .arg(format!("tcp={}", server.address()))
-        .arg(format!("tls={}", server.tls()))
+        .arg(format!("tls={}", server.encrypted("TLS")))
+        .arg(format!("https={}", server.encrypted("HTTPS")))
+        .arg(format!("quic={}", server.encrypted("QUIC")))
         .output()
         .expect("Python can be run");
     assert!(output.status.success(), "{output:?}");
@@ -56,7 +60,7 @@ remote-control:
   control-enable: no
 ",
             dir = server.dir().display(),
-            tls = server.tls().port(),
+            tls = server.encrypted("TLS").port(),
         );
         let file = server.dir().join("unbound.conf");
         std::fs::write(&file, config).unwrap();

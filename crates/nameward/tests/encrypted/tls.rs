@@ -14,7 +14,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCe
 const LISTEN: &str = "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n";
 
 fn kdig(server: &TestServer, arguments: &str) -> (bool, String) {
-    let port = server.tls().port();
+    let port = server.encrypted("TLS").port();
     run_tool(
         server,
         &format!(
@@ -47,7 +47,7 @@ impl Connection {
         let name = ServerName::try_from("dns.example.org").unwrap();
         Connection {
             tls: ClientConnection::new(Arc::clone(client), name).unwrap(),
-            tcp: TcpStream::connect(server.tls()).unwrap(),
+            tcp: TcpStream::connect(server.encrypted("TLS")).unwrap(),
         }
     }
 
@@ -95,7 +95,7 @@ fn versions_and_application_protocols_are_as_configured() {
     let connect = |arguments: &str, server: &TestServer| {
         let command = format!(
             "openssl s_client -connect {} -CAfile authority.pem {arguments} </dev/null",
-            server.tls()
+            server.encrypted("TLS")
         );
         run_tool(server, &command)
     };
@@ -148,7 +148,7 @@ fn each_server_name_gets_its_certificate() {
     ] {
         let command = format!(
             "openssl s_client -connect {} -servername {name} </dev/null | openssl x509 -noout -subject",
-            server.tls()
+            server.encrypted("TLS")
         );
         let (_, text) = run_tool(&server, &command);
         assert!(text.contains(subject), "{name}: {text}");
@@ -231,13 +231,13 @@ fn a_changed_certificate_loses_no_query() {
 fn peers_that_do_not_finish_a_handshake_are_closed_and_others_are_served() {
     let server = setup(LISTEN).config("handshake_timeout_ms = 300\n").start();
     let mut silent: Vec<TcpStream> = (0..200)
-        .map(|_| TcpStream::connect(server.tls()).unwrap())
+        .map(|_| TcpStream::connect(server.encrypted("TLS")).unwrap())
         .collect();
     // The start of a record that announces more than ever comes.
     for stream in silent.iter_mut().skip(100) {
         stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").unwrap();
     }
-    let mut plain = TcpStream::connect(server.tls()).unwrap();
+    let mut plain = TcpStream::connect(server.encrypted("TLS")).unwrap();
     let _ = plain.write_all(b"\x00\x1d\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www");
     let mut rest = Vec::new();
     let _ = plain.read_to_end(&mut rest);

@@ -88,6 +88,8 @@ pub(super) fn encode(
             Protocol::Udp => 1,
             Protocol::Tcp => 2,
             Protocol::Tls => 3,
+            Protocol::Https => 4,
+            Protocol::Quic => 7,
         },
     );
     message.address((4, 6), exchange.client);

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use nameward_answer::{AnswerKind, Engine, Medium, Reply, Scratch};
 use nameward_dnssec::tsig::ReplySigner;
-use nameward_stats::{Counter, Recorder, Transport};
+use nameward_stats::{Counter, Protocol, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Name, Opcode, Rcode, Type};
 use nameward_zone::{AccessClient, NameKey, ZoneMatch, ZoneTable};
@@ -288,6 +288,10 @@ impl<'t> Turn<'t> {
         let verdict = match query.opcode {
             // RFC 6891 section 6.1.3: nothing of an unknown version is processed.
             _ if has_later_edns(query) => Verdict::Code(Rcode::BadVers, None),
+            // RFC 8484 section 4.1: a response is one message.
+            Opcode::QUERY if request.transport.protocol == Protocol::Https => {
+                Verdict::Code(Rcode::Refused, Some(extended_error::NOT_SUPPORTED))
+            }
             Opcode::QUERY => requests.transfer(request, &mut way_back, out),
             Opcode::NOTIFY => {
                 self.recorder.add(Counter::IncomingNotifications, 1);

@@ -3,7 +3,9 @@
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
+use crate::https::{self, HttpsSettings};
 use crate::listener::StreamListener;
+use crate::quic::{self, QuicSettings};
 use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
 use crate::tcp::{self, Endpoints, Later, StreamAction, StreamHandler, TcpSettings};
@@ -15,7 +17,7 @@ use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -93,10 +95,32 @@ impl TcpPipeline {
         ))
     }
 
+    /// Like [`TcpPipeline::serve`], for DNS over HTTPS (RFC 8484).
+    pub fn serve_https(
+        self: Arc<Self>,
+        listeners: Vec<StreamListener>,
+        settings: HttpsSettings,
+        shutdown: watch::Receiver<bool>,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
+        Box::pin(https::serve(listeners, self, settings, shutdown))
+    }
+
+    /// Like [`TcpPipeline::serve`], for DNS over QUIC (RFC 9250).
+    pub fn serve_quic(
+        self: Arc<Self>,
+        sockets: Vec<UdpSocket>,
+        settings: QuicSettings,
+        shutdown: watch::Receiver<bool>,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
+        Box::pin(quic::serve(sockets, self, settings, shutdown))
+    }
+
     fn open_connections(&self) -> Gauge {
         match self.protocol {
             Protocol::Udp | Protocol::Tcp => Gauge::OpenTcpConnections,
             Protocol::Tls => Gauge::OpenTlsConnections,
+            Protocol::Https => Gauge::OpenHttpsConnections,
+            Protocol::Quic => Gauge::OpenQuicConnections,
         }
     }
 
@@ -272,6 +296,10 @@ impl Arrival for StreamMessage<'_, '_> {
     }
 
     fn keepalive(&self) -> Option<u16> {
+        // HTTP and QUIC have idle times of their own (RFC 9250 section 5.5.2).
+        if !matches!(self.transport.protocol, Protocol::Tcp | Protocol::Tls) {
+            return None;
+        }
         let units = self.later.idle_timeout().as_millis() / 100;
         Some(u16::try_from(units).unwrap_or(u16::MAX))
     }

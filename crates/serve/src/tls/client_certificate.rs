@@ -42,7 +42,7 @@ impl ClientAuthorities {
 }
 
 /// Returns a client as access lists see it: its pin, and its names if one of the authorities has issued its certificate.
-pub(super) fn identify(
+pub(crate) fn identify(
     chain: &[CertificateDer<'_>],
     authorities: Option<&ClientAuthorities>,
 ) -> TlsPeer {

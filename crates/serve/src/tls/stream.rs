@@ -4,9 +4,11 @@
 //! buffers when they are empty, and no record is started before the socket has taken those before it.
 
 use std::io::{self, Read as _, Write as _};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ServerConnection;
@@ -23,6 +25,7 @@ const RECORD_MAX: usize = 16 * 1024;
 /// The state that all connections of a listener share.
 pub struct TlsLayer {
     tls: Arc<ServerTls>,
+    purpose: TlsPurpose,
     budget: Arc<HandshakeBudget>,
     /// The client of all connections without a certificate.
     unknown_peer: Arc<TlsPeer>,
@@ -30,9 +33,14 @@ pub struct TlsLayer {
 
 impl TlsLayer {
     /// Creates the layer with these certificates and this budget for handshakes.
-    pub fn new(tls: Arc<ServerTls>, budget: Arc<HandshakeBudget>) -> Arc<Self> {
+    pub fn new(
+        tls: Arc<ServerTls>,
+        purpose: TlsPurpose,
+        budget: Arc<HandshakeBudget>,
+    ) -> Arc<Self> {
         Arc::new(TlsLayer {
             tls,
+            purpose,
             budget,
             unknown_peer: Arc::default(),
         })
@@ -104,7 +112,7 @@ fn not_established() -> io::Error {
 
 impl TlsByteStream {
     async fn shake_hands(&mut self, loaded: &LoadedTls) -> io::Result<()> {
-        let config = Arc::clone(loaded.config(TlsPurpose::Dns));
+        let config = Arc::clone(loaded.config(self.layer.purpose));
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
         self.state = TlsStreamState::Running(Box::new(tls));
         let TlsStreamState::Running(tls) = &mut self.state else {
@@ -221,6 +229,56 @@ impl ByteStream for TlsByteStream {
             send(tls, &self.tcp)?;
         }
         AsyncWriteExt::shutdown(&mut self.tcp).await
+    }
+}
+
+impl AsyncRead for TlsByteStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match self.try_read(buffer.initialize_unfilled()) {
+                Ok(read) => {
+                    buffer.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_read_ready(context))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for TlsByteStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_write(octets) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_write_ready(context))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write(context, &[]).map_ok(|_| ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let TlsStreamState::Running(tls) = &mut self.state {
+            tls.send_close_notify();
+        }
+        ready!(self.as_mut().poll_flush(context))?;
+        Pin::new(&mut self.tcp).poll_shutdown(context)
     }
 }
 

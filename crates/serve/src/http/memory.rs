@@ -23,6 +23,7 @@ pub struct Held {
 }
 
 impl BodyMemory {
+    /// Creates a budget of this many octets.
     pub fn new(octets: usize) -> Arc<Self> {
         Arc::new(BodyMemory {
             left: AtomicUsize::new(octets),
@@ -55,6 +56,7 @@ pub struct HeldBody {
 }
 
 impl HeldBody {
+    /// Creates the body of a reply that holds a part of the budget until the client has taken it.
     pub fn new(body: Vec<u8>, held: Option<Held>) -> Self {
         HeldBody {
             rest: Bytes::from(body),

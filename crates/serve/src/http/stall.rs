@@ -6,15 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 /// Octets that show the version of HTTP: the connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: usize = 24;
 
 /// The stream, and the times at which a waiting read of the first octets and a waiting write fail.
-pub struct StallGuard {
-    stream: TcpStream,
+pub struct StallGuard<S> {
+    stream: S,
     patience: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
     /// Until the version of HTTP is known, nothing else limits the time.
@@ -23,8 +22,9 @@ pub struct StallGuard {
     first: usize,
 }
 
-impl StallGuard {
-    pub fn new(stream: TcpStream, patience: Duration) -> Self {
+impl<S> StallGuard<S> {
+    /// Guards a stream whose client may make us wait for this long.
+    pub fn new(stream: S, patience: Duration) -> Self {
         StallGuard {
             stream,
             patience,
@@ -55,7 +55,7 @@ impl StallGuard {
     }
 }
 
-impl AsyncRead for StallGuard {
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl AsyncRead for StallGuard {
     }
 }
 
-impl AsyncWrite for StallGuard {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

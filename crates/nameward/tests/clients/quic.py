@@ -1,0 +1,133 @@
+"""Scenarios of DNS over QUIC with aioquic: quic.py SCENARIO AUTHORITY PORT"""
+
+import asyncio
+import struct
+import sys
+
+import dns.edns
+import dns.message
+import dns.rdatatype
+from aioquic.asyncio import connect
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamDataReceived, StreamReset
+
+SCENARIO, AUTHORITY, PORT = sys.argv[1], sys.argv[2], int(sys.argv[3])
+PROTOCOL_ERROR, EXCESSIVE_LOAD = 2, 4
+TICKETS = []
+
+
+class Doq(QuicConnectionProtocol):
+    """Collects what the server sends on each stream."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.streams = {}
+        self.ended = asyncio.get_running_loop().create_future()
+        self.handshake = asyncio.get_running_loop().create_future()
+
+    def quic_event_received(self, event):
+        if isinstance(event, StreamDataReceived) and event.stream_id in self.streams:
+            data, done = self.streams[event.stream_id]
+            data.extend(event.data)
+            if event.end_stream and not done.done():
+                done.set_result(bytes(data))
+        elif isinstance(event, StreamReset) and event.stream_id in self.streams:
+            self.streams[event.stream_id][1].set_exception(ConnectionResetError(event.error_code))
+        elif isinstance(event, HandshakeCompleted):
+            self.handshake.set_result(event)
+        elif isinstance(event, ConnectionTerminated) and not self.ended.done():
+            self.ended.set_result(event.error_code)
+
+    def send(self, octets, finish=True):
+        stream = self._quic.get_next_available_stream_id()
+        done = asyncio.get_running_loop().create_future()
+        self.streams[stream] = (bytearray(), done)
+        self._quic.send_stream_data(stream, octets, finish)
+        self.transmit()
+        return done
+
+
+def framed(message):
+    wire = message if isinstance(message, bytes) else message.to_wire()
+    return struct.pack("!H", len(wire)) + wire
+
+
+def query(name="www.example.org.", rtype="A", **options):
+    message = dns.message.make_query(name, rtype, **options)
+    message.id = 0
+    return message
+
+
+def messages(octets):
+    found = []
+    while octets:
+        length = struct.unpack("!H", octets[:2])[0]
+        found.append(dns.message.from_wire(octets[2 : 2 + length], one_rr_per_rrset=True, xfr=True))
+        octets = octets[2 + length :]
+    return found
+
+
+def client(ticket=None):
+    configuration = QuicConfiguration(is_client=True, alpn_protocols=["doq"], server_name="dns.example.org")
+    configuration.load_verify_locations(AUTHORITY)
+    configuration.session_ticket = ticket
+    return configuration
+
+
+def connection(ticket=None, wait=True):
+    return connect("127.0.0.1", PORT, configuration=client(ticket), create_protocol=Doq, session_ticket_handler=TICKETS.append, wait_connected=wait)
+
+
+async def many_queries():
+    async with connection() as doq:
+        replies = await asyncio.gather(*(doq.send(framed(query())) for _ in range(50)))
+        for reply in replies:
+            (message,) = messages(reply)
+            assert message.id == 0 and str(message.answer[0][0]) == "192.0.2.1", message
+        assert TICKETS, "the server sends session tickets"
+
+
+async def early_data():
+    await many_queries()
+    padded = query(use_edns=0, options=[dns.edns.GenericOption(dns.edns.OptionType.PADDING, b"\0" * 16)])
+    async with connection(TICKETS[-1], wait=False) as doq:
+        reply = await doq.send(framed(padded))
+        assert len(reply) == 2 + 468, len(reply)
+        (message,) = messages(reply)
+        assert str(message.answer[0][0]) == "192.0.2.1", message
+        handshake = await doq.handshake
+        assert handshake.session_resumed, "the session is resumed"
+        assert handshake.early_data_accepted, "early data is accepted"
+
+
+async def transfer():
+    async with connection() as doq:
+        found = messages(await doq.send(framed(query("example.org.", "AXFR"))))
+        records = [record for message in found for record in message.answer]
+        assert len(found) > 1 and len(records) > 20000, (len(found), len(records))
+        assert records[0].rdtype == records[-1].rdtype == dns.rdatatype.SOA
+
+
+async def violations():
+    other_id = query()
+    other_id.id = 7
+    keepalive = query(use_edns=0, options=[dns.edns.GenericOption(11, b"")])
+    for octets in [framed(other_id), framed(keepalive), framed(query()) * 2, framed(query())[:-1], b"\0", b"\0" * 70000]:
+        async with connection() as doq:
+            doq.send(octets).add_done_callback(lambda done: done.cancelled() or done.exception())
+            error = await asyncio.wait_for(doq.ended, 30)
+            assert error == PROTOCOL_ERROR, (octets[:20], error)
+    async with connection() as doq:
+        try:
+            await asyncio.wait_for(doq.send(framed(query())[:5], finish=False), 30)
+            raise AssertionError("a stream that is not finished has no response")
+        except ConnectionResetError as error:
+            assert error.args[0] == EXCESSIVE_LOAD, error
+        # The connection goes on.
+        (message,) = messages(await doq.send(framed(query())))
+        assert str(message.answer[0][0]) == "192.0.2.1", message
+
+
+scenarios = {"queries": many_queries, "early_data": early_data, "transfer": transfer, "violations": violations}
+asyncio.run(asyncio.wait_for(scenarios[SCENARIO](), 120))

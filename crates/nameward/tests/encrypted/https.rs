@@ -1,0 +1,193 @@
+//! DNS over HTTPS (RFC 8484): kdig and curl, status codes, caching, and clients that misbehave.
+
+use super::{counted, run_tool, setup};
+use nameward_testkit::TestServer;
+use std::fmt::Write as _;
+
+const LISTEN: &str = "[server]\nlisten_https = [\"127.0.0.1:0\"]\n";
+
+/// A query for a name and type, with ID 0.
+fn query(labels: &[&str], rtype: u8) -> Vec<u8> {
+    let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in labels {
+        query.push(label.len() as u8);
+        query.extend(label.as_bytes());
+    }
+    query.extend([0, 0, rtype, 0, 1]);
+    query
+}
+
+/// Encodes octets in base64url without padding.
+fn encode(octets: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in octets.chunks(3) {
+        let mut bits = 0u32;
+        for i in 0..3 {
+            bits = bits << 8 | u32::from(chunk.get(i).copied().unwrap_or(0));
+        }
+        for i in 0..=chunk.len() {
+            text.push(DIGITS[(bits >> (18 - 6 * i) & 63) as usize] as char);
+        }
+    }
+    text
+}
+
+/// Runs curl on a path; returns its output, with the status code and the HTTP version in the last line.
+fn curl(server: &TestServer, arguments: &str, path: &str) -> String {
+    let port = server.encrypted("HTTPS").port();
+    let command = format!(
+        "curl --silent --show-error --max-time 60 --cacert authority.pem --include --output - \
+         --write-out '\\n%{{http_code}} %{{http_version}}' --resolve dns.example.org:{port}:127.0.0.1 \
+         {arguments} 'https://dns.example.org:{port}{path}'"
+    );
+    run_tool(server, &command).1
+}
+
+fn status(output: &str) -> &str {
+    output.lines().last().unwrap_or_default()
+}
+
+#[test]
+fn kdig_and_curl_are_answered_by_get_and_post_over_http_1_and_2() {
+    let server = setup(LISTEN).start();
+    let port = server.encrypted("HTTPS").port();
+    for method in ["+https", "+https-get"] {
+        let command = format!(
+            "kdig @127.0.0.1 -p {port} {method} +tls-ca=authority.pem +tls-hostname=dns.example.org www.example.org A"
+        );
+        let (is_ok, text) = run_tool(&server, &command);
+        assert!(is_ok && text.contains("192.0.2.1"), "{text}");
+        assert!(
+            text.contains("Received 468 B") || !text.contains("PADDING"),
+            "{text}"
+        );
+    }
+    std::fs::write(
+        server.dir().join("query"),
+        query(&["www", "example", "org"], 1),
+    )
+    .unwrap();
+    let get = format!(
+        "/dns-query?dns={}",
+        encode(&query(&["www", "example", "org"], 1))
+    );
+    for (version, expected) in [("--http1.1", "200 1.1"), ("--http2", "200 2")] {
+        let post =
+            format!("{version} -H 'Content-Type: application/dns-message' --data-binary @query");
+        for output in [
+            curl(&server, &post, "/dns-query"),
+            curl(&server, version, &get),
+        ] {
+            assert_eq!(status(&output), expected, "{output}");
+            let head = output.to_ascii_lowercase();
+            assert!(
+                head.contains("content-type: application/dns-message"),
+                "{output}"
+            );
+            assert!(head.contains("cache-control: max-age=300"), "{output}");
+        }
+    }
+    assert_eq!(counted(&server, "https-queries"), 6);
+    assert_eq!(counted(&server, "https4-answers"), 6);
+    assert_eq!(counted(&server, "tls-queries"), 0);
+}
+
+#[test]
+fn responses_are_fresh_as_long_as_their_records() {
+    let server = setup(LISTEN).start();
+    let fresh = |labels: &[&str], rtype: u8| {
+        let path = format!("/dns-query?dns={}", encode(&query(labels, rtype)));
+        let output = curl(&server, "", &path).to_ascii_lowercase();
+        let line = output
+            .lines()
+            .find(|line| line.starts_with("cache-control:"));
+        line.unwrap_or_else(|| panic!("{output}")).to_owned()
+    };
+    // A negative answer: the last field of the SOA record.
+    assert_eq!(
+        fresh(&["none", "example", "org"], 1),
+        "cache-control: max-age=60"
+    );
+    assert_eq!(
+        fresh(&["www", "example", "org"], 16),
+        "cache-control: max-age=60"
+    );
+    // A referral, and a zone that is not ours.
+    assert_eq!(
+        fresh(&["child", "example", "org"], 1),
+        "cache-control: max-age=300"
+    );
+    assert_eq!(fresh(&["other", "example"], 1), "cache-control: max-age=0");
+}
+
+#[test]
+fn other_requests_have_their_status_codes_and_reach_nothing_else() {
+    let server = setup(LISTEN).start();
+    let valid = encode(&query(&["www", "example", "org"], 1));
+    std::fs::write(server.dir().join("large"), vec![0; 70_000]).unwrap();
+    std::fs::write(server.dir().join("short"), b"abc").unwrap();
+    let post =
+        |media: &str, file: &str| format!("-H 'Content-Type: {media}' --data-binary @{file}");
+    let message = "application/dns-message";
+    let get = format!("/dns-query?dns={valid}");
+    let cases = [
+        ("", "/", "404"),
+        ("", "/api/v1/servers", "404"),
+        ("", "/admin", "404"),
+        ("", "/metrics", "404"),
+        ("", "/dns-query/", "404"),
+        ("", "/dns-query", "400"),
+        ("", "/dns-query?dns=", "400"),
+        ("", "/dns-query?dns=%21%21", "400"),
+        ("", "/dns-query?dns=AAAA", "400"),
+        ("-X DELETE", &get, "405"),
+        (&post(message, "short"), "/dns-query", "400"),
+        (&post(message, "large"), "/dns-query", "413"),
+        (&post("text/plain", "short"), "/dns-query", "415"),
+    ];
+    for version in ["--http1.1", "--http2"] {
+        for (arguments, path, expected) in cases {
+            let output = curl(&server, &format!("{version} {arguments}"), path);
+            let code = status(&output).split(' ').next();
+            assert_eq!(
+                code,
+                Some(expected),
+                "{version} {arguments} {path}: {output}"
+            );
+        }
+    }
+    // A transfer has no form here.
+    let path = format!(
+        "/dns-query?dns={}",
+        encode(&query(&["example", "org"], 252))
+    );
+    let output = curl(&server, "", &path);
+    assert!(status(&output).starts_with("200"), "{output}");
+    assert_eq!(counted(&server, "https-queries"), 1);
+}
+
+#[test]
+fn clients_that_stall_or_flood_are_bounded_and_others_are_answered() {
+    let settings = format!("{LISTEN}tcp_idle_timeout_ms = 500\n");
+    let server = setup(&settings).start();
+    let address = server.encrypted("HTTPS");
+    // 20 connections that send half a head and wait.
+    let mut script =
+        String::from("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ");
+    let _ = write!(
+        script,
+        "(printf 'POST /dns-query HTTP/1.1\\r\\nHost: a\\r\\n'; cat) </dev/zero | head -c 40000 | openssl s_client -quiet \
+         -connect {address} >/dev/null 2>&1 & done; wait"
+    );
+    let (is_ok, text) = run_tool(&server, &script);
+    assert!(is_ok, "{text}");
+    server.wait_until("the connections are closed", || {
+        counted(&server, "https-connections-open") == 0
+    });
+    let path = format!(
+        "/dns-query?dns={}",
+        encode(&query(&["www", "example", "org"], 1))
+    );
+    assert!(status(&curl(&server, "", &path)).starts_with("200"));
+}

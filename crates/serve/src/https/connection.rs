@@ -1,0 +1,120 @@
+//! One HTTPS connection: its handshake, its requests, and the times after which it is closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use nameward_base::sync::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{HttpsState, exchange};
+use crate::http::StallGuard;
+use crate::pipeline::TcpPipeline;
+use crate::tcp::{ByteStream, MessageConnection};
+use crate::tls::TlsByteStream;
+
+/// Requests of a connection that are answered at the same time.
+const STREAMS_MAX: u32 = 100;
+/// Octets of a head. A GET request has its query there: 4/3 of its octets.
+const HEAD_MAX: usize = 16 * 1024;
+/// Time that a client has for the rest of its replies when the connection ends.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// When a connection had its last request, and how many are being answered.
+pub(super) struct Activity(Mutex<(Instant, usize)>);
+
+/// A request that is being answered.
+pub(super) struct Busy(Arc<Activity>);
+
+impl Activity {
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        self.0.lock().1 += 1;
+        Busy(Arc::clone(self))
+    }
+
+    /// Waits until no request has been answered for some time.
+    async fn idle_for(&self, time: Duration) {
+        loop {
+            let now = Instant::now();
+            let (last, running) = *self.0.lock();
+            let end = if running > 0 { now + time } else { last + time };
+            if end <= now {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        *state = (Instant::now(), state.1.saturating_sub(1));
+    }
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn run(
+    state: Arc<HttpsState>,
+    connection: MessageConnection<TcpPipeline>,
+    mut stream: TlsByteStream,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let established = stream.establish().await;
+    connection.established(established.is_ok());
+    if established.is_err() {
+        return;
+    }
+    if let Some(peer) = stream.tls_peer() {
+        connection.identify(Arc::clone(peer));
+    }
+    let connection = Arc::new(connection);
+    let activity = Arc::new(Activity(Mutex::new((Instant::now(), 0))));
+    let io = TokioIo::new(StallGuard::new(stream, state.tcp.write_timeout));
+    let (idle_timeout, lifetime) = (state.tcp.idle_timeout, state.tcp.lifetime);
+    let noted = Arc::clone(&activity);
+    let service = service_fn(move |request| {
+        let busy = noted.begin();
+        let (state, connection) = (Arc::clone(&state), Arc::clone(&connection));
+        async move {
+            let _busy = busy;
+            exchange::answer(&state, &connection, request).await
+        }
+    });
+    let builder = builder(idle_timeout);
+    let mut serving = std::pin::pin!(builder.serve_connection(io, service));
+    // A client that breaks off or sends nonsense ends its own connection.
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        _ = stopping.wait_for(|stop| *stop) => {}
+        () = activity.idle_for(idle_timeout) => {}
+        () = sleep(lifetime) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(END_PATIENCE, serving).await;
+}
+
+fn builder(idle_timeout: Duration) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle_timeout)
+        .max_buf_size(HEAD_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_MAX as u32)
+        // A body is at most 64 KiB; what a client sends ahead is bounded for the whole connection, too.
+        .initial_stream_window_size(64 * 1024)
+        .initial_connection_window_size(256 * 1024)
+        .max_send_buf_size(64 * 1024)
+        .keep_alive_interval(idle_timeout)
+        .keep_alive_timeout(idle_timeout)
+        .max_pending_accept_reset_streams(16);
+    builder
+}

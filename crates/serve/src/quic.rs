@@ -1,0 +1,186 @@
+//! DNS over QUIC (RFC 9250): each query has a stream of its own.
+//!
+//! QUIC is quinn's, connections are counted and limited with those of TCP. Streams, what a client sends ahead, answers that it
+//! does not read, and the idle time of a connection are bounded. Addresses are validated by a Retry packet when many
+//! handshakes are running, so that forged ones cost little.
+
+mod connection;
+mod exchange;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{
+    Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+};
+use tokio::sync::watch;
+
+use crate::pipeline::TcpPipeline;
+use crate::tcp::{Endpoints, MessageServer, TcpSettings};
+use crate::tls::{HandshakeBudget, LoadedTls, ServerTls, TlsPurpose};
+
+/// Streams of a connection at the same time.
+const STREAMS_MAX: u32 = 100;
+/// Octets that a client may send ahead on one stream, the largest message with its prefix, and on all streams.
+const STREAM_WINDOW: u32 = 64 * 1024 + 8;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// Octets of answers that a client has not acknowledged.
+const SEND_WINDOW: u64 = 512 * 1024;
+/// Connections that wait for their handshake, and what is kept of their packets.
+const INCOMING_MAX: usize = 4096;
+const INCOMING_BYTES: u64 = 16 << 20;
+/// With `retry = "auto"`: handshakes running at the same time from which on new clients must show that they receive our
+/// packets.
+const RETRY_ABOVE: usize = 64;
+
+/// When a client must show that it receives our packets before its handshake is computed (RFC 9000 section 8.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuicRetry {
+    /// While many handshakes are running.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The settings of DNS over QUIC.
+pub struct QuicSettings {
+    /// The limits of connections.
+    pub tcp: TcpSettings,
+    /// The certificates.
+    pub tls: Arc<ServerTls>,
+    /// The budget of handshakes.
+    pub budget: Arc<HandshakeBudget>,
+    /// When addresses are validated.
+    pub retry: QuicRetry,
+}
+
+/// The state that all connections share.
+struct QuicState {
+    server: MessageServer<TcpPipeline>,
+    settings: QuicSettings,
+    handshakes: AtomicUsize,
+}
+
+/// Serves the sockets until `shutdown` is true.
+pub async fn serve(
+    sockets: Vec<UdpSocket>,
+    pipeline: Arc<TcpPipeline>,
+    settings: QuicSettings,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let state = Arc::new(QuicState {
+        server: MessageServer::new(pipeline, settings.tcp.clone()),
+        settings,
+        handshakes: AtomicUsize::new(0),
+    });
+    let mut endpoints = tokio::task::JoinSet::new();
+    for socket in sockets {
+        let config = state.server_config(&state.settings.tls.current())?;
+        let local = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let endpoint = Endpoint::new(
+            EndpointConfig::default(),
+            Some(config),
+            socket,
+            Arc::new(TokioRuntime),
+        )?;
+        endpoints.spawn(accept(
+            Arc::clone(&state),
+            endpoint,
+            local,
+            shutdown.clone(),
+        ));
+    }
+    while endpoints.join_next().await.is_some() {}
+    state.server.wait_for_end().await;
+    Ok(())
+}
+
+/// Accepts the connections of one socket, with the newest certificates.
+async fn accept(
+    state: Arc<QuicState>,
+    endpoint: Endpoint,
+    local: SocketAddr,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let stopping = shutdown.clone();
+    let mut certificates = state.settings.tls.follow();
+    loop {
+        tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => break,
+            Ok(()) = certificates.changed() => {
+                let loaded = Arc::clone(&certificates.borrow_and_update());
+                match state.server_config(&loaded) {
+                    Ok(config) => endpoint.set_server_config(Some(config)),
+                    Err(error) => tracing::error!("DNS over QUIC keeps its certificate: {error}"),
+                }
+            }
+            incoming = endpoint.accept() => match incoming {
+                Some(incoming) => state.admit(incoming, local, &stopping),
+                None => return,
+            },
+        }
+    }
+    // Running connections end by themselves; the endpoint carries their packets until then.
+    endpoint.wait_idle().await;
+}
+
+impl QuicState {
+    /// Starts a connection, unless its client has too many or has to show its address first.
+    fn admit(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        local: SocketAddr,
+        stopping: &watch::Receiver<bool>,
+    ) {
+        let is_validated = incoming.remote_address_validated() || !incoming.may_retry();
+        let must_retry = match self.settings.retry {
+            QuicRetry::Always => !is_validated,
+            QuicRetry::Auto => {
+                !is_validated && self.handshakes.load(Ordering::Relaxed) >= RETRY_ABOVE
+            }
+            QuicRetry::Never => false,
+        };
+        if must_retry {
+            let _ = incoming.retry();
+            return;
+        }
+        let ip = incoming.local_ip().unwrap_or(local.ip());
+        let ends = Endpoints {
+            client: incoming.remote_address(),
+            local: SocketAddr::new(ip, local.port()),
+        };
+        let (state, stopping) = (Arc::clone(self), stopping.clone());
+        self.server.admit(ends, |connection| {
+            connection::run(state, connection, incoming, stopping)
+        });
+    }
+
+    fn server_config(&self, loaded: &LoadedTls) -> io::Result<ServerConfig> {
+        let crypto = Arc::clone(loaded.config(TlsPurpose::Quic));
+        let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
+        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        let idle_timeout = self.settings.tcp.idle_timeout;
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_MAX))
+            // RFC 9250 section 4.2: only bidirectional streams are used.
+            .max_concurrent_uni_streams(VarInt::from_u32(0))
+            .datagram_receive_buffer_size(None)
+            .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+            .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+            .send_window(SEND_WINDOW)
+            .max_idle_timeout(Some(idle_timeout.try_into().map_err(io::Error::other)?));
+        config
+            .transport_config(Arc::new(transport))
+            .max_incoming(INCOMING_MAX)
+            .incoming_buffer_size_total(INCOMING_BYTES);
+        Ok(config)
+    }
+}

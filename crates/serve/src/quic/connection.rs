@@ -1,0 +1,121 @@
+//! One QUIC connection: its handshake, its streams, and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quinn::{Connection, ConnectionError, Incoming, VarInt};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use super::QuicState;
+use super::exchange::{self, QuicStreams};
+use crate::pipeline::TcpPipeline;
+use crate::tcp::MessageConnection;
+use crate::tls::identify_client;
+
+/// Error codes of RFC 9250 section 4.3.
+pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
+pub(super) const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
+pub(super) const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+pub(super) const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
+pub(super) const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
+
+/// The certificates of a client, as quinn returns them.
+type QuicIdentity = Vec<CertificateDer<'static>>;
+
+/// Counts a handshake while it is running.
+struct RunningHandshake(Arc<QuicState>);
+
+impl RunningHandshake {
+    fn begin(state: &Arc<QuicState>) -> Self {
+        state.handshakes.fetch_add(1, Ordering::Relaxed);
+        RunningHandshake(Arc::clone(state))
+    }
+}
+
+impl Drop for RunningHandshake {
+    fn drop(&mut self) {
+        self.0.handshakes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn run(
+    state: Arc<QuicState>,
+    connection: MessageConnection<TcpPipeline>,
+    incoming: Incoming,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let handshake = RunningHandshake::begin(&state);
+    // The signature, which costs most of a handshake, is made here.
+    let started = state.settings.budget.run(|| incoming.accept()).await;
+    let Ok(connecting) = started else {
+        return connection.established(false);
+    };
+    // On a server this never fails: streams of early data are served before the handshake is complete.
+    let Ok((quic, accepted)) = connecting.into_0rtt() else {
+        return connection.established(false);
+    };
+    let (complete, is_complete) = watch::channel(false);
+    let connection = Arc::new(connection);
+    let (shaking, time_limit) = (
+        Arc::clone(&connection),
+        state.settings.tls.handshake_timeout(),
+    );
+    let (closing, loaded) = (quic.clone(), state.settings.tls.current());
+    let handshake = async move {
+        let _handshake = handshake;
+        let ended = timeout(time_limit, accepted).await;
+        let is_ok = ended.is_ok() && closing.close_reason().is_none();
+        shaking.established(is_ok);
+        if is_ok {
+            let certificates = closing.peer_identity();
+            let certificates = certificates.and_then(|it| it.downcast::<QuicIdentity>().ok());
+            if let Some(certificates) = certificates {
+                let peer = identify_client(&certificates, loaded.client_authorities());
+                shaking.identify(Arc::new(peer));
+            }
+            complete.send_replace(true);
+        } else {
+            closing.close(EXCESSIVE_LOAD, b"");
+        }
+        // Kept for streams that wait for it.
+        complete.closed().await;
+    };
+    let streams = QuicStreams {
+        connection,
+        settings: state.settings.tcp.clone(),
+        is_complete,
+    };
+    let serving = serve_streams(quic.clone(), streams);
+    tokio::select! {
+        _ = async { tokio::join!(handshake, serving) } => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+        () = sleep(state.settings.tcp.lifetime) => {}
+    }
+    quic.close(NO_ERROR, b"");
+}
+
+/// Serves the streams of a connection, as many as its client may open, until it ends.
+async fn serve_streams(quic: Connection, streams: QuicStreams) -> ConnectionError {
+    let mut running = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = quic.accept_bi() => accepted,
+            Some(_) = running.join_next() => continue,
+        };
+        match accepted {
+            Ok((send, receive)) => {
+                let (quic, streams) = (quic.clone(), streams.clone());
+                running.spawn(async move {
+                    if exchange::serve(&streams, send, receive).await.is_err() {
+                        quic.close(PROTOCOL_ERROR, b"");
+                    }
+                });
+            }
+            Err(error) => return error,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Messages of transports that frame them themselves (HTTP, QUIC). Each is answered on its own, on a connection that is
+//! counted and limited together with those of TCP.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use nameward_zone::TlsPeer;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::later::Later;
+use super::{
+    Endpoints, Seat, StreamAction, StreamHandler, StreamState, TcpSettings, serve_listeners,
+    spawn_admitted,
+};
+use crate::listener::StreamListener;
+use crate::request::MessageStream;
+
+/// Time after which a late answer is no longer waited for. The components that answer late give up earlier.
+const LATE_MAX: Duration = Duration::from_secs(60);
+/// Size of the length prefix of each message (RFC 1035 section 4.2.2).
+const PREFIX: usize = 2;
+
+/// The connections of a transport.
+pub struct MessageServer<H: StreamHandler> {
+    state: Arc<StreamState<H>>,
+}
+
+impl<H: StreamHandler> Clone for MessageServer<H> {
+    fn clone(&self) -> Self {
+        MessageServer {
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+/// The answer to a message.
+pub enum MessageAnswer {
+    /// One message.
+    Reply(Vec<u8>),
+    /// Several messages: the first, if it is already known, and the source of the others.
+    Messages(Option<Vec<u8>>, Box<dyn MessageStream>),
+    /// None: it was dropped.
+    Nothing,
+    /// None, and the client is not one to talk to.
+    Close,
+}
+
+impl<H: StreamHandler> MessageServer<H> {
+    /// Creates a server whose messages are answered by `handler`.
+    pub fn new(handler: Arc<H>, settings: TcpSettings) -> Self {
+        MessageServer {
+            state: Arc::new(StreamState::new(handler, settings)),
+        }
+    }
+
+    /// Returns the limits of connections.
+    pub fn settings(&self) -> &TcpSettings {
+        &self.state.settings
+    }
+
+    /// Accepts TCP connections, each served by a task that `serve` returns, until the server stops.
+    pub async fn serve_listeners<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        listeners: Vec<StreamListener>,
+        shutdown: watch::Receiver<bool>,
+        serve: impl Fn(TcpStream, MessageConnection<H>) -> F + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        let server = self.clone();
+        let accept = move |stream, at| {
+            let serve = |seat| serve(stream, MessageConnection::new(seat));
+            spawn_admitted(&server.state, at, serve);
+        };
+        serve_listeners(&self.state, listeners, shutdown, accept).await
+    }
+
+    /// Starts the task of a connection, unless its client has too many.
+    pub fn admit<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        ends: Endpoints,
+        serve: impl FnOnce(MessageConnection<H>) -> F,
+    ) {
+        let at = (ends, Arc::default());
+        spawn_admitted(&self.state, at, |seat| serve(MessageConnection::new(seat)));
+    }
+
+    /// Lets connections deliver pending answers, for a limited time.
+    pub async fn wait_for_end(&self) {
+        self.state.wait_for_end().await;
+    }
+}
+
+/// One connection, which counts until it is dropped.
+pub struct MessageConnection<H: StreamHandler> {
+    seat: Seat<H>,
+    /// The client, when the handshake is complete.
+    peer: OnceLock<Arc<TlsPeer>>,
+}
+
+impl<H: StreamHandler> MessageConnection<H> {
+    /// Returns the addresses of the connection.
+    pub fn ends(&self) -> Endpoints {
+        self.seat.ends
+    }
+
+    fn new(seat: Seat<H>) -> Self {
+        MessageConnection {
+            seat,
+            peer: OnceLock::new(),
+        }
+    }
+
+    /// Sets the client, once.
+    pub fn identify(&self, peer: Arc<TlsPeer>) {
+        let _ = self.peer.set(peer);
+    }
+
+    /// Reports that its handshake has ended.
+    pub fn established(&self, is_ok: bool) {
+        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        handler.established(client, is_ok);
+    }
+
+    /// Reports a further message of a multi-message response.
+    pub fn streamed(&self, octets: usize) {
+        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        handler.streamed(client, octets);
+        // It is as active as a connection that sends queries; idle ones are closed first.
+        self.seat.shared.registry.touch(self.seat.id);
+    }
+
+    /// Answers one message.
+    pub async fn answer(&self, message: &[u8]) -> MessageAnswer {
+        let (shared, id) = (&self.seat.shared, self.seat.id);
+        let (mut mailbox, mut out) = (None, Vec::new());
+        // Early data comes before the client has shown a certificate.
+        let anonymous = Arc::default();
+        let action = {
+            let connection = (&shared.registry, id);
+            // Idle times are told by HTTP and QUIC themselves.
+            let keepalive = Duration::ZERO;
+            let rules = &self.seat.rules;
+            let later = Later::new(connection, &mut mailbox, keepalive, rules);
+            let mut later = later.with_tls(Some(self.peer.get().unwrap_or(&anonymous)));
+            let handler = &shared.handler;
+            handler.handle(message, self.seat.ends, &mut out, &mut later)
+        };
+        shared.registry.touch(id);
+        if let (true, Some(mailbox)) = (out.is_empty(), mailbox) {
+            while mailbox.tickets() > 0 {
+                if timeout(LATE_MAX, mailbox.delivered()).await.is_err() {
+                    break;
+                }
+            }
+            let octets = mailbox.collect(&mut out);
+            let held = shared.registry.hold(id, 0, octets, Instant::now());
+            if held.is_err() {
+                return MessageAnswer::Close;
+            }
+        }
+        let reply = out.get(PREFIX..).map(<[u8]>::to_vec);
+        match (action, reply) {
+            (StreamAction::Messages(stream), first) => MessageAnswer::Messages(first, stream),
+            (_, Some(reply)) => MessageAnswer::Reply(reply),
+            (StreamAction::Close, None) => MessageAnswer::Close,
+            (StreamAction::Continue, None) => MessageAnswer::Nothing,
+        }
+    }
+}
