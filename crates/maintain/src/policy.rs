@@ -16,7 +16,8 @@ mod zonemd;
 
 pub use fragment::PolicyFragment;
 pub use remote::{
-    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, RemoteServer, address_text,
+    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, PeerTransport, RemoteServer,
+    address_text,
 };
 pub use stored::{
     AutoprimarySecondary, DeclaredSettings, DeclaredZone, StoredKeyRow, StoredPolicies,

@@ -330,6 +330,11 @@ impl OutgoingShared {
     }
 }
 
+/// Returns the ID of a message to a server: 0 over QUIC (RFC 9250 section 4.2.1), else unpredictable.
+fn message_id(server: &RemoteServer) -> u16 {
+    if server.is_quic() { 0 } else { random_id() }
+}
+
 /// Returns an unpredictable ID: the keys of a hasher are random.
 fn random_id() -> u16 {
     use std::hash::{BuildHasher, Hasher, RandomState};

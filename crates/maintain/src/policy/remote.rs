@@ -22,6 +22,11 @@ pub struct RemoteServer {
 }
 
 impl RemoteServer {
+    /// Checks whether messages to it are sent over QUIC.
+    pub fn is_quic(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_quic())
+    }
+
     /// Creates a server that is reached in plain text, without a key.
     pub fn plain(address: SocketAddr) -> Self {
         RemoteServer {
@@ -37,16 +42,28 @@ impl RemoteServer {
 impl fmt::Display for RemoteServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)?;
-        if self.tls.is_some() {
-            f.write_str(" (TLS)")?;
+        match self.tls.as_ref().map(|tls| tls.transport) {
+            None => Ok(()),
+            Some(PeerTransport::Tls) => f.write_str(" (TLS)"),
+            Some(PeerTransport::Quic) => f.write_str(" (QUIC)"),
         }
-        Ok(())
     }
 }
 
-/// The TLS settings for connections to a server (RFC 9103).
+/// The transport of encrypted messages to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PeerTransport {
+    /// TLS over TCP (RFC 9103).
+    Tls,
+    /// QUIC (RFC 9250), which has TLS inside.
+    Quic,
+}
+
+/// The TLS settings for connections to a server (RFC 9103, RFC 9250).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PeerTls {
+    /// The transport.
+    pub transport: PeerTransport,
     /// Whether its certificate is verified.
     pub authentication: PeerAuthentication,
     /// The name that its certificate must have, without a final dot; by default its address.
@@ -89,6 +106,11 @@ pub struct ClientIdentity {
 }
 
 impl PeerTls {
+    /// Checks whether messages are sent over QUIC.
+    pub fn is_quic(&self) -> bool {
+        self.transport == PeerTransport::Quic
+    }
+
     /// Checks whether the certificate is verified against authorities and a name: it is not if pins replace them.
     pub fn verifies_chain(&self) -> bool {
         self.authentication == PeerAuthentication::Strict

@@ -8,7 +8,7 @@ use std::{
 
 use data_encoding::BASE64;
 use nameward_maintain::policy::{
-    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, RemoteServer,
+    AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, PeerTransport, RemoteServer,
 };
 use nameward_zone::SpkiPin;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -29,10 +29,11 @@ const TLS_PORT: u16 = 853;
 /// Maximum number of pins: the current key and its successors.
 const PINS_MAX: usize = 16;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "address",
     "key",
     "source",
+    "quic",
     "tls",
     "tls_name",
     "tls_ca",
@@ -80,7 +81,7 @@ fn read_tls(
     };
     let Some(mode) = table.get("tls") else {
         let mut others = table.iter().map(|(key, _)| key.get_ref());
-        return match others.find(|key| key.starts_with("tls_")) {
+        return match others.find(|key| key.starts_with("tls_") || **key == "quic") {
             // Otherwise the server would be contacted in plain text.
             Some(key) => Err(wrong(&format!(
                 "{key} needs tls = \"strict\" or tls = \"opportunistic\""
@@ -115,7 +116,13 @@ fn read_tls(
         (None, None) => None,
         _ => return Err(wrong("tls_certificate and tls_key are set together")),
     };
+    let quic = table.get("quic").map(|word| bool::read(word, base));
     let tls = PeerTls {
+        transport: if quic.transpose()?.unwrap_or(false) {
+            PeerTransport::Quic
+        } else {
+            PeerTransport::Tls
+        },
         authentication,
         name: table.get("tls_name").map(host_name).transpose()?,
         authorities: path("tls_ca")?,
@@ -240,6 +247,7 @@ mod tests {
         .unwrap();
         assert_eq!(server.address, "192.0.2.1:853".parse().unwrap());
         let tls = PeerTls {
+            transport: PeerTransport::Tls,
             authentication: PeerAuthentication::Strict,
             name: Some("ns1.example".into()),
             authorities: Some("/etc/nameward/ca.pem".into()),
@@ -252,10 +260,14 @@ mod tests {
         };
         assert_eq!(server.tls.as_deref(), Some(&tls));
         assert_eq!(server.to_string(), "192.0.2.1:853 (TLS)");
+        let quic =
+            read(r#"{ address = "192.0.2.1", quic = true, tls = "opportunistic" }"#).unwrap();
+        assert_eq!(quic.to_string(), "192.0.2.1:853 (QUIC)");
         let any = read(r#"{ address = "192.0.2.1:5853", tls = "opportunistic" }"#).unwrap();
         assert_eq!(any.address.port(), 5853);
         assert!(!any.tls.unwrap().verifies_chain());
         for (settings, message) in [
+            ("quic = true", "quic needs tls ="),
             (r#"tls = "yes""#, "expected \"strict\" or \"opportunistic\""),
             (r#"tls_name = "a.example""#, "tls_name needs tls ="),
             (r#"tls = "strict""#, "needs tls_name, tls_pin or tls_ca"),

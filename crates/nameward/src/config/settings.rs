@@ -223,7 +223,7 @@ macro_rules! zone_section {
             $name = $table {
                 $($own)*
                 /// Servers that the zone is transferred from, in order of preference. Each may have a `key` to sign
-                /// messages with, a `source` address to send from, and TLS settings (`tls`, `tls_name`, `tls_ca`, `tls_pin`,
+                /// messages with, a `source` address to send from, and TLS settings (`tls`, `quic`, `tls_name`, `tls_ca`, `tls_pin`,
                 /// `tls_certificate`, `tls_key`, `tls_alpn`), see [transfers.md](transfers.md#encrypted-transfers).
                 primaries: InheritedSetting<Vec<RemoteServer>> = r#""""#;
                 /// Servers to notify of changes in addition to those in the zone's NS records, with the same settings

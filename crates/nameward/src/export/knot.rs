@@ -174,7 +174,8 @@ impl Sections {
                 let _ = writeln!(self.remotes, "    key: {}", bare(&key.to_string()));
             }
             if let Some(tls) = &server.tls {
-                self.remotes.push_str("    tls: on\n");
+                let word = if tls.is_quic() { "quic" } else { "tls" };
+                let _ = writeln!(self.remotes, "    {word}: on");
                 let pins: Vec<String> = tls.pins.iter().map(|pin| BASE64.encode(pin)).collect();
                 if !pins.is_empty() {
                     let _ = writeln!(self.remotes, "    cert-key: [{}]", pins.join(", "));

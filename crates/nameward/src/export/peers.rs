@@ -52,6 +52,9 @@ impl TlsDialect for BindTls {
     const NAME: &'static str = "BIND";
 
     fn lacks(tls: &PeerTls) -> Option<&'static str> {
+        if tls.is_quic() {
+            return Some("cannot use QUIC");
+        }
         (!tls.pins.is_empty()).then_some("has no pins (tls_pin)")
     }
 }
@@ -76,6 +79,9 @@ impl TlsDialect for NsdTls {
     const NAME: &'static str = "NSD";
 
     fn lacks(tls: &PeerTls) -> Option<&'static str> {
+        if tls.is_quic() {
+            return Some("cannot use QUIC");
+        }
         (tls.name.is_none() || !tls.pins.is_empty())
             .then_some("verifies servers by name only (tls_name)")
     }

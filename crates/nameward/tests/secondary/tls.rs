@@ -475,3 +475,45 @@ fn bind_and_nsd_are_secondaries_over_tls() {
     server.wait_until("BIND", || serial(bind.peer.addr(), ZONE) == Some(1));
     server.wait_until("NSD", || serial(nsd.addr(), ZONE) == Some(1));
 }
+
+#[test]
+fn a_zone_is_transferred_and_refreshed_over_quic() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new(directory.path(), "authority").unwrap();
+    let quic = free_address().unwrap();
+    let server = primary(
+        directory.path(),
+        &authority,
+        &format!("\"tls key:{KEY_NAME}\""),
+        &format!("listen_quic = [\"{quic}\"]"),
+    );
+    let ca = authority.path();
+    let to = |name: &str| {
+        format!(
+            "address = \"{}\", quic = true, key = \"{KEY_NAME}\", tls = \"strict\", tls_name = \"{name}\", tls_ca = {ca:?}",
+            quic
+        )
+    };
+    let zones = [(ZONE, to(NAME)), ("wrong.example", to("ns2.fleet.example"))];
+    let secondary = secondaries(Setup::new().without_web(), &zones);
+    secondary.wait_until("AXFR", || serial(secondary.address(), ZONE) == Some(1));
+    server.write_zone(ZONE, &zone_text(2));
+    let _ = server.command(&["reload"]);
+    server.wait_until("the change", || serial(server.address(), ZONE) == Some(2));
+    secondary.wait_until("IXFR", || {
+        let _ = secondary.command(&["zone", "retrieve", ZONE]);
+        serial(secondary.address(), ZONE) == Some(2)
+    });
+    let log = secondary.log();
+    assert!(log.contains("AXFR") && log.contains("IXFR"), "{log}");
+    secondary.wait_until("a refusal", || {
+        let status = status(&secondary, "wrong.example");
+        status.contains("(QUIC): TLS handshake failed: invalid peer certificate")
+    });
+    // A port without QUIC.
+    let plain = to(NAME).replace(&quic.to_string(), &server.address().to_string());
+    let other = secondaries(Setup::new().without_web(), &[(ZONE, plain)]);
+    other.wait_until("silence", || {
+        status(&other, ZONE).contains("does not respond")
+    });
+}

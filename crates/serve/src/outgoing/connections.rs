@@ -1,9 +1,10 @@
-//! Connections to other servers: TCP in plain text, or TLS (RFC 9103).
+//! Connections to other servers: TCP in plain text, TLS (RFC 9103), or QUIC (RFC 9250).
 //!
 //! ```text
 //! configs   TLS configurations, made again when certificate files change
 //! verify    the server's certificate: authority and name, pins
 //! failure   what is wrong, worded for the log
+//! quic      connections over QUIC, and their streams
 //! idle      encrypted connections that wait a few seconds for the next request
 //! ```
 //! A server with TLS settings is never contacted in plain text, whatever fails: an attacker who can break connections
@@ -13,6 +14,7 @@
 mod configs;
 mod failure;
 mod idle;
+mod quic;
 mod verify;
 
 use std::io;
@@ -33,6 +35,7 @@ use super::local_address;
 use configs::{ALPN_DOT, TlsConfigs};
 pub(crate) use failure::{ConnectFailure, TlsFailure, reworded};
 use idle::IdleConnections;
+use quic::QuicConnections;
 
 /// Minimum interval between two warnings about the same server.
 const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
@@ -55,6 +58,7 @@ pub(crate) struct PeerConnection {
 pub struct PeerConnections {
     configs: TlsConfigs,
     idle: Arc<IdleConnections>,
+    quic: QuicConnections,
     warnings: Mutex<LogThrottle>,
 }
 
@@ -63,6 +67,7 @@ impl Default for PeerConnections {
         PeerConnections {
             configs: TlsConfigs::default(),
             idle: Arc::default(),
+            quic: QuicConnections::default(),
             warnings: Mutex::new(LogThrottle::by_text(WARNING_INTERVAL, WARNED_MAX)),
         }
     }
@@ -90,6 +95,17 @@ impl PeerConnections {
         server: &RemoteServer,
         patience: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
+        if let Some(tls) = server.tls.as_ref().filter(|tls| tls.is_quic()) {
+            let config = self.configs.config(tls)?;
+            let opening = self.quic.open((server, tls), config);
+            let stream = timeout(patience, opening)
+                .await
+                .map_err(|_| ConnectFailure::TimedOut)??;
+            return Ok(PeerConnection {
+                stream,
+                is_reused: false,
+            });
+        }
         let stream = timeout(patience, connect_tcp(server))
             .await
             .map_err(|_| ConnectFailure::TimedOut)??;
@@ -116,12 +132,7 @@ impl PeerConnections {
         tls: &Arc<PeerTls>,
     ) -> Result<Box<dyn MessageTransport>, TlsFailure> {
         let config = self.configs.config(tls)?;
-        let name = match &tls.name {
-            Some(name) => ServerName::try_from(name.clone())
-                .map_err(|error| TlsFailure::Handshake(format!("tls_name {name}: {error}")))?,
-            // As in BIND: without a name the certificate must be valid for the address.
-            None => ServerName::IpAddress(server.address.ip().to_canonical().into()),
-        };
+        let name = server_name(server, tls)?;
         let connecting = TlsConnector::from(config).connect(name, stream);
         let stream = connecting
             .await
@@ -143,7 +154,7 @@ impl PeerConnections {
     /// Keeps an encrypted connection for the next request, some seconds. Must be called within the runtime, after the
     /// last octet of the last response was read.
     pub(crate) fn put_back(&self, server: &RemoteServer, stream: Box<dyn MessageTransport>) {
-        if server.tls.is_some() {
+        if server.tls.is_some() && !server.is_quic() {
             self.idle.put(server, stream);
         }
     }
@@ -157,10 +168,19 @@ impl PeerConnections {
         patience: Duration,
     ) -> Result<Vec<u8>, ExchangeFailure> {
         let mut connection = self.open(server, patience).await?;
+        let mut sent = message.to_vec();
+        if server.is_quic() {
+            // RFC 9250 section 4.2.1; a TSIG record has the original ID.
+            sent[..2].fill(0);
+        }
         loop {
-            let exchange = timeout(patience, exchange_on(&mut connection.stream, message)).await;
+            let exchange = exchange_on(&mut connection.stream, &sent, server);
+            let exchange = timeout(patience, exchange).await;
             match exchange.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                Ok(reply) => {
+                Ok(mut reply) => {
+                    if server.is_quic() && reply.len() >= 2 && reply[..2] == [0, 0] {
+                        reply[..2].copy_from_slice(&message[..2]);
+                    }
                     self.put_back(server, connection.stream);
                     return Ok(reply);
                 }
@@ -187,16 +207,42 @@ pub(crate) enum ExchangeFailure {
 async fn exchange_on(
     stream: &mut Box<dyn MessageTransport>,
     message: &[u8],
+    server: &RemoteServer,
 ) -> io::Result<Vec<u8>> {
-    stream.write_all(&framed(message)?).await?;
-    stream.flush().await?;
+    send(stream, message, server).await?;
     let mut octets = vec![0; stream.read_u16().await?.into()];
     stream.read_exact(&mut octets).await?;
     Ok(octets)
 }
 
+/// Sends a message; over QUIC it ends our side of its stream (RFC 9250 section 4.2).
+pub(crate) async fn send(
+    stream: &mut Box<dyn MessageTransport>,
+    message: &[u8],
+    server: &RemoteServer,
+) -> io::Result<()> {
+    stream.write_all(&framed(message)?).await?;
+    if server.is_quic() {
+        stream.shutdown().await
+    } else {
+        stream.flush().await
+    }
+}
+
+/// Returns the name that the certificate of a server must have.
+fn server_name(server: &RemoteServer, tls: &PeerTls) -> Result<ServerName<'static>, TlsFailure> {
+    match &tls.name {
+        Some(name) => ServerName::try_from(name.clone())
+            .map_err(|error| TlsFailure::Handshake(format!("tls_name {name}: {error}"))),
+        // As in BIND: without a name the certificate must be valid for the address.
+        None => Ok(ServerName::IpAddress(
+            server.address.ip().to_canonical().into(),
+        )),
+    }
+}
+
 /// Returns a message with its length prefix, to be sent at once.
-pub(crate) fn framed(message: &[u8]) -> io::Result<Vec<u8>> {
+fn framed(message: &[u8]) -> io::Result<Vec<u8>> {
     let len = u16::try_from(message.len()).map_err(io::Error::other)?;
     Ok([&len.to_be_bytes(), message].concat())
 }

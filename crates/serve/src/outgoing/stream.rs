@@ -5,19 +5,20 @@ use std::io;
 use std::sync::Arc;
 
 use nameward_dnssec::tsig::{TsigKey, sign_request};
+use nameward_maintain::policy::RemoteServer;
 use nameward_maintain::secondary::Ask;
 use nameward_maintain::transfer::{
     AskedQuestion, MemoryShare, TransferAnswer, TransferFailure, TransferReader, TransferStep,
 };
 use nameward_wire::Type;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connections::{MessageTransport, framed, reworded};
+use super::connections::{self, MessageTransport, reworded};
 use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
-use super::{OutgoingSettings, OutgoingShared, QuestionForm, random_id};
+use super::{OutgoingSettings, OutgoingShared, QuestionForm, message_id};
 
 /// Read buffer size: a message of maximum size and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
@@ -38,13 +39,13 @@ pub(super) async fn transfer(
         .open(&ask.primary, settings.connect_timeout)
         .await?;
     loop {
-        let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
+        let asked = AskedQuestion::query(message_id(&ask.primary), ask.zone, qtype);
         let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
         let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
         let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
         let mut messages = MessageBuffer::new();
         let stream = &mut connection.stream;
-        let sent = send(stream, &question, settings).await;
+        let sent = send(stream, &question, (&ask.primary, settings)).await;
         let result = match sent {
             Ok(()) => {
                 receive(
@@ -81,13 +82,9 @@ pub(super) async fn transfer(
 async fn send(
     stream: &mut Box<dyn MessageTransport>,
     question: &[u8],
-    settings: &OutgoingSettings,
+    (primary, settings): (&RemoteServer, &OutgoingSettings),
 ) -> Result<(), QueryFailure> {
-    let framed = framed(question).map_err(lost)?;
-    let sending = async {
-        stream.write_all(&framed).await?;
-        stream.flush().await
-    };
+    let sending = connections::send(stream, question, primary);
     timeout(settings.idle_timeout, sending)
         .await
         .map_err(|_| QueryFailure::Timeout("cannot send the query"))?

@@ -19,6 +19,8 @@ use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
 const KEPT_MAX: usize = 256;
 /// The protocol of DNS over TLS (RFC 7858, registered for RFC 9103).
 pub(super) const ALPN_DOT: &[u8] = b"dot";
+/// The protocol of DNS over QUIC (RFC 9250 section 4.1.1).
+const ALPN_DOQ: &[u8] = b"doq";
 
 /// The configurations made so far.
 #[derive(Default)]
@@ -87,7 +89,8 @@ fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
                 .map_err(|error| unusable("tls_certificate", certificate, error.to_string()))?
         }
     };
-    config.alpn_protocols = vec![ALPN_DOT.to_vec()];
+    let protocol = if tls.is_quic() { ALPN_DOQ } else { ALPN_DOT };
+    config.alpn_protocols = vec![protocol.to_vec()];
     // A resumed session does not show a certificate: one that has expired, or a pin that was removed, would still be
     // accepted. Connections are reused instead.
     config.resumption = Resumption::disabled();

@@ -21,7 +21,7 @@ const PER_SERVER: usize = 4;
 const IDLE_MAX: usize = 64;
 
 /// Identifies connections that may replace each other: same server, same source address, same authentication.
-type ConnectionKey = (SocketAddr, Option<IpAddr>, Arc<PeerTls>);
+pub(super) type ConnectionKey = (SocketAddr, Option<IpAddr>, Arc<PeerTls>);
 
 struct IdleConnection {
     since: Instant,
@@ -41,7 +41,7 @@ pub(super) struct IdleConnections {
     waiting: Mutex<IdleTable>,
 }
 
-fn key_of(server: &RemoteServer) -> Option<ConnectionKey> {
+pub(super) fn key_of(server: &RemoteServer) -> Option<ConnectionKey> {
     let tls = server.tls.as_ref()?;
     Some((server.address, server.source, Arc::clone(tls)))
 }
