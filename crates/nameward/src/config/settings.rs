@@ -2,32 +2,26 @@
 //!
 //! `nameward config` and docs/configuration.md are printed from these tables.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
 use nameward_store::file::FileList;
-use nameward_wire::NameBuf;
-use toml::{Spanned, de::DeValue};
 
 pub use super::backend_keywords::{BackendMode, BackendType};
 pub use super::overload_settings::Overload;
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
+pub use super::zone_values::ZoneName;
 use super::{
     clients::Clients,
     listen_entry::ListenEntry,
     rate_limit_settings::Rate,
-    read::{Addresses, Count, Paths, Read, Secret, Wrong},
+    read::{Addresses, Count, Paths, Secret},
     remote_server::RemoteAddress,
     setting::section,
     tsig_key::TsigSecret,
-    zone_files::read_name,
     zone_values::{DirectoryPath, InheritedSetting, Peers},
 };
 
@@ -472,19 +466,5 @@ section! {
         servfail_queries as "servfail-queries": Count<1, 500_000> = "100";
         /// Queries for zones not served here.
         unauth_queries as "unauth-queries": Count<1, 500_000> = "10";
-    }
-}
-
-/// The name of a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneName(pub NameBuf);
-
-impl Read for ZoneName {
-    fn expected() -> String {
-        r#"the name of a zone such as "example.org""#.into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        read_name(value, base).map(Self)
     }
 }

@@ -15,6 +15,7 @@ use super::{
     clients::{self, KeyOptions},
     error::nearest,
     read::{Plural, Read, Wrong},
+    zone_files::read_name,
 };
 
 /// A setting that may be left to the template or the defaults.
@@ -31,6 +32,20 @@ impl<T: Read> Read for InheritedSetting<T> {
             Some("") => Ok(Self(None)),
             _ => T::read(value, base).map(|term| Self(Some(term))),
         }
+    }
+}
+
+/// The name of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneName(pub NameBuf);
+
+impl Read for ZoneName {
+    fn expected() -> String {
+        r#"the name of a zone such as "example.org""#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        read_name(value, base).map(Self)
     }
 }
 
