@@ -19,6 +19,9 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 
+/// Prepared statements of a SQLite connection: more than a change runs.
+const STATEMENTS: usize = 64;
+
 /// A statement parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'v> {
@@ -143,6 +146,7 @@ impl SqlConnection {
                 let file =
                     rusqlite::Connection::open_with_flags(path, flags).map_err(unreachable)?;
                 file.busy_timeout(terms.patience).map_err(unreachable)?;
+                file.set_prepared_statement_cache_capacity(STATEMENTS);
                 (None, Client::Sqlite(file))
             }
             ConnectTarget::Postgres(target) => {

@@ -38,6 +38,7 @@ mod zone_copy;
 mod zones;
 
 use super::connection::ConnectTarget;
+use super::dialect::SqlEngine;
 use super::{SqlBackend, SqlError, ZoneRow};
 pub use attributes::{AttributeChange, MetadataEdit, NewComment, StoredMetadata};
 pub use autoprimaries::AutoprimaryRow;
@@ -74,6 +75,9 @@ const MOVES_MAX: usize = 3;
 /// Maximum number of connections that change zones at the same time; further changes wait. SQLite has one writer in any
 /// case.
 const SESSIONS: usize = 4;
+/// Connections to a SQLite file that are kept for the next operation, as many as the API runs at a time. To open one reads
+/// the schema and prepares every statement again, which costs more than a change; to keep one costs a server nothing.
+const IDLE_FILES: usize = 32;
 
 /// A change that is in the database.
 #[derive(Debug, Clone)]
@@ -192,8 +196,12 @@ impl Writer {
     }
 
     fn give_back(&self, session: Session) {
+        let most = match session.engine() {
+            SqlEngine::Sqlite => IDLE_FILES,
+            SqlEngine::Postgres | SqlEngine::Mysql => SESSIONS,
+        };
         let mut idle = self.idle();
-        if idle.len() < SESSIONS {
+        if idle.len() < most {
             idle.push(session);
         }
     }
