@@ -280,12 +280,9 @@ impl BindImporter {
         }
         let mut moved = self.moved_zone(zone, kind, statements);
         let name = moved.name.clone();
-        if kind.is_transferred() {
-            if moved.terms.primaries.is_empty() {
-                let text =
-                    format!("zone {name} omitted: no primaries; it would never be transferred");
-                return self.note(ImportVerdict::Breaks, zone.spot, text);
-            }
+        if kind.is_transferred() && moved.terms.primaries.is_empty() {
+            let text = format!("zone {name} omitted: no primaries; it would never be transferred");
+            return self.note(ImportVerdict::Breaks, zone.spot, text);
         }
         if let Some(catalog) = catalog.filter(|_| kind == ImportedKind::Consumer)
             && !self.has_members_of(catalog, zone)

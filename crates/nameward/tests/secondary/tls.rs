@@ -133,32 +133,60 @@ fn bind_is_a_primary_over_tls_with_tsig_inside() {
     assert!(!messages.contains("denied"), "{messages}");
 }
 
+/// BIND with three TLS listeners: a valid certificate, an expired one, and one that demands a client certificate.
+struct CertificateListeners {
+    directory: tempfile::TempDir,
+    authority: Authority,
+    good_pin: String,
+    old_pin: String,
+    bind: BindPeer,
+}
+
+impl CertificateListeners {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::new(directory.path(), "authority").unwrap();
+        let good = authority
+            .issue("good", &[NAME, "127.0.0.1"], Validity::Current)
+            .unwrap();
+        let old = authority.issue("old", &[NAME], Validity::Expired).unwrap();
+        let demanding = format!("{} ca-file {:?};", bind_tls(&good), authority.path());
+        let bind = BindPeer::start(
+            "type primary; allow-transfer transport tls { any; };",
+            &[bind_tls(&good), bind_tls(&old), demanding],
+        );
+        CertificateListeners {
+            directory,
+            authority,
+            good_pin: good.pin,
+            old_pin: old.pin,
+            bind,
+        }
+    }
+
+    fn addresses(&self) -> [SocketAddr; 3] {
+        self.bind.tls[..].try_into().expect("three listeners")
+    }
+}
+
+fn to(address: SocketAddr, settings: &str) -> String {
+    format!("address = \"{address}\", {settings}")
+}
+
+fn named(name: &str, ca: &Path) -> String {
+    format!("tls = \"strict\", tls_name = \"{name}\", tls_ca = {ca:?}")
+}
+
 #[test]
 fn certificates_that_do_not_match_are_refused_with_the_reason() {
     if PeerKind::Bind.require().is_none() {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let authority = Authority::new(directory.path(), "authority").unwrap();
-    let other = Authority::new(directory.path(), "other").unwrap();
-    let good = authority
-        .issue("good", &[NAME, "127.0.0.1"], Validity::Current)
-        .unwrap();
-    let old = authority.issue("old", &[NAME], Validity::Expired).unwrap();
-    let demanding = format!("{} ca-file {:?};", bind_tls(&good), authority.path());
-    let bind = BindPeer::start(
-        "type primary; allow-transfer transport tls { any; };",
-        &[bind_tls(&good), bind_tls(&old), demanding],
-    );
-    let [valid, expired, demanding] = bind.tls[..] else {
-        panic!("three listeners");
-    };
-    let plain = bind.peer.addr();
-    let (ca, pin) = (authority.path(), &good.pin);
-    let to = |address: SocketAddr, settings: &str| format!("address = \"{address}\", {settings}");
-    let named =
-        |name: &str, ca: &Path| format!("tls = \"strict\", tls_name = \"{name}\", tls_ca = {ca:?}");
-    let wrong_pin = old.pin.clone();
+    let listeners = CertificateListeners::start();
+    let other = Authority::new(listeners.directory.path(), "other").unwrap();
+    let [valid, expired, demanding] = listeners.addresses();
+    let plain = listeners.bind.peer.addr();
+    let (ca, wrong_pin) = (listeners.authority.path(), &listeners.old_pin);
     let refused = [
         (
             "name.example",
@@ -217,9 +245,19 @@ fn certificates_that_do_not_match_are_refused_with_the_reason() {
         );
     }
     server.stop();
+}
 
-    // The same listeners with the right settings.
-    let own = authority
+#[test]
+fn certificates_that_match_by_name_pin_or_trust_are_accepted() {
+    if PeerKind::Bind.require().is_none() {
+        return;
+    }
+    let listeners = CertificateListeners::start();
+    let [valid, expired, demanding] = listeners.addresses();
+    let ca = listeners.authority.path();
+    let (pin, wrong_pin) = (&listeners.good_pin, &listeners.old_pin);
+    let own = listeners
+        .authority
         .issue("own", &["ns2.fleet.example"], Validity::Current)
         .unwrap();
     let identity = format!(

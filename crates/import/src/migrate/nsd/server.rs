@@ -282,22 +282,7 @@ impl NsdReader<'_> {
                 53
             }
         };
-        // With a key, NSD uses TLS on this port; a plain listener there would answer unencrypted.
-        let tls_port = |name: &&str| attributes.iter().rfind(|found| found.name == **name);
-        let mut tls_ports: Vec<u16> = TLS_PORTS
-            .iter()
-            .filter_map(tls_port)
-            .filter_map(|found| found.value().parse().ok())
-            .collect();
-        if tls_port(&"tls-port").is_none() {
-            tls_ports.push(TLS_PORT);
-        }
-        let value = |name| {
-            let found = tls_port(name)?;
-            Some(found.value().to_string()).filter(|value| !value.is_empty())
-        };
-        let certificate = value(&"tls-service-pem").zip(value(&"tls-service-key"));
-        let auth_port = tls_port(&"tls-auth-port").and_then(|found| found.value().parse().ok());
+        let tls = NsdTls::new(&attributes);
         let (mut list, mut tls_list) = (Vec::new(), Vec::new());
         let mut has_tls = false;
         let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
@@ -306,9 +291,9 @@ impl NsdReader<'_> {
                 continue;
             }
             match peers::at_port(attribute.value(), number) {
-                Some((address, port)) if tls_ports.contains(&port) => {
+                Some((address, port)) if tls.ports.contains(&port) => {
                     has_tls = true;
-                    if certificate.is_some() && Some(port) != auth_port {
+                    if tls.certificate.is_some() && Some(port) != tls.auth_port {
                         tls_list.push(SocketAddr::new(address, port).to_string());
                     } else {
                         let reason =
@@ -342,23 +327,32 @@ impl NsdReader<'_> {
             let on = families.iter().filter(|(off, _)| off.is_none());
             list = on.map(|(_, all)| format!("{all}:{number}")).collect();
         }
-        if let (Some((certificate, key)), Some(place)) = (
-            certificate.filter(|_| !tls_list.is_empty()),
-            tls_port(&"tls-service-pem").map(|found| found.place.clone()),
-        ) {
-            let value = ImportedValue::Texts(tls_list);
-            self.server
-                .take(&place, ("server", "listen_tls"), value, "tls-port");
-            for (name, path) in [("certificate", certificate), ("key", key)] {
-                let value = ImportedValue::Text(path);
-                self.server.set(Some(&place), ("tls", name), value);
-            }
-        }
+        self.listen_tls(tls, tls_list);
         if let Some(place) = place.filter(|_| !list.is_empty()) {
             let value = ImportedValue::Texts(list);
             self.server
                 .take(&place, ("server", "listen"), value, "ip-address");
         }
+        self.report_listen(&attributes);
+        self.clauses = clauses;
+    }
+
+    /// Converts the addresses with TLS.
+    fn listen_tls(&mut self, tls: NsdTls, list: Vec<String>) {
+        let Some((certificate, key, place)) = tls.certificate.filter(|_| !list.is_empty()) else {
+            return;
+        };
+        let value = ImportedValue::Texts(list);
+        self.server
+            .take(&place, ("server", "listen_tls"), value, "tls-port");
+        for (name, path) in [("certificate", certificate), ("key", key)] {
+            let value = ImportedValue::Text(path);
+            self.server.set(Some(&place), ("tls", name), value);
+        }
+    }
+
+    /// Reports the attributes that the addresses were made of.
+    fn report_listen(&mut self, attributes: &[&NsdAttribute]) {
         for attribute in attributes {
             let name = attribute.name.as_str();
             if ["tls-port", "tls-service-key", "tls-service-pem"].contains(&name) {
@@ -370,7 +364,6 @@ impl NsdReader<'_> {
                 self.server.report.add_used(&attribute.place, text);
             }
         }
-        self.clauses = clauses;
     }
 
     fn key(&mut self, clause: &NsdClause) {
@@ -418,5 +411,39 @@ impl NsdReader<'_> {
         let found = attribute.values.join(" ");
         let message = format!("{}: expected {expected}, found {found:?}", attribute.name);
         self.texts.error(&attribute.place, message);
+    }
+}
+
+/// The TLS settings of the server clauses.
+struct NsdTls {
+    /// With a key, NSD uses TLS on these ports; a plain listener there would answer unencrypted.
+    ports: Vec<u16>,
+    /// The port for clients with a certificate.
+    auth_port: Option<u16>,
+    /// The files with the certificate and its key, and where the configuration names them.
+    certificate: Option<(String, String, ConfigLocation)>,
+}
+
+impl NsdTls {
+    fn new(attributes: &[&NsdAttribute]) -> Self {
+        let last = |name: &str| attributes.iter().rfind(|found| found.name == name);
+        let port = |name: &str| last(name).and_then(|found| found.value().parse().ok());
+        let path = |name: &str| {
+            let path = last(name)?.value();
+            (!path.is_empty()).then(|| path.to_string())
+        };
+        let mut ports: Vec<u16> = TLS_PORTS.iter().filter_map(|name| port(name)).collect();
+        if last("tls-port").is_none() {
+            ports.push(TLS_PORT);
+        }
+        let files = path("tls-service-pem").zip(path("tls-service-key"));
+        let place = last("tls-service-pem").map(|found| found.place.clone());
+        NsdTls {
+            ports,
+            auth_port: port("tls-auth-port"),
+            certificate: files
+                .zip(place)
+                .map(|((certificate, key), place)| (certificate, key, place)),
+        }
     }
 }
