@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nameward_stats::{
-    Answered, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Transport, VARIABLES,
-    VariableKind,
+    Answered, IpVersion, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Transport,
+    VARIABLES, VariableKind,
 };
 
 use super::client::{Server, rows, settings, value};
@@ -25,14 +25,10 @@ fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..=(n % 31) {
             n = n.wrapping_add(1);
-            let transport = Transport::ALL[n as usize % 4];
-            let client = match transport {
-                Transport::UDP4 | Transport::TCP4 => {
-                    IpAddr::V4(Ipv4Addr::new(10, worker, (n >> 8) as u8, n as u8))
-                }
-                Transport::UDP6 | Transport::TCP6 => {
-                    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n as u16))
-                }
+            let transport = Transport::ALL[n as usize % Transport::ALL.len()];
+            let client = match transport.ip {
+                IpVersion::V4 => IpAddr::V4(Ipv4Addr::new(10, worker, (n >> 8) as u8, n as u8)),
+                IpVersion::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n as u16)),
             };
             let qname = [&[1u8, b'a' + (n % 26) as u8][..], b"\x07example\0"].concat();
             recorder.received(&Received {
@@ -63,7 +59,7 @@ fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
 
 fn assert_relations(html: &str) {
     for family in ["queries", "answers", "answers-bytes"] {
-        for transport in ["udp", "tcp"] {
+        for transport in ["udp", "tcp", "tls", "https", "quic"] {
             let of = |version: &str| value(html, &format!("{transport}{version}-{family}"));
             assert_eq!(of(""), of("4") + of("6"), "{transport}-{family}");
         }
