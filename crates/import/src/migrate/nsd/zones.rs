@@ -432,25 +432,6 @@ fn expanded(pattern: &str, zone: &str) -> String {
     out + rest
 }
 
-#[cfg(test)]
-mod tests {
-    use super::expanded;
-
-    #[test]
-    fn names_of_files_follow_the_zone() {
-        assert_eq!(
-            expanded("master/%s.zone", "example.org."),
-            "master/example.org.zone"
-        );
-        assert_eq!(expanded("%1/%2/%s", "example.org."), "e/x/example.org");
-        assert_eq!(
-            expanded("%z/%y/%x/%s", "a.example.org."),
-            "org/example/a/a.example.org"
-        );
-        assert_eq!(expanded("100%", "org."), "100%");
-    }
-}
-
 /// Returns the `tls-auth` clauses that name a server, by their own names.
 fn tls_auth(clauses: &[NsdClause]) -> HashMap<String, ImportedTls> {
     let value = |clause: &NsdClause, key: &str| clause.attribute(key)?.values.first().cloned();
@@ -473,4 +454,23 @@ fn tls_auth(clauses: &[NsdClause]) -> HashMap<String, ImportedTls> {
         Some((value(clause, "name")?, tls))
     });
     converted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expanded;
+
+    #[test]
+    fn names_of_files_follow_the_zone() {
+        assert_eq!(
+            expanded("master/%s.zone", "example.org."),
+            "master/example.org.zone"
+        );
+        assert_eq!(expanded("%1/%2/%s", "example.org."), "e/x/example.org");
+        assert_eq!(
+            expanded("%z/%y/%x/%s", "a.example.org."),
+            "org/example/a/a.example.org"
+        );
+        assert_eq!(expanded("100%", "org."), "100%");
+    }
 }
