@@ -60,9 +60,9 @@ pub use scope::KeyScope;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
 pub use server::status::{
-    BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, QueryRates, QueueStatus,
-    RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
-    UnseenChanges,
+    BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, ListenerStatus,
+    QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus,
+    TransferCounts, UnseenChanges,
 };
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,

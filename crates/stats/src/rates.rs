@@ -49,6 +49,8 @@ pub struct Second {
     pub udp_queries: f32,
     /// TCP queries per second.
     pub tcp_queries: f32,
+    /// Queries per second over TLS, HTTPS and QUIC.
+    pub encrypted_queries: f32,
     /// Packet cache hits per second.
     pub hits: f32,
     /// Packet cache misses per second.
@@ -68,6 +70,8 @@ pub struct Rates {
     pub udp_queries: Rate,
     /// `tcp-queries`.
     pub tcp_queries: Rate,
+    /// `tls-queries`, `https-queries` and `quic-queries`.
+    pub encrypted_queries: Rate,
     /// `backend-queries`.
     pub backend_queries: Rate,
     /// `packetcache-hit` and `packetcache-miss`.
@@ -81,6 +85,14 @@ pub struct Rates {
     /// The last ten minutes, oldest first.
     pub history: VecDeque<Second>,
     last: Option<Stamp>,
+}
+
+impl Second {
+    /// Returns the queries per second over all transports.
+    pub fn queries(&self) -> f64 {
+        let all = [self.udp_queries, self.tcp_queries, self.encrypted_queries];
+        all.into_iter().map(f64::from).sum()
+    }
 }
 
 impl Rates {
@@ -108,6 +120,9 @@ impl Rates {
             at: now.0 / 1_000_000_000,
             udp_queries: self.udp_queries.tick(udp_queries(totals), elapsed) as f32,
             tcp_queries: self.tcp_queries.tick(tcp_queries(totals), elapsed) as f32,
+            encrypted_queries: self
+                .encrypted_queries
+                .tick(encrypted_queries(totals), elapsed) as f32,
             hits: self.packetcache[0].tick(of(Counter::PacketcacheHit), elapsed) as f32,
             misses: self.packetcache[1].tick(of(Counter::PacketcacheMiss), elapsed) as f32,
             rcodes: answers,
@@ -129,6 +144,7 @@ impl Rates {
     fn start(&mut self, totals: &Tally) {
         self.udp_queries.last = udp_queries(totals);
         self.tcp_queries.last = tcp_queries(totals);
+        self.encrypted_queries.last = encrypted_queries(totals);
         self.backend_queries.last = totals.counter(Counter::BackendQueries);
         self.packetcache[0].last = totals.counter(Counter::PacketcacheHit);
         self.packetcache[1].last = totals.counter(Counter::PacketcacheMiss);
@@ -140,6 +156,16 @@ impl Rates {
         for (rate, total) in self.timed.iter_mut().zip(timed(totals)) {
             rate.last = total;
         }
+    }
+
+    /// Returns the averages of queries per second over all transports.
+    pub fn queries(&self) -> [f64; 3] {
+        let all = [
+            &self.udp_queries,
+            &self.tcp_queries,
+            &self.encrypted_queries,
+        ];
+        std::array::from_fn(|window| all.iter().map(|rate| rate.averages[window]).sum())
     }
 
     /// Returns packet cache hit rates in percent; 0 while there were no lookups.
@@ -178,6 +204,12 @@ fn udp_queries(totals: &Tally) -> u64 {
 
 fn tcp_queries(totals: &Tally) -> u64 {
     totals.traffic(Protocol::Tcp, None, Traffic::Queries)
+}
+
+fn encrypted_queries(totals: &Tally) -> u64 {
+    let protocols = [Protocol::Tls, Protocol::Https, Protocol::Quic];
+    let queries = |protocol| totals.traffic(protocol, None, Traffic::Queries);
+    protocols.into_iter().map(queries).sum()
 }
 
 fn hitrates([hits, misses]: &[Rate; 2]) -> [f64; 3] {

@@ -37,16 +37,17 @@ pub struct ChartLine {
     pub line: String,
 }
 
-/// Charts queries per second, UDP and TCP together: the highest second of each step, so that no peak is hidden.
+/// Charts queries per second, all transports together: the highest second of each step, so that no peak is hidden.
 pub fn query_rate(rates: &Rates) -> Chart {
-    let rate = |second: &Second| f64::from(second.udp_queries) + f64::from(second.tcp_queries);
-    let points = steps(rates, |seconds| seconds.iter().map(rate).reduce(f64::max));
+    let points = steps(rates, |seconds| {
+        seconds.iter().map(Second::queries).reduce(f64::max)
+    });
     let highest = points.iter().flatten().copied().fold(0.0, f64::max);
     let top = round_up(highest);
     let (area, line) = paths(&points, top);
-    let last = rates.history.back().map_or(0.0, rate);
+    let last = rates.history.back().map_or(0.0, Second::queries);
     Chart {
-        caption: "Queries per second, UDP and TCP",
+        caption: "Queries per second",
         scale: format!("peak {highest:.0}"),
         top: format!("{top:.0}"),
         class: "rate",
@@ -117,6 +118,7 @@ pub fn transports(rates: &Rates) -> Chart {
     let named = vec![
         ("UDP", "first", of(|second| second.udp_queries)),
         ("TCP", "second", of(|second| second.tcp_queries)),
+        ("encrypted", "third", of(|second| second.encrypted_queries)),
     ];
     several(("Queries per second by transport", "transports"), named)
 }

@@ -1,6 +1,6 @@
 //! The lines on stdout that show a person (and a test) where the server listens.
 
-use nameward_base::text::counted;
+use nameward_base::text::{counted, listed};
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -11,15 +11,10 @@ use super::ports::Ports;
 use crate::config::Config;
 
 /// Prints the listen addresses, each with its transports.
-pub fn started(addresses: &[SocketAddr], ports: &Ports, config: &Config, has_tls: bool) {
+pub fn started(ports: &Ports, config: &Config, has_tls: bool) {
     let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
-    for (address, entry) in addresses.iter().zip(&config.server.listen) {
-        let transports = entry.transports.unwrap_or_default();
-        let transports = match (transports.udp, transports.tcp) {
-            (true, false) => "UDP",
-            (false, true) => "TCP",
-            _ => "UDP and TCP",
-        };
+    for listener in ports.plain_listeners(config) {
+        let (address, transports) = (listener.address, listed(listener.transports));
         let _ = writeln!(text, "listening on {address} ({transports})");
     }
     for (transport, address) in ports.encrypted.addresses() {

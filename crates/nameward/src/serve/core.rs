@@ -4,6 +4,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use nameward_base::time::now_seconds;
+use nameward_control::operations::ListenerStatus;
 use nameward_maintain::{
     CommitListener, Commits, CommittedVersion, Durable, TableWriter,
     catalog::CatalogHandle,
@@ -83,6 +84,8 @@ pub struct ServerCore {
     pub config_file: Option<PathBuf>,
     /// The addresses that this server answers on.
     pub addresses: Vec<SocketAddr>,
+    /// The same and those with encryption, each with its transports.
+    pub listeners: Vec<ListenerStatus>,
 }
 
 /// Reads from databases that start with the core.
@@ -175,6 +178,7 @@ impl ServerCore {
             sandbox: Arc::clone(&prepared.sandbox),
             config_file: prepared.config_file.clone(),
             addresses,
+            listeners: prepared.ports.listeners(config),
         };
         let reads = DatabaseReads {
             lookups,

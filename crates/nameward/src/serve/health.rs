@@ -160,7 +160,7 @@ impl ServerHealth {
         let sources = &self.sources;
         let core = &sources.core;
         let rates = core.shared.stats.rates();
-        let rate = |n: usize| rates.udp_queries.averages[n] + rates.tcp_queries.averages[n];
+        let [minute_1, minutes_5, minutes_10] = rates.queries();
         let (sums, secondaries) = (&zones.sums, &zones.secondaries);
         let (outgoing, outgoing_waiting) = sources.zone_requests.transfer_counts();
         let nsid = core.shared.engine.load().identity.id.clone();
@@ -176,7 +176,7 @@ impl ServerHealth {
                 .filter(|nsid| !nsid.is_empty())
                 .unwrap_or_else(host_name),
             is_started: self.is_started.load(Ordering::Relaxed),
-            listeners: core.addresses.iter().map(ToString::to_string).collect(),
+            listeners: core.listeners.clone(),
             web: sources.web.map(|address| address.to_string()),
             workers: sources.listeners.udp.len(),
             dnstap: core.logs.dnstap().map(Box::new),
@@ -202,9 +202,9 @@ impl ServerHealth {
                 outgoing_waiting,
             },
             queries_per_second: QueryRates {
-                minute_1: rate(0),
-                minutes_5: rate(1),
-                minutes_10: rate(2),
+                minute_1,
+                minutes_5,
+                minutes_10,
             },
             sandbox: core.sandbox.summary().into(),
             memory_bytes: HostReadings::read().real_memory_usage,

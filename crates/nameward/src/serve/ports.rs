@@ -6,6 +6,7 @@ use std::{
     thread,
 };
 
+use nameward_control::operations::ListenerStatus;
 use nameward_control::socket::{ControlSocket, SocketError};
 use nameward_serve::listen::{self, Bound, ListenError};
 
@@ -71,6 +72,29 @@ impl Ports {
         })
     }
 
+    /// Returns the addresses that DNS is answered on, each with its transports.
+    pub fn listeners(&self, config: &Config) -> Vec<ListenerStatus> {
+        let encrypted = self.encrypted.addresses().into_iter();
+        let encrypted = encrypted.map(|(transport, address)| listener(address, &[transport]));
+        let mut all = self.plain_listeners(config);
+        all.extend(encrypted);
+        all
+    }
+
+    /// Returns the addresses without encryption, each with its transports.
+    pub fn plain_listeners(&self, config: &Config) -> Vec<ListenerStatus> {
+        let plain = self.dns.addresses.iter().zip(&config.server.listen);
+        let plain = plain.map(|(address, entry)| {
+            let transports = entry.transports.unwrap_or_default();
+            match (transports.udp, transports.tcp) {
+                (true, false) => listener(*address, &["UDP"]),
+                (false, true) => listener(*address, &["TCP"]),
+                _ => listener(*address, &["UDP", "TCP"]),
+            }
+        });
+        plain.collect()
+    }
+
     /// Returns the address of the API: its own port, or that of the status page.
     pub fn api_address(&self, config: &Config) -> Option<SocketAddr> {
         if config.shares_web_port() {
@@ -83,6 +107,13 @@ impl Ports {
     /// Returns the address of the status page.
     pub fn web_address(&self) -> Option<SocketAddr> {
         self.web.as_ref().and_then(|web| web.local_addr().ok())
+    }
+}
+
+fn listener(address: SocketAddr, transports: &[&str]) -> ListenerStatus {
+    ListenerStatus {
+        address: address.to_string(),
+        transports: transports.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -175,7 +175,7 @@ impl RunningServer {
         let zone_requests =
             zone_requests::start(&core, &config.server, &secondaries, update_requests)?;
 
-        announce::started(&core.addresses, &ports, &config, tls.is_some());
+        announce::started(&ports, &config, tls.is_some());
         let web = ports.web_address();
         let ports_of_dns = (ports.dns, ports.encrypted);
         let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, &stopping)?;

@@ -26,6 +26,11 @@ fn five_hundred_random_questions_have_the_same_answers_on_every_transport() {
         .output()
         .expect("Python can be run");
     assert!(output.status.success(), "{output:?}");
+    let status = String::from_utf8(server.command(&["status"]).stdout).unwrap();
+    for transport in ["TLS", "HTTPS", "QUIC"] {
+        let line = format!("{} ({transport})", server.encrypted(transport));
+        assert!(status.contains(&line), "{line}: {status}");
+    }
 }
 
 /// Unbound, which asks the server over TLS and verifies its certificate.

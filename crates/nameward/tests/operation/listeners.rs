@@ -62,4 +62,8 @@ fn a_listener_has_the_transports_of_its_list() {
     assert_eq!(rcode("127.0.0.1", tcp, Transport::Tcp), 0);
     assert!(TcpStream::connect(udp).is_err());
     assert!(UdpSocket::bind(tcp).is_ok(), "the UDP port is free");
+    let status = String::from_utf8(server.command(&["status"]).stdout).unwrap();
+    for line in [format!("{udp} (UDP)"), format!("{tcp} (TCP)")] {
+        assert!(status.contains(&line), "{line}: {status}");
+    }
 }

@@ -17,8 +17,8 @@ pub struct ServerStatus {
     pub host: String,
     /// All zones were loaded, and each database was queried once.
     pub is_started: bool,
-    /// DNS listen addresses, UDP and TCP.
-    pub listeners: Vec<String>,
+    /// The addresses that DNS is answered on.
+    pub listeners: Vec<ListenerStatus>,
     /// The address of the status page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
@@ -52,7 +52,7 @@ pub struct ServerStatus {
     pub last_reload: Option<ReloadStatus>,
     /// Running transfers.
     pub transfers: TransferCounts,
-    /// Queries per second over UDP and TCP.
+    /// Queries per second over all transports.
     pub queries_per_second: QueryRates,
     /// Octets of memory in use.
     pub memory_bytes: u64,
@@ -76,6 +76,15 @@ pub struct ServerStatus {
     pub queues: Vec<QueueStatus>,
     /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
+}
+
+/// An address that DNS is answered on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// The address with its port.
+    pub address: String,
+    /// What it answers over: `UDP`, `TCP`, `TLS`, `HTTPS`, `QUIC`.
+    pub transports: Vec<String>,
 }
 
 /// A panic.

@@ -1,6 +1,6 @@
 //! The server status for people: names and values in columns, a table of backends, faults with their remedies.
 
-use nameward_base::text::{counted, duration_text, utc_text};
+use nameward_base::text::{counted, duration_text, listed, utc_text};
 use std::fmt::Write as _;
 
 use crate::operations::{BackendStatus, RateLimitStatus, ServerStatus};
@@ -19,7 +19,8 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
         row("configuration", config);
     }
     for listener in &status.listeners {
-        row("listening", &format!("{listener} (UDP and TCP)"));
+        let transports = listed(listener.transports.iter().cloned());
+        row("listening", &format!("{} ({transports})", listener.address));
     }
     if let Some(web) = &status.web {
         row("status page", &format!("http://{web}/"));
