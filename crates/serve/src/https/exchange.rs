@@ -17,7 +17,8 @@ const MEDIA: &str = "application/dns-message";
 /// Size of the largest DNS message.
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Octets of a body that is too large which are still read: clients learn more from the refusal than from a reset stream.
+/// Octets of a body that are read although the request is refused: a client that is still sending would see a reset stream
+/// instead of the refusal.
 const DISCARD_MAX: usize = 256 * 1024;
 
 /// The connection must be closed without a response.
@@ -53,8 +54,9 @@ async fn read(
     state: &Arc<HttpsState>,
     request: Request<Incoming>,
 ) -> Result<(Vec<u8>, Option<Held>), HttpRefusal> {
-    if request.uri().path() != state.path {
-        return Err(HttpRefusal(404));
+    if let Err(refusal) = check_head(state, &request) {
+        discard(state, request.into_body()).await;
+        return Err(refusal);
     }
     match *request.method() {
         Method::GET => {
@@ -66,17 +68,44 @@ async fn read(
             let message = decoded.ok_or(HttpRefusal(400))?;
             Ok((message, None))
         }
+        _ => read_body(state, request.into_body()).await,
+    }
+}
+
+/// Checks path, method and media type.
+fn check_head(state: &HttpsState, request: &Request<Incoming>) -> Result<(), HttpRefusal> {
+    if request.uri().path() != state.path {
+        return Err(HttpRefusal(404));
+    }
+    match *request.method() {
+        Method::GET => Ok(()),
         Method::POST => {
             let media = request.headers().get(header::CONTENT_TYPE);
             let media = media.and_then(|value| value.to_str().ok());
             let media = media.and_then(|value| value.split(';').next());
-            if !media.is_some_and(|media| media.trim().eq_ignore_ascii_case(MEDIA)) {
-                return Err(HttpRefusal(415));
+            if media.is_some_and(|media| media.trim().eq_ignore_ascii_case(MEDIA)) {
+                Ok(())
+            } else {
+                Err(HttpRefusal(415))
             }
-            read_body(state, request.into_body()).await
         }
         _ => Err(HttpRefusal(405)),
     }
+}
+
+/// Reads and drops the body of a refused request, within limits.
+async fn discard(state: &HttpsState, mut body: Incoming) {
+    let reading = async {
+        let mut total = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            total += frame.data_ref().map_or(0, |data| data.len());
+            if total > DISCARD_MAX {
+                break;
+            }
+        }
+    };
+    // Too slow or too large: the refusal is sent anyway.
+    let _ = tokio::time::timeout(state.tcp.message_timeout, reading).await;
 }
 
 async fn read_body(
