@@ -142,14 +142,7 @@ impl ServerCore {
             state::warn_of_missing(&policies.load());
         }
         let zone_keys = zone_keys(prepared, store, (&table, &policies))?;
-        table.set_access(AccessSource::Configured, zones::access(config));
-        if config.example {
-            let zone = check::example_zone().map_err(StartError::Example)?;
-            table.publish(&[TableChange::Offer(Arc::new(zone))]);
-        }
-        if !prepared.sources.is_empty() {
-            unknown::begin(&table);
-        }
+        fill_table(&table, prepared)?;
 
         let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
@@ -186,6 +179,20 @@ impl ServerCore {
         };
         Ok((core, reads))
     }
+}
+
+/// Puts access lists and what is known before the first zone is loaded into the zone table.
+fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError> {
+    let config = &prepared.config;
+    table.set_access(AccessSource::Configured, zones::access(config));
+    if config.example {
+        let zone = check::example_zone().map_err(StartError::Example)?;
+        table.publish(&[TableChange::Offer(Arc::new(zone))]);
+    }
+    if !prepared.sources.is_empty() {
+        unknown::begin(table);
+    }
+    Ok(())
 }
 
 fn serving_state(prepared: &Prepared) -> Arc<ServingState> {

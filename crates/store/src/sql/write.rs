@@ -34,11 +34,10 @@ mod rows;
 mod serial;
 mod session;
 mod tsig;
+mod writer;
 mod zone_copy;
 mod zones;
 
-use super::connection::ConnectTarget;
-use super::dialect::SqlEngine;
 use super::{SqlBackend, SqlError, ZoneRow};
 pub use attributes::{AttributeChange, MetadataEdit, NewComment, StoredMetadata};
 pub use autoprimaries::AutoprimaryRow;
@@ -53,7 +52,6 @@ pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use local_changes::CommitMark;
 pub(super) use local_changes::OwnCommits;
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
-use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
@@ -65,19 +63,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::Semaphore;
 pub use tsig::{TSIG_SECRET_MAX, TsigEdit};
+pub(super) use writer::Writer;
 pub use zone_copy::{CopyOrder, ZoneCopy};
 pub use zones::{MASTER_MAX, NewZone, StoredRecord};
 
 /// How often a change is retried on another connection or server after a failure.
 const MOVES_MAX: usize = 3;
-/// Maximum number of connections that change zones at the same time; further changes wait. SQLite has one writer in any
-/// case.
-const SESSIONS: usize = 4;
-/// Connections to a SQLite file that are kept for the next operation, as many as the API runs at a time. To open one reads
-/// the schema and prepares every statement again, which costs more than a change; to keep one costs a server nothing.
-const IDLE_FILES: usize = 32;
 
 /// A change that is in the database.
 #[derive(Debug, Clone)]
@@ -160,60 +152,6 @@ enum Task<'t> {
     Tsig(&'t TsigEdit),
     /// The members of consumed catalogs.
     Members(&'t [CatalogMembers]),
-}
-
-/// The connections to the primary.
-pub(super) struct Writer {
-    seats: Semaphore,
-    idle: Mutex<Vec<Session>>,
-}
-
-impl Default for Writer {
-    fn default() -> Self {
-        Writer {
-            seats: Semaphore::new(SESSIONS),
-            idle: Mutex::default(),
-        }
-    }
-}
-
-impl Writer {
-    fn take(&self, target: &ConnectTarget) -> Option<Session> {
-        let mut idle = self.idle();
-        idle.retain(|session| {
-            let is_preferred = session.server().is_none_or(|server| target.prefers(server));
-            is_preferred && !session.is_replaced()
-        });
-        idle.pop()
-    }
-
-    /// Drops a session whose server failed or accepts no changes, with all others to that server.
-    fn leave(&self, session: Session, target: &ConnectTarget) {
-        if let Some(server) = session.server() {
-            target.avoid(server);
-        }
-        self.close();
-    }
-
-    fn give_back(&self, session: Session) {
-        let most = match session.engine() {
-            SqlEngine::Sqlite => IDLE_FILES,
-            SqlEngine::Postgres | SqlEngine::Mysql => SESSIONS,
-        };
-        let mut idle = self.idle();
-        if idle.len() < most {
-            idle.push(session);
-        }
-    }
-
-    /// Closes unused connections.
-    pub(super) fn close(&self) {
-        self.idle().clear();
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
-        self.idle.lock()
-    }
 }
 
 impl SqlBackend {

@@ -282,7 +282,7 @@ impl NsdReader<'_> {
                 53
             }
         };
-        let tls = NsdTls::new(&attributes);
+        let tls = NsdTlsListeners::new(&attributes);
         let (mut list, mut tls_list) = (Vec::new(), Vec::new());
         let mut has_tls = false;
         let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
@@ -338,7 +338,7 @@ impl NsdReader<'_> {
     }
 
     /// Converts the addresses with TLS.
-    fn listen_tls(&mut self, tls: NsdTls, list: Vec<String>) {
+    fn listen_tls(&mut self, tls: NsdTlsListeners, list: Vec<String>) {
         let Some((certificate, key, place)) = tls.certificate.filter(|_| !list.is_empty()) else {
             return;
         };
@@ -415,7 +415,7 @@ impl NsdReader<'_> {
 }
 
 /// The TLS settings of the server clauses.
-struct NsdTls {
+struct NsdTlsListeners {
     /// With a key, NSD uses TLS on these ports; a plain listener there would answer unencrypted.
     ports: Vec<u16>,
     /// The port for clients with a certificate.
@@ -424,7 +424,7 @@ struct NsdTls {
     certificate: Option<(String, String, ConfigLocation)>,
 }
 
-impl NsdTls {
+impl NsdTlsListeners {
     fn new(attributes: &[&NsdAttribute]) -> Self {
         let last = |name: &str| attributes.iter().rfind(|found| found.name == name);
         let port = |name: &str| last(name).and_then(|found| found.value().parse().ok());
@@ -438,7 +438,7 @@ impl NsdTls {
         }
         let files = path("tls-service-pem").zip(path("tls-service-key"));
         let place = last("tls-service-pem").map(|found| found.place.clone());
-        NsdTls {
+        NsdTlsListeners {
             ports,
             auth_port: port("tls-auth-port"),
             certificate: files
