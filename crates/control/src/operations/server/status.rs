@@ -83,7 +83,7 @@ pub struct ServerStatus {
 pub struct ListenerStatus {
     /// The address with its port.
     pub address: String,
-    /// What it answers over: `UDP`, `TCP`, `TLS`, `HTTPS`, `QUIC`.
+    /// Its transports: `UDP`, `TCP`, `TLS`, `HTTPS`, `QUIC`.
     pub transports: Vec<String>,
 }
 
