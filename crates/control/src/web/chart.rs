@@ -290,6 +290,7 @@ mod tests {
                 at,
                 udp_queries: 90.0,
                 tcp_queries: 10.0,
+                encrypted_queries: 5.0,
                 rcodes: [70.0, 20.0, 10.0, 0.0],
                 timed: 100.0,
                 timed_us: 5000.0,
@@ -308,7 +309,9 @@ mod tests {
         );
         let chart = transports(&rates);
         assert!(
-            chart.label.ends_with("now UDP 90, TCP 10, peak 90"),
+            chart
+                .label
+                .ends_with("now UDP 90, TCP 10, encrypted 5, peak 90"),
             "{}",
             chart.label
         );
