@@ -18,18 +18,16 @@ use clap::Args;
 use nameward_control::operations::{
     ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, ReplyLine,
 };
+use nameward_store::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use tokio_rustls::rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    crypto::aws_lc_rs::default_provider,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    ClientConfig, ClientConnection, StreamOwned, crypto::aws_lc_rs::default_provider,
+    pki_types::ServerName,
 };
 
 use crate::command_error::CommandError;
 
 /// The endpoint for requests of the control socket.
 const PATH: &str = "/api/v1/servers/localhost/operations";
-/// Where Debian and derivatives store the authorities that the system trusts.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Time for connecting, and for each part of a reply: a reload reads every changed zone.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -247,12 +245,9 @@ impl ApiTarget {
 
     fn secure(&self, stream: TcpStream) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let other = |error: &dyn fmt::Display| io::Error::other(error.to_string());
-        let mut roots = RootCertStore::empty();
         let path = &self.authorities;
-        let certificates = CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        let roots = read_authorities(path)
             .map_err(|error| other(&format_args!("{}: {error}", path.display())))?;
-        roots.add_parsable_certificates(certificates);
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| other(&error))?

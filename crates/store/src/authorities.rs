@@ -1,4 +1,4 @@
-//! Certificate authorities that TLS peers are verified against: database servers, primaries, secondaries.
+//! Certificate authorities that TLS peers are verified against: database servers, primaries, secondaries, remote servers of commands.
 
 use std::path::Path;
 

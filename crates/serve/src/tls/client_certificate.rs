@@ -92,7 +92,7 @@ impl ClientCertVerifier for AnyClientCertificate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A client with a certificate that is known by its pin has to send it, whoever issued it.
+        // An empty list asks for a certificate of any issuer: an access list may know it by its pin alone.
         &[]
     }
 

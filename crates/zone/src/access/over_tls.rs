@@ -14,7 +14,7 @@ pub struct TlsPeer {
     /// The DNS names in the client's certificate, in lower case and without a final dot. Empty unless the certificate
     /// was verified against the configured authorities: anyone can write a name into a certificate.
     pub names: Box<[Box<str>]>,
-    /// The pin of the client's certificate, whoever issued it: the handshake proves that the client has its key.
+    /// The pin of the client's certificate, regardless of its issuer: the handshake proves that the client has its key.
     pub pin: Option<SpkiPin>,
 }
 

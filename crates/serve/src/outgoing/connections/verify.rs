@@ -25,7 +25,7 @@ use crate::tls::spki_pin;
 /// Verifies the certificate of one server.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
-    /// `None` if the certificate is accepted whoever issued it.
+    /// `None` if a certificate of any issuer is accepted.
     chain: Option<Arc<WebPkiServerVerifier>>,
     pins: Vec<SpkiPin>,
     algorithms: WebPkiSupportedAlgorithms,
