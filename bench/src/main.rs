@@ -6,6 +6,7 @@ mod binaries;
 mod bind_keys;
 mod compare;
 mod databases;
+mod encrypted;
 mod flood;
 mod latency;
 mod load;
@@ -63,6 +64,8 @@ enum Task {
     Recursion(RecursionArguments),
     /// Flood each server from one network without and with response rate limiting, print a table.
     Flood(FloodArguments),
+    /// Query each server over TLS, HTTPS and QUIC, print tables of what queries, handshakes and idle connections cost.
+    Encrypted(encrypted::EncryptedArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -288,6 +291,7 @@ fn main() -> ExitCode {
         Task::Updates(arguments) => compare_updates(&arguments),
         Task::Recursion(arguments) => compare_recursion(&arguments),
         Task::Flood(arguments) => compare_flooded(&arguments),
+        Task::Encrypted(arguments) => encrypted::compare(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(TestFailure::from),

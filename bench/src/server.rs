@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+use nameward_testkit::peers::{EncryptedListeners, Peer, PeerError, PeerKind, PeerOptions};
 
 use crate::binaries::Binaries;
 use crate::zones::ZoneFiles;
@@ -88,7 +88,12 @@ impl Server {
         let limit = options
             .responses_per_second
             .map(|rate| format!("[rate_limit]\nresponses_per_second = {rate}\n\n"));
-        launch_ours(program, files, options, &limit.unwrap_or_default())
+        let certificate = options.encrypted.as_ref().map(|listeners| {
+            let (certificate, key) = (&listeners.certificate, &listeners.key);
+            format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n\n")
+        });
+        let more = limit.unwrap_or_default() + &certificate.unwrap_or_default();
+        launch_ours(program, files, options, &more)
     }
 }
 
@@ -111,10 +116,12 @@ pub fn launch_ours(
         } else {
             ""
         };
+        let encrypted = options.encrypted.as_ref().map(encrypted_listeners);
+        let encrypted = encrypted.unwrap_or_default();
         fs::write(
             &config,
             format!(
-                "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\
+                "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n{encrypted}\
                  control_socket = \"{}\"\n\n\
                  [web]\nlisten = \"127.0.0.1:0\"\n\n\
                  {more}{defaults}[[backend]]\ntype = \"file\"\n{zones}",
@@ -125,6 +132,15 @@ pub fn launch_ours(
         command.arg("serve").arg("--config").arg(config);
         Ok(command)
     })
+}
+
+/// The listeners, with room for all connections from one address and time for those that are idle.
+fn encrypted_listeners(listeners: &EncryptedListeners) -> String {
+    let (tls, https, quic) = (listeners.tls, listeners.https, listeners.quic);
+    format!(
+        "listen_tls = [\"{tls}\"]\nlisten_https = [\"{https}\"]\nlisten_quic = [\"{quic}\"]\n\
+         tcp_connections_per_client = 20000\ntcp_idle_timeout_ms = 120000\n"
+    )
 }
 
 impl fmt::Display for Server {

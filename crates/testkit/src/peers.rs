@@ -101,6 +101,23 @@ pub struct PeerOptions {
     pub address: Option<SocketAddr>,
     /// Response rate limiting: responses per second to a network.
     pub responses_per_second: Option<u32>,
+    /// Listeners for encrypted queries, where the brand has them: NSD over TLS, BIND over TLS and HTTPS.
+    pub encrypted: Option<EncryptedListeners>,
+}
+
+/// Where a server listens for encrypted queries.
+#[derive(Clone, Debug)]
+pub struct EncryptedListeners {
+    /// The certificate file.
+    pub certificate: PathBuf,
+    /// The file of its private key.
+    pub key: PathBuf,
+    /// DNS over TLS.
+    pub tls: SocketAddr,
+    /// DNS over HTTPS, at the path `/dns-query`.
+    pub https: SocketAddr,
+    /// DNS over QUIC.
+    pub quic: SocketAddr,
 }
 
 impl Default for PeerOptions {
@@ -113,6 +130,7 @@ impl Default for PeerOptions {
             program: None,
             address: None,
             responses_per_second: None,
+            encrypted: None,
         }
     }
 }

@@ -8,7 +8,10 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{PeerKind, PeerOptions, ZoneSource};
+use super::{EncryptedListeners, PeerKind, PeerOptions, ZoneSource};
+
+/// Connections that a server with encrypted listeners must have room for. NSD closes idle ones early when half are open.
+const ENCRYPTED_CONNECTIONS: usize = 21_000;
 
 /// Writes `conf` (and the files it includes) into the peer's directory.
 pub(super) fn write(
@@ -58,6 +61,20 @@ fn nsd(
 ) -> io::Result<()> {
     let (directory, ip, port) = (directory.display(), addr.ip(), addr.port());
     let (threads, rate) = (options.threads, options.responses_per_second.unwrap_or(0));
+    let tcp_count = if options.encrypted.is_some() {
+        ENCRYPTED_CONNECTIONS
+    } else {
+        100
+    };
+    let encrypted = options.encrypted.as_ref().map(|listeners| {
+        let (certificate, key) = (listeners.certificate.display(), listeners.key.display());
+        let (tls_ip, tls_port) = (listeners.tls.ip(), listeners.tls.port());
+        format!(
+            "    ip-address: {tls_ip}@{tls_port}\n    tls-port: {tls_port}\n    tls-service-pem: \"{certificate}\"\n    \
+             tls-service-key: \"{key}\"\n"
+        )
+    });
+    let encrypted = encrypted.unwrap_or_default();
     // An empty database name keeps zones in memory only; refuse-any and minimal-responses would
     // omit data that others return. ANY gets one RRset (RFC 8482), and no setting changes that.
     write!(
@@ -65,7 +82,7 @@ fn nsd(
         "server:
     server-count: {threads}
     ip-address: {ip}@{port}
-    port: {port}
+{encrypted}    port: {port}
     username: \"\"
     chroot: \"\"
     database: \"\"
@@ -75,7 +92,7 @@ fn nsd(
     xfrdfile: \"{directory}/xfrd.state\"
     xfrdir: \"{directory}\"
     verbosity: 0
-    tcp-count: 100
+    tcp-count: {tcp_count}
     refuse-any: no
     minimal-responses: no
     rrl-ratelimit: {rate}
@@ -182,11 +199,16 @@ fn bind(
         .responses_per_second
         .map(|rate| format!("    rate-limit {{ responses-per-second {rate}; slip 2; }};\n"));
     let limit = limit.unwrap_or_default();
+    let (context, listeners) = options
+        .encrypted
+        .as_ref()
+        .map(bind_encrypted)
+        .unwrap_or_default();
     // The check-* options allow zones to load that the other brands serve too; minimal-* is off so
     // that additional data and complete ANY answers are returned.
     write!(
         out,
-        "options {{
+        "{context}options {{
     directory \"{directory}\";
     managed-keys-directory \"{directory}\";
     listen-on port {port} {{ {ip}; }};
@@ -212,7 +234,7 @@ fn bind(
     check-mx-cname ignore;
     check-srv-cname ignore;
     check-wildcard no;
-{limit}}};
+{limit}{listeners}}};
 controls {{ }};
 logging {{
     channel problems {{ stderr; severity warning; }};
@@ -225,6 +247,30 @@ logging {{
         writeln!(out, "zone \"{name}\" {{ type primary; file \"{file}\"; }};")?;
     }
     Ok(())
+}
+
+/// Returns what BIND's encrypted listeners need before its options, and in them.
+fn bind_encrypted(listeners: &EncryptedListeners) -> (String, String) {
+    let (certificate, key) = (listeners.certificate.display(), listeners.key.display());
+    let context = format!(
+        "tls encrypted {{ cert-file \"{certificate}\"; key-file \"{key}\"; }};\n\
+         http encrypted {{ endpoints {{ \"/dns-query\"; }}; }};\n"
+    );
+    let (tls, https) = (listeners.tls, listeners.https);
+    let (tls_ip, tls_port) = (tls.ip(), tls.port());
+    let (https_ip, https_port) = (https.ip(), https.port());
+    let count = ENCRYPTED_CONNECTIONS;
+    // Timeouts in tenths of a second.
+    let options = format!(
+        "    listen-on port {tls_port} tls encrypted {{ {tls_ip}; }};
+    listen-on port {https_port} tls encrypted http encrypted {{ {https_ip}; }};
+    tcp-clients {count};
+    http-listener-clients {count};
+    tcp-initial-timeout 1200;
+    tcp-idle-timeout 1200;
+"
+    );
+    (context, options)
 }
 
 fn powerdns(
