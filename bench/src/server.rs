@@ -85,9 +85,10 @@ impl Server {
             };
             return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
         };
+        // Loopback is exempt by default, and the flood comes from there.
         let limit = options
             .responses_per_second
-            .map(|rate| format!("[rate_limit]\nresponses_per_second = {rate}\n\n"));
+            .map(|rate| format!("[rate_limit]\nresponses_per_second = {rate}\nexempt = []\n\n"));
         let certificate = options.encrypted.as_ref().map(|listeners| {
             let (certificate, key) = (&listeners.certificate, &listeners.key);
             format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n\n")
