@@ -7,6 +7,7 @@
 mod documents;
 mod exceptions;
 mod literals;
+mod lock_files;
 mod rules;
 mod sources;
 mod test_files;
@@ -144,4 +145,13 @@ fn messages_and_documents_are_in_plain_english() {
 fn message_templates_match_the_golden_file() {
     let templates = wording::message_templates(&Workspace::read());
     nameward_testkit::golden::assert_golden("messages.txt", &templates);
+}
+
+#[test]
+fn the_lock_file_of_the_fuzz_targets_is_current() {
+    assert_eq!(
+        lock_files::outdated(),
+        Vec::<String>::new(),
+        "these crates have other dependencies now; run `cargo metadata --manifest-path fuzz/Cargo.toml` and commit fuzz/Cargo.lock"
+    );
 }
