@@ -87,7 +87,7 @@ fn check(nodes: &[Database], zones: &[i64]) {
         writers.into_iter().map(|one| one.join().unwrap()).collect()
     });
     let (mut serials, mut changes) = (BTreeSet::new(), 0);
-    for ((step, one), (_, other)) in outcomes[0].iter().zip(&outcomes[1]) {
+    for (number, ((step, one), (_, other))) in outcomes[0].iter().zip(&outcomes[1]).enumerate() {
         let refused = match (one, other) {
             (Ok(_), Ok(_)) => None,
             (Ok(_), Err(error)) | (Err(error), Ok(_)) => Some(error),
@@ -97,7 +97,14 @@ fn check(nodes: &[Database], zones: &[i64]) {
             (Step::Alias, Some(WriteError::Invalid(_)))
             | (Step::FirstKey, Some(WriteError::Keys(KeyRefusal::HasKeys)))
             | (Step::Same | Step::Own, None) => {}
-            (step, refused) => panic!("{step:?}: {refused:?}"),
+            (step, refused) => {
+                let keyed = zones[1 + number / STEPS.len()];
+                let keys = format!("SELECT id, content FROM cryptokeys WHERE domain_id = {keyed}");
+                let stored: Vec<_> = nodes.iter().map(|node| node.run(&keys)).collect();
+                panic!(
+                    "{step:?}: {refused:?}; {one:?}; {other:?}; keys of zone {keyed} on each node: {stored:?}"
+                )
+            }
         }
         let made = [one, other].into_iter().flatten();
         for made in made.filter(|made| made.is_changed && *step != Step::FirstKey) {

@@ -204,9 +204,14 @@ pub(super) async fn change(
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
     let is_about_keys = changes.iter().any(AttributeChange::alters_transfers);
-    // Data that is unreadable now may be what is being repaired.
     let before = if is_about_keys {
-        read_signing(session, id).await.ok()
+        match read_signing(session, id).await {
+            Ok(before) => Some(before),
+            // Data that is unreadable now may be what is being repaired.
+            Err(Failure::Sql(SqlError::Row(_))) => None,
+            // After any other failure the database may have rolled back the transaction.
+            Err(failure) => return Err(failure.into()),
+        }
     } else {
         None
     };

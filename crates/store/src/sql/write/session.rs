@@ -391,9 +391,10 @@ impl From<ClientError> for Failure {
                 _ => {}
             },
             // Deadlock or failed certification, lock wait, the row changed since it was read, rolled back by group
-            // replication, and a row with that key that another transaction inserted first.
+            // replication, a row with that key that another transaction inserted first, and a statement that was interrupted:
+            // by a change of another node of a Galera cluster that is applied.
             ClientError::Mysql(mysql_async::Error::Server(refusal))
-                if matches!(refusal.code, 1213 | 1205 | 1020 | 3101 | 1062) =>
+                if matches!(refusal.code, 1213 | 1205 | 1020 | 3101 | 1062 | 1317) =>
             {
                 return Failure::Conflict(refusal.message.clone());
             }
@@ -404,5 +405,27 @@ impl From<ClientError> for Failure {
             SqlError::Timeout(0) => SqlError::Timeout(PATIENCE.as_millis()),
             error => error,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_lost_against_another_transaction_are_conflicts() {
+        for (code, is_conflict) in [(1213, true), (1317, true), (1054, false), (1047, false)] {
+            let refusal = mysql_async::ServerError {
+                code,
+                message: "refused".into(),
+                state: "HY000".into(),
+            };
+            let failure = Failure::from(ClientError::Mysql(mysql_async::Error::Server(refusal)));
+            assert_eq!(
+                matches!(failure, Failure::Conflict(_)),
+                is_conflict,
+                "{code}"
+            );
+        }
     }
 }
