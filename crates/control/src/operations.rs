@@ -127,6 +127,7 @@ impl Database {
             backend: self.number(),
             engine: self.address().engine().into(),
             serial: committed.has_soa.then_some(committed.serial.0),
+            previous_serial: committed.previous.map(|serial| serial.0),
             warnings,
         }
     }

@@ -1,8 +1,8 @@
 //! `/zones`: list, create, show, change, patch, delete.
 
 use nameward_control::operations::{
-    ListedItem, ListedKind, MetadataSpec, OperationRequest, OperationResult, RrsetsRequest,
-    ZoneProvision, ZoneSettings,
+    ListedItem, ListedKind, MetadataSpec, OperationRequest, OperationResult, RrsetStep,
+    RrsetsRequest, ZoneProvision, ZoneSettings,
 };
 use nameward_zone::ZoneKind;
 use serde_json::Value;
@@ -230,31 +230,46 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 pub fn patch(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let name = zone_name(arguments[0])?;
     let _turn = call.api.turns.wait(call.request, &name);
-    let zone = call.zone(&name)?;
-    let body = call.request.json()?;
-    let list = body.get("rrsets").and_then(Value::as_array);
-    let list = list.ok_or_else(|| ApiError::invalid("No rrsets given in update request"))?;
+    let steps = read_patch(call, &name);
+    // The change itself finds the zone. Here it is looked up only where more than its existence matters; that it does not exist
+    // goes before faults of the body.
+    let zone = match (&steps, &call.request.if_match) {
+        (Ok(_), None) => None,
+        _ => Some(call.zone(&name)?),
+    };
+    let steps = steps?;
+    let serial = match &zone {
+        Some(zone) => conditional::check(call, zone)?,
+        None => None,
+    };
     let request = RrsetsRequest {
-        rrsets: rrsets::read(list, &zone.name, true)?,
-        zone: zone.name.clone(),
-        serial: conditional::check(call, &zone)?,
+        rrsets: steps,
+        zone: zone.map_or_else(|| name.clone(), |zone| zone.name),
+        serial,
         ..RrsetsRequest::default()
     };
     if call.request.flag("check", false)? {
         return changes::check(call, request);
     }
-    let serial = request.serial;
     let result = call.run(&OperationRequest::RrsetsChange(request));
-    let result = conditional::outcome(result, (&zone.name, serial))?;
-    let old = zone.serial.to_string();
-    let new = match result {
-        OperationResult::ZoneChanged(changed) => changed.serial.map(|serial| serial.to_string()),
-        _ => None,
+    let (old, new) = match conditional::outcome(result, (&name, serial))? {
+        OperationResult::ZoneChanged(changed) => (changed.previous_serial, changed.serial),
+        _ => {
+            let serial = Some(call.zone(&name)?.serial);
+            (serial, serial)
+        }
     };
-    let new = new.unwrap_or_else(|| old.clone());
+    let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
     Ok(ApiResponse::empty(204)
-        .with("x-pdns-old-serial", old)
-        .with("x-pdns-new-serial", new))
+        .with("x-pdns-old-serial", old.to_string())
+        .with("x-pdns-new-serial", new.to_string()))
+}
+
+fn read_patch(call: &Call<'_>, zone: &str) -> ApiResult<Vec<RrsetStep>> {
+    let body = call.request.json()?;
+    let list = body.get("rrsets").and_then(Value::as_array);
+    let list = list.ok_or_else(|| ApiError::invalid("No rrsets given in update request"))?;
+    rrsets::read(list, zone, true)
 }
 
 /// Deletes a zone. `nameward zone undelete` can bring it back.

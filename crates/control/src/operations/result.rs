@@ -386,6 +386,9 @@ pub struct ZoneChanged {
     /// The serial after the change; none for a zone without SOA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
+    /// The serial before a change of records; none if there was no SOA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_serial: Option<u32>,
     /// Warnings for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

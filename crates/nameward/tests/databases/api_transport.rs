@@ -124,4 +124,24 @@ fn every_reply_has_the_headers_of_powerdns() {
         reply.body.is_empty() && !head.contains("\r\ncontent-type"),
         "{reply:?}"
     );
+    // Nothing changes: both are the serial that the zone has.
+    let reply = client.send("PATCH", "/zones/head.test.", Some(&body));
+    let head = reply.head.to_ascii_lowercase();
+    assert!(
+        head.contains("x-pdns-old-serial: 2") && head.contains("x-pdns-new-serial: 2"),
+        "{head}"
+    );
+}
+
+#[test]
+fn a_zone_that_does_not_exist_goes_before_faults_of_the_body() {
+    let (_server, client) = start(KEY);
+    let body = json!({ "name": "some.test.", "kind": "Native", "nameservers": ["ns1.some.test."] });
+    client.expect(201, "POST", "/zones", Some(&body));
+    for body in [json!({ "rrsets": 1 }), json!({ "rrsets": [{}] })] {
+        client.expect(422, "PATCH", "/zones/some.test.", Some(&body));
+        client.expect(404, "PATCH", "/zones/none.test.", Some(&body));
+    }
+    let body = super::api::patch("REPLACE", "www.none.test.", &["192.0.2.1"]);
+    client.expect(404, "PATCH", "/zones/none.test.", Some(&body));
 }

@@ -86,6 +86,8 @@ pub struct Committed {
     pub has_soa: bool,
     /// The serial after the change.
     pub serial: Serial,
+    /// The serial before a change of records; `None` if there was no SOA.
+    pub previous: Option<Serial>,
     /// The records removed and added, as they are served. `None` if the rows read by the change do not show it: names
     /// with unreadable rows, a zone that was created or deleted.
     pub difference: Option<Difference>,
@@ -107,6 +109,7 @@ impl Committed {
             is_gone: false,
             has_soa: false,
             serial: Serial::default(),
+            previous: None,
             difference: None,
             mark: None,
             warnings: Vec::new(),

@@ -347,6 +347,7 @@ impl Operations {
                 backend: u32::from(place),
                 engine: "file".into(),
                 serial: Some(serial.0),
+                previous_serial: difference.serials().map(|(before, _)| before.0),
                 warnings: Vec::new(),
             },
             is_changed: !difference.is_empty(),

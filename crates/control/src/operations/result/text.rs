@@ -247,6 +247,7 @@ mod tests {
             backend: 1,
             engine: "sqlite".into(),
             serial: Some(2_026_111_502),
+            previous_serial: Some(2_026_111_501),
             warnings: vec!["look".into()],
         };
         let created = OperationResult::ZoneCreated(changed.clone());

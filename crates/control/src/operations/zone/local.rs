@@ -185,6 +185,7 @@ impl Operations {
             backend: u32::from(file.rank),
             engine: "file".into(),
             serial: served.map(|zone| zone.serial().0),
+            previous_serial: None,
             warnings: Vec::new(),
         })
     }
@@ -265,6 +266,7 @@ pub(in crate::operations) fn declared(name: &NameBuf, warnings: Vec<String>) -> 
         backend: shown_backend(UNCONFIGURED_RANK.into()),
         engine: "state store".into(),
         serial: None,
+        previous_serial: None,
         warnings,
     }
 }

@@ -39,6 +39,7 @@ impl Operations {
                     backend: rank.into(),
                     engine: String::new(),
                     serial: Some(newest),
+                    previous_serial: None,
                     warnings: Vec::new(),
                 },
             }));

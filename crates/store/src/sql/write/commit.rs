@@ -136,6 +136,7 @@ pub(super) async fn change(
     let mut committed = Committed {
         has_soa: known.is_some(),
         serial,
+        previous: known,
         ..Committed::without_records((zone.id, zone.name), work.is_changed())
     };
     if !committed.is_changed {

@@ -48,6 +48,7 @@ pub(super) async fn replace(
         is_gone: false,
         has_soa: true,
         serial: version.serial(),
+        previous: None,
         difference: None,
         mark: None,
         warnings: Vec::new(),

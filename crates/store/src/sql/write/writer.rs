@@ -32,11 +32,9 @@ impl Default for Writer {
 impl Writer {
     pub(super) fn take(&self, target: &ConnectTarget) -> Option<Session> {
         let mut idle = self.idle();
-        idle.retain(|session| {
-            let is_preferred = session.server().is_none_or(|server| target.prefers(server));
-            is_preferred && !session.is_replaced()
-        });
-        idle.pop()
+        idle.retain(|session| session.server().is_none_or(|server| target.prefers(server)));
+        // If the file was replaced, all of them have the old one, and each is found out when its turn comes.
+        std::iter::from_fn(|| idle.pop()).find(|session| !session.is_replaced())
     }
 
     /// Drops a session whose server failed or accepts no changes, with all others to that server.

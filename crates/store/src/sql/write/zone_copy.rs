@@ -318,6 +318,7 @@ pub(super) async fn restore(
         is_gone: false,
         has_soa: serial.is_some(),
         serial: serial.unwrap_or_default(),
+        previous: None,
         difference: None,
         mark: None,
         warnings: Vec::new(),
