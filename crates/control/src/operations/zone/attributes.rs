@@ -1,7 +1,6 @@
 //! Owns the attributes of zones as an API shows them: kind, primaries, account, catalog, serials and whether they are signed,
 //! of one zone or of all, without reading their records.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
@@ -113,12 +112,11 @@ impl Operations {
         let ZoneLocation::Database(database, row) = self.place(name)? else {
             return Err(OperationError::not_found(format!("zone {name} not found")));
         };
-        let overview = database
-            .backend
-            .overview(Some(std::slice::from_ref(&row.name)));
+        let overview = database.backend.overview(std::slice::from_ref(&row.name));
         let overview = self.runtime.block_on(overview);
         let overview = overview.map_err(|error| self.failure_of(database, &error))?;
-        Ok(stored_attributes(database, &row, overview.first()))
+        let overview = overview.first().map(|(_, zone)| zone);
+        Ok(stored_attributes(database, &row, overview))
     }
 
     fn all_attributes(&self) -> Result<Vec<ZoneAttributes>, OperationError> {
@@ -132,10 +130,8 @@ impl Operations {
             let failed = |error: &dyn std::fmt::Display| self.failure_of(database, &error);
             let listed = self.runtime.block_on(database.backend.zones());
             let listed = listed.map_err(|error| failed(&error))?;
-            let overview = self.runtime.block_on(database.backend.overview(None));
+            let overview = self.runtime.block_on(database.backend.overview_of_all());
             let overview = overview.map_err(|error| failed(&error))?;
-            let overview: HashMap<NameBuf, ZoneOverview> =
-                overview.into_iter().map(|zone| (zone.name, zone)).collect();
             // Of two backends that have a zone one serves it.
             let is_ours = |row: &&ZoneRow| {
                 let served = table.exact(row.name.as_name());
@@ -146,7 +142,7 @@ impl Operations {
                     .zones
                     .iter()
                     .filter(is_ours)
-                    .map(|row| stored_attributes(database, row, overview.get(&row.name))),
+                    .map(|row| stored_attributes(database, row, overview.get(&row.id))),
             );
         }
         zones.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -93,10 +93,8 @@ impl Operations {
     ) -> Result<(), OperationError> {
         let listed = self.runtime.block_on(database.backend.zones());
         let listed = listed.map_err(|error| self.failure_of(database, &error))?;
-        let overview = self.runtime.block_on(database.backend.overview(None));
+        let overview = self.runtime.block_on(database.backend.overview_of_all());
         let overview = overview.map_err(|error| self.failure_of(database, &error))?;
-        let mut overview: HashMap<NameBuf, ZoneOverview> =
-            overview.into_iter().map(|zone| (zone.name, zone)).collect();
         let number = database.number();
         let mut places: HashMap<String, usize> = HashMap::new();
         for (at, zone) in zones.iter().enumerate() {
@@ -111,12 +109,12 @@ impl Operations {
             "not served"
         };
         for row in listed.zones {
-            let overview = overview.remove(&row.name);
+            let overview = overview.get(&row.id);
             let name = row.name.to_string();
             if let Some(at) = places.get(&name.to_ascii_lowercase()) {
                 let policy = policies.of(row.name.as_name());
                 zones[*at].kind = row.kind.into();
-                complete(&mut zones[*at], overview.as_ref(), policy);
+                complete(&mut zones[*at], overview, policy);
                 continue;
             }
             let mut zone = ListedZone {
@@ -127,11 +125,7 @@ impl Operations {
                 state: state.into(),
                 signing: "unknown".into(),
             };
-            complete(
-                &mut zone,
-                overview.as_ref(),
-                policies.of(row.name.as_name()),
-            );
+            complete(&mut zone, overview, policies.of(row.name.as_name()));
             zones.push(zone);
         }
         Ok(())
@@ -152,9 +146,7 @@ impl Operations {
             if names.is_empty() {
                 continue;
             }
-            let found = self
-                .runtime
-                .block_on(database.backend.overview(Some(&names)));
+            let found = self.runtime.block_on(database.backend.overview(&names));
             let found = match found {
                 Ok(found) => found,
                 Err(error) => {
@@ -166,7 +158,8 @@ impl Operations {
                 let Ok(name) = crate::operations::zone_name(&row.name) else {
                     continue;
                 };
-                let overview = found.iter().find(|zone| zone.name == name);
+                let overview = found.iter().find(|(found, _)| *found == name);
+                let overview = overview.map(|(_, zone)| zone);
                 complete(row, overview, policies.of(name.as_name()));
             }
         }

@@ -161,9 +161,10 @@ impl Operations {
         let listed = self.runtime.block_on(listing);
         listed.map_err(|error| failed(&error))?;
         let name = [row.name];
-        let overview = database.backend.overview(Some(&name));
+        let overview = database.backend.overview(&name);
         let overview = self.runtime.block_on(overview);
         let overview = overview.map_err(|error| failed(&error))?.pop();
+        let overview = overview.map(|(_, zone)| zone);
         let stored_serial = overview.as_ref().and_then(|zone| zone.serial);
         let looked_up = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
         let table = self.commits.table().load();

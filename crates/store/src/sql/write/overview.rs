@@ -10,6 +10,7 @@ use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
+use std::collections::HashMap;
 
 /// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
@@ -17,8 +18,6 @@ const NAMES_AT_ONCE: usize = 200;
 /// A database zone as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneOverview {
-    /// The zone name.
-    pub name: NameBuf,
     /// The SOA serial, if there is a readable SOA.
     pub serial: Option<Serial>,
     /// How the served serial is derived from it (SOA-EDIT); applies to signed zones.
@@ -40,28 +39,25 @@ impl ZoneOverview {
         }
     }
 
-    /// Reads a row: name, content of the SOA, SOA-EDIT, active keys, PRESIGNED.
-    fn read(row: &dyn Cells) -> Option<Self> {
-        let mut name = NameBuf::root();
-        read_name(row.text(0).unwrap_or_default(), &mut name).ok()?;
+    /// Reads a row after its first column: content of the SOA, SOA-EDIT, active keys, PRESIGNED.
+    fn read(row: &dyn Cells) -> Self {
         let serial = row.text(1).and_then(|content| {
             let mut rdata = Vec::new();
             read_content(Type::SOA, None, content, &mut rdata).ok()?;
             soa_serial(&rdata)
         });
         let soa_edit = row.text(2).and_then(|word| std::str::from_utf8(word).ok());
-        Some(ZoneOverview {
-            name,
+        ZoneOverview {
             serial,
             soa_edit: soa_edit.and_then(SoaEdit::read).unwrap_or_default(),
             has_keys: row.int(3).is_some_and(|keys| keys > 0),
             is_presigned: row.int(4).is_some_and(|items| items > 0),
-        })
+        }
     }
 }
 
-/// Returns the statement without a condition.
-fn select(engine: SqlEngine, reads_keys: bool) -> String {
+/// Returns the statement without a condition. `first` is the column that identifies the zone.
+fn select(engine: SqlEngine, first: String, reads_keys: bool) -> String {
     let content = match engine {
         SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
         _ => text(engine, "r.content"),
@@ -82,7 +78,7 @@ fn select(engine: SqlEngine, reads_keys: bool) -> String {
         ("NULL".into(), "0".into(), "0".into())
     };
     let columns = [
-        text(engine, "d.name"),
+        first,
         content,
         text(engine, &soa_edit),
         int(engine, &keys),
@@ -97,26 +93,43 @@ fn select(engine: SqlEngine, reads_keys: bool) -> String {
 }
 
 impl SqlBackend {
-    /// Reads the data for a list of zones, for some zones or for all.
+    /// Reads the data for a list of all zones, by `domains.id`: a name for each would take most of the memory.
+    pub async fn overview_of_all(&self) -> Result<HashMap<i64, ZoneOverview>, WriteError> {
+        let mut session = self.reader().await?;
+        let engine = session.engine();
+        let reads_keys = self.inner.options.security.is_read;
+        let select = select(engine, int(engine, "d.id"), reads_keys);
+        let mut found = HashMap::new();
+        let each = &mut |row: &dyn Cells| {
+            found.extend(row.int(0).map(|id| (id, ZoneOverview::read(row))));
+        };
+        session.rows(&select, &[], each).await?;
+        self.inner.writer.give_back(session);
+        Ok(found)
+    }
+
+    /// Reads the data for a list of these zones.
     pub async fn overview(
         &self,
-        zones: Option<&[NameBuf]>,
-    ) -> Result<Vec<ZoneOverview>, WriteError> {
+        names: &[NameBuf],
+    ) -> Result<Vec<(NameBuf, ZoneOverview)>, WriteError> {
         let mut session = self.reader().await?;
-        let select = select(session.engine(), self.inner.options.security.is_read);
+        let engine = session.engine();
+        let reads_keys = self.inner.options.security.is_read;
+        let select = select(engine, text(engine, "d.name"), reads_keys);
         let mut found = Vec::new();
-        let each = &mut |row: &dyn Cells| found.extend(ZoneOverview::read(row));
-        match zones {
-            None => session.rows(&select, &[], each).await?,
-            Some(names) => {
-                for chunk in names.chunks(NAMES_AT_ONCE) {
-                    let texts: Vec<String> = chunk.iter().map(text_of).collect();
-                    let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
-                    let places = vec!["?"; values.len()].join(", ");
-                    let sql = format!("{select} WHERE d.name IN ({places})");
-                    session.rows(&sql, &values, each).await?;
-                }
+        let each = &mut |row: &dyn Cells| {
+            let mut name = NameBuf::root();
+            if read_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
+                found.push((name, ZoneOverview::read(row)));
             }
+        };
+        for chunk in names.chunks(NAMES_AT_ONCE) {
+            let texts: Vec<String> = chunk.iter().map(text_of).collect();
+            let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
+            let places = vec!["?"; values.len()].join(", ");
+            let sql = format!("{select} WHERE d.name IN ({places})");
+            session.rows(&sql, &values, each).await?;
         }
         self.inner.writer.give_back(session);
         Ok(found)
