@@ -2,7 +2,7 @@
 //!
 //! After each kill the journal is whole, is not ahead of the home of its zone and ends with the records that the home
 //! has at that serial; the next server answers with the serial and the records of the home. The suite kills a few times;
-//! `scripts/kill-loop` does it longer (`KILLS=200 scripts/kill-loop`).
+//! `scripts/kill-tests` does it longer (`KILLS=200 scripts/kill-tests`).
 
 use super::ask::Asker;
 use super::operation::{wait_for, zone};

@@ -1,7 +1,7 @@
 //! A secondary that is killed at any moment of a storm of differences: after each start it serves a version that its
 //! primary had, at once and no older than it served before, and needs no whole transfer again.
 //!
-//! `KILLS=n` makes it n rounds; `scripts/kill-loop` does so.
+//! `KILLS=n` makes it n rounds; `scripts/kill-tests` does so.
 
 use super::primary::{
     Asked, IXFR, Primary, Reply, ReplyEnd, Version, difference, frame, honest, message, soa,
