@@ -59,6 +59,7 @@ use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
+pub use server::process::ServerProcess;
 pub use server::status::{
     BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, ListenerStatus,
     QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus,
@@ -282,6 +283,8 @@ impl Operations {
             | Request::ZoneRetrieve { .. }
             | Request::ZoneNotify { .. }
             | Request::Stop
+            | Request::Process
+            | Request::TakeOver
             | Request::Reload { .. }
             | Request::Stats { .. }
             | Request::ZoneSync { .. }

@@ -16,11 +16,18 @@ pub use serve::{Commands, ControlPeer, REQUEST_MAX};
 
 use std::{
     fs, io,
-    os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
-        net::UnixStream as BlockingStream,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{
+            fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+            net::UnixStream as BlockingStream,
+        },
     },
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -62,6 +69,8 @@ pub struct ControlSocket {
     path: PathBuf,
     identity: (u64, u64),
     owner: u32,
+    /// Set when another process answers at it, so that the file stays.
+    is_handed_over: Arc<AtomicBool>,
 }
 
 impl ControlSocket {
@@ -102,7 +111,36 @@ impl ControlSocket {
             path: path.to_path_buf(),
             identity: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
+            is_handed_over: Arc::default(),
         })
+    }
+
+    /// Continues with a socket that another process has bound at `path`.
+    pub fn inherit(
+        listener: std::os::unix::net::UnixListener,
+        path: &Path,
+    ) -> Result<Self, SocketError> {
+        let metadata = fs::symlink_metadata(path).map_err(|source| SocketError::System {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        Ok(Self {
+            listener,
+            path: path.to_path_buf(),
+            identity: (metadata.dev(), metadata.ino()),
+            owner: metadata.uid(),
+            is_handed_over: Arc::default(),
+        })
+    }
+
+    /// Returns a copy of the descriptor, for a server that takes over.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.listener.as_fd().try_clone_to_owned()
+    }
+
+    /// Returns the flag that keeps the file when this process ends.
+    pub fn handed_over_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_handed_over)
     }
 
     /// Where it is.
@@ -114,7 +152,8 @@ impl ControlSocket {
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // Only if the name is still ours; after a change of user this may not be permitted.
-        if let Ok(metadata) = fs::symlink_metadata(&self.path)
+        if !self.is_handed_over.load(Ordering::Acquire)
+            && let Ok(metadata) = fs::symlink_metadata(&self.path)
             && (metadata.dev(), metadata.ino()) == self.identity
         {
             let _ = fs::remove_file(&self.path);

@@ -21,6 +21,7 @@ pub mod print;
 mod target;
 mod tls;
 mod tsig;
+mod upgrade;
 mod zone_commands;
 
 use administration::{RecordCommand, ZoneCommand};
@@ -39,6 +40,7 @@ use print::{OutputForm, Printer};
 use target::{ChangeArguments, RemoteArguments};
 use tls::TlsCommand;
 use tsig::TsigCommand;
+use upgrade::UpgradeArguments;
 
 use crate::{
     api_client::{self, ApiTargetArguments},
@@ -133,6 +135,8 @@ enum Command {
     LogLevel(LogLevelArguments),
     /// List the changes that operators and API clients made: who, what, from where, with which outcome
     AuditLog(AuditLogArguments),
+    /// Replace the running server by this program without a gap: it takes over all sockets when its zones are loaded
+    Upgrade(UpgradeArguments),
     /// Stop the server and wait until it has exited
     Stop(RemoteArguments),
     /// Create or check the schema of a database
@@ -384,6 +388,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             serve::run(&arguments.overrides())?;
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Upgrade(arguments) => return arguments.run(form),
         Command::Check(arguments) => return check::run(&arguments.overrides(), form),
         Command::AuditLog(arguments) => return arguments.run(form),
         Command::Db(command) => return database(&command, form),

@@ -27,6 +27,7 @@ mod serve;
 mod signals;
 mod state;
 mod terminal;
+mod upgrade;
 mod zone_commands;
 mod zones;
 

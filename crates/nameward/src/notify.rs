@@ -7,6 +7,11 @@ pub fn ready() {
     send(&[NotifyState::Ready]);
 }
 
+/// Reports that this process is the service from now on.
+pub fn main_process() {
+    send(&[NotifyState::MainPid(std::process::id())]);
+}
+
 /// Reports that a reload has started.
 pub fn reloading() {
     let mut states = vec![NotifyState::Reloading];

@@ -23,6 +23,11 @@ pub struct PidFileError {
 pub struct PidFile(PathBuf);
 
 impl PidFile {
+    /// Continues with a file that another process has written, and that this one will write to.
+    pub fn inherit(path: &Path) -> Self {
+        Self(path.to_path_buf())
+    }
+
     /// Writes the ID of this process to `path`.
     pub fn write(path: &Path) -> Result<Self, PidFileError> {
         let id = std::process::id();

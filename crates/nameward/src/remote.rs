@@ -152,25 +152,29 @@ fn ask_server(
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
-    let mut path = overrides.control_socket.clone();
-    let mut config = None;
-    if let Some(file) = &overrides.file {
-        // The server rejects the request if it runs with another configuration.
-        config = Some(config_file(file)?);
-        if path.is_none() {
-            path = location::control_socket(file)?;
-        }
-    } else if let (None, Some(file)) = (&path, location::default_file()) {
-        // An invalid default file is ignored: the server may run with another one.
-        path = location::control_socket(&file).ok().flatten();
-    }
-    let path = path.unwrap_or_else(|| DefaultLocation::of_this_process().path());
+    // The server rejects the request if it runs with another configuration.
+    let config = overrides.file.as_deref().map(config_file).transpose()?;
+    let path = control_socket(overrides)?;
     let request = ControlRequest {
         config,
         message: overrides.message.clone(),
         request: request.clone(),
     };
     Ok(socket::ask(&path, &request, each)?)
+}
+
+/// Returns the path of the server's control socket.
+pub fn control_socket(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
+    let mut path = overrides.control_socket.clone();
+    if path.is_none() {
+        path = match (&overrides.file, location::default_file()) {
+            (Some(file), _) => location::control_socket(file)?,
+            // An invalid default file is ignored: the server may run with another one.
+            (None, Some(file)) => location::control_socket(&file).ok().flatten(),
+            (None, None) => None,
+        };
+    }
+    Ok(path.unwrap_or_else(|| DefaultLocation::of_this_process().path()))
 }
 
 fn config_file(path: &Path) -> Result<ConfigFile, ConfigError> {

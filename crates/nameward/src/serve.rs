@@ -12,7 +12,9 @@ mod encrypted;
 mod error;
 mod faults;
 mod flush;
+mod hand_over;
 mod health;
+mod listeners;
 mod live;
 mod logs;
 mod maintenance;
@@ -26,16 +28,20 @@ mod recursion;
 mod rollover;
 mod running;
 mod secondaries;
+mod take_over;
 mod updates;
 mod web;
 mod zone_files;
 mod zone_requests;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use error::StartError;
 pub use logs::host_name;
-use nameward_control::socket::ControlSocket;
+use nameward_control::{operations::ServerProcess, socket::ControlSocket};
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};
 use nameward_serve::pipeline::ServingState;
@@ -44,6 +50,7 @@ use nameward_stats::{Gauge, Stats};
 use nameward_store::{file::FileSource, sql::SqlBackend};
 pub use operator::resolved;
 pub use preconditions::failures;
+pub use take_over::VARIABLE as TAKE_OVER_VARIABLE;
 use tokio::runtime::{Builder, Runtime};
 
 use self::core::{RUNTIME_THREADS, ServerCore};
@@ -51,13 +58,14 @@ use crate::{
     config::{Config, Overrides, settings::BackendMode},
     logging::{self, LogControl},
     memory,
-    pid_file::PidFile,
+    pid_file::{PidFile, PidFileError},
     privileges,
     sandbox::{self, NamedPaths, Sandbox},
-    signals, zones,
+    signals, upgrade, zones,
 };
 use ports::Ports;
 use running::{RunningServer, Signals};
+use take_over::TakeOver;
 
 /// Requested number of descriptors: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;
@@ -120,6 +128,10 @@ struct Prepared {
     pid_file: Option<PidFile>,
     /// Entered, unless it is off.
     sandbox: Arc<Sandbox>,
+    /// The server that this one takes over from.
+    take_over: Option<TakeOver>,
+    /// How this process was started.
+    process: ServerProcess,
 }
 
 impl Prepared {
@@ -142,10 +154,13 @@ impl Prepared {
         let log = logging::start(level, format, Arc::clone(&stats));
         // A lower limit means fewer TCP connections, which is reported where it matters.
         let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
-        let ports = Ports::bind(&config)?;
+        let (mut take_over, mut inherited) = take_over::begin()?;
+        let ports = Ports::bind(&config, &mut inherited, take_over.as_ref())?;
         let tls = encrypted::load_tls(&config)?;
-        let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
-        let pid_file = pid_file.transpose()?;
+        let pid_file = match config.server.pid_file.as_deref() {
+            None => None,
+            Some(path) => Some(write_pid_file(path, take_over.as_mut())?),
+        };
         sandbox::prepare(&config.server);
         if let Some(identity) = identity {
             identity.assume()?;
@@ -162,7 +177,12 @@ impl Prepared {
             config_file: config_file.as_deref(),
             control_socket: ports.control.as_ref().map(ControlSocket::path),
         };
+        let process = upgrade::this_process();
         let sandbox = Arc::new(sandbox::enter(&config.server, &named)?);
+        if let Some(before) = &take_over {
+            // Whatever can fail without the state store has been done.
+            before.take_store()?;
+        }
         Ok(Prepared {
             overrides: overrides.clone(),
             config_file,
@@ -176,7 +196,18 @@ impl Prepared {
             tls,
             pid_file,
             sandbox,
+            take_over,
+            process,
         })
+    }
+}
+
+/// Writes the process ID file. One of the server before is written when this one serves.
+fn write_pid_file(path: &Path, before: Option<&mut TakeOver>) -> Result<PidFile, PidFileError> {
+    if before.is_some_and(|before| before.keep_pid_file(path)) {
+        Ok(PidFile::inherit(path))
+    } else {
+        PidFile::write(path)
     }
 }
 

@@ -44,6 +44,7 @@ pub mod update;
 mod update_clients;
 mod update_file;
 mod update_kill;
+mod upgrade;
 mod watch;
 mod without_server;
 mod zone_create;

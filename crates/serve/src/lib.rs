@@ -16,6 +16,7 @@ pub mod cookies;
 pub mod dnstap;
 pub mod http;
 pub mod https;
+pub mod inherited;
 pub mod listen;
 pub mod listener;
 pub mod live;
@@ -37,5 +38,7 @@ pub mod transfers;
 pub mod udp;
 pub mod update;
 pub mod zone_requests;
+
+pub use sys::descriptors;
 
 pub use sys::raise_descriptor_limit;

@@ -7,11 +7,14 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::inherited::InheritedSockets;
 use crate::listener::{ListenAddress, ListenerRules, StreamListener};
+use crate::quic::QuicListener;
 use crate::sys::{self, batch::LocalAddressFrom};
 
 /// Connections the kernel completes before we accept them; it uses the lesser of this and net.core.somaxconn.
@@ -23,7 +26,7 @@ const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// One UDP socket of one worker.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct UdpListener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) local: SocketAddr,
@@ -52,6 +55,15 @@ pub struct Bound {
     pub tcp: Vec<StreamListener>,
     /// The addresses in the configured order, with the actual port where 0 was configured.
     pub addresses: Vec<SocketAddr>,
+}
+
+impl Bound {
+    /// Returns copies of all descriptors, for a server that takes over.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let udp = self.udp.iter().flatten().map(|one| one.socket.as_fd());
+        let tcp = self.tcp.iter().map(|one| one.listener.as_fd());
+        udp.chain(tcp).map(|one| one.try_clone_to_owned()).collect()
+    }
 }
 
 /// The transport of an address that could not be bound.
@@ -131,24 +143,30 @@ where
     A: Clone + Into<ListenAddress>,
 {
     let addresses: Vec<ListenAddress> = addresses.iter().cloned().map(Into::into).collect();
+    bind_with(&addresses, workers, &mut InheritedSockets::default())
+}
+
+/// Like [`bind_all`], with the sockets that another process has bound where there are any. All of an address are used, so
+/// that no datagram waits in one that is not read.
+pub fn bind_with(
+    addresses: &[ListenAddress],
+    workers: usize,
+    inherited: &mut InheritedSockets,
+) -> Result<Bound, ListenError> {
     if addresses.is_empty() {
         return Err(ListenError::NoAddress);
     }
-    reject_overlap(&addresses)?;
+    reject_overlap(addresses)?;
     let workers = workers.max(1);
     let mut bound = Bound {
         udp: (0..workers).map(|_| Vec::new()).collect(),
         tcp: Vec::new(),
         addresses: Vec::new(),
     };
-    for entry in &addresses {
-        let (first, tcp, local) = bind_first(entry)?;
-        if let Some(first) = first {
-            bound.udp[0].push(first);
-            for worker in &mut bound.udp[1..] {
-                let socket = bind_udp(local, &entry.rules, Sharing::Join);
-                worker.push(socket.map_err(refused(local, PortProtocol::Udp))?);
-            }
+    for entry in addresses {
+        let (udp, tcp, local) = bind_entry(entry, workers, inherited)?;
+        for (index, socket) in udp.into_iter().enumerate() {
+            bound.udp[index % workers].push(socket);
         }
         let rules = Arc::clone(&entry.rules);
         bound
@@ -159,23 +177,33 @@ where
     Ok(bound)
 }
 
-/// Binds every address for streams of a protocol. Port 0 gets a free port.
+/// Binds every address for streams of a protocol, except those that another process has bound. Port 0 gets a free port.
 pub fn bind_streams(
     addresses: &[SocketAddr],
     transport: PortProtocol,
+    inherited: &mut InheritedSockets,
 ) -> Result<Vec<TcpListener>, ListenError> {
     let entries: Vec<ListenAddress> = addresses.iter().copied().map(Into::into).collect();
     reject_overlap(&entries)?;
-    let bind = |address: &SocketAddr| bind_tcp(*address).map_err(refused(*address, transport));
+    let bind = |address: &SocketAddr| match inherited.take_tcp(*address) {
+        Some(listener) => Ok(listener),
+        None => bind_tcp(*address).map_err(refused(*address, transport)),
+    };
     addresses.iter().map(bind).collect()
 }
 
-/// Binds every address for QUIC. Port 0 gets a free port.
-pub fn bind_quic(addresses: &[SocketAddr]) -> Result<Vec<UdpSocket>, ListenError> {
+/// Binds every address for QUIC, except those that another process has bound. Port 0 gets a free port.
+pub fn bind_quic(
+    addresses: &[SocketAddr],
+    inherited: &mut InheritedSockets,
+) -> Result<Vec<QuicListener>, ListenError> {
     let entries: Vec<ListenAddress> = addresses.iter().copied().map(Into::into).collect();
     reject_overlap(&entries)?;
     let bind = |address: &SocketAddr| {
-        let bound = bind_quic_socket(*address);
+        let bound = match inherited.take_quic(*address) {
+            Some((socket, before)) => QuicListener::new(socket, before),
+            None => bind_quic_socket(*address).and_then(|socket| QuicListener::new(socket, None)),
+        };
         bound.map_err(refused(*address, PortProtocol::Quic))
     };
     addresses.iter().map(bind).collect()
@@ -225,11 +253,59 @@ fn reject_overlap(addresses: &[ListenAddress]) -> Result<(), ListenError> {
     Ok(())
 }
 
+/// The UDP sockets of an address, its TCP listener, and the address with its actual port.
+type EntrySockets = (Vec<UdpListener>, Option<TcpListener>, SocketAddr);
+
+/// Binds the sockets of one address, or continues with those of another process. A new UDP socket would get datagrams that
+/// are not read before this process serves, so that workers without a socket of their own share one.
+fn bind_entry(
+    entry: &ListenAddress,
+    workers: usize,
+    inherited: &mut InheritedSockets,
+) -> Result<EntrySockets, ListenError> {
+    let sockets = if entry.transports.udp {
+        inherited.take_udp(entry.address)
+    } else {
+        Vec::new()
+    };
+    let prepare = |socket: Socket| {
+        socket.set_nonblocking(false)?;
+        prepare_udp(socket, &entry.rules)
+    };
+    let udp: io::Result<Vec<_>> = sockets.into_iter().map(prepare).collect();
+    let mut udp = udp.map_err(refused(entry.address, PortProtocol::Udp))?;
+    if let Some(local) = udp.first().map(|first| first.local) {
+        let missing = workers.saturating_sub(udp.len());
+        let shared: Vec<_> = udp.iter().cycle().take(missing).cloned().collect();
+        udp.extend(shared);
+        let has_tcp = entry.transports.tcp;
+        let tcp = has_tcp.then(|| {
+            inherited
+                .take_tcp(local)
+                .map_or_else(|| bind_tcp(local), Ok)
+        });
+        let tcp = tcp.transpose().map_err(refused(local, PortProtocol::Tcp))?;
+        return Ok((udp, tcp, local));
+    }
+    let (first, tcp, local) = bind_first(entry, inherited)?;
+    if let Some(first) = first {
+        udp.push(first);
+        for _ in 1..workers {
+            let socket = bind_udp(local, &entry.rules, Sharing::Join);
+            udp.push(socket.map_err(refused(local, PortProtocol::Udp))?);
+        }
+    }
+    Ok((udp, tcp, local))
+}
+
 /// The first sockets of an address, and the address with its actual port.
 type FirstSockets = (Option<UdpListener>, Option<TcpListener>, SocketAddr);
 
 /// Binds the first worker's UDP socket and the TCP listener of one address.
-fn bind_first(entry: &ListenAddress) -> Result<FirstSockets, ListenError> {
+fn bind_first(
+    entry: &ListenAddress,
+    inherited: &mut InheritedSockets,
+) -> Result<FirstSockets, ListenError> {
     let (address, transports) = (entry.address, entry.transports);
     let mut tries = 0;
     loop {
@@ -244,7 +320,10 @@ fn bind_first(entry: &ListenAddress) -> Result<FirstSockets, ListenError> {
         if !transports.tcp {
             return Ok((udp, None, local));
         }
-        match bind_tcp(local).and_then(|tcp| Ok((tcp.local_addr()?, tcp))) {
+        let tcp = inherited
+            .take_tcp(local)
+            .map_or_else(|| bind_tcp(local), Ok);
+        match tcp.and_then(|tcp| Ok((tcp.local_addr()?, tcp))) {
             Ok((local, tcp)) => return Ok((udp, Some(tcp), local)),
             // A free UDP port may be taken for TCP: try another one.
             Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
@@ -283,6 +362,12 @@ fn bind_udp(
     if sharing == Sharing::Found {
         socket.set_reuse_port(true)?;
     }
+    prepare_udp(socket, rules)
+}
+
+/// Sets the options of a bound socket.
+fn prepare_udp(socket: Socket, rules: &Arc<ListenerRules>) -> io::Result<UdpListener> {
+    let address = local_address(&socket)?;
     let (level, discover, omit) = match address {
         SocketAddr::V4(_) => (
             libc::IPPROTO_IP,
@@ -308,10 +393,9 @@ fn bind_udp(
         _ => LocalAddressFrom::Bound,
     };
     enlarge_buffers(&socket);
-    let local = local_address(&socket)?;
     Ok(UdpListener {
         socket: Arc::new(socket),
-        local,
+        local: address,
         origin,
         rules: Arc::clone(rules),
     })
@@ -357,88 +441,4 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::listener::ListenTransports;
-
-    fn loopback() -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], 0))
-    }
-
-    #[test]
-    fn second_server_on_the_port_is_refused_in_one_line() {
-        let first = bind_all(&[loopback()], 2).unwrap();
-        let error = bind_all(&first.addresses, 2).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!(
-                "cannot listen on {}/udp: address already in use (is another server running?)",
-                first.addresses[0]
-            )
-        );
-    }
-
-    #[test]
-    fn port_taken_for_tcp_only_is_named_as_tcp() {
-        let taken = TcpListener::bind(loopback()).unwrap();
-        let address = taken.local_addr().unwrap();
-        let error = bind_all(&[address], 1).unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("cannot listen on {address}/tcp: address already")),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn port_zero_gives_workers_and_tcp_the_same_port() {
-        let bound = bind_all(&[loopback(), "[::1]:0".parse().unwrap()], 3).unwrap();
-        assert_eq!(bound.udp.len(), 3);
-        for (index, address) in bound.addresses.iter().enumerate() {
-            assert_ne!(address.port(), 0);
-            let tcp = &bound.tcp[index].listener;
-            assert_eq!(tcp.local_addr().unwrap(), *address);
-            for worker in &bound.udp {
-                assert_eq!(worker[index].local(), *address);
-            }
-        }
-    }
-
-    #[test]
-    fn an_address_may_have_one_transport_only() {
-        let only = |udp, tcp| ListenAddress {
-            transports: ListenTransports { udp, tcp },
-            ..ListenAddress::from(loopback())
-        };
-        let bound = bind_all(&[only(true, false), only(false, true)], 2).unwrap();
-        let (udp, tcp) = (bound.addresses[0], bound.addresses[1]);
-        assert_eq!(
-            (bound.udp[0].len(), bound.udp[1].len(), bound.tcp.len()),
-            (1, 1, 1)
-        );
-        assert_eq!(bound.udp[1][0].local(), udp);
-        assert_eq!(bound.tcp[0].listener.local_addr().unwrap(), tcp);
-        // The other transport of each port is free.
-        let at = |address: SocketAddr, entry: ListenAddress| ListenAddress { address, ..entry };
-        let others = [at(tcp, only(true, false)), at(udp, only(false, true))];
-        assert!(bind_all(&others, 1).is_ok());
-    }
-
-    #[test]
-    fn overlapping_addresses_are_named() {
-        let list = ["0.0.0.0:5399", "[::]:5399", "127.0.0.1:5399"]
-            .map(|a| a.parse::<SocketAddr>().unwrap());
-        assert_eq!(
-            bind_all(&list, 1).unwrap_err().to_string(),
-            "cannot listen on 127.0.0.1:5399: 0.0.0.0:5399 in the same list already covers it"
-        );
-    }
-
-    #[test]
-    fn foreign_address_is_explained() {
-        let error = bind_all(&["192.0.2.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "cannot listen on 192.0.2.1:0/udp: no interface has this address"
-        );
-    }
-}
+mod tests;

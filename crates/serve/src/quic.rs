@@ -6,21 +6,24 @@
 
 mod connection;
 mod exchange;
+mod identity;
+mod socket;
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{
-    Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt,
-};
+use quinn::{Endpoint, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use tokio::sync::watch;
 
 use crate::pipeline::TcpPipeline;
 use crate::tcp::{Endpoints, MessageServer, TcpSettings};
 use crate::tls::{HandshakeBudget, LoadedTls, ServerTls, TlsPurpose};
+pub use identity::QuicIdentity;
+pub use socket::QuicListener;
+use socket::QuicSocket;
 
 /// Streams of a connection at the same time.
 const STREAMS_MAX: u32 = 100;
@@ -57,6 +60,8 @@ pub struct QuicSettings {
     pub budget: Arc<HandshakeBudget>,
     /// When addresses are validated.
     pub retry: QuicRetry,
+    /// The keys of connections.
+    pub identity: QuicIdentity,
 }
 
 /// The state that all connections share.
@@ -66,9 +71,9 @@ struct QuicState {
     handshakes: AtomicUsize,
 }
 
-/// Serves the sockets until `shutdown` is true.
+/// Serves the listeners until `shutdown` is true; when another process has taken over, until their connections have ended.
 pub async fn serve(
-    sockets: Vec<UdpSocket>,
+    listeners: Vec<QuicListener>,
     pipeline: Arc<TcpPipeline>,
     settings: QuicSettings,
     shutdown: watch::Receiver<bool>,
@@ -79,41 +84,42 @@ pub async fn serve(
         handshakes: AtomicUsize::new(0),
     });
     let mut endpoints = tokio::task::JoinSet::new();
-    for socket in sockets {
+    for listener in listeners {
         let config = state.server_config(&state.settings.tls.current())?;
-        let local = socket.local_addr()?;
-        socket.set_nonblocking(true)?;
-        let endpoint = Endpoint::new(
-            EndpointConfig::default(),
+        let local = listener.local_addr()?;
+        let socket = Arc::new(QuicSocket::new(listener, &state.settings.identity)?);
+        let endpoint = Endpoint::new_with_abstract_socket(
+            state.settings.identity.endpoint_config(),
             Some(config),
-            socket,
+            Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
             Arc::new(TokioRuntime),
         )?;
-        endpoints.spawn(accept(
-            Arc::clone(&state),
-            endpoint,
-            local,
-            shutdown.clone(),
-        ));
+        let endpoint = (endpoint, socket, local);
+        endpoints.spawn(accept(Arc::clone(&state), endpoint, shutdown.clone()));
     }
     while endpoints.join_next().await.is_some() {}
-    state.server.wait_for_end().await;
+    state.server.wait_for_end(&shutdown).await;
     Ok(())
 }
 
 /// Accepts the connections of one socket, with the newest certificates.
 async fn accept(
     state: Arc<QuicState>,
-    endpoint: Endpoint,
-    local: SocketAddr,
+    (endpoint, socket, local): (Endpoint, Arc<QuicSocket>, SocketAddr),
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let stopping = shutdown.clone();
+    let (stopping, mut handed_over) = (shutdown.clone(), shutdown.clone());
+    let drain = state.settings.tcp.drain.clone();
+    let mut is_released = false;
     let mut certificates = state.settings.tls.follow();
     loop {
         tokio::select! {
             biased;
             _ = shutdown.wait_for(|stop| *stop) => break,
+            () = drain.wait(&mut handed_over), if !is_released => {
+                socket.release();
+                is_released = true;
+            }
             Ok(()) = certificates.changed() => {
                 let loaded = Arc::clone(&certificates.borrow_and_update());
                 match state.server_config(&loaded) {
@@ -125,6 +131,7 @@ async fn accept(
                 Some(incoming) => state.admit(incoming, local, &stopping),
                 None => return,
             },
+            () = endpoint.wait_idle(), if is_released => return,
         }
     }
     // Running connections end by themselves; the endpoint carries their packets until then.
@@ -165,7 +172,8 @@ impl QuicState {
     fn server_config(&self, loaded: &LoadedTls) -> io::Result<ServerConfig> {
         let crypto = Arc::clone(loaded.config(TlsPurpose::Quic));
         let crypto = QuicServerConfig::try_from(crypto).map_err(io::Error::other)?;
-        let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+        let token_key = self.settings.identity.token_key();
+        let mut config = ServerConfig::new(Arc::new(crypto), token_key);
         let idle_timeout = self.settings.tcp.idle_timeout;
         let mut transport = TransportConfig::default();
         transport

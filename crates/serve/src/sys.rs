@@ -9,6 +9,7 @@
 mod address;
 pub(crate) mod batch;
 mod control;
+pub mod descriptors;
 pub(crate) mod outbox;
 
 use std::ffi::c_int;

@@ -10,6 +10,7 @@
 
 mod behind_proxy;
 mod connection;
+mod drain;
 mod holdings;
 mod later;
 mod many;
@@ -19,7 +20,7 @@ mod stream;
 
 use nameward_base::sync::Mutex;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ use tokio::sync::watch;
 use crate::listener::{ListenerRules, StreamListener};
 use crate::request::MessageStream;
 use connection::StreamConnection;
+pub use drain::Drain;
+pub(crate) use drain::{DRAIN_BUSY, DRAIN_IDLE};
 pub use later::{Later, Ticket};
 pub(crate) use registry::counted_as;
 use registry::{ConnectionRefusal, Registry};
@@ -78,6 +81,8 @@ pub struct TcpSettings {
     pub stop_grace: Duration,
     /// The connections that the limits count, shared with other listeners; `None`: those of these listeners only.
     pub table: Option<SharedConnections>,
+    /// Says when another process accepts connections.
+    pub drain: Drain,
 }
 
 /// The open connections of several listeners: one client's over TCP and over TLS count together.
@@ -109,6 +114,7 @@ impl TcpSettings {
             max_held_bytes: 64 << 20,
             stop_grace: Duration::from_secs(2),
             table: None,
+            drain: Drain::default(),
         }
     }
 
@@ -211,8 +217,14 @@ impl<H> StreamState<H> {
         }
     }
 
-    /// Lets connections deliver pending answers, for a limited time.
-    async fn wait_for_end(&self) {
+    /// Lets connections deliver pending answers, for a limited time; without a limit while another process accepts new
+    /// ones.
+    async fn wait_for_end(&self, shutdown: &watch::Receiver<bool>) {
+        if self.settings.drain.has_begun() {
+            while !self.registry.is_empty() && !*shutdown.borrow() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
         let deadline = tokio::time::Instant::now() + self.settings.stop_grace;
         while !self.registry.is_empty() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -309,19 +321,15 @@ async fn serve_listeners<H: StreamHandler>(
     accept: impl Fn(TcpStream, AcceptedAt) + Clone + Send + 'static,
 ) -> io::Result<()> {
     let mut acceptors = tokio::task::JoinSet::new();
-    for StreamListener { listener, rules } in listeners {
+    for listener in listeners {
         let registry = Arc::clone(&shared.registry);
-        acceptors.spawn(accept_all(
-            registry,
-            (listener, rules),
-            shutdown.clone(),
-            accept.clone(),
-        ));
+        let until = (shutdown.clone(), shared.settings.drain.clone());
+        acceptors.spawn(accept_all(registry, listener, until, accept.clone()));
     }
     while let Some(ended) = acceptors.join_next().await {
         ended.unwrap_or(Ok(()))?;
     }
-    shared.wait_for_end().await;
+    shared.wait_for_end(&shutdown).await;
     Ok(())
 }
 
@@ -339,11 +347,11 @@ fn affordable_connections(wanted: usize) -> usize {
     affordable
 }
 
-/// Accepts connections until the server stops.
+/// Accepts connections until the server stops, or another process accepts them.
 async fn accept_all(
     registry: Arc<Registry>,
-    (listener, rules): (TcpListener, Arc<ListenerRules>),
-    mut shutdown: watch::Receiver<bool>,
+    StreamListener { listener, rules }: StreamListener,
+    (mut shutdown, drain): (watch::Receiver<bool>, Drain),
     mut on_accept: impl FnMut(TcpStream, AcceptedAt),
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -352,7 +360,7 @@ async fn accept_all(
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+            () = drain.wait(&mut shutdown) => return Ok(()),
             accepted = listener.accept() => accepted,
         };
         match accepted {

@@ -69,6 +69,17 @@ impl UdpWorker {
         handler: H,
         stop: Arc<AtomicBool>,
     ) -> io::Result<UdpWorker> {
+        UdpWorker::spawn_after(index, sockets, handler, stop, || {})
+    }
+
+    /// Like [`UdpWorker::spawn`]; the worker first calls `wait`.
+    pub fn spawn_after<H: BatchHandler>(
+        index: usize,
+        sockets: Vec<UdpListener>,
+        handler: H,
+        stop: Arc<AtomicBool>,
+        wait: impl FnOnce() + Send + 'static,
+    ) -> io::Result<UdpWorker> {
         if let [only] = &sockets[..] {
             only.socket.set_read_timeout(Some(IDLE_INTERVAL))?;
         }
@@ -84,6 +95,7 @@ impl UdpWorker {
             .name(format!("udp-{index}"))
             .spawn(move || {
                 let _token = token;
+                wait();
                 worker.run(&stop);
             })?;
         Ok(UdpWorker { thread, running })
@@ -107,11 +119,21 @@ impl UdpWorker {
 pub fn spawn_workers<H: BatchHandler>(
     sockets: Vec<Vec<UdpListener>>,
     stop: &Arc<AtomicBool>,
+    handler: impl FnMut(usize) -> H,
+) -> io::Result<Vec<UdpWorker>> {
+    spawn_workers_after(sockets, stop, handler, || {})
+}
+
+/// Like [`spawn_workers`]; each worker first calls `wait`.
+pub fn spawn_workers_after<H: BatchHandler>(
+    sockets: Vec<Vec<UdpListener>>,
+    stop: &Arc<AtomicBool>,
     mut handler: impl FnMut(usize) -> H,
+    wait: impl FnOnce() + Clone + Send + 'static,
 ) -> io::Result<Vec<UdpWorker>> {
     let numbered = sockets.into_iter().enumerate();
     numbered
-        .map(|(i, own)| UdpWorker::spawn(i, own, handler(i), Arc::clone(stop)))
+        .map(|(i, own)| UdpWorker::spawn_after(i, own, handler(i), Arc::clone(stop), wait.clone()))
         .collect()
 }
 

@@ -42,7 +42,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter};
 pub use change::{JournalOrigin, StateChange, Written, ZoneStorage, ZoneTimers};
@@ -69,6 +71,8 @@ const FILE: &str = "state.db";
 const LOCK: &str = "state.lock";
 /// How long a statement waits for another process, a backup or a check, to release the file.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Interval at which the lock is tried while another process ends.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of idle read connections.
 const IDLE_READERS: usize = 8;
 
@@ -85,8 +89,37 @@ struct OpenStore {
     condition: Arc<StoreCondition>,
     /// Set by [`StateStore::close`].
     is_closed: AtomicBool,
-    /// Locked as long as the store is open.
-    _lock: StoreLock,
+    /// Set by [`StateStore::pause`].
+    is_paused: AtomicBool,
+    /// Locked as long as the store is open and not paused.
+    lock: Mutex<Option<StoreLock>>,
+}
+
+/// A store that waits for another process. Without [`PausedStore::resume`] it accepts no further changes.
+pub struct PausedStore {
+    store: StateStore,
+    resume: SyncSender<()>,
+}
+
+impl PausedStore {
+    /// Takes the store back, and writes what has been waiting.
+    pub fn resume(self) -> Result<(), StateError> {
+        let inner = &self.store.inner;
+        let path = inner.path.with_file_name(LOCK);
+        let begun = Instant::now();
+        // A process that was killed holds the lock until the system has closed its files.
+        let lock = loop {
+            match lock::lock(&path, StoreUser::Server) {
+                Err(StateError::InUse(..)) if begun.elapsed() < PATIENCE => {
+                    thread::sleep(LOCK_INTERVAL);
+                }
+                other => break other?,
+            }
+        };
+        *inner.lock.lock() = Some(lock);
+        inner.is_paused.store(false, Ordering::Release);
+        self.resume.send(()).map_err(|_| StateError::Closed)
+    }
 }
 
 impl StateStore {
@@ -136,7 +169,8 @@ impl StateStore {
                 readers: Mutex::default(),
                 condition,
                 is_closed: AtomicBool::new(false),
-                _lock: lock,
+                is_paused: AtomicBool::new(false),
+                lock: Mutex::new(Some(lock)),
             }),
         })
     }
@@ -171,7 +205,22 @@ impl StateStore {
     pub fn close(&self) {
         self.inner.is_closed.store(true, Ordering::Release);
         self.readers().clear();
-        self.inner.writer.close();
+        // A paused store is another process's.
+        if !self.inner.is_paused.load(Ordering::Acquire) {
+            self.inner.writer.close();
+        }
+    }
+
+    /// Writes everything submitted, and releases the store for a server that takes over. Later changes wait until it is
+    /// resumed; reads go on.
+    pub fn pause(&self) -> Result<PausedStore, StateError> {
+        let resume = self.inner.writer.pause().ok_or(StateError::Closed)?;
+        self.inner.is_paused.store(true, Ordering::Release);
+        *self.inner.lock.lock() = None;
+        Ok(PausedStore {
+            store: self.clone(),
+            resume,
+        })
     }
 
     /// Reads on a connection that sees a consistent snapshot.

@@ -53,6 +53,10 @@ pub enum OperationRequest {
     Status,
     /// Stops the server.
     Stop,
+    /// Returns how the server was started, for a new process that is started in the same way.
+    Process,
+    /// Hands sockets and the state store to the process that asks.
+    TakeOver,
     /// Reads the configuration and changed zone files again.
     Reload {
         /// Withdraw zones whose files are missing, even if a directory has lost most of them.
@@ -444,9 +448,11 @@ impl OperationRequest {
     /// Returns how it is queued.
     pub fn urgency(&self) -> Urgency {
         match self {
-            OperationRequest::Status | OperationRequest::Stop | OperationRequest::Stats { .. } => {
-                Urgency::Immediate
-            }
+            OperationRequest::Status
+            | OperationRequest::Stop
+            | OperationRequest::Process
+            | OperationRequest::TakeOver
+            | OperationRequest::Stats { .. } => Urgency::Immediate,
             OperationRequest::Reload { .. } => Urgency::Reload,
             _ => Urgency::Ordinary,
         }

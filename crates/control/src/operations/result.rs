@@ -11,7 +11,7 @@ use super::{
     DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary, ListedCatalog,
     ListedComment, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedTsigKey,
     ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus, SecretText,
-    SecuredZone, ServerStatus, ZoneAttributes, ZoneDetails,
+    SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -179,6 +179,8 @@ pub struct ListedChange {
 pub enum OperationResult {
     /// Result of `status`.
     Status(ServerStatus),
+    /// How the server was started.
+    Process(ServerProcess),
     /// Result of `stop`: the connection stays open until the server has ended.
     Stopping,
     /// Result of `reload`.

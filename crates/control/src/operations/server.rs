@@ -2,5 +2,6 @@
 
 pub(super) mod audit;
 pub(super) mod logs;
+pub(super) mod process;
 pub(super) mod status;
 pub(super) mod status_text;

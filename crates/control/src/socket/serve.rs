@@ -25,7 +25,8 @@ use tokio::{
 
 use super::{CLIENT_PATIENCE, ControlSocket};
 use crate::operations::{
-    ControlRequest, ErrorKind, ItemSink, OperationError, OperationResult, ReplyLine, Urgency,
+    ControlRequest, ErrorKind, ItemSink, OperationError, OperationRequest, OperationResult,
+    ReplyLine, Urgency,
 };
 
 /// Octets of the longest request line: a batch of some hundred thousand records. Only the owner of the server is heard.
@@ -57,6 +58,16 @@ pub trait Commands: Send + Sync + 'static {
         peer: ControlPeer,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
+
+    /// Hands the server over to the process at the other end of the connection. Returns when that process serves, or has
+    /// given up.
+    fn hand_over(
+        &self,
+        _request: &ControlRequest,
+        _stream: &BlockingStream,
+    ) -> Result<(), OperationError> {
+        Err(OperationError::refused("this server cannot be taken over"))
+    }
 }
 
 /// The seats for commands of one urgency.
@@ -239,6 +250,11 @@ impl ControlServer {
         };
         let commands = Arc::clone(&self.commands);
         let work = move || match (request, turn) {
+            (Some(request), Ok(_)) if matches!(request.request, OperationRequest::TakeOver) => {
+                if let Err(error) = commands.hand_over(&request, &stream) {
+                    drop(send(stream, &ReplyLine::Failed(error)));
+                }
+            }
             (Some(request), Ok(_turn)) => answer(stream, &*commands, (&request, peer)),
             (_, Err(error)) => drop(send(stream, &ReplyLine::Failed(error))),
             (None, Ok(_)) => {}

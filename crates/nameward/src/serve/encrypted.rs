@@ -2,7 +2,8 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener, UdpSocket},
+    net::{SocketAddr, TcpListener},
+    os::fd::{AsFd, OwnedFd},
     pin::Pin,
     sync::{Arc, Weak},
     thread,
@@ -10,17 +11,21 @@ use std::{
 
 use nameward_serve::{
     https::HttpsSettings,
+    inherited::InheritedSockets,
     listen::{self, ListenError, PortProtocol},
     listener::StreamListener,
     pipeline::TcpPipeline,
-    quic::QuicSettings,
+    quic::{QuicIdentity, QuicListener, QuicSettings},
     tcp::TcpSettings,
     tls::{HandshakeBudget, ServerTls, TlsError, TlsLayer, TlsPurpose},
 };
 use nameward_stats::Protocol;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::core::{RUNTIME_THREADS, ServerCore};
+use super::{
+    core::{RUNTIME_THREADS, ServerCore},
+    listeners::opened,
+};
 use crate::config::Config;
 
 /// Loads the configured certificates; `None` without any, or without a listener for them. Call before the change of user: keys
@@ -36,18 +41,32 @@ pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
 pub struct EncryptedPorts {
     tls: Vec<TcpListener>,
     https: Vec<TcpListener>,
-    quic: Vec<UdpSocket>,
+    quic: Vec<QuicListener>,
+    /// The keys of QUIC connections, which a server that takes over gets.
+    pub identity: QuicIdentity,
 }
 
 impl EncryptedPorts {
-    /// Binds the configured ports.
-    pub fn bind(config: &Config) -> Result<Self, ListenError> {
+    /// Binds the configured ports, except those that another process has bound.
+    pub fn bind(config: &Config, inherited: &mut InheritedSockets) -> Result<Self, ListenError> {
         let server = &config.server;
         Ok(Self {
-            tls: listen::bind_streams(&server.listen_tls, PortProtocol::Tls)?,
-            https: listen::bind_streams(&server.listen_https, PortProtocol::Https)?,
-            quic: listen::bind_quic(&server.listen_quic)?,
+            tls: listen::bind_streams(&server.listen_tls, PortProtocol::Tls, inherited)?,
+            https: listen::bind_streams(&server.listen_https, PortProtocol::Https, inherited)?,
+            quic: listen::bind_quic(&server.listen_quic, inherited)?,
+            identity: QuicIdentity::default(),
         })
+    }
+
+    /// Returns copies of all descriptors, for a server that takes over.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let streams = self.tls.iter().chain(&self.https);
+        let streams = streams.map(|one| one.as_fd().try_clone_to_owned());
+        let mut all = streams.collect::<io::Result<Vec<_>>>()?;
+        for listener in &self.quic {
+            all.extend(listener.descriptors()?);
+        }
+        Ok(all)
     }
 
     /// Returns the addresses with the names of their transports.
@@ -56,7 +75,7 @@ impl EncryptedPorts {
             let addresses = listeners.iter().map(TcpListener::local_addr);
             addresses.filter_map(Result::ok).collect::<Vec<_>>()
         };
-        let quic = self.quic.iter().map(UdpSocket::local_addr);
+        let quic = self.quic.iter().map(QuicListener::local_addr);
         let lists = [
             ("TLS", streams(&self.tls)),
             ("HTTPS", streams(&self.https)),
@@ -82,7 +101,7 @@ pub fn start(
     (ports, config): (EncryptedPorts, &Config),
     settings: &TcpSettings,
     tasks: &mut JoinSet<()>,
-    stopping: &watch::Receiver<bool>,
+    (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
 ) -> EncryptedListeners {
     let Some(tls) = &core.notes.tls else {
         return Vec::new();
@@ -99,8 +118,10 @@ pub fn start(
     let mut start = |name: &'static str, serving: Serving| {
         let alive = Arc::new(());
         started.push((name, Arc::downgrade(&alive)));
+        let opened = opened(gate.clone());
         tasks.spawn(async move {
             let _alive = alive;
+            opened.await;
             if let Err(error) = serving.await {
                 tracing::error!("DNS over {name} disabled: {error}");
             }
@@ -132,6 +153,7 @@ pub fn start(
             tls: Arc::clone(tls),
             budget: Arc::clone(&budget),
             retry: config.quic.retry.retry(),
+            identity: ports.identity,
         };
         let pipeline = pipeline(Protocol::Quic);
         start(

@@ -7,7 +7,7 @@ use nameward_maintain::keys::local::ZoneKeysError;
 use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
-use super::ports::PortError;
+use super::{ports::PortError, take_over::TakeOverError};
 use crate::{
     config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError,
     sandbox::SandboxError,
@@ -45,6 +45,9 @@ pub enum StartError {
         "DNSSEC keys: {0}; not started: zones with keys in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
+    /// The running server cannot be taken over.
+    #[error("{0}")]
+    TakeOver(#[from] TakeOverError),
     /// The sandbox is required and incomplete.
     #[error("{0}")]
     Sandbox(#[from] SandboxError),

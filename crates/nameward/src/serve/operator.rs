@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
+    os::unix::{fs::MetadataExt, net::UnixStream},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,7 +12,7 @@ use nameward_control::{
     operations::{
         Caller, ConfigFile, ControlRequest, Database, ErrorKind, ItemSink, ListedItem,
         ListedSecondary, NamedCounter, NoParent, OperationError, OperationRequest, OperationResult,
-        Operations, zone_name,
+        Operations, ServerProcess, zone_name,
     },
     socket::{Commands, ControlPeer},
 };
@@ -32,6 +32,7 @@ use crate::{author, logging::LEVELS};
 use super::{
     core::ServerCore,
     flush,
+    hand_over::HandOver,
     health::ServerHealth,
     maintenance::Maintenance,
     secondaries::{SecondaryZones, TroubledStates},
@@ -54,6 +55,10 @@ pub struct Operator {
     pub stop: watch::Sender<bool>,
     /// For the state of the server.
     pub health: Arc<ServerHealth>,
+    /// For a new process that takes over.
+    pub hand_over: Arc<HandOver>,
+    /// How this process was started.
+    pub process: ServerProcess,
 }
 
 /// Creates the operations on zones and on the databases of this server.
@@ -156,6 +161,17 @@ impl Commands for Operator {
         let caller = author::of_user(peer.uid, request.message.as_deref())?;
         self.run_as(&caller, &request.request, items)
     }
+
+    fn hand_over(
+        &self,
+        request: &ControlRequest,
+        stream: &UnixStream,
+    ) -> Result<(), OperationError> {
+        if let Some(config) = &request.config {
+            self.check_config(config)?;
+        }
+        self.hand_over.run(stream)
+    }
 }
 
 impl Operator {
@@ -183,6 +199,7 @@ impl Operator {
                 let status = self.health.refresh();
                 Ok(OperationResult::Status(Arc::unwrap_or_clone(status)))
             }
+            OperationRequest::Process => Ok(OperationResult::Process(self.process.clone())),
             OperationRequest::Stop => {
                 tracing::info!("stopping: requested via control socket");
                 self.stop.send_replace(true);

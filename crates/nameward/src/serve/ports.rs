@@ -2,15 +2,19 @@
 //! control socket.
 
 use std::{
+    io,
     net::{SocketAddr, TcpListener},
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
     thread,
 };
 
 use nameward_control::operations::ListenerStatus;
 use nameward_control::socket::{ControlSocket, SocketError};
+use nameward_serve::inherited::InheritedSockets;
 use nameward_serve::listen::{self, Bound, ListenError};
 
-use super::encrypted::EncryptedPorts;
+use super::{encrypted::EncryptedPorts, take_over::TakeOver};
 use crate::{
     config::{Config, error::plain},
     remote::DefaultLocation,
@@ -52,24 +56,53 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Binds the configured ports.
-    pub fn bind(config: &Config) -> Result<Self, PortError> {
+    /// Binds the configured ports, except those that another process has bound.
+    pub fn bind(
+        config: &Config,
+        inherited: &mut InheritedSockets,
+        before: Option<&TakeOver>,
+    ) -> Result<Self, PortError> {
+        let dns = bind_dns(config, inherited)?;
+        let mut encrypted = EncryptedPorts::bind(config, inherited)?;
+        if let Some(identity) = before.and_then(TakeOver::quic_identity) {
+            encrypted.identity = identity;
+        }
+        let mut bind = |what, at| match inherited.take_tcp(at) {
+            Some(listener) => Ok(listener),
+            None => bind_web(what, at),
+        };
+        let web = config.web.listen.map(|at| bind("web page", at));
+        let web = web.transpose()?;
+        let api = config.api.listen.filter(|_| !config.shares_web_port());
+        let api = api.map(|at| bind("API", at)).transpose()?;
+        let control = match (before, inherited.take_local()) {
+            (Some(before), Some(listener))
+                if is_control_socket(config, before.control_socket()) =>
+            {
+                Some(ControlSocket::inherit(listener, before.control_socket())?)
+            }
+            _ => bind_control(config)?,
+        };
         Ok(Self {
-            dns: bind_dns(config)?,
-            encrypted: EncryptedPorts::bind(config)?,
-            web: config
-                .web
-                .listen
-                .map(|at| bind_web("web page", at))
-                .transpose()?,
-            api: config
-                .api
-                .listen
-                .filter(|_| !config.shares_web_port())
-                .map(|at| bind_web("API", at))
-                .transpose()?,
-            control: bind_control(config)?,
+            dns,
+            encrypted,
+            web,
+            api,
+            control,
         })
+    }
+
+    /// Returns copies of all descriptors, for a server that takes over.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut all = self.dns.descriptors()?;
+        all.extend(self.encrypted.descriptors()?);
+        for listener in self.web.iter().chain(&self.api) {
+            all.push(listener.as_fd().try_clone_to_owned()?);
+        }
+        if let Some(control) = &self.control {
+            all.push(control.descriptor()?);
+        }
+        Ok(all)
     }
 
     /// Returns the addresses that DNS is answered on, each with its transports.
@@ -117,7 +150,17 @@ fn listener(address: SocketAddr, transports: &[&str]) -> ListenerStatus {
     }
 }
 
-fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
+/// Checks whether the configuration still has the control socket of the server before.
+fn is_control_socket(config: &Config, path: &Path) -> bool {
+    let default = || DefaultLocation::of_this_process().path();
+    let configured = config.server.control_socket.clone().unwrap_or_else(default);
+    match (configured.canonicalize(), path.canonicalize()) {
+        (Ok(configured), Ok(path)) => configured == path,
+        _ => false,
+    }
+}
+
+fn bind_dns(config: &Config, inherited: &mut InheritedSockets) -> Result<Bound, ListenError> {
     let workers = match config.server.workers.get() {
         0 => thread::available_parallelism().map_or(1, usize::from),
         number => number,
@@ -126,7 +169,7 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
     let addresses: Vec<_> = entries
         .map(|entry| entry.to_listen(&config.server.proxy_protocol_from))
         .collect();
-    match listen::bind_all(&addresses, workers) {
+    match listen::bind_with(&addresses, workers, inherited) {
         Err(ListenError::Refused {
             address, source, ..
         }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
@@ -136,7 +179,7 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
                 .into_iter()
                 .filter(|entry| entry.address.is_ipv4())
                 .collect();
-            listen::bind_all(&addresses, workers)
+            listen::bind_with(&addresses, workers, inherited)
         }
         other => other,
     }

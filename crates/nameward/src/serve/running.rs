@@ -2,23 +2,14 @@
 
 use std::{
     net::TcpListener,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use nameward_base::{text::listed, worker};
 use nameward_control::{api_keys::ApiKeys, operations::Operations, socket::ControlSocket, web};
 use nameward_maintain::{catalog, update::Updates};
-use nameward_serve::{
-    listen::Bound,
-    live::Running,
-    pipeline::{ServingState, TcpPipeline, UdpPipeline},
-    tcp::TcpSettings,
-    udp::UdpWorker,
-};
+use nameward_serve::{live::Running, pipeline::ServingState, udp::UdpWorker};
 use nameward_wire::NameBuf;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -28,9 +19,10 @@ use tokio::{
 
 use super::{
     Prepared, StartError, announce,
-    core::{DatabaseReads, RUNTIME_THREADS, ServerCore},
-    encrypted::{self, EncryptedListeners, EncryptedPorts},
-    health::{self, HealthSources, ListenerWatch, ServerHealth},
+    core::{DatabaseReads, ServerCore},
+    hand_over::HandOver,
+    health::{self, HealthSources, ServerHealth},
+    listeners::{Listeners, opened},
     maintenance::{self, CurrentConfig, Maintenance},
     operator::{self, Operator},
     page_zones::PageZones,
@@ -38,6 +30,7 @@ use super::{
     recursion::{self, Recursion},
     rollover,
     secondaries::SecondaryZones,
+    take_over::TakeOver,
     updates,
     zone_files::FollowedFiles,
     zone_requests,
@@ -52,6 +45,11 @@ use crate::{
 /// Time limit for the shutdown of components on the runtime.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a server that was replaced finishes transfers: a slow secondary may need long for a large zone.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long it waits for databases whose answers clients wait for.
+const LATE_REPLIES: Duration = Duration::from_secs(1);
+
 /// The threads that change zones by themselves, by the start of their names.
 const ZONE_WORKERS: [&str; 4] = ["secondaries", "rollover", "catalogs", "notified-"];
 /// How long shutdown waits for them: one may be waiting for a database.
@@ -62,6 +60,10 @@ pub struct RunningServer {
     core: ServerCore,
     listeners: Listeners,
     stop: watch::Sender<bool>,
+    /// Opened when this server begins to serve: at once, unless it takes over from another one.
+    gate: watch::Sender<bool>,
+    take_over: Option<TakeOver>,
+    hand_over: Arc<HandOver>,
     tasks: JoinSet<()>,
     maintenance: Maintenance,
     loaded: oneshot::Receiver<Result<(), StartError>>,
@@ -94,54 +96,6 @@ impl Signals {
     }
 }
 
-/// The threads that answer over UDP, and the tasks that accept connections.
-struct Listeners {
-    workers: Vec<UdpWorker>,
-    stop_workers: Arc<AtomicBool>,
-    accepting: Weak<()>,
-    encrypted: EncryptedListeners,
-}
-
-impl Listeners {
-    fn start(
-        core: &ServerCore,
-        (dns, encrypted): (Bound, EncryptedPorts),
-        config: &Config,
-        tasks: &mut JoinSet<()>,
-        stopping: &watch::Receiver<bool>,
-    ) -> std::io::Result<Self> {
-        let stop_workers = Arc::new(AtomicBool::new(false));
-        let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &stop_workers)?;
-        let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
-        // One client's connections count together, whatever they carry.
-        let settings = tcp_settings(&config.server).with_table();
-        let encrypted = encrypted::start(core, (encrypted, config), &settings, tasks, stopping);
-        let serving = pipeline.serve(dns.tcp, settings, stopping.clone());
-        let alive = Arc::new(());
-        let accepting = Arc::downgrade(&alive);
-        tasks.spawn(async move {
-            let _alive = alive;
-            if let Err(error) = serving.await {
-                tracing::error!("TCP disabled: {error}");
-            }
-        });
-        Ok(Self {
-            workers,
-            stop_workers,
-            accepting,
-            encrypted,
-        })
-    }
-
-    fn watch(&self) -> ListenerWatch {
-        ListenerWatch {
-            udp: self.workers.iter().map(UdpWorker::running).collect(),
-            tcp: Weak::clone(&self.accepting),
-            encrypted: self.encrypted.clone(),
-        }
-    }
-}
-
 impl RunningServer {
     /// Starts every component. Call within the runtime.
     pub fn start(
@@ -157,8 +111,12 @@ impl RunningServer {
             sources,
             ports,
             tls,
+            take_over,
+            process,
             ..
         } = prepared;
+        let hand_over = HandOver::new(&ports, core.maintain.store().cloned())?;
+        let gate = watch::Sender::new(take_over.is_none());
         let unknown_keys = policies::unknown_keys(&config);
         // The zone settings are in effect as policies, access lists and file sources.
         config.zones = Vec::new();
@@ -166,9 +124,7 @@ impl RunningServer {
         let mut tasks = JoinSet::new();
 
         let (recursion, pollers) = Recursion::start(&config, &core.shared, &core.addresses)?;
-        catalog::start(&core.maintain, &core.catalogs, policies::templates(&config))?;
-        rollover::start(&core)?;
-        start_notified_serials(&core)?;
+        start_zone_workers(&core, &config)?;
         let (updates, update_requests) = updates::start(&core)?;
         let mut first_reads = reads.zone_lists;
         let secondaries = start_secondaries(&core, &config.server, &mut first_reads)?;
@@ -178,7 +134,8 @@ impl RunningServer {
         announce::started(&ports, &config, tls.is_some());
         let web = ports.web_address();
         let ports_of_dns = (ports.dns, ports.encrypted);
-        let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, &stopping)?;
+        let opening = gate.subscribe();
+        let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, opening)?;
         let health = ServerHealth::new(HealthSources {
             core: core.clone(),
             secondaries: secondaries.clone(),
@@ -190,7 +147,6 @@ impl RunningServer {
         start_periodic_tasks(&core, &health, &mut tasks, &stopping);
         tasks.spawn(recursion::poll(pollers, stopping.clone()));
 
-        let example = config.example;
         let current = CurrentConfig {
             overrides,
             config: config.clone(),
@@ -207,26 +163,24 @@ impl RunningServer {
             updates,
             stop: stop.clone(),
             health: Arc::clone(&health),
+            hand_over: Arc::clone(&hand_over),
+            process,
         });
-        start_http(
-            &config,
-            &operator,
-            (ports.web, ports.api),
-            &mut tasks,
-            &stopping,
-        )?;
-        if let Some(control) = ports.control {
-            tasks.spawn(serve_control(control, operator, stopping));
-        }
+        let http = (ports.web, ports.api);
+        start_http(&config, &operator, http, &mut tasks, (&gate, &stopping))?;
+        start_control(ports.control, operator, &mut tasks, (&gate, stopping));
         Ok(Self {
             core,
             listeners,
             stop,
+            gate,
+            take_over,
+            hand_over,
             tasks,
             maintenance,
             loaded,
             signals,
-            example,
+            example: config.example,
             unknown_keys,
             health,
             first_reads,
@@ -238,6 +192,7 @@ impl RunningServer {
     /// Waits until a signal, a command or a failure ends the server.
     pub async fn watch(&mut self) -> Result<(), StartError> {
         let mut stopping = self.stop.subscribe();
+        let mut handed_over = self.hand_over.subscribe();
         let (mut loading, mut is_announced) = (true, false);
         loop {
             tokio::select! {
@@ -246,12 +201,12 @@ impl RunningServer {
                     result.unwrap_or(Err(StartError::MaintenanceEnded))?;
                     is_announced = self.first_reads.is_empty();
                     if is_announced {
-                        self.announce_ready();
+                        self.announce_ready()?;
                     }
                 }
                 _ = first_asked(&mut self.first_reads), if !loading && !is_announced => {
                     is_announced = true;
-                    self.announce_ready();
+                    self.announce_ready()?;
                 }
                 _ = self.signals.hangup.recv() => {
                     tracing::info!("received SIGHUP: reloading");
@@ -266,11 +221,18 @@ impl RunningServer {
                     return Ok(());
                 }
                 _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+                _ = handed_over.wait_for(|done| *done) => return Ok(()),
             }
         }
     }
 
-    fn announce_ready(&self) {
+    fn announce_ready(&mut self) -> Result<(), StartError> {
+        let mut take_over = self.take_over.take();
+        if let Some(before) = &mut take_over {
+            before.finish()?;
+            self.gate.send_replace(true);
+            notify::main_process();
+        }
         let zones = self.core.shared.zones.load();
         let question = if self.example {
             Some(example::QUESTION.to_string())
@@ -287,22 +249,36 @@ impl RunningServer {
         self.core.maintain.commits.table().feed().start();
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
         announce::ready(number, &self.core.addresses, question.as_deref());
+        if let Some(before) = &mut take_over {
+            before.finish_output();
+        }
         notify::ready();
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.core.maintain.policies.load());
         self.core.key_driver.look_at_all();
         let secondaries = self.secondaries.clone();
         tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
+        Ok(())
     }
 
     /// Shuts down every component: workers answer pending queries, connections get their pending
     /// answers.
     pub async fn end(mut self) {
-        notify::stopping();
+        let is_replaced = self.hand_over.is_done();
+        if !is_replaced {
+            notify::stopping();
+        }
         self.listeners.stop_workers.store(true, Ordering::Relaxed);
+        self.hand_over.close();
+        // Those that wait for their start end, too.
+        self.gate.send_replace(true);
         self.stop.send_replace(true);
         self.secondaries.end();
         self.core.key_driver.end();
         self.core.catalogs.end();
+        if is_replaced {
+            self.finish_connections().await;
+        }
+        self.listeners.stop.send_replace(true);
         let workers = std::mem::take(&mut self.listeners.workers);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);
@@ -331,6 +307,49 @@ impl RunningServer {
         if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
             tracing::warn!("some databases were not closed in time");
         }
+    }
+}
+
+impl RunningServer {
+    /// Lets connections and transfers end while another process accepts new ones. Replies that wait for a database are
+    /// sent in the meantime.
+    async fn finish_connections(&mut self) {
+        self.listeners.drain();
+        let ended = async {
+            tokio::time::sleep(LATE_REPLIES).await;
+            while self.listeners.are_serving() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = tokio::time::sleep(DRAIN_PATIENCE) => {}
+            _ = self.signals.terminate.recv() => {}
+            _ = self.signals.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Starts the threads that change zones by themselves, except those of secondary zones.
+fn start_zone_workers(core: &ServerCore, config: &Config) -> std::io::Result<()> {
+    catalog::start(&core.maintain, &core.catalogs, policies::templates(config))?;
+    rollover::start(core)?;
+    start_notified_serials(core)
+}
+
+/// Answers at the control socket, once the gate is open.
+fn start_control(
+    control: Option<ControlSocket>,
+    operator: Arc<Operator>,
+    tasks: &mut JoinSet<()>,
+    (gate, stopping): (&watch::Sender<bool>, watch::Receiver<bool>),
+) {
+    if let Some(control) = control {
+        let opened = opened(gate.subscribe());
+        tasks.spawn(async move {
+            opened.await;
+            serve_control(control, operator, stopping).await;
+        });
     }
 }
 
@@ -404,7 +423,7 @@ fn start_http(
     operator: &Arc<Operator>,
     ports: (Option<TcpListener>, Option<TcpListener>),
     tasks: &mut JoinSet<()>,
-    stopping: &watch::Receiver<bool>,
+    (gate, stopping): (&watch::Sender<bool>, &watch::Receiver<bool>),
 ) -> Result<(), StartError> {
     let core = &operator.core;
     let web = super::web::prepare(&config.web, &core.shared.stats, &operator.health)
@@ -419,7 +438,7 @@ fn start_http(
     let web = web.showing_zones(Arc::clone(&zones));
     let api = super::api::prepare(config, (operator, zones), core.notes.tls.clone())
         .map_err(|error| StartError::Secret("api.key", error))?;
-    super::web::start((web, api), ports, tasks, stopping);
+    super::web::start((web, api), ports, tasks, (&gate.subscribe(), stopping));
     Ok(())
 }
 
@@ -447,13 +466,4 @@ async fn tick(shared: Arc<ServingState>, mut stopping: watch::Receiver<bool>) {
         () = web::tick_every_second(Arc::clone(&shared.stats)) => {}
         _ = stopping.wait_for(|stop| *stop) => {}
     }
-}
-
-fn tcp_settings(server: &settings::Server) -> TcpSettings {
-    TcpSettings::new(
-        server.tcp_idle_timeout_ms.millis(),
-        server.tcp_total_timeout_ms.millis(),
-        server.tcp_connections_max.get(),
-        server.tcp_connections_per_client.0.map(|most| most.get()),
-    )
 }

@@ -39,17 +39,25 @@ pub fn start(
     (web, api): (Web, Option<ApiServer>),
     (web_port, api_port): (Option<TcpListener>, Option<TcpListener>),
     tasks: &mut JoinSet<()>,
-    stopping: &watch::Receiver<bool>,
+    (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
 ) {
     let web = match &api {
         Some(api) if api_port.is_none() => web.with_api(api.handover()),
         _ => web,
     };
     if let Some(listener) = web_port {
-        tasks.spawn(serve(web, listener, stopping.clone()));
+        let (mut gate, stopping) = (gate.clone(), stopping.clone());
+        tasks.spawn(async move {
+            let _ = gate.wait_for(|is_open| *is_open).await;
+            serve(web, listener, stopping).await;
+        });
     }
     if let (Some(api), Some(listener)) = (api, api_port) {
-        tasks.spawn(super::api::serve(api, listener, stopping.clone()));
+        let (mut gate, stopping) = (gate.clone(), stopping.clone());
+        tasks.spawn(async move {
+            let _ = gate.wait_for(|is_open| *is_open).await;
+            super::api::serve(api, listener, stopping).await;
+        });
     }
 }
 

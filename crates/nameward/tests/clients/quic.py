@@ -129,5 +129,33 @@ async def violations():
         assert str(message.answer[0][0]) == "192.0.2.1", message
 
 
-scenarios = {"queries": many_queries, "early_data": early_data, "transfer": transfer, "violations": violations}
+async def upgrade():
+    """Asks on one connection while another process takes over: every query is answered until the connection is closed."""
+    loop = asyncio.get_running_loop()
+    async with connection() as doq, connection() as other:
+        transfer = other.send(framed(query("one.example.", "AXFR")))
+        told = loop.run_in_executor(None, sys.stdin.readline)
+        answered_after = 0
+        print("connected", flush=True)
+        while not doq.ended.done():
+            reply = doq.send(framed(query("www.one.example.")))
+            await asyncio.wait([reply, doq.ended], return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                break
+            (message,) = messages(reply.result())
+            assert str(message.answer[0][0]) == "192.0.2.2", message
+            answered_after += told.done()
+            await asyncio.sleep(0.05)
+        assert await doq.ended == 0, "DOQ_NO_ERROR"
+        assert (await told).strip() == "upgraded"
+        records = [record for message in messages(await transfer) for record in message.answer]
+        assert records[0].rdtype == records[-1].rdtype == dns.rdatatype.SOA, len(records)
+    # A client connects again at once.
+    async with connection() as doq:
+        (message,) = messages(await doq.send(framed(query("www.one.example."))))
+        assert str(message.answer[0][0]) == "192.0.2.2", message
+    print(answered_after, "queries answered by the server before", flush=True)
+
+
+scenarios = {"queries": many_queries, "early_data": early_data, "transfer": transfer, "violations": violations, "upgrade": upgrade}
 asyncio.run(asyncio.wait_for(scenarios[SCENARIO](), 120))

@@ -8,12 +8,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use nameward_base::sync::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{HttpsState, exchange};
 use crate::http::StallGuard;
 use crate::pipeline::TcpPipeline;
-use crate::tcp::{ByteStream, MessageConnection};
+use crate::tcp::{ByteStream, DRAIN_BUSY, DRAIN_IDLE, Drain, MessageConnection};
 use crate::tls::TlsByteStream;
 
 /// Requests of a connection that are answered at the same time.
@@ -49,6 +49,14 @@ impl Activity {
     }
 }
 
+impl Activity {
+    /// Waits until another process accepts connections and this one has been idle or busy for as long as it may then be.
+    async fn drained(&self, drain: &Drain, stopping: &mut watch::Receiver<bool>) {
+        drain.wait(stopping).await;
+        let _ = timeout(DRAIN_BUSY, self.idle_for(DRAIN_IDLE)).await;
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut state = self.0.0.lock();
@@ -75,6 +83,7 @@ pub(super) async fn run(
     let activity = Arc::new(Activity(Mutex::new((Instant::now(), 0))));
     let io = TokioIo::new(StallGuard::new(stream, state.tcp.write_timeout));
     let (idle_timeout, lifetime) = (state.tcp.idle_timeout, state.tcp.lifetime);
+    let (drain, mut replaced) = (state.tcp.drain.clone(), stopping.clone());
     let noted = Arc::clone(&activity);
     let service = service_fn(move |request| {
         let busy = noted.begin();
@@ -90,11 +99,12 @@ pub(super) async fn run(
     tokio::select! {
         _ = serving.as_mut() => return,
         _ = stopping.wait_for(|stop| *stop) => {}
+        () = activity.drained(&drain, &mut replaced) => {}
         () = activity.idle_for(idle_timeout) => {}
         () = sleep(lifetime) => {}
     }
     serving.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(END_PATIENCE, serving).await;
+    let _ = timeout(END_PATIENCE, serving).await;
 }
 
 fn builder(idle_timeout: Duration) -> auto::Builder<TokioExecutor> {

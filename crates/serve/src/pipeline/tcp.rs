@@ -5,7 +5,7 @@ use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
 use crate::https::{self, HttpsSettings};
 use crate::listener::StreamListener;
-use crate::quic::{self, QuicSettings};
+use crate::quic::{self, QuicListener, QuicSettings};
 use crate::request::{NextMessage, Verdict};
 use crate::tap::Exchange;
 use crate::tcp::{self, Endpoints, Later, StreamAction, StreamHandler, TcpSettings};
@@ -17,7 +17,7 @@ use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -108,11 +108,11 @@ impl TcpPipeline {
     /// Like [`TcpPipeline::serve`], for DNS over QUIC (RFC 9250).
     pub fn serve_quic(
         self: Arc<Self>,
-        sockets: Vec<UdpSocket>,
+        listeners: Vec<QuicListener>,
         settings: QuicSettings,
         shutdown: watch::Receiver<bool>,
     ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
-        Box::pin(quic::serve(sockets, self, settings, shutdown))
+        Box::pin(quic::serve(listeners, self, settings, shutdown))
     }
 
     fn open_connections(&self) -> Gauge {

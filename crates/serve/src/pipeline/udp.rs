@@ -57,6 +57,17 @@ impl UdpPipeline {
     ) -> io::Result<Vec<UdpWorker>> {
         udp::spawn_workers(sockets, stop, |_| UdpPipeline::new(Arc::clone(shared)))
     }
+
+    /// Like [`UdpPipeline::spawn_workers`]; each worker first calls `wait`.
+    pub fn spawn_workers_after(
+        shared: &Arc<ServingState>,
+        sockets: Vec<Vec<UdpListener>>,
+        stop: &Arc<AtomicBool>,
+        wait: impl FnOnce() + Clone + Send + 'static,
+    ) -> io::Result<Vec<UdpWorker>> {
+        let pipeline = |_| UdpPipeline::new(Arc::clone(shared));
+        udp::spawn_workers_after(sockets, stop, pipeline, wait)
+    }
 }
 
 impl UdpPipeline {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quinn::{Connection, ConnectionError, Incoming, VarInt};
+use quinn::{Connection, Incoming, VarInt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::QuicState;
 use super::exchange::{self, QuicStreams};
 use crate::pipeline::TcpPipeline;
-use crate::tcp::MessageConnection;
+use crate::tcp::{DRAIN_BUSY, DRAIN_IDLE, MessageConnection};
 use crate::tls::identify_client;
 
 /// Error codes of RFC 9250 section 4.3.
@@ -89,7 +89,7 @@ pub(super) async fn run(
         settings: state.settings.tcp.clone(),
         is_complete,
     };
-    let serving = serve_streams(quic.clone(), streams);
+    let serving = serve_streams(quic.clone(), streams, stopping.clone());
     tokio::select! {
         _ = async { tokio::join!(handshake, serving) } => {}
         _ = stopping.wait_for(|stop| *stop) => {}
@@ -98,16 +98,26 @@ pub(super) async fn run(
     quic.close(NO_ERROR, b"");
 }
 
-/// Serves the streams of a connection, as many as its client may open, until it ends.
-async fn serve_streams(quic: Connection, streams: QuicStreams) -> ConnectionError {
+/// Serves the streams of a connection, as many as its client may open, until it ends or, when another process has taken
+/// over, is idle.
+async fn serve_streams(
+    quic: Connection,
+    streams: QuicStreams,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let drain = streams.settings.drain.clone();
     let mut running = JoinSet::new();
+    let mut last = Instant::now();
+    let mut drains_until = None;
     loop {
-        let accepted = tokio::select! {
-            accepted = quic.accept_bi() => accepted,
-            Some(_) = running.join_next() => continue,
-        };
-        match accepted {
-            Ok((send, receive)) => {
+        let may_accept = drains_until.is_none_or(|end| Instant::now() < end);
+        let is_idle = drains_until.is_some() && running.is_empty();
+        tokio::select! {
+            accepted = quic.accept_bi(), if may_accept => {
+                let Ok((send, receive)) = accepted else {
+                    return;
+                };
+                last = Instant::now();
                 let (quic, streams) = (quic.clone(), streams.clone());
                 running.spawn(async move {
                     if exchange::serve(&streams, send, receive).await.is_err() {
@@ -115,7 +125,14 @@ async fn serve_streams(quic: Connection, streams: QuicStreams) -> ConnectionErro
                     }
                 });
             }
-            Err(error) => return error,
+            Some(_) = running.join_next() => last = Instant::now(),
+            () = drain.wait(&mut stopping), if drains_until.is_none() => {
+                drains_until = Some(Instant::now() + DRAIN_BUSY);
+            }
+            // What was answered last is delivered by then.
+            () = sleep_until(last + DRAIN_IDLE), if is_idle => return,
+            () = sleep_until(drains_until.unwrap_or(last)), if drains_until.is_some() && may_accept => {}
+            _ = quic.closed(), if !may_accept => return,
         }
     }
 }

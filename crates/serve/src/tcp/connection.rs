@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::drain::{DRAIN_BUSY, DRAIN_IDLE};
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{ConnectionReplies, Later, MAX_TICKETS};
 use super::many::{Pulled, notified};
@@ -49,6 +50,8 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     /// Since when the client has not read the next window of `output`.
     unread_since: Option<Instant>,
     queries: u64,
+    /// Set when another process accepts connections: until when further messages are accepted here.
+    drains_until: Option<Instant>,
     /// No further messages are accepted.
     closing: bool,
     opened: Instant,
@@ -64,6 +67,8 @@ enum Woken {
     /// A late answer has arrived, or its ticket was dropped.
     Delivered,
     Stopping,
+    /// Another process accepts connections.
+    Draining,
     TimedOut,
 }
 
@@ -81,6 +86,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             collected: 0,
             unread_since: None,
             queries: 0,
+            drains_until: None,
             closing: false,
             opened: now,
             last_message: now,
@@ -124,6 +130,10 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             match self.wait(&mut shutdown, may_read).await {
                 Woken::Readable => {}
                 Woken::Delivered => continue,
+                Woken::Draining => {
+                    self.drains_until = Some(Instant::now() + DRAIN_BUSY);
+                    continue;
+                }
                 // Pending queries are still answered.
                 Woken::Stopping if tickets > 0 => {
                     self.closing = true;
@@ -178,13 +188,35 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.opened.elapsed()
     }
 
+    /// Returns the time after which the connection is closed if nothing is received.
+    fn idle_timeout(&self) -> Duration {
+        let configured = self.seat.shared.settings.idle_timeout;
+        let has_tickets = || self.mailbox.as_ref().is_some_and(|all| all.tickets() > 0);
+        if self.drains_until.is_some() && !has_tickets() {
+            configured.min(DRAIN_IDLE)
+        } else {
+            configured
+        }
+    }
+
+    /// Checks whether the next message is the last one, because another process accepts connections.
+    fn has_drained(&mut self) -> bool {
+        if !self.seat.shared.settings.drain.has_begun() {
+            return false;
+        }
+        let now = Instant::now();
+        now >= *self.drains_until.get_or_insert(now + DRAIN_BUSY)
+    }
+
     async fn wait(&mut self, shutdown: &mut watch::Receiver<bool>, may_read: bool) -> Woken {
         let settings = &self.seat.shared.settings;
         let deadline = match self.message_started {
             Some(at) => at + settings.message_timeout,
-            None => self.last_message + settings.idle_timeout,
+            None => self.last_message + self.idle_timeout(),
         };
         let deadline = deadline.min(self.opened + settings.lifetime);
+        let is_draining = self.drains_until.is_some();
+        let has_ended = |stop: &bool| *stop || (!is_draining && settings.drain.has_begun());
         let (stream, closing) = (&mut self.stream, self.closing);
         let delivered = async {
             match &self.mailbox {
@@ -197,7 +229,10 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 biased;
                 () = delivered => Woken::Delivered,
                 _ = stream.readable(), if may_read => Woken::Readable,
-                _ = shutdown.wait_for(|stop| *stop), if !closing => Woken::Stopping,
+                stop = shutdown.wait_for(has_ended), if !closing => match stop {
+                    Ok(stop) if !*stop => Woken::Draining,
+                    _ => Woken::Stopping,
+                },
             }
         };
         // A slow writer is readable again and again: the deadline counts, not the wake-up.
@@ -276,6 +311,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// Answers the complete messages at the start of `data`, within the limits of a turn; returns how many
     /// bytes they had.
     fn answer(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
+        let has_drained = self.has_drained();
         let shared = &self.seat.shared;
         let (mut used, mut messages) = (0, 0);
         while let Some(message) = first_message(&data[used..]) {
@@ -286,7 +322,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             used += 2 + message.len();
             messages += 1;
             let connection = (&shared.registry, self.seat.id);
-            let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
+            let most = shared.settings.max_queries_per_connection;
+            let last = has_drained || self.queries + messages as u64 >= most;
             let idle_timeout = if last {
                 Duration::ZERO
             } else {

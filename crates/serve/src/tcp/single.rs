@@ -87,8 +87,8 @@ impl<H: StreamHandler> MessageServer<H> {
     }
 
     /// Lets connections deliver pending answers, for a limited time.
-    pub async fn wait_for_end(&self) {
-        self.state.wait_for_end().await;
+    pub async fn wait_for_end(&self, shutdown: &watch::Receiver<bool>) {
+        self.state.wait_for_end(shutdown).await;
     }
 }
 

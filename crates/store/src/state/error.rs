@@ -124,6 +124,8 @@ pub enum LostHow {
     Emptied,
     /// It has other contents.
     Overwritten,
+    /// A server that was to take over has written to it, and failed.
+    TakenOver,
 }
 
 impl std::fmt::Display for LostHow {
@@ -133,6 +135,7 @@ impl std::fmt::Display for LostHow {
             LostHow::Replaced => "was replaced by another file while the server was running",
             LostHow::Emptied => "was emptied while the server was running",
             LostHow::Overwritten => "was overwritten while the server was running",
+            LostHow::TakenOver => "was changed by a new server that has failed since",
         })
     }
 }

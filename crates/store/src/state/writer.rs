@@ -17,7 +17,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,15 @@ enum WriterMessage {
     Write(WriteRequest),
     /// Everything before it is written, and the file completed.
     Close(SyncSender<()>),
+    /// Everything before it is written; the rest waits.
+    Pause(WriterPause),
+}
+
+/// A pause for another process that writes to the store.
+struct WriterPause {
+    begun: SyncSender<()>,
+    /// Ends the pause; without a sender the store is given away.
+    end: Receiver<()>,
 }
 
 /// The initial state of the writer thread.
@@ -117,6 +126,17 @@ impl StateWriter {
         }
     }
 
+    /// Lets the thread write everything submitted and then wait for the returned sender; `None` if it has ended. Without
+    /// that sender everything else is refused.
+    pub(super) fn pause(&self) -> Option<SyncSender<()>> {
+        let (begun, has_begun) = sync_channel(1);
+        let (resume, end) = sync_channel(1);
+        let pause = WriterMessage::Pause(WriterPause { begun, end });
+        self.requests.push(pause).ok()?;
+        has_begun.recv().ok()?;
+        Some(resume)
+    }
+
     pub(super) fn write(&self, changes: Vec<StateChange>) -> Result<Written, StateError> {
         let (sender, receiver) = sync_channel(1);
         let done = move |result| {
@@ -162,9 +182,9 @@ struct StateWriterThread {
 impl StateWriterThread {
     fn run(mut self, queue: &Queue<WriterMessage>) {
         loop {
-            let (group, closing) = match queue.pop(Some(Instant::now() + INSPECT_EVERY)) {
+            let (group, then) = match queue.pop(Some(Instant::now() + INSPECT_EVERY)) {
                 Popped::Item(WriterMessage::Write(first)) => gather(first, queue),
-                Popped::Item(WriterMessage::Close(closed)) => (Vec::new(), Some(closed)),
+                Popped::Item(other) => (Vec::new(), Some(other)),
                 Popped::TimedOut => {
                     self.inspect();
                     self.probe();
@@ -177,15 +197,49 @@ impl StateWriterThread {
                 self.undo();
             }
             self.condition.end_write();
-            if let Some(closed) = closing {
-                self.complete();
-                drop(self);
-                queue.close();
-                refuse_rest(queue);
-                let _ = closed.send(());
-                return;
+            match then {
+                Some(WriterMessage::Close(closed)) => {
+                    self.complete();
+                    drop(self);
+                    queue.close();
+                    refuse_rest(queue);
+                    let _ = closed.send(());
+                    return;
+                }
+                Some(WriterMessage::Pause(pause)) if !self.pause(&pause) => {
+                    queue.close();
+                    refuse_rest(queue);
+                    return;
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Leaves the store to another process; returns whether it was given back.
+    fn pause(&mut self, pause: &WriterPause) -> bool {
+        let before = self.data_version();
+        let _ = pause.begun.send(());
+        if pause.end.recv().is_err() {
+            return false;
+        }
+        self.undo();
+        // What this server has in memory no longer continues what the store has.
+        if before.is_none() || self.data_version() != before {
+            self.condition.fail(StateError::Lost {
+                path: self.path.clone(),
+                how: LostHow::TakenOver,
+                rescued: None,
+            });
+        }
+        true
+    }
+
+    /// Returns a number that changes when another connection has changed the store.
+    fn data_version(&self) -> Option<i64> {
+        let read = |row: &rusqlite::Row<'_>| row.get(0);
+        let version = self.connection.query_row("PRAGMA data_version", [], read);
+        version.ok()
     }
 
     /// Refuses everything from now on if the file is no longer the store.
@@ -385,12 +439,11 @@ impl StateWriterThread {
     }
 }
 
-/// Collects pending requests after the first into one group; also returns the close request, if the store must be
-/// closed after it.
+/// Collects pending requests after the first into one group; also returns the message after it, if that is not a write.
 fn gather(
     first: WriteRequest,
     queue: &Queue<WriterMessage>,
-) -> (Vec<WriteRequest>, Option<SyncSender<()>>) {
+) -> (Vec<WriteRequest>, Option<WriterMessage>) {
     let mut octets = size(&first);
     let mut group = vec![first];
     while group.len() < GROUP && octets < GROUP_OCTETS {
@@ -399,7 +452,7 @@ fn gather(
                 octets += size(&next);
                 group.push(next);
             }
-            Some(WriterMessage::Close(closed)) => return (group, Some(closed)),
+            Some(other) => return (group, Some(other)),
             None => break,
         }
     }

@@ -31,6 +31,7 @@ impl OperationRequest {
     pub fn effect(&self) -> RequestEffect {
         match self {
             OperationRequest::Status
+            | OperationRequest::Process
             | OperationRequest::Stats { .. }
             | OperationRequest::QueryLogStatus
             | OperationRequest::LogLevel { level: None }

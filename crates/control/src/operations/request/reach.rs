@@ -18,84 +18,83 @@ pub enum RequestReach<'r> {
 impl OperationRequest {
     /// Returns what it needs; all but [`RequestReach::Server`] can be done on the stores themselves.
     pub fn reach(&self) -> RequestReach<'_> {
+        use OperationRequest as Request;
         let one = |zone| RequestReach::Zones(vec![zone]);
         match self {
-            OperationRequest::Status
-            | OperationRequest::Stop
-            | OperationRequest::Reload { .. }
-            | OperationRequest::Stats { .. }
-            | OperationRequest::QueryLogOn(_)
-            | OperationRequest::QueryLogOff
-            | OperationRequest::QueryLogStatus
-            | OperationRequest::LogLevel { .. }
-            | OperationRequest::CacheFlush { .. }
-            | OperationRequest::ZoneStatus { .. }
-            | OperationRequest::ZoneRetrieve { .. }
-            | OperationRequest::ZoneNotify { .. }
-            | OperationRequest::ZoneSync { .. }
-            | OperationRequest::ZoneFreeze { .. }
-            | OperationRequest::ZoneThaw { .. } => RequestReach::Server,
-            OperationRequest::RecordSearch { .. }
-            | OperationRequest::CommentSearch { .. }
-            | OperationRequest::CatalogList
-            | OperationRequest::ZoneAttributes { zone: None }
-            | OperationRequest::ZoneSecureAll => RequestReach::AllZones,
-            OperationRequest::ZoneList
-            | OperationRequest::DeletedZoneList
-            | OperationRequest::AutoprimaryList
-            | OperationRequest::AutoprimaryAdd(_)
-            | OperationRequest::AutoprimaryRemove(_)
-            | OperationRequest::KeyList { zone: None }
-            | OperationRequest::TsigGenerate { .. }
-            | OperationRequest::TsigImport { .. }
-            | OperationRequest::TsigList { .. }
-            | OperationRequest::TsigRemove { .. }
-            | OperationRequest::AuditList(_)
-            | OperationRequest::ApiKeyCreate(_)
-            | OperationRequest::ApiKeyList
-            | OperationRequest::ApiKeyDelete { .. } => RequestReach::Lists,
-            OperationRequest::Apply(batches) => {
+            Request::Status
+            | Request::Stop
+            | Request::Process
+            | Request::TakeOver
+            | Request::Reload { .. }
+            | Request::Stats { .. }
+            | Request::QueryLogOn(_)
+            | Request::QueryLogOff
+            | Request::QueryLogStatus
+            | Request::LogLevel { .. }
+            | Request::CacheFlush { .. }
+            | Request::ZoneStatus { .. }
+            | Request::ZoneRetrieve { .. }
+            | Request::ZoneNotify { .. }
+            | Request::ZoneSync { .. }
+            | Request::ZoneFreeze { .. }
+            | Request::ZoneThaw { .. } => RequestReach::Server,
+            Request::RecordSearch { .. }
+            | Request::CommentSearch { .. }
+            | Request::CatalogList
+            | Request::ZoneAttributes { zone: None }
+            | Request::ZoneSecureAll => RequestReach::AllZones,
+            Request::ZoneList
+            | Request::DeletedZoneList
+            | Request::AutoprimaryList
+            | Request::AutoprimaryAdd(_)
+            | Request::AutoprimaryRemove(_)
+            | Request::KeyList { zone: None }
+            | Request::TsigGenerate { .. }
+            | Request::TsigImport { .. }
+            | Request::TsigList { .. }
+            | Request::TsigRemove { .. }
+            | Request::AuditList(_)
+            | Request::ApiKeyCreate(_)
+            | Request::ApiKeyList
+            | Request::ApiKeyDelete { .. } => RequestReach::Lists,
+            Request::Apply(batches) => {
                 let zones = batches.zones.iter();
                 RequestReach::Zones(zones.map(|batch| batch.zone.as_str()).collect())
             }
-            OperationRequest::RrsetsBatch { zones, .. } => {
+            Request::RrsetsBatch { zones, .. } => {
                 RequestReach::Zones(zones.iter().map(|zone| zone.zone.as_str()).collect())
             }
-            OperationRequest::ZoneCreate(template) => one(&template.zone),
-            OperationRequest::ZoneProvision(request) => one(&request.zone),
-            OperationRequest::RrsetsChange(request) => one(&request.zone),
-            OperationRequest::RecordSet(template) | OperationRequest::RecordAdd(template) => {
-                one(&template.zone)
-            }
-            OperationRequest::RecordUse(request) => one(&request.zone),
-            OperationRequest::RecordComment(request) => one(&request.zone),
-            OperationRequest::MetadataChange(request) => one(&request.zone),
-            OperationRequest::ZoneSet(terms) => one(&terms.zone),
-            OperationRequest::KeyAdd(template) | OperationRequest::KeyImport { template, .. } => {
-                one(&template.zone)
-            }
-            OperationRequest::CatalogMembers { catalog: zone }
-            | OperationRequest::ZoneShow { zone }
-            | OperationRequest::ZoneAttributes { zone: Some(zone) }
-            | OperationRequest::ZoneDelete { zone, .. }
-            | OperationRequest::ZoneUndelete { zone, .. }
-            | OperationRequest::ZoneHistory { zone }
-            | OperationRequest::ZoneRollback { zone, .. }
-            | OperationRequest::ZoneDifference { zone, .. }
-            | OperationRequest::RecordList { zone, .. }
-            | OperationRequest::CommentList { zone }
-            | OperationRequest::MetadataList { zone, .. }
-            | OperationRequest::RecordDelete { zone, .. }
-            | OperationRequest::ZoneSecure { zone, .. }
-            | OperationRequest::ZoneUnsecure { zone, .. }
-            | OperationRequest::ZoneRectify { zone }
-            | OperationRequest::ZoneDs { zone }
-            | OperationRequest::KeyList { zone: Some(zone) }
-            | OperationRequest::KeyExport { zone, .. }
-            | OperationRequest::KeyChange { zone, .. }
-            | OperationRequest::KeyRollover { zone, .. }
-            | OperationRequest::KeyDs { zone, .. }
-            | OperationRequest::KeyRemove { zone, .. } => one(zone),
+            Request::ZoneCreate(template) => one(&template.zone),
+            Request::ZoneProvision(request) => one(&request.zone),
+            Request::RrsetsChange(request) => one(&request.zone),
+            Request::RecordSet(template) | Request::RecordAdd(template) => one(&template.zone),
+            Request::RecordUse(request) => one(&request.zone),
+            Request::RecordComment(request) => one(&request.zone),
+            Request::MetadataChange(request) => one(&request.zone),
+            Request::ZoneSet(terms) => one(&terms.zone),
+            Request::KeyAdd(template) | Request::KeyImport { template, .. } => one(&template.zone),
+            Request::CatalogMembers { catalog: zone }
+            | Request::ZoneShow { zone }
+            | Request::ZoneAttributes { zone: Some(zone) }
+            | Request::ZoneDelete { zone, .. }
+            | Request::ZoneUndelete { zone, .. }
+            | Request::ZoneHistory { zone }
+            | Request::ZoneRollback { zone, .. }
+            | Request::ZoneDifference { zone, .. }
+            | Request::RecordList { zone, .. }
+            | Request::CommentList { zone }
+            | Request::MetadataList { zone, .. }
+            | Request::RecordDelete { zone, .. }
+            | Request::ZoneSecure { zone, .. }
+            | Request::ZoneUnsecure { zone, .. }
+            | Request::ZoneRectify { zone }
+            | Request::ZoneDs { zone }
+            | Request::KeyList { zone: Some(zone) }
+            | Request::KeyExport { zone, .. }
+            | Request::KeyChange { zone, .. }
+            | Request::KeyRollover { zone, .. }
+            | Request::KeyDs { zone, .. }
+            | Request::KeyRemove { zone, .. } => one(zone),
         }
     }
 }

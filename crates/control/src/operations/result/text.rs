@@ -41,6 +41,7 @@ impl OperationResult {
     pub fn text(&self) -> String {
         match self {
             Self::Status(status) => status_text::text(status),
+            Self::Process(process) => format!("{}\n", process.id),
             Self::Stopping => "stopped\n".into(),
             Self::Reloaded(report) => format!("reloaded: {}\n", report.summary),
             Self::Counters { counters } => counters_text(counters),

@@ -1,0 +1,191 @@
+//! The running server's side of `nameward upgrade`: hands its sockets and the state store to a new process.
+//!
+//! ```text
+//! new                          old
+//! take_over            ->
+//!                      <-      {"descriptors": N}, then the descriptors: stdout, stderr, all listening sockets
+//! (checks, binds what is new, enters its sandbox)
+//! load                 ->      pauses the state store: changes wait, queries are answered from memory
+//!                      <-      paused
+//! (opens the store, loads all zones)
+//! serve                ->      stops reading its sockets, finishes connections and transfers, ends
+//!                      <-      serving
+//! (reads the sockets)
+//! ```
+//!
+//! If the connection ends before `serve`, the new process has failed: the store is resumed and nothing has changed.
+//! This process runs no program, so that its sandbox can forbid it.
+
+use std::{
+    io::{self, Read, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nameward_base::sync::Mutex;
+use nameward_control::operations::{ErrorKind, OperationError};
+use nameward_serve::descriptors;
+use nameward_store::state::StateStore;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::ports::Ports;
+
+/// How long a new process may take to check its configuration, and to load its zones.
+const CHECK_PATIENCE: Duration = Duration::from_secs(120);
+const LOAD_PATIENCE: Duration = Duration::from_secs(900);
+/// Maximum length of a line of the conversation.
+const LINE_MAX: usize = 4096;
+
+/// The first line of the conversation.
+#[derive(Serialize, Deserialize)]
+pub(super) struct HandOverOffer {
+    pub(super) descriptors: usize,
+    /// The keys of QUIC connections.
+    pub(super) quic: String,
+}
+
+/// Lines of the new process, and the answers to them.
+pub(super) const LOAD: &str = "load";
+pub(super) const SERVE: &str = "serve";
+pub(super) const PAUSED: &str = "paused";
+pub(super) const SERVING: &str = "serving";
+
+/// The descriptors for a new process, and the news that it serves.
+pub struct HandOver {
+    /// Held during a hand-over: there is one at a time.
+    descriptors: Mutex<Vec<OwnedFd>>,
+    /// Keeps the file of the control socket.
+    keeps_control_socket: Option<Arc<AtomicBool>>,
+    store: Option<StateStore>,
+    /// The keys of QUIC connections, for the new process.
+    quic: String,
+    is_done: watch::Sender<bool>,
+}
+
+impl HandOver {
+    /// Copies the descriptors of all ports.
+    pub fn new(ports: &Ports, store: Option<StateStore>) -> io::Result<Arc<Self>> {
+        let descriptors = ports.descriptors()?;
+        let control = ports.control.as_ref();
+        Ok(Arc::new(Self {
+            descriptors: Mutex::new(descriptors),
+            keeps_control_socket: control.map(|control| control.handed_over_flag()),
+            store,
+            quic: ports.encrypted.identity.to_successor(),
+            is_done: watch::Sender::new(false),
+        }))
+    }
+
+    /// Returns a receiver of true when another process serves.
+    pub fn subscribe(&self) -> watch::Receiver<bool> {
+        self.is_done.subscribe()
+    }
+
+    /// Checks whether another process serves.
+    pub fn is_done(&self) -> bool {
+        *self.is_done.borrow()
+    }
+
+    /// Closes the copies of the descriptors, so that the ports are closed when their listeners end.
+    pub fn close(&self) {
+        if let Some(mut descriptors) = self.descriptors.try_lock() {
+            descriptors.clear();
+        }
+    }
+
+    /// Hands over to the process at the other end.
+    pub fn run(&self, stream: &UnixStream) -> Result<(), OperationError> {
+        let Some(mut descriptors) = self.descriptors.try_lock() else {
+            return Err(OperationError::conflict("an upgrade is already running"));
+        };
+        if self.is_done() {
+            return Err(OperationError::conflict("the server is stopping"));
+        }
+        let broken = |error: io::Error| {
+            tracing::warn!("upgrade: the new process has failed: {error}; this one continues");
+            OperationError::new(ErrorKind::Internal, error.to_string())
+        };
+        tracing::info!("upgrade: handing over to a new process");
+        self.offer(stream, &descriptors).map_err(broken)?;
+        stream
+            .set_read_timeout(Some(CHECK_PATIENCE))
+            .map_err(broken)?;
+        expect(stream, LOAD).map_err(broken)?;
+        let paused = self.store.as_ref().map(StateStore::pause).transpose();
+        let paused =
+            paused.map_err(|error| OperationError::new(ErrorKind::Internal, error.to_string()))?;
+        let taken = say(stream, PAUSED)
+            .and_then(|()| stream.set_read_timeout(Some(LOAD_PATIENCE)))
+            .and_then(|()| expect(stream, SERVE))
+            .and_then(|()| say(stream, SERVING));
+        if let Err(error) = taken {
+            if let Some(Err(error)) = paused.map(|paused| paused.resume()) {
+                tracing::error!(
+                    "upgrade: cannot use the state store again: {error}; restart the server"
+                );
+            }
+            return Err(broken(error));
+        }
+        if let Some(keeps) = &self.keeps_control_socket {
+            keeps.store(true, Ordering::Release);
+        }
+        descriptors.clear();
+        tracing::info!("upgrade: the new process serves; finishing connections");
+        self.is_done.send_replace(true);
+        Ok(())
+    }
+
+    fn offer(&self, stream: &UnixStream, ports: &[OwnedFd]) -> io::Result<()> {
+        // As they are now: this process may have taken them over itself.
+        let output = [
+            io::stdout().as_fd().try_clone_to_owned()?,
+            io::stderr().as_fd().try_clone_to_owned()?,
+        ];
+        let offer = HandOverOffer {
+            descriptors: output.len() + ports.len(),
+            quic: self.quic.clone(),
+        };
+        say(stream, &serde_json::to_string(&offer)?)?;
+        descriptors::send(stream, &output)?;
+        descriptors::send(stream, ports)
+    }
+}
+
+/// Sends a line.
+pub(super) fn say(mut stream: &UnixStream, line: &str) -> io::Result<()> {
+    stream.write_all(format!("{line}\n").as_bytes())
+}
+
+/// Reads a line that must be `wanted`.
+pub(super) fn expect(stream: &UnixStream, wanted: &str) -> io::Result<()> {
+    match read_line(stream)? {
+        line if line == wanted => Ok(()),
+        line => Err(io::Error::other(line)),
+    }
+}
+
+/// Reads a line octet by octet: descriptors may follow, which a read beyond the line would lose.
+pub(super) fn read_line(mut stream: &UnixStream) -> io::Result<String> {
+    let mut line = Vec::new();
+    let mut octet = [0];
+    while line.len() < LINE_MAX {
+        if stream.read(&mut octet)? == 0 {
+            return Err(io::Error::other(
+                "it has ended; its error is in the output of `nameward upgrade`",
+            ));
+        }
+        if octet == *b"\n" {
+            return Ok(String::from_utf8_lossy(&line).into_owned());
+        }
+        line.extend(octet);
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,108 @@
+//! The threads and tasks that receive queries: UDP workers, and listeners for TCP, TLS, HTTPS and QUIC.
+
+use std::sync::{Arc, Weak, atomic::AtomicBool};
+
+use nameward_serve::{
+    listen::Bound,
+    pipeline::{TcpPipeline, UdpPipeline},
+    tcp::{Drain, TcpSettings},
+    udp::UdpWorker,
+};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+
+use super::{
+    core::{RUNTIME_THREADS, ServerCore},
+    encrypted::{self, EncryptedListeners, EncryptedPorts},
+    health::ListenerWatch,
+};
+use crate::config::{Config, settings};
+
+/// The threads that answer over UDP, and the tasks that accept connections.
+pub struct Listeners {
+    /// The UDP threads.
+    pub workers: Vec<UdpWorker>,
+    /// Ends them.
+    pub stop_workers: Arc<AtomicBool>,
+    /// Closes connections.
+    pub stop: watch::Sender<bool>,
+    drain: Drain,
+    accepting: Weak<()>,
+    encrypted: EncryptedListeners,
+}
+
+impl Listeners {
+    /// Starts them; they wait until `gate` is true.
+    pub fn start(
+        core: &ServerCore,
+        (dns, encrypted): (Bound, EncryptedPorts),
+        config: &Config,
+        tasks: &mut JoinSet<()>,
+        gate: watch::Receiver<bool>,
+    ) -> std::io::Result<Self> {
+        let stop_workers = Arc::new(AtomicBool::new(false));
+        let (opening, runtime) = (gate.clone(), Handle::current());
+        let wait = move || runtime.block_on(opened(opening));
+        let workers = UdpPipeline::spawn_workers_after(&core.shared, dns.udp, &stop_workers, wait)?;
+        let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
+        let (stop, stopping) = watch::channel(false);
+        // One client's connections count together, whatever they carry.
+        let settings = tcp_settings(&config.server).with_table();
+        let drain = settings.drain.clone();
+        let signals = (&gate, &stopping);
+        let encrypted = encrypted::start(core, (encrypted, config), &settings, tasks, signals);
+        let serving = pipeline.serve(dns.tcp, settings, stopping);
+        let alive = Arc::new(());
+        let accepting = Arc::downgrade(&alive);
+        tasks.spawn(async move {
+            let _alive = alive;
+            opened(gate).await;
+            if let Err(error) = serving.await {
+                tracing::error!("TCP disabled: {error}");
+            }
+        });
+        Ok(Self {
+            workers,
+            stop_workers,
+            stop,
+            drain,
+            accepting,
+            encrypted,
+        })
+    }
+
+    /// Accepts no more connections, because another process does; those that are open are served to their end.
+    pub fn drain(&self) {
+        self.drain.begin(&self.stop);
+    }
+
+    /// Checks whether connections are accepted or served.
+    pub fn are_serving(&self) -> bool {
+        let encrypted = self.encrypted.iter().map(|(_, alive)| alive);
+        let mut all = encrypted.chain([&self.accepting]);
+        all.any(|alive| alive.strong_count() > 0)
+    }
+
+    /// Returns references that are dead when threads and tasks have ended.
+    pub fn watch(&self) -> ListenerWatch {
+        ListenerWatch {
+            udp: self.workers.iter().map(UdpWorker::running).collect(),
+            tcp: Weak::clone(&self.accepting),
+            encrypted: self.encrypted.clone(),
+        }
+    }
+}
+
+/// Waits until the server may serve.
+pub async fn opened(mut gate: watch::Receiver<bool>) {
+    // Without a sender the server has ended.
+    let _ = gate.wait_for(|is_open| *is_open).await;
+}
+
+fn tcp_settings(server: &settings::Server) -> TcpSettings {
+    TcpSettings::new(
+        server.tcp_idle_timeout_ms.millis(),
+        server.tcp_total_timeout_ms.millis(),
+        server.tcp_connections_max.get(),
+        server.tcp_connections_per_client.0.map(|most| most.get()),
+    )
+}
