@@ -42,6 +42,14 @@ pub enum TlsError {
         /// The reason.
         source: rustls::Error,
     },
+    /// The authorities of client certificates cannot be used.
+    #[error("{}: {source}", path.display())]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: AuthorityError,
+    },
 }
 
 /// Identity and change time of a file.
@@ -91,16 +99,8 @@ pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 /// Reads the certificates of authorities.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
-    let path = || path.to_path_buf();
-    authorities::read_authorities(&path()).map_err(|error| match error {
-        AuthorityError::Unreadable(source) => TlsError::Unreadable {
-            path: path(),
-            source,
-        },
-        AuthorityError::Unusable(source) => TlsError::Unusable {
-            path: path(),
-            source,
-        },
-        AuthorityError::Empty => TlsError::Empty(path()),
+    authorities::read_authorities(path).map_err(|source| TlsError::Authorities {
+        path: path.to_path_buf(),
+        source,
     })
 }

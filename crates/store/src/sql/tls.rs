@@ -6,7 +6,7 @@
 //! `sslrootcert=FILE` names the trusted authorities, in PEM; by default those of the system are used.
 
 use super::error::SqlError;
-use crate::authorities::{AuthorityError, SYSTEM_AUTHORITIES, read_authorities};
+use crate::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,12 +70,14 @@ impl Tls {
         let Some(path) = authorities else {
             return Ok(Tls(None));
         };
-        let unusable =
-            |error: AuthorityError| SqlError::Address(format!("{}: {error}", path.display()));
+        let unusable = |error: &dyn std::fmt::Display| {
+            SqlError::Address(format!("{}: {error}", path.display()))
+        };
+        let roots = read_authorities(path).map_err(|error| unusable(&error))?;
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.into()))?
-            .with_root_certificates(read_authorities(path).map_err(unusable)?)
+            .map_err(|error| unusable(&error))?
+            .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Tls(Some(Arc::new(config))))
     }
