@@ -47,7 +47,7 @@ fn run_tool(server: &TestServer, command: &str) -> (bool, String) {
 }
 
 /// Returns the value of a variable, from `nameward stats`.
-fn counted(server: &TestServer, name: &str) -> u64 {
+pub fn counted(server: &TestServer, name: &str) -> u64 {
     let (code, output) = crate::api::client::run(server, &["stats", name]);
     assert_eq!(code, Some(0), "{output}");
     let value = output

@@ -3,6 +3,7 @@
 mod autoprimary;
 mod behind;
 mod clock;
+mod encrypted_peers;
 mod expire;
 mod hostile;
 mod large_rrset;

@@ -44,7 +44,7 @@ use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
 pub use autoprimary::AutoprimarySink;
-pub use connections::PeerConnections;
+pub use connections::{PeerConnections, PeerRole, PeerTlsFault};
 use failure::QueryFailure;
 pub use notify::{
     DatabaseRanks, Notifier, NotifyContext, SecondarySerial, UnknownSerial, forget_notified,

@@ -27,6 +27,11 @@ impl RemoteServer {
         self.tls.as_ref().is_some_and(|tls| tls.is_quic())
     }
 
+    /// Checks whether connections to it are encrypted, and present no certificate of ours.
+    pub fn lacks_identity(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.identity.is_none())
+    }
+
     /// Creates a server that is reached in plain text, without a key.
     pub fn plain(address: SocketAddr) -> Self {
         RemoteServer {

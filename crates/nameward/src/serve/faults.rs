@@ -16,18 +16,21 @@ use nameward_maintain::follow::{
 };
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
+use nameward_serve::outgoing::PeerTlsFault;
 use nameward_serve::tls::TlsFault;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use process::{of_certificate, of_internal_error};
+use process::{of_certificate, of_internal_error, of_peers};
 
 /// The sources that faults are derived from.
 pub struct FaultSources<'a> {
     /// The problem of the TLS certificate.
     pub tls: Option<&'a TlsFault>,
+    /// Servers to which no encrypted connection can be made.
+    pub peers: &'a [PeerTlsFault],
     pub status: &'a ServerStatus,
     /// Names of listeners that no longer receive, for the message.
     pub ended_listeners: &'a [&'static str],
@@ -102,6 +105,7 @@ impl FaultSources<'_> {
         faults.extend(self.file_sources());
         faults.extend(self.reload());
         faults.extend(self.tls.map(of_certificate));
+        faults.extend(of_peers(self.peers));
         faults.extend(of_internal_error(self.status));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());

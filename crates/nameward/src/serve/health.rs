@@ -226,8 +226,10 @@ impl ServerHealth {
             tls.refresh(now);
             tls.fault(now)
         });
+        let peers = core.peer_connections.faults(&core.maintain.policies.load());
         let sources = FaultSources {
             tls: tls_fault.as_ref(),
+            peers: &peers,
             status,
             ended_listeners: &self.sources.listeners.ended(),
             sums: &zones.sums,

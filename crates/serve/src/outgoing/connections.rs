@@ -4,6 +4,7 @@
 //! configs   TLS configurations, made again when certificate files change
 //! verify    the server's certificate: authority and name, pins
 //! failure   what is wrong, worded for the log
+//! faults    servers to which no encrypted connection can be made
 //! quic      connections over QUIC, and their streams
 //! idle      encrypted connections that wait a few seconds for the next request
 //! ```
@@ -13,6 +14,7 @@
 
 mod configs;
 mod failure;
+mod faults;
 mod idle;
 mod quic;
 mod verify;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
-use nameward_maintain::policy::{AlpnRule, PeerTls, RemoteServer};
+use nameward_maintain::policy::{AlpnRule, PeerTls, Policies, RemoteServer};
 use nameward_stats::LogThrottle;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -33,7 +35,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::local_address;
 use configs::{ALPN_DOT, TlsConfigs};
-pub(crate) use failure::{ConnectFailure, TlsFailure, reworded};
+pub(crate) use failure::{ConnectFailure, TlsFailure};
+use faults::TlsFaults;
+pub use faults::{PeerRole, PeerTlsFault};
 use idle::IdleConnections;
 use quic::QuicConnections;
 
@@ -59,6 +63,7 @@ pub struct PeerConnections {
     configs: TlsConfigs,
     idle: Arc<IdleConnections>,
     quic: QuicConnections,
+    faults: TlsFaults,
     warnings: Mutex<LogThrottle>,
 }
 
@@ -68,6 +73,7 @@ impl Default for PeerConnections {
             configs: TlsConfigs::default(),
             idle: Arc::default(),
             quic: QuicConnections::default(),
+            faults: TlsFaults::default(),
             warnings: Mutex::new(LogThrottle::by_text(WARNING_INTERVAL, WARNED_MAX)),
         }
     }
@@ -91,6 +97,18 @@ impl PeerConnections {
 
     /// Makes a new connection.
     pub(crate) async fn connect(
+        &self,
+        server: &RemoteServer,
+        patience: Duration,
+    ) -> Result<PeerConnection, ConnectFailure> {
+        let connected = self.connect_now(server, patience).await;
+        if let Err(ConnectFailure::Tls(failure)) = &connected {
+            self.faults.note(server, failure.to_string());
+        }
+        connected
+    }
+
+    async fn connect_now(
         &self,
         server: &RemoteServer,
         patience: Duration,
@@ -154,6 +172,7 @@ impl PeerConnections {
     /// Keeps an encrypted connection for the next request, some seconds. Must be called within the runtime, after the
     /// last octet of the last response was read.
     pub(crate) fn put_back(&self, server: &RemoteServer, stream: Box<dyn MessageTransport>) {
+        self.faults.forget(server);
         if server.tls.is_some() && !server.is_quic() {
             self.idle.put(server, stream);
         }
@@ -187,9 +206,35 @@ impl PeerConnections {
                 Err(_) if connection.is_reused => {
                     connection = self.connect(server, patience).await?;
                 }
-                Err(error) => return Err(ExchangeFailure::Lost(reworded(error, server))),
+                Err(error) => return Err(ExchangeFailure::Lost(self.refused(error, server))),
             }
         }
+    }
+
+    /// Words the loss of a connection; that the server refused it is a fault.
+    pub(crate) fn lost(&self, error: io::Error, server: &RemoteServer) -> io::Error {
+        match failure::refusal(&error) {
+            Some(reason) if server.tls.is_some() => {
+                self.faults.note(server, reason.clone());
+                io::Error::new(error.kind(), reason)
+            }
+            _ => failure::reworded(error, server),
+        }
+    }
+
+    /// As [`PeerConnections::lost`], for a connection on which nothing was received: BIND closes that of a client without a
+    /// certificate without a word.
+    pub(crate) fn refused(&self, error: io::Error, server: &RemoteServer) -> io::Error {
+        let error = self.lost(error, server);
+        if error.kind() == io::ErrorKind::UnexpectedEof && server.lacks_identity() {
+            self.faults.note(server, error.to_string());
+        }
+        error
+    }
+
+    /// Lists the servers to which no encrypted connection can be made, for zones with these policies.
+    pub fn faults(&self, policies: &Policies) -> Vec<PeerTlsFault> {
+        self.faults.list(policies)
     }
 }
 

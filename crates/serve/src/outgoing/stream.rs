@@ -14,7 +14,7 @@ use nameward_wire::Type;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connections::{self, MessageTransport, reworded};
+use super::connections::{self, MessageTransport};
 use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
@@ -72,7 +72,12 @@ pub(super) async fn transfer(
                 connection = connections.connect(&ask.primary, patience).await?;
             }
             Err(QueryFailure::Network(action, error)) => {
-                return Err(QueryFailure::Network(action, reworded(error, &ask.primary)));
+                let error = if messages.is_unused() {
+                    connections.refused(error, &ask.primary)
+                } else {
+                    connections.lost(error, &ask.primary)
+                };
+                return Err(QueryFailure::Network(action, error));
             }
             Err(failure) => return Err(failure),
         }

@@ -292,6 +292,8 @@ fault_kinds! {
     ReloadFailed = "reload_failed", "the last reload failed";
     /// The TLS certificate expires soon, or a new one cannot be loaded.
     TlsCertificate = "tls_certificate", "a TLS certificate expires soon, or a new one cannot be loaded";
+    /// No encrypted connection can be made to a primary, or to a server that is notified.
+    PeerTls = "peer_tls", "no encrypted connection can be made to a primary or a secondary";
     /// A panic within the last day.
     InternalError = "internal_error", "a piece of work ended with an internal error";
     /// Stored signatures expire soon.

@@ -1,13 +1,14 @@
-//! Faults of the process itself, not of its zones: the TLS certificate, and internal errors.
+//! Faults of the process itself, not of its zones: the TLS certificate, connections to other servers, and internal errors.
 
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
+use nameward_serve::outgoing::{PeerRole, PeerTlsFault};
 use nameward_serve::tls::TlsFault;
 
 use nameward_base::text::utc_text;
 
-use super::fault;
+use super::{NAMED_MAX, and_more, fault};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
@@ -37,6 +38,39 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
             "Renew the certificate; the new files are loaded when they change.",
         ),
     }
+}
+
+/// Returns the faults of servers to which no encrypted connection can be made. Of many the first are named.
+pub(super) fn of_peers(peers: &[PeerTlsFault]) -> impl Iterator<Item = ServerFault> {
+    let named = peers.iter().take(NAMED_MAX).enumerate();
+    named.map(|(index, peer)| {
+        let others = if index + 1 == NAMED_MAX {
+            peers.len() - NAMED_MAX
+        } else {
+            0
+        };
+        let (role, effect) = match peer.role {
+            PeerRole::Primary => (
+                "primary",
+                "Its zones are not refreshed from it, and updates are not forwarded to it: there is no fallback to plain text.",
+            ),
+            PeerRole::Secondary => (
+                "secondary",
+                "It is not notified of changes, and gets them when it next queries the serial: there is no fallback to plain \
+                 text.",
+            ),
+        };
+        let (server, reason, more) = (&peer.server, &peer.reason, and_more(others));
+        let mut fault = fault(
+            FaultKind::PeerTls,
+            format!("No encrypted connection to the {role} {server}: {reason}{more}."),
+            effect,
+            "Fix the certificate there, or the settings `tls_name`, `tls_ca`, `tls_pin`, `tls_certificate` and `tls_key` here. The \
+             server keeps retrying.",
+        );
+        fault.since = peer.since;
+        fault
+    })
 }
 
 /// Returns the fault of a panic, which cost the piece of work that met it.

@@ -63,8 +63,15 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
         path: "/tls/api.pem".into(),
         at: 86_400,
     };
+    let peers = [nameward_serve::outgoing::PeerTlsFault {
+        server: "192.0.2.1:853 (TLS)".into(),
+        role: nameward_serve::outgoing::PeerRole::Primary,
+        reason: "certificate expired".into(),
+        since: 86_400,
+    }];
     let sources = FaultSources {
         tls: Some(&certificate),
+        peers: &peers,
         status: &status,
         ended_listeners: &["TCP"],
         sums: &ZoneSums::default(),
@@ -146,6 +153,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "file_source",
             "reload_failed",
             "tls_certificate",
+            "peer_tls",
             "internal_error",
             "primary_behind",
             "zone_stale"

@@ -105,21 +105,48 @@ fn bare(name: &str) -> &str {
     inner.trim_end_matches(')').trim_matches('"')
 }
 
-/// Words the loss of an encrypted connection: with TLS 1.3 a server rejects a client certificate, or its absence, after
-/// the handshake is complete for the client.
-pub(crate) fn reworded(error: io::Error, server: &RemoteServer) -> io::Error {
-    let Some(tls) = &server.tls else {
+/// Returns why a server ended an encrypted connection, if it said so: with TLS 1.3 it rejects a client certificate, or its
+/// absence, after the handshake is complete for the client.
+pub(super) fn refusal(error: &io::Error) -> Option<String> {
+    let cause = error.get_ref()?;
+    if let Some(Error::AlertReceived(alert)) = cause.downcast_ref() {
+        return Some(alert_text(*alert));
+    }
+    match cause.downcast_ref()? {
+        quinn::ReadError::ConnectionLost(lost) => closed_by_alert(lost),
+        _ => None,
+    }
+}
+
+/// Returns the alert with which a server closed a QUIC connection, as text.
+pub(super) fn closed_by_alert(lost: &quinn::ConnectionError) -> Option<String> {
+    match lost {
+        quinn::ConnectionError::ConnectionClosed(frame) => alert_code(frame.error_code),
+        _ => None,
+    }
+    .map(|code| alert_text(AlertDescription::from(code)))
+}
+
+/// Returns the TLS alert of a QUIC error code (RFC 9001 section 4.8).
+pub(super) fn alert_code(code: quinn::TransportErrorCode) -> Option<u8> {
+    let code = u64::from(code);
+    (0x100..0x200).contains(&code).then_some(code as u8)
+}
+
+/// Words the loss of an encrypted connection that the server closed without a reason.
+pub(super) fn reworded(error: io::Error, server: &RemoteServer) -> io::Error {
+    if server.tls.is_none() {
         return error;
-    };
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
-    let text = match cause {
-        Some(Error::AlertReceived(alert)) => alert_text(*alert),
-        Some(_) => return error,
-        None if error.kind() != io::ErrorKind::UnexpectedEof => return error,
-        None if tls.identity.is_some() => "closed by the server".into(),
-        None => {
-            "closed by the server; it may require a client certificate (tls_certificate)".into()
-        }
+    }
+    if error.get_ref().is_some_and(|cause| cause.is::<Error>())
+        || error.kind() != io::ErrorKind::UnexpectedEof
+    {
+        return error;
+    }
+    let text = if server.lacks_identity() {
+        "closed by the server; it may require a client certificate (tls_certificate)"
+    } else {
+        "closed by the server"
     };
     io::Error::new(error.kind(), text)
 }

@@ -13,7 +13,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, IdleTimeout, TransportConfig, VarInt};
 use tokio_rustls::rustls;
 
-use super::failure::{ConnectFailure, TlsFailure};
+use super::failure::{ConnectFailure, TlsFailure, alert_code, closed_by_alert};
 use super::idle::{ConnectionKey, key_of};
 use super::{MessageTransport, local_address, server_name};
 
@@ -95,12 +95,16 @@ impl QuicConnections {
     }
 }
 
+/// Tells a failed handshake, which is a fault, from a server that is not reached.
 fn failed(error: quinn::ConnectionError) -> ConnectFailure {
+    if let Some(alert) = closed_by_alert(&error) {
+        return TlsFailure::Handshake(alert).into();
+    }
     match error {
         quinn::ConnectionError::TimedOut => ConnectFailure::TimedOut,
-        quinn::ConnectionError::TransportError(error) if !error.reason.is_empty() => {
+        quinn::ConnectionError::TransportError(error) if alert_code(error.code).is_some() => {
             TlsFailure::Handshake(error.reason).into()
         }
-        other => TlsFailure::Handshake(other.to_string()).into(),
+        other => std::io::Error::other(other).into(),
     }
 }

@@ -1,0 +1,222 @@
+//! Two servers of ours that speak over TLS or QUIC in both directions: NOTIFY, serial queries, transfers and forwarded updates,
+//! each allowed to the holder of a client certificate only. Nothing between them is in plain text, and what is wrong with a
+//! certificate is a fault until it is right.
+
+use super::{address, serial};
+use crate::encrypted::counted;
+use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
+use nameward_testkit::mesh::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
+use nameward_testkit::peers::free_address;
+use nameward_testkit::{Setup, TestServer};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ZONE: &str = "fleet.example";
+
+/// One of the two servers: its name, where it listens encrypted, and its certificate, for both roles.
+struct FleetServer {
+    name: &'static str,
+    listen: SocketAddr,
+    identity: IssuedCertificate,
+}
+
+/// The transport of a test, and what both servers trust.
+struct Fleet {
+    /// `listen_tls` or `listen_quic`.
+    listener: &'static str,
+    /// Further settings of a server that is contacted.
+    transport: &'static str,
+    authority: PathBuf,
+}
+
+impl Fleet {
+    /// The settings with which `from` contacts `to`.
+    fn contact(&self, from: &FleetServer, to: &FleetServer) -> String {
+        format!(
+            "{{ address = \"{}\", key = \"{KEY_NAME}\", tls = \"strict\", tls_name = \"{}\", tls_ca = {:?}, \
+             tls_certificate = {:?}, tls_key = {:?}{} }}",
+            to.listen,
+            to.name,
+            self.authority,
+            from.identity.certificate,
+            from.identity.key,
+            self.transport
+        )
+    }
+
+    fn setup(&self, own: &FleetServer, directory: &Path, zone: &str) -> Setup {
+        let state = directory.join(own.name);
+        std::fs::create_dir(&state).unwrap();
+        Setup::new().config(&format!(
+            "[server]\nstate_directory = {state:?}\n{} = [\"{}\"]\n[tls]\ncertificate = {:?}\nkey = {:?}\n\
+             client_ca = {:?}\n[[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
+             [[zone]]\nname = \"{ZONE}\"\n{zone}",
+            self.listener, own.listen, own.identity.certificate, own.identity.key, self.authority
+        ))
+    }
+}
+
+fn update(server: &TestServer, label: &str) {
+    let script = format!(
+        "server 127.0.0.1 {}\nzone {ZONE}\nkey {KEY_ALGORITHM}:{KEY_NAME} {KEY_SECRET}\nupdate add {label}.{ZONE}. 60 A \
+         192.0.2.77\nsend\n",
+        server.address().port()
+    );
+    let file = server.dir().join("update");
+    std::fs::write(&file, script).unwrap();
+    let mut command = Command::new("nsupdate");
+    let output = command.args(["-t", "30"]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{output:?}\n{}", server.log());
+}
+
+fn zone_text(serial: u32) -> String {
+    format!(
+        "$TTL 60\n@ SOA ns1 h {serial} 36000 600 864000 60\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.{serial}\n"
+    )
+}
+
+fn notifies_updates_and_transfers(listener: &'static str, transport: &'static str) {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new(directory.path(), "authority").unwrap();
+    let [one, two] = ["ns1.fleet.example", "ns2.fleet.example"].map(|name| FleetServer {
+        name,
+        listen: free_address().unwrap(),
+        identity: authority.issue(name, &[name], Validity::Current).unwrap(),
+    });
+    let fleet = Fleet {
+        listener,
+        transport,
+        authority: authority.path().into(),
+    };
+    let settings = format!(
+        "kind = \"primary\"\nnotify_name_servers = false\nalso_notify = [{}]\nallow_transfer = [\"tls-name:{}\"]\n\
+         allow_update = [\"tls-name:{} key:{KEY_NAME}\"]\nallow_query = [\"127.0.0.1\"]\n",
+        fleet.contact(&one, &two),
+        two.name,
+        two.name
+    );
+    let primary = fleet.setup(&one, directory.path(), &settings);
+    let primary = primary.zone(ZONE, &zone_text(1)).start();
+    let settings = format!(
+        "kind = \"secondary\"\nprimaries = [{}]\nforward_updates = true\nallow_update = [\"127.0.0.1\"]\n",
+        fleet.contact(&two, &one)
+    );
+    let secondary = fleet.setup(&two, directory.path(), &settings).start();
+    secondary.wait_until("the zone", || serial(secondary.address(), ZONE) == Some(1));
+
+    // The refresh interval is hours: what changes arrives because of a NOTIFY.
+    primary.write_zone(ZONE, &zone_text(2));
+    let reloaded = primary.command(&["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    secondary.wait_until("the change", || {
+        address(secondary.address(), &format!("www.{ZONE}")) == Some(2)
+    });
+    update(&secondary, "new");
+    secondary.wait_until("the update", || {
+        address(secondary.address(), &format!("new.{ZONE}")) == Some(77)
+    });
+    assert_eq!(counted(&primary, "dnsupdate-changes"), 1);
+    // One for the change, one for the update; the one at start may have come before the secondary.
+    let notified = counted(&secondary, "incoming-notifications");
+    assert!(notified >= 2, "{notified}");
+    let name = listener.trim_start_matches("listen_");
+    assert_eq!(counted(&secondary, &format!("{name}-queries")), notified);
+    // Serial queries, a transfer and the update.
+    assert!(counted(&primary, &format!("{name}-queries")) >= 3);
+    let log = secondary.log();
+    assert!(log.contains("IXFR"), "{log}");
+    for server in [&primary, &secondary] {
+        assert_eq!(counted(server, "tcp-queries"), 0);
+    }
+}
+
+#[test]
+fn servers_notify_transfer_and_forward_updates_over_tls() {
+    notifies_updates_and_transfers("listen_tls", "");
+}
+
+#[test]
+fn servers_notify_transfer_and_forward_updates_over_quic() {
+    notifies_updates_and_transfers("listen_quic", ", quic = true");
+}
+
+/// The text of a fault on the status page, in `nameward status`, and the number of such faults in `/metrics`.
+fn shows_fault(server: &TestServer, text: &str) -> bool {
+    let status = String::from_utf8(server.command(&["status"]).stdout).unwrap();
+    let fetch = |path: &str| {
+        let url = format!("http://{}{path}", server.web());
+        let output = Command::new("curl").args(["--silent", &url]).output();
+        String::from_utf8(output.expect("curl is installed").stdout).unwrap()
+    };
+    let in_metrics = fetch("/metrics").contains("nameward_faults{kind=\"peer_tls\"} 1");
+    let shown = [
+        status.contains(&format!("peer_tls: {text}")),
+        fetch("/").contains(text),
+        in_metrics,
+    ];
+    shown == [true; 3]
+}
+
+fn shows_no_fault(server: &TestServer) -> bool {
+    let status = String::from_utf8(server.command(&["status"]).stdout).unwrap();
+    !status.contains("peer_tls")
+}
+
+#[test]
+fn a_certificate_of_another_name_is_a_fault_of_both_sides_until_it_is_replaced() {
+    for (listener, transport, word) in [
+        ("listen_tls", "", "TLS"),
+        ("listen_quic", ", quic = true", "QUIC"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::new(directory.path(), "authority").unwrap();
+        let [one, two] = ["ns1.fleet.example", "ns2.fleet.example"].map(|name| FleetServer {
+            name,
+            listen: free_address().unwrap(),
+            // Not for the name of the server.
+            identity: authority
+                .issue(name, &["x.example"], Validity::Current)
+                .unwrap(),
+        });
+        let fleet = Fleet {
+            listener,
+            transport,
+            authority: authority.path().into(),
+        };
+        let settings = format!(
+            "kind = \"primary\"\nnotify_name_servers = false\nalso_notify = [{}]\nallow_transfer = [\"tls\"]\n",
+            fleet.contact(&one, &two)
+        );
+        let primary = fleet.setup(&one, directory.path(), &settings);
+        let primary = primary.zone(ZONE, &zone_text(1)).start();
+        let settings = format!(
+            "kind = \"secondary\"\nprimaries = [{}]\n",
+            fleet.contact(&two, &one)
+        );
+        let secondary = fleet.setup(&two, directory.path(), &settings).start();
+        let text = format!(
+            "No encrypted connection to the primary {} ({word}): ",
+            one.listen
+        );
+        secondary.wait_until(&text, || shows_fault(&secondary, &text));
+        let text = format!(
+            "No encrypted connection to the secondary {} ({word}): ",
+            two.listen
+        );
+        primary.wait_until(&text, || shows_fault(&primary, &text));
+        for name in [one.name, two.name] {
+            authority.issue(name, &[name], Validity::Current).unwrap();
+        }
+        // Certificates are read again when their files change.
+        secondary.wait_until("the zone", || {
+            let _ = secondary.command(&["zone", "retrieve", ZONE]);
+            serial(secondary.address(), ZONE) == Some(1)
+        });
+        secondary.wait_until("no fault", || shows_no_fault(&secondary));
+        primary.wait_until("no fault", || {
+            let _ = primary.command(&["zone", "notify", ZONE]);
+            shows_no_fault(&primary)
+        });
+    }
+}
