@@ -33,6 +33,7 @@ pub use nameward_zone::ZoneKind;
 use nameward_zone::{AccessClient, AccessList};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The rank of zones that the configuration itself declares: before every backend.
 pub const CONFIGURED_RANK: u16 = 0;
@@ -68,6 +69,8 @@ pub struct ZonePolicy {
     pub primaries: Vec<RemoteServer>,
     /// Servers that are notified of changes besides the zone's name servers.
     pub also_notify: Vec<RemoteServer>,
+    /// Settings for servers that are known by their addresses only, such as those in the zone's NS records.
+    pub remotes: Arc<[RemoteServer]>,
     /// Whether the servers in the zone's NS records are notified of changes.
     pub notify_name_servers: NameServerNotify,
     /// Whether each change is announced at once, rather than the changes of a minute together.

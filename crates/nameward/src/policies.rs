@@ -64,6 +64,7 @@ pub fn set(config: &Config) -> PolicySet {
             transfer_octets_max: octets(defaults.transfer_size_max_mb.get()),
             ..defaults.shared_terms()
         },
+        remotes: config.server.remotes.as_slice().into(),
         ..PolicySet::default()
     };
     // Zones with equal tables share their settings: of a hundred thousand, most do.
@@ -121,6 +122,9 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
         for key in query_keys(entry.allow_query.as_ref()) {
             note(key, &|| format!("listener {}", entry.address));
         }
+    }
+    for key in config.server.remotes.iter().filter_map(|remote| remote.key) {
+        note(key, &|| "server.remotes".into());
     }
     for key in query_keys(Some(&config.zone_defaults.allow_query)) {
         note(key, &|| "zone_defaults".into());

@@ -12,8 +12,8 @@ use crate::commit::Commits;
 use crate::core::Core;
 use crate::follow::databases::FollowedDatabase;
 use crate::policy::{
-    Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
-    ZonePolicy,
+    Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer,
+    UNCONFIGURED_RANK, ZoneKind, ZonePolicy,
 };
 use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
@@ -366,10 +366,14 @@ impl CatalogFollower {
         catalog: &[u8],
     ) -> Option<(u16, &Arc<StoredCatalogs>)> {
         let own = policies.of(Name::from_valid_wire(catalog));
+        // A row has addresses only: members with encrypted transfers are kept in the state store, with the settings of the
+        // catalog, unless these are configured for the address.
+        let is_lost = |primary: &RemoteServer| {
+            let named = RemoteServer::plain(primary.address);
+            primary.tls != named.configured_by(&own.remotes).tls
+        };
         match own.declared_by {
-            // A row has addresses only: members with encrypted transfers are kept in the state store, with the settings
-            // of the catalog.
-            _ if own.primaries.iter().any(|primary| primary.tls.is_some()) => None,
+            _ if own.primaries.iter().any(is_lost) => None,
             PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
             _ => None,
         }

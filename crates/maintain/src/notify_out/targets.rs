@@ -65,15 +65,16 @@ pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
     found
 }
 
-/// Returns the addresses of name servers as targets without a key. One that is listed in the policy is notified once,
-/// with its key there.
+/// Returns the addresses of name servers as targets, with the settings configured for them. One that is listed in the policy
+/// is notified once, with its key there.
 pub fn name_server_targets(
     policy: &ZonePolicy,
     addresses: impl IntoIterator<Item = IpAddr>,
 ) -> Vec<RemoteServer> {
     let targets = addresses
         .into_iter()
-        .map(|ip| RemoteServer::plain(SocketAddr::new(ip, DNS_PORT)));
+        .map(|ip| RemoteServer::plain(SocketAddr::new(ip, DNS_PORT)))
+        .map(|server| server.configured_by(&policy.remotes));
     let is_named = |target: &RemoteServer| {
         // One with TLS settings has another port, and must not be notified in plain text as well.
         let same = |other: &RemoteServer| {

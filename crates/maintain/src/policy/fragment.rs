@@ -8,6 +8,7 @@ use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The settings of a zone from one source; those that are `None` are left to the next source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -152,6 +153,7 @@ impl PolicyFragment {
             declared_by,
             primaries: self.primaries.unwrap_or_default(),
             also_notify: self.also_notify.unwrap_or_default(),
+            remotes: Arc::default(),
             notify_name_servers,
             notify_at_once: self.notify_at_once.unwrap_or(true),
             allow_transfer,
@@ -174,6 +176,23 @@ impl PolicyFragment {
             dnssec_policy: self.dnssec_policy,
             key_directory: self.key_directory,
             zonemd: self.zonemd.unwrap_or_default(),
+        }
+    }
+
+    /// Returns the fragment with the settings that are configured for its servers.
+    pub(super) fn with_remotes(&self, remotes: &[RemoteServer]) -> Self {
+        let configured = |servers: &Option<Vec<RemoteServer>>| {
+            let servers = servers.as_ref()?.iter();
+            Some(
+                servers
+                    .map(|server| server.configured_by(remotes))
+                    .collect(),
+            )
+        };
+        PolicyFragment {
+            primaries: configured(&self.primaries),
+            also_notify: configured(&self.also_notify),
+            ..self.clone()
         }
     }
 

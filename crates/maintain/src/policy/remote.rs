@@ -43,6 +43,36 @@ impl RemoteServer {
     }
 }
 
+/// The port of a server that a database or a command names without one.
+const DEFAULT_PORT: u16 = 53;
+
+impl RemoteServer {
+    /// Returns the server with the settings of the one in `remotes` that has its address: databases, commands and catalogs name
+    /// servers by address only. Without a port, which is 53, any port of the address is meant. Settings of its own stay.
+    pub fn configured_by(&self, remotes: &[RemoteServer]) -> RemoteServer {
+        let is_host = |remote: &&RemoteServer| {
+            remote.address.ip().to_canonical() == self.address.ip().to_canonical()
+        };
+        let mut hosts = remotes.iter().filter(is_host);
+        let exact = hosts
+            .clone()
+            .find(|remote| remote.address.port() == self.address.port());
+        let found = match exact {
+            None if self.address.port() == DEFAULT_PORT => hosts.next(),
+            exact => exact,
+        };
+        match found {
+            Some(remote) if self.tls.is_none() => RemoteServer {
+                address: remote.address,
+                key: self.key.or(remote.key),
+                source: self.source.or(remote.source),
+                tls: remote.tls.clone(),
+            },
+            _ => self.clone(),
+        }
+    }
+}
+
 /// The address as in log lines, with the transport if it is encrypted.
 impl fmt::Display for RemoteServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,5 +158,60 @@ pub fn address_text(address: SocketAddr) -> String {
     match address.port() {
         53 => address.ip().to_string(),
         _ => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_named_by_address_has_the_settings_configured_for_it() {
+        let plain = |address: &str| RemoteServer::plain(address.parse().unwrap());
+        let tls = |transport| {
+            Some(Arc::new(PeerTls {
+                transport,
+                authentication: PeerAuthentication::Opportunistic,
+                name: None,
+                authorities: None,
+                pins: Vec::new(),
+                identity: None,
+                alpn: AlpnRule::Required,
+            }))
+        };
+        let key: NameBuf = "k.example.".parse().unwrap();
+        let one = RemoteServer {
+            key: Some(key),
+            tls: tls(PeerTransport::Tls),
+            ..plain("192.0.2.1:853")
+        };
+        let two = RemoteServer {
+            tls: tls(PeerTransport::Quic),
+            ..plain("192.0.2.1:8853")
+        };
+        let remotes = [one.clone(), two.clone()];
+        for (named, expected) in [
+            (plain("192.0.2.1:853"), one.clone()),
+            (plain("192.0.2.1:53"), one.clone()),
+            (plain("[::ffff:192.0.2.1]:53"), one.clone()),
+            (plain("192.0.2.1:8853"), two),
+            (plain("192.0.2.1:5353"), plain("192.0.2.1:5353")),
+            (plain("192.0.2.2:853"), plain("192.0.2.2:853")),
+        ] {
+            assert_eq!(named.configured_by(&remotes), expected, "{named}");
+        }
+        let own = RemoteServer {
+            key: Some("own.example.".parse().unwrap()),
+            ..plain("192.0.2.1:53")
+        };
+        let found = own.configured_by(&remotes);
+        assert_eq!((found.key, &found.tls), (own.key, &one.tls));
+        // Port 53 itself may be configured, too.
+        let exact = RemoteServer {
+            key: Some(key),
+            ..plain("192.0.2.1:53")
+        };
+        let remotes = [one, exact.clone()];
+        assert_eq!(plain("192.0.2.1:53").configured_by(&remotes), exact);
     }
 }

@@ -4,7 +4,7 @@
 //! precedence over it, setting by setting. Changing some zones costs time in proportion to their number, however many
 //! there are in total.
 
-use super::{Autoprimary, PolicyFragment, ZonePolicy};
+use super::{Autoprimary, PolicyFragment, RemoteServer, ZonePolicy};
 use arc_swap::ArcSwap;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
@@ -32,6 +32,8 @@ pub enum PolicySource {
 pub struct PolicySet {
     /// The defaults for all zones; only those of the configuration are used.
     pub default: PolicyFragment,
+    /// Settings for servers that other sources name by address only; only those of the configuration are used.
+    pub remotes: Arc<[RemoteServer]>,
     /// By the name of the zone, in wire format and lower case.
     pub zones: HashMap<Box<[u8]>, Arc<PolicyFragment>>,
     /// TSIG keys.
@@ -60,6 +62,11 @@ impl Policies {
     /// Returns the servers whose zones become secondaries here when they send NOTIFY.
     pub fn autoprimaries(&self) -> &[Autoprimary] {
         &self.autoprimaries
+    }
+
+    /// Returns the settings for servers that are known by their addresses only.
+    pub fn remotes(&self) -> &[RemoteServer] {
+        &self.default.remotes
     }
 
     /// Returns the policy of a zone: its own, or the default.
@@ -161,8 +168,11 @@ impl PolicyTable {
         let now = &sources.sets[&source];
         let mut policies = Policies::clone(&self.snapshot.load());
         let mut changed: Vec<Box<[u8]>> = Vec::new();
-        if source == PolicySource::Configured && before.default != now.default {
-            policies.default = Arc::new(now.default.clone().finish(source));
+        let is_same = before.default == now.default && before.remotes == now.remotes;
+        if source == PolicySource::Configured && !is_same {
+            let mut default = now.default.clone().finish(source);
+            default.remotes = Arc::clone(&now.remotes);
+            policies.default = Arc::new(default);
             // All of them may have a new default.
             let all = sources.sets.values().flat_map(|set| set.zones.keys());
             changed.extend(all.chain(before.zones.keys()).cloned());
@@ -302,9 +312,14 @@ impl PolicySources {
         let make = || {
             let none = PolicyFragment::default();
             let default = configured.map_or(&none, |set| &set.default);
+            let remotes = configured.map(|set| Arc::clone(&set.remotes));
+            let remotes = remotes.unwrap_or_default();
             let own = own.map_or(&none, |part| part);
             let other = other.map_or(&none, |(_, part)| part);
-            Arc::new(own.or(other).or(default).finish(declared_by))
+            let other = other.with_remotes(&remotes);
+            let mut policy = own.or(&other).or(default).finish(declared_by);
+            policy.remotes = remotes;
+            Arc::new(policy)
         };
         Some(Arc::clone(made.entry(key).or_insert_with(make)))
     }

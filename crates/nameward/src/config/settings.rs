@@ -95,6 +95,11 @@ section! {
         transfer_idle_timeout_ms: Count<10, 3_600_000> = "30000";
         /// Timeout for a whole incoming transfer, in milliseconds.
         transfer_total_timeout_ms: Count<10, 604_800_000> = "7200000";
+        /// Settings of servers that databases, commands, catalogs, autoprimaries and NS records name by address only, each as in
+        /// `primaries`: a primary or a notified server with the address of one of them has its TLS settings, and its key and
+        /// source unless it has its own. A server named without a port, or with 53, is the one here with its address, whatever
+        /// port that has ([transfers.md](transfers.md#encrypted-transfers)).
+        remotes: Vec<RemoteServer> = "[]";
         /// Least severe level that is logged.
         log_level: LogLevel = r#""info""#;
         /// Socket for `nameward reload` and the other commands. "" means `control.sock` in the service's runtime

@@ -189,6 +189,7 @@ impl FileAccess {
         let all = templates.chain(zones).flatten();
         let all = all.chain([&defaults.primaries, &defaults.also_notify]);
         let servers = all.filter_map(|setting| setting.0.as_ref()).flatten();
+        let servers = servers.chain(&config.server.remotes);
         for tls in servers.filter_map(|server| server.tls.as_ref()) {
             let identity = tls
                 .identity

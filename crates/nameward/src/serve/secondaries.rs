@@ -84,7 +84,9 @@ impl SecondaryZones {
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
         let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
         let (core, runtime) = (self.core.maintain.clone(), &self.core.outgoing_runtime);
-        Arc::new(AutoprimarySink::new(secondaries, core, runtime.clone()))
+        let connections = Arc::clone(&self.core.peer_connections);
+        let sink = AutoprimarySink::new(secondaries, core, connections, runtime.clone());
+        Arc::new(sink)
     }
 
     /// Returns the source of secondary zones' expiry times (RFC 7314).

@@ -3,6 +3,7 @@
 //! certificate is a fault until it is right.
 
 use super::{address, serial};
+use crate::databases::rows::Sqlite;
 use crate::encrypted::counted;
 use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use nameward_testkit::mesh::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
@@ -219,4 +220,103 @@ fn a_certificate_of_another_name_is_a_fault_of_both_sides_until_it_is_replaced()
             shows_no_fault(&primary)
         });
     }
+}
+
+/// A primary that transfers its zone over TLS only, and the setting by which others know it.
+fn tls_primary(directory: &Path) -> (TestServer, SocketAddr, String) {
+    let authority = Authority::new(directory, "authority").unwrap();
+    let own = FleetServer {
+        name: "ns1.fleet.example",
+        listen: free_address().unwrap(),
+        identity: authority
+            .issue("ns1", &["ns1.fleet.example"], Validity::Current)
+            .unwrap(),
+    };
+    let fleet = Fleet {
+        listener: "listen_tls",
+        transport: "",
+        authority: authority.path().into(),
+    };
+    let settings = "kind = \"primary\"\nnotify_name_servers = false\nallow_transfer = [\"tls\"]\n";
+    let primary = fleet.setup(&own, directory, settings);
+    let primary = primary.zone(ZONE, &zone_text(1)).start();
+    let remotes = format!(
+        "remotes = [{{ address = \"{}\", tls = \"strict\", tls_name = \"{}\", tls_ca = {:?} }}]\n",
+        own.listen, own.name, fleet.authority
+    );
+    (primary, own.listen, remotes)
+}
+
+/// Checks that a server has the zone, and that the primary was contacted over TLS only.
+fn is_transferred_over_tls(primary: &TestServer, secondary: &TestServer) {
+    secondary.wait_until("the zone", || serial(secondary.address(), ZONE) == Some(1));
+    assert!(counted(primary, "tls-queries") >= 1);
+    for plain in ["udp-queries", "tcp-queries"] {
+        assert_eq!(counted(primary, plain), 0, "{plain}");
+    }
+}
+
+#[test]
+fn database_zones_have_the_tls_settings_configured_for_the_address_of_their_primary() {
+    for (mode, has_port) in [("live", true), ("resident", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let (primary, address, remotes) = tls_primary(directory.path());
+        let database = Sqlite::new(directory.path());
+        // PowerDNS stores the address without its port if that is 53.
+        let master = if has_port {
+            address.to_string()
+        } else {
+            address.ip().to_string()
+        };
+        database.run(&format!(
+            "INSERT INTO domains (name, type, master) VALUES ('{ZONE}', 'SLAVE', '{master}')"
+        ));
+        let state = directory.path().join("state");
+        std::fs::create_dir(&state).unwrap();
+        let secondary = Setup::new().config(&format!(
+            "[server]\nstate_directory = {state:?}\n{remotes}[[backend]]\ntype = \"sqlite\"\npath = {:?}\nmode = \"{mode}\"\n",
+            database.path
+        ));
+        is_transferred_over_tls(&primary, &secondary.start());
+    }
+}
+
+#[test]
+fn zones_of_commands_have_the_tls_settings_configured_for_the_address_of_their_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    let (primary, address, remotes) = tls_primary(directory.path());
+    let state = directory.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let server = format!("[server]\nstate_directory = {state:?}\n");
+    let secondary = Setup::new().config(&format!("{server}{remotes}")).start();
+    let address = address.to_string();
+    let create = [
+        "zone",
+        "create",
+        ZONE,
+        "--kind",
+        "secondary",
+        "--primary",
+        &address,
+    ];
+    let created = secondary.command(&create);
+    assert!(created.status.success(), "{created:?}");
+    is_transferred_over_tls(&primary, &secondary);
+    let status = super::status(&secondary, ZONE);
+    assert!(status.contains(&address), "{status}");
+
+    // A reload changes the settings of all zones.
+    let file = secondary.dir().join("nameward.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let wrong = config.replace("tls_name = \"ns1.", "tls_name = \"other.");
+    assert_ne!(wrong, config);
+    std::fs::write(&file, wrong).unwrap();
+    let reloaded = secondary.command(&["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    let text =
+        format!("No encrypted connection to the primary {address} (TLS): certificate is for ns1.");
+    secondary.wait_until("a fault", || {
+        let _ = secondary.command(&["zone", "retrieve", ZONE]);
+        shows_fault(&secondary, &text)
+    });
 }

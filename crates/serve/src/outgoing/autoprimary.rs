@@ -4,7 +4,7 @@
 //! A zone from an autoprimary that a database lists (`supermasters`) is created in that database, as PowerDNS does;
 //! others are kept in the state store.
 //!
-//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP. The number of
+//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP or as configured for it. The number of
 //! pending zones is limited, and so is the number of created ones. If a key is listed, the NOTIFY must be signed with
 //! it; the key of a signed NOTIFY is also used for the query and the transfers.
 
@@ -12,7 +12,6 @@ use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,17 +19,15 @@ use nameward_dnssec::tsig::{TsigKey, sign_request};
 use nameward_maintain::Core;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
-    Autoprimary, AutoprimarySecondary, Policies, PolicySource, ZoneKind, address_text,
+    Autoprimary, AutoprimarySecondary, Policies, PolicySource, RemoteServer, ZoneKind, address_text,
 };
 use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
 use nameward_store::sql::write::{MASTER_MAX, NewZone, WriteError};
 use nameward_wire::{NameBuf, Type};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{SecondarySink, random_id};
+use super::{PeerConnections, SecondarySink, random_id};
 use crate::transfers::LoggedRefusals;
 
 /// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.
@@ -48,6 +45,7 @@ pub struct AutoprimarySink {
 
 struct AutoprimaryShared {
     core: Core,
+    connections: Arc<PeerConnections>,
     /// The runtime that the database connections belong to.
     database_runtime: Handle,
     /// The runtime for queries.
@@ -61,9 +59,15 @@ struct AutoprimaryShared {
 impl AutoprimarySink {
     /// Creates a sink that passes NOTIFY messages for known zones to `secondaries`, and queries autoprimaries on
     /// `runtime`. Call within the runtime of the database connections.
-    pub fn new(secondaries: SecondarySink, core: Core, runtime: Handle) -> Self {
+    pub fn new(
+        secondaries: SecondarySink,
+        core: Core,
+        connections: Arc<PeerConnections>,
+        runtime: Handle,
+    ) -> Self {
         let shared = AutoprimaryShared {
             core,
+            connections,
             database_runtime: Handle::current(),
             runtime,
             waiting: Mutex::default(),
@@ -133,7 +137,9 @@ impl AutoprimaryShared {
         let mut last = String::from("the zone has none of the configured name servers");
         let mut found = None;
         for autoprimary in &notified.listed {
-            let question = name_servers(autoprimary.address, zone, notified.key.as_ref());
+            let server = RemoteServer::plain(autoprimary.address);
+            let server = server.configured_by(self.core.policies.load().remotes());
+            let question = self.name_servers(&server, zone, notified.key.as_ref());
             match timeout(PATIENCE, question).await {
                 Ok(Ok(servers)) => {
                     if servers.contains(&autoprimary.name_server) {
@@ -151,6 +157,25 @@ impl AutoprimaryShared {
         }
         let name = zone.as_name().as_wire().to_ascii_lowercase();
         self.waiting.lock().remove(&name[..]);
+    }
+
+    /// Queries a server for the NS records of a zone.
+    async fn name_servers(
+        &self,
+        server: &RemoteServer,
+        zone: NameBuf,
+        key: Option<&Arc<TsigKey>>,
+    ) -> io::Result<Vec<NameBuf>> {
+        let asked = AskedQuestion::query(random_id(), zone, Type::NS);
+        let mut question = asked.message(None);
+        let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+        let reply = self.connections.exchange(server, &question, PATIENCE).await;
+        let reply = reply.map_err(io::Error::other)?;
+        if let Some(mut verifier) = verifier {
+            let verified = verifier.verify(&reply, now_seconds());
+            verified.map_err(|failure| io::Error::other(failure.to_string()))?;
+        }
+        read_name_servers(&asked, &reply).map_err(|failure| io::Error::other(failure.to_string()))
     }
 
     /// Logs that a zone is not created, once per autoprimary and zone.
@@ -269,28 +294,4 @@ fn addresses_of(policies: &Policies, autoprimary: &Autoprimary) -> String {
         text += &address;
     }
     text
-}
-
-/// Queries a server for the NS records of a zone, over TCP.
-async fn name_servers(
-    server: SocketAddr,
-    zone: NameBuf,
-    key: Option<&Arc<TsigKey>>,
-) -> io::Result<Vec<NameBuf>> {
-    let asked = AskedQuestion::query(random_id(), zone, Type::NS);
-    let mut question = asked.message(None);
-    let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
-    let mut stream = TcpStream::connect(server).await?;
-    let length = question.len() as u16;
-    stream
-        .write_all(&[&length.to_be_bytes()[..], &question].concat())
-        .await?;
-    let length = stream.read_u16().await?;
-    let mut reply = vec![0; usize::from(length)];
-    stream.read_exact(&mut reply).await?;
-    if let Some(mut verifier) = verifier {
-        let verified = verifier.verify(&reply, now_seconds());
-        verified.map_err(|failure| io::Error::other(failure.to_string()))?;
-    }
-    read_name_servers(&asked, &reply).map_err(|failure| io::Error::other(failure.to_string()))
 }

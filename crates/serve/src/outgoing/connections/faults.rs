@@ -107,7 +107,10 @@ fn role_of(server: &RemoteServer, policies: &Policies) -> Option<PeerRole> {
         other.address == server.address && other.source == server.source && other.tls == server.tls
     };
     let is_primary = |policy: &ZonePolicy| policy.primaries.iter().any(is_same);
-    let is_notified = |policy: &ZonePolicy| policy.also_notify.iter().any(is_same);
+    let is_notified = |policy: &ZonePolicy| {
+        let mut servers = policy.also_notify.iter().chain(&*policy.remotes);
+        servers.any(is_same)
+    };
     if policies.any(is_primary) {
         Some(PeerRole::Primary)
     } else {
