@@ -100,6 +100,8 @@ pub struct ImportedTls {
     pub pins: Vec<String>,
     /// The files of the certificate presented to it, and of its key.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Whether it is reached over QUIC instead of TLS.
+    pub is_quic: bool,
     /// Whether a server without ALPN is accepted, as by the other server.
     pub is_alpn_optional: bool,
 }

@@ -17,6 +17,8 @@ pub(super) struct ListenStatement {
     pub port: u16,
     /// The `tls` statement that encrypts it.
     pub tls: Option<String>,
+    /// The `http` statement, for DNS over HTTPS.
+    pub http: Option<String>,
     /// `None` if the list cannot be read.
     pub list: Option<MatchList>,
 }
@@ -43,6 +45,14 @@ pub(super) struct TlsStatement {
     pub key: Option<String>,
     pub authorities: Option<String>,
     pub hostname: Option<String>,
+    /// Whether `protocols` admits TLS 1.2.
+    pub has_tls_1_2: bool,
+}
+
+/// An `http` statement as written.
+pub(super) struct HttpStatement {
+    pub name: String,
+    pub paths: Vec<String>,
 }
 
 /// A zone in `catalog-zones`, and the servers from which its members are transferred, if configured.
@@ -66,6 +76,7 @@ pub(super) type WordStatement = (Spot, String, String);
 pub(super) struct ServerStatements {
     pub keys: Vec<KeyStatement>,
     pub tls: Vec<TlsStatement>,
+    pub http: Vec<HttpStatement>,
     pub listen: Vec<ListenStatement>,
     /// `version`, `server-id` and similar statements, with their values.
     pub words: Vec<WordStatement>,
@@ -116,6 +127,10 @@ impl ServerStatements {
         }
         if keyword.is("tls") {
             self.tls.extend(read_tls(statement));
+            return false;
+        }
+        if keyword.is("http") {
+            self.http.extend(read_http(statement));
             return false;
         }
         if keyword.is("logging") {
@@ -257,10 +272,10 @@ impl ServerStatements {
         });
     }
 
-    /// Reads `listen-on [port N] [tls NAME] { ... };`. With `http` it cannot be converted.
+    /// Reads `listen-on [port N] [tls NAME] [http NAME] { ... };`.
     fn see_listen(&mut self, keyword: &Word<'_>, statement: &ConfStatement<'_>, spot: Spot) {
         let words = statement.words_and_block();
-        let (mut port, mut tls, mut list) = (0, None, None);
+        let (mut port, mut tls, mut http, mut list) = (0, None, None, None);
         if let Ok((words, block)) = words {
             let is_known = words.chunks(2).all(|pair| match pair {
                 [word, number] if word.is("port") => {
@@ -269,6 +284,10 @@ impl ServerStatements {
                 }
                 [word, name] if word.is("tls") => {
                     tls = Some(name.string()).filter(|name| name != "none");
+                    true
+                }
+                [word, name] if word.is("http") => {
+                    http = Some(name.string());
                     true
                 }
                 _ => false,
@@ -284,6 +303,7 @@ impl ServerStatements {
             is_v6: keyword.is("listen-on-v6"),
             port,
             tls,
+            http,
             list,
         });
     }
@@ -306,8 +326,37 @@ fn read_tls(statement: &ConfStatement<'_>) -> Option<TlsStatement> {
             "key-file" => tls.key = value(),
             "ca-file" => tls.authorities = value(),
             "remote-hostname" => tls.hostname = value(),
+            "protocols" => {
+                let versions = values_in_block(inner);
+                tls.has_tls_1_2 = versions
+                    .iter()
+                    .any(|version| version.eq_ignore_ascii_case("TLSv1.2"));
+            }
             _ => {}
         }
     }
     Some(tls)
+}
+
+/// Reads `http NAME { endpoints { "PATH"; ... }; ... };`.
+fn read_http(statement: &ConfStatement<'_>) -> Option<HttpStatement> {
+    let (words, block) = statement.words_and_block().ok()?;
+    let is_endpoints = |inner: &&ConfStatement<'_>| {
+        let keyword = inner.keyword();
+        keyword.is_some_and(|keyword| keyword.is("endpoints"))
+    };
+    let endpoints = block.iter().find(is_endpoints);
+    Some(HttpStatement {
+        name: words.first()?.string(),
+        paths: endpoints.map(values_in_block).unwrap_or_default(),
+    })
+}
+
+/// Returns the values in `KEYWORD { VALUE; ... };`.
+fn values_in_block(statement: &ConfStatement<'_>) -> Vec<String> {
+    let block = statement.words_and_block().ok();
+    let values = block.into_iter().flat_map(|(_, block)| block);
+    values
+        .filter_map(|value| Some(value.keyword()?.string()))
+        .collect()
 }

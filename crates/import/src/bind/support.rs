@@ -56,8 +56,8 @@ const PASSED_OVER: &[(&str, ImportVerdict, &str)] = &[
     ),
     (
         "http",
-        ImportVerdict::Breaks,
-        "DNS over HTTPS is not supported",
+        ImportVerdict::Changed,
+        "its path is used for listen-on with http; the limits are those of [server]",
     ),
     (
         "logging",

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "server",
     "web",
     "api",
@@ -21,6 +21,7 @@ const TABLES: [&str; 10] = [
     "recursor",
     "security_poll",
     "tls",
+    "https",
     "query_log",
     "dnstap",
 ];
@@ -234,6 +235,9 @@ fn remote(remote: &ImportedRemote) -> String {
         let is_strict = tls.name.is_some() || tls.authorities.is_some() || !tls.pins.is_empty();
         let mode = if is_strict { "strict" } else { "opportunistic" };
         let _ = write!(text, ", tls = \"{mode}\"");
+        if tls.is_quic {
+            text.push_str(", quic = true");
+        }
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         let identity = tls.identity.as_ref();
         for (key, value) in [

@@ -151,6 +151,66 @@ fn tls_of_listeners_and_primaries_is_kept() {
     );
 }
 
+#[test]
+fn https_listeners_are_kept_with_their_path_and_never_in_plain_text() {
+    let conf = |listen: &str, http: &str| {
+        format!(
+            "options {{ listen-on {{ 192.0.2.9; }}; {listen} listen-on-v6 {{ none; }}; }};\n\
+             tls local {{ cert-file \"/c.pem\"; key-file \"/k.pem\"; protocols {{ TLSv1.2; TLSv1.3; }}; }};\n{http}"
+        )
+    };
+    let paths = |paths: &str| format!("http web {{ endpoints {{ {paths} }}; }};\n");
+    let listen = "listen-on port 8443 tls local http web { 192.0.2.9; }; listen-on tls local http web { 192.0.2.8; };";
+    let report = dry_run("bind", &conf(listen, &paths("\"/dns\";")));
+    assert_lines(
+        &report,
+        &[
+            "listen = [\"192.0.2.9:53\"]",
+            "listen_https = [\"192.0.2.9:8443\", \"192.0.2.8:443\"]",
+            "path = \"/dns\"",
+            "certificate = [\"/c.pem\"]",
+            "minimum_version = \"1.2\"",
+        ],
+    );
+    assert!(!report.contains("would leak or break: "), "{report}");
+    let report = dry_run(
+        "bind",
+        &conf("listen-on tls local http default { 192.0.2.8; };", ""),
+    );
+    assert_lines(&report, &["listen_https = [\"192.0.2.8:443\"]"]);
+    assert!(!report.contains("path = "), "{report}");
+    let two = dry_run("bind", &conf(listen, &paths("\"/dns\"; \"/other\";")));
+    assert_lines(
+        &two,
+        &[
+            "would leak or break: listen-on: of the endpoints of http \"web\" only \"/dns\" is served",
+            "path = \"/dns\"",
+        ],
+    );
+    // Without TLS, or without the statement, the listener is omitted.
+    for (listen, http, reason) in [
+        (
+            "listen-on port 80 tls none http web { 192.0.2.8; };",
+            paths("\"/dns\";"),
+            "DNS over HTTP without TLS is not supported: omitted",
+        ),
+        (
+            "listen-on tls local http web { 192.0.2.8; };",
+            String::new(),
+            "no http statement \"web\": omitted",
+        ),
+        (
+            "listen-on tls ephemeral http web { 192.0.2.8; };",
+            paths("\"/dns\";"),
+            "tls \"ephemeral\" has no certificate file: omitted",
+        ),
+    ] {
+        let report = dry_run("bind", &conf(listen, &http));
+        assert_lines(&report, &["listen = [\"192.0.2.9:53\"]", reason]);
+        assert!(!report.contains("192.0.2.8:"), "{report}");
+    }
+}
+
 fn old_server() -> Option<(OldServer, Peer)> {
     let primary = primary_of_copy(PeerKind::Nsd)?;
     let zones = [

@@ -45,11 +45,31 @@ fn tls_of_listeners_and_remotes_is_kept() {
         &["would leak or break: listen-tls of server: omitted"],
     );
     assert!(!without.contains("192.0.2.9:"), "{without}");
+    let quic = rest.replace("tls: on", "quic: on");
     let quic = dry_run(
         "knot",
-        &rest.replace("tls: on\n    cert-key", "quic: on\n    cert-key"),
+        &format!(
+            "server:\n    listen: 192.0.2.9\n    listen-quic: [192.0.2.9, \"2001:db8::9@8853\"]\n    cert-file: /c.pem\n    key-file: /k.pem\n{quic}"
+        ),
     );
-    assert_lines(&quic, &["zone one.example. omitted"]);
+    assert_lines(
+        &quic,
+        &[
+            "listen = [\"192.0.2.9:53\"]",
+            "listen_quic = [\"192.0.2.9:853\", \"[2001:db8::9]:8853\"]",
+            "certificate = \"/c.pem\"",
+            &format!(
+                "{{ address = \"192.0.2.1:853\", tls = \"strict\", quic = true, tls_pin = [\"{pin}\"] }}"
+            ),
+            "{ address = \"192.0.2.2:8853\", tls = \"opportunistic\", quic = true }",
+        ],
+    );
+    let without = dry_run("knot", "server:\n    listen-quic: 192.0.2.9\n");
+    assert_lines(
+        &without,
+        &["would leak or break: listen-quic of server: omitted"],
+    );
+    assert!(!without.contains("192.0.2.9:"), "{without}");
 }
 
 #[test]

@@ -93,6 +93,35 @@ fn a_port_for_tls_does_not_become_a_plain_listener() {
 }
 
 #[test]
+fn client_certificates_of_secondaries_are_kept() {
+    let auth = "tls-auth:\n  name: auth\n  auth-domain-name: ns2.example\n";
+    let zone = "zone:\n  name: one.example\n  zonefile: one.zone\n  provide-xfr: 192.0.2.2 NOKEY auth\n  provide-xfr: 192.0.2.3 NOKEY\n";
+    let server = "server:\n  tls-service-key: k\n  tls-service-pem: p\n  tls-auth-port: 8853\n  ip-address: 192.0.2.1@8853\n";
+    let report = dry_run(
+        "nsd",
+        &format!("{server}  tls-cert-bundle: ca.pem\n{auth}{zone}"),
+    );
+    assert_lines(
+        &report,
+        &[
+            "listen_tls = [\"192.0.2.1:8853\"]",
+            "client_ca = \"ca.pem\"",
+            "allow_transfer = [\"192.0.2.2 tls-name:ns2.example\", \"192.0.2.3\"]",
+            "tls-auth-port: part of listen_tls in [server]; clients without a certificate may connect, too",
+        ],
+    );
+    // Without authorities no client is known by name.
+    for conf in [
+        format!("{server}{auth}{zone}"),
+        format!("{server}  tls-cert-bundle: ca.pem\n{zone}"),
+    ] {
+        let report = dry_run("nsd", &conf);
+        assert_lines(&report, &["zone one.example. omitted: provide-xfr"]);
+        assert!(!report.contains("allow_transfer"), "{report}");
+    }
+}
+
+#[test]
 fn tls_of_primaries_is_kept() {
     let zone = "zone:\n  name: one.example\n  request-xfr: AXFR 192.0.2.1@8853 NOKEY auth\n  request-xfr: 192.0.2.2 NOKEY auth\n";
     let auth = "tls-auth:\n  name: auth\n  auth-domain-name: ns1.example\n  client-cert: c.pem\n  client-key: c.key\n";

@@ -1,4 +1,4 @@
-//! `listen-on` and `listen-on-v6`: plain listeners, and those over TLS with their certificates.
+//! `listen-on` and `listen-on-v6`: plain listeners, and those over TLS and HTTPS with their certificates.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,17 +10,27 @@ use super::{BindImporter, ImportVerdict, ImportedValue, peers};
 
 /// The default port of DNS over TLS.
 const TLS_PORT: u16 = 853;
+/// The default port of DNS over HTTPS.
+const HTTPS_PORT: u16 = 443;
+/// The path of `http default`, which needs no statement, and of ours.
+const HTTPS_PATH: &str = "/dns-query";
 
 /// The listeners found so far.
 #[derive(Default)]
 struct FoundListeners {
     plain: Vec<SocketAddr>,
     tls: Vec<SocketAddr>,
-    /// Certificate and key files of the TLS listeners.
+    https: Vec<SocketAddr>,
+    /// The path of the HTTPS listeners.
+    path: Option<String>,
+    /// Certificate and key files of the TLS and HTTPS listeners.
     files: Vec<(String, String)>,
+    /// Whether one of them admits TLS 1.2.
+    has_tls_1_2: bool,
     /// The first statement of each kind.
     first: Option<Spot>,
     first_tls: Option<Spot>,
+    first_https: Option<Spot>,
 }
 
 impl BindImporter {
@@ -41,7 +51,11 @@ impl BindImporter {
                 let addresses = addresses.and_then(|list| acl::plain_addresses(list, any));
                 match (addresses, &statement.tls) {
                     (None, _) => {
-                        let text = "listen-on: list each address; HTTPS is not supported";
+                        let text = "listen-on: list each address";
+                        self.note(ImportVerdict::Breaks, statement.spot, text);
+                    }
+                    (Some(_), None) if statement.http.is_some() => {
+                        let text = "listen-on: DNS over HTTP without TLS is not supported: omitted";
                         self.note(ImportVerdict::Breaks, statement.spot, text);
                     }
                     (Some(addresses), None) => {
@@ -60,7 +74,7 @@ impl BindImporter {
         self.set_listeners(found);
     }
 
-    /// Adds a listener over TLS. One that cannot be converted is omitted: it must not answer in plain text.
+    /// Adds a listener over TLS or HTTPS. One that cannot be converted is omitted: it must not answer in plain text.
     fn listen_tls(
         &mut self,
         found: &mut FoundListeners,
@@ -81,11 +95,26 @@ impl BindImporter {
                         client_ca in [tls] and tls-name in access lists";
             return self.note(ImportVerdict::Breaks, statement.spot, text);
         }
-        let port = or_default(statement.port, TLS_PORT);
-        let addresses = addresses.into_iter();
-        found
-            .tls
-            .extend(addresses.map(|ip| SocketAddr::new(ip, port)));
+        let (list, first, default_port) = match &statement.http {
+            None => (&mut found.tls, &mut found.first_tls, TLS_PORT),
+            Some(http) => {
+                let path = match self.https_path((statement, http), statements) {
+                    Some(path) if *found.path.get_or_insert_with(|| path.clone()) == path => path,
+                    Some(path) => {
+                        let text =
+                            format!("listen-on: a second path {path:?} is not supported: omitted");
+                        return self.note(ImportVerdict::Breaks, statement.spot, text);
+                    }
+                    None => return,
+                };
+                found.path = Some(path);
+                (&mut found.https, &mut found.first_https, HTTPS_PORT)
+            }
+        };
+        let port = or_default(statement.port, default_port);
+        list.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)));
+        *first = first.or(Some(statement.spot));
+        found.has_tls_1_2 |= tls.is_some_and(|tls| tls.has_tls_1_2);
         let absolute = |path: &String| {
             statements
                 .directory
@@ -97,7 +126,33 @@ impl BindImporter {
         if !found.files.contains(&files) {
             found.files.push(files);
         }
-        found.first_tls = found.first_tls.or(Some(statement.spot));
+    }
+
+    /// Returns the path of an HTTPS listener, the first of several; `None` if its `http` statement does not exist.
+    fn https_path(
+        &mut self,
+        (statement, name): (&ListenStatement, &str),
+        statements: &ServerStatements,
+    ) -> Option<String> {
+        let http = statements.http.iter().find(|http| http.name == name);
+        let Some(http) = http else {
+            if name == "default" {
+                return Some(HTTPS_PATH.into());
+            }
+            let text = format!("listen-on: no http statement {name:?}: omitted");
+            self.note(ImportVerdict::Breaks, statement.spot, text);
+            return None;
+        };
+        let (first, others) = match &http.paths[..] {
+            [] => return Some(HTTPS_PATH.into()),
+            [first, others @ ..] => (first, others),
+        };
+        if !others.is_empty() {
+            let text =
+                format!("listen-on: of the endpoints of http {name:?} only {first:?} is served");
+            self.note(ImportVerdict::Breaks, statement.spot, text);
+        }
+        Some(first.clone())
     }
 
     fn set_listeners(&mut self, found: FoundListeners) {
@@ -113,11 +168,27 @@ impl BindImporter {
             self.server
                 .take(&place, ("server", "listen"), value, "listen-on");
         }
-        if let Some(spot) = found.first_tls {
+        for (spot, setting, list) in [
+            (found.first_tls, "listen_tls", &found.tls),
+            (found.first_https, "listen_https", &found.https),
+        ] {
+            if let Some(spot) = spot {
+                let (place, value) = (self.place(spot), ImportedValue::Texts(texts(list)));
+                self.server
+                    .take(&place, ("server", setting), value, "listen-on");
+            }
+        }
+        if let Some(spot) = found.first_tls.or(found.first_https) {
             let place = self.place(spot);
-            let value = ImportedValue::Texts(texts(&found.tls));
-            self.server
-                .take(&place, ("server", "listen_tls"), value, "listen-on");
+            if let Some(path) = found.path.filter(|path| path != HTTPS_PATH) {
+                let value = ImportedValue::Text(path);
+                self.server.set(Some(&place), ("https", "path"), value);
+            }
+            if found.has_tls_1_2 {
+                let value = ImportedValue::Text("1.2".into());
+                self.server
+                    .set(Some(&place), ("tls", "minimum_version"), value);
+            }
             let (certificates, keys) = found.files.into_iter().unzip();
             for (key, paths) in [("certificate", certificates), ("key", keys)] {
                 let value = ImportedValue::Texts(paths);

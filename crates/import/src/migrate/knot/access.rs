@@ -98,12 +98,11 @@ impl<'i> KnotIndex<'i> {
     }
 
     fn remote(&self, item: &KnotItem) -> Result<Vec<ImportedRemote>, KnotRefusal> {
-        if let Some(entry) = item.entry("quic").filter(|entry| entry.is_on()) {
-            let reason = format!("remote {} uses quic", item.id());
-            return Err(impossible(entry, reason));
-        }
-        let tls = item.entry("tls").filter(|entry| entry.is_on());
-        let tls = tls.map(|_| remote_tls(item)).transpose()?;
+        let is_on = |key| item.entry(key).is_some_and(KnotEntry::is_on);
+        // Knot refuses both together.
+        let is_quic = is_on("quic");
+        let tls = (is_quic || is_on("tls")).then(|| remote_tls(item, is_quic));
+        let tls = tls.transpose()?;
         let default_port = if tls.is_some() { 853 } else { 53 };
         let key = item.entry("key").and_then(|key| full_name(key.value()));
         let sources = item.entry("via").map_or(&[][..], |via| &via.values);
@@ -306,8 +305,8 @@ impl<'i> KnotIndex<'i> {
     }
 }
 
-/// Returns the TLS settings of a remote (Knot 3.4 and later): verified by pins, by names, or not at all.
-fn remote_tls(item: &KnotItem) -> Result<ImportedTls, KnotRefusal> {
+/// Returns the TLS settings of a remote over QUIC (Knot 3.3 and later) or TLS (3.4): verified by pins, by names, or not at all.
+fn remote_tls(item: &KnotItem, is_quic: bool) -> Result<ImportedTls, KnotRefusal> {
     let values = |key| item.entry(key).map_or(&[][..], |entry| &entry.values[..]);
     let names = values("cert-hostname");
     if let (Some(entry), [_, _, ..]) = (item.entry("cert-hostname"), names) {
@@ -317,6 +316,7 @@ fn remote_tls(item: &KnotItem) -> Result<ImportedTls, KnotRefusal> {
     Ok(ImportedTls {
         name: names.first().cloned(),
         pins: values("cert-key").to_vec(),
+        is_quic,
         ..ImportedTls::default()
     })
 }

@@ -57,17 +57,15 @@ const NOT_NEEDED: &[&str] = &[
     "quic-idle-close-timeout",
 ];
 
-/// The default port of DNS over TLS.
+/// The default port of DNS over TLS and over QUIC.
 const TLS_PORT: u16 = 853;
-
-/// Entries whose loss clients might notice.
-const BREAKS: &[(&str, &str)] = &[("listen-quic", "DNS over QUIC is not supported")];
 
 impl KnotReader<'_> {
     pub(super) fn server_section(&mut self, item: &KnotItem) {
         for entry in &item.entries {
             match entry.key.as_str() {
-                "listen-tls" => self.listen_tls(item, entry),
+                "listen-tls" => self.listen_encrypted(item, entry, "listen_tls"),
+                "listen-quic" => self.listen_encrypted(item, entry, "listen_quic"),
                 "cert-file" | "key-file" => {
                     self.note(ImportVerdict::Taken, "server", entry, "used in [tls]");
                 }
@@ -76,8 +74,8 @@ impl KnotReader<'_> {
         }
     }
 
-    /// Converts listeners over TLS. Without a certificate they are omitted: they must not answer in plain text.
-    fn listen_tls(&mut self, item: &KnotItem, entry: &KnotEntry) {
+    /// Converts listeners over TLS or QUIC. Without a certificate they are omitted: they must not answer in plain text.
+    fn listen_encrypted(&mut self, item: &KnotItem, entry: &KnotEntry, setting: &'static str) {
         let file = |key| item.entry(key).map(|entry| entry.value().to_string());
         let Some((certificate, key)) = file("cert-file").zip(file("key-file")) else {
             let reason = "omitted: no cert-file and key-file; see `nameward tls init`";
@@ -94,7 +92,7 @@ impl KnotReader<'_> {
         let list = list.map(|(address, port)| SocketAddr::new(address, port).to_string());
         let value = ImportedValue::Texts(list.collect());
         self.server
-            .take(&entry.place, ("server", "listen_tls"), value, "listen-tls");
+            .take(&entry.place, ("server", setting), value, &entry.key);
         for (name, path) in [("certificate", certificate), ("key", key)] {
             let value = ImportedValue::Text(path);
             self.server.set(Some(&entry.place), ("tls", name), value);
@@ -139,10 +137,7 @@ impl KnotReader<'_> {
                     "no effect on this server",
                 );
             }
-            key => match BREAKS.iter().find(|row| row.0 == key) {
-                Some((_, reason)) => self.note(ImportVerdict::Breaks, "server", entry, reason),
-                None => self.note(ImportVerdict::NotPossible, "server", entry, "no equivalent"),
-            },
+            _ => self.note(ImportVerdict::NotPossible, "server", entry, "no equivalent"),
         }
     }
 

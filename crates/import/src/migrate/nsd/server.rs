@@ -85,12 +85,8 @@ const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 /// Attributes of `server:` whose loss clients might notice.
 const BREAKS: &[(&str, &str)] = &[
     (
-        "tls-auth-port",
-        "transfers over TLS with client certificates are not supported",
-    ),
-    (
         "tls-auth-xfr-only",
-        "transfers over TLS with client certificates are not supported",
+        "name the client certificates in allow_transfer (tls-name:NAME)",
     ),
     (
         "proxy-protocol-port",
@@ -191,7 +187,7 @@ impl NsdReader<'_> {
             }
             // Read together, or with the zones.
             "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile"
-            | "tls-port" | "tls-service-key" | "tls-service-pem" => return,
+            | "tls-port" | "tls-auth-port" | "tls-service-key" | "tls-service-pem" => return,
             "identity" => Some((("server", "nsid"), text(attribute.value()))),
             "version" => Some((("server", "version"), text(attribute.value()))),
             "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
@@ -293,7 +289,7 @@ impl NsdReader<'_> {
             match peers::at_port(attribute.value(), number) {
                 Some((address, port)) if tls.ports.contains(&port) => {
                     has_tls = true;
-                    if tls.certificate.is_some() && Some(port) != tls.auth_port {
+                    if tls.certificate.is_some() {
                         tls_list.push(SocketAddr::new(address, port).to_string());
                     } else {
                         let reason =
@@ -355,6 +351,10 @@ impl NsdReader<'_> {
     fn report_listen(&mut self, attributes: &[&NsdAttribute]) {
         for attribute in attributes {
             let name = attribute.name.as_str();
+            if name == "tls-auth-port" {
+                let reason = "part of listen_tls in [server]; clients without a certificate may connect, too";
+                self.note(ImportVerdict::Changed, attribute, reason);
+            }
             if ["tls-port", "tls-service-key", "tls-service-pem"].contains(&name) {
                 let text = format!("{name}: part of listen_tls in [server] and of [tls]");
                 self.server.report.add_used(&attribute.place, text);
@@ -418,8 +418,6 @@ impl NsdReader<'_> {
 struct NsdTlsListeners {
     /// With a key, NSD uses TLS on these ports; a plain listener there would answer unencrypted.
     ports: Vec<u16>,
-    /// The port for clients with a certificate.
-    auth_port: Option<u16>,
     /// The files with the certificate and its key, and where the configuration names them.
     certificate: Option<(String, String, ConfigLocation)>,
 }
@@ -440,7 +438,6 @@ impl NsdTlsListeners {
         let place = last("tls-service-pem").map(|found| found.place.clone());
         NsdTlsListeners {
             ports,
-            auth_port: port("tls-auth-port"),
             certificate: files
                 .zip(place)
                 .map(|((certificate, key), place)| (certificate, key, place)),

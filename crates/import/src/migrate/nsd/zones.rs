@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 use super::{
     super::{
         ConfigLocation, ImportVerdict, ImportedKind, ImportedRemote, ImportedSettings, ImportedTls,
-        ImportedZone, full_name, peers,
+        ImportedValue, ImportedZone, full_name, peers,
     },
     NsdAttribute, NsdClause, NsdReader,
 };
@@ -268,15 +268,21 @@ impl NsdReader<'_> {
             );
             zone.refusal.get_or_insert((attribute.place.clone(), text));
         };
-        let (address, key) = match &attribute.values[..] {
-            [address, key] => (address, key),
-            [_, _, _, ..] => {
+        let (address, key, auth) = match &attribute.values[..] {
+            [address, key] => (address, key, None),
+            [address, key, auth] => (address, key, Some(auth)),
+            _ => return self.wrong(attribute, "an address and a key, NOKEY or BLOCKED"),
+        };
+        // A client certificate of this name, from an authority in tls-cert-bundle.
+        let identity = match auth.map(|auth| self.client_identity(auth)) {
+            None => String::new(),
+            Some(Some(name)) => format!(" tls-name:{name}"),
+            Some(None) => {
                 return refuse(
                     zone,
-                    "transfers over TLS with client certificates are not supported",
+                    "no tls-auth of this name with auth-domain-name, or no tls-cert-bundle",
                 );
             }
-            _ => return self.wrong(attribute, "an address and a key, NOKEY or BLOCKED"),
         };
         let list = match which {
             0 => &mut zone.terms.allow_transfer,
@@ -291,7 +297,11 @@ impl NsdReader<'_> {
             return refuse(zone, "invalid network or range");
         };
         match key.as_str() {
-            "NOKEY" => list.extend(networks),
+            "NOKEY" => list.extend(
+                networks
+                    .iter()
+                    .map(|network| format!("{network}{identity}")),
+            ),
             "BLOCKED" => {
                 let blocked = networks.iter().map(|network| format!("!{network}"));
                 zone.blocked[which].extend(blocked);
@@ -301,11 +311,20 @@ impl NsdReader<'_> {
                 Some(key) => list.extend(
                     networks
                         .iter()
-                        .map(|network| format!("{network} key:{key}")),
+                        .map(|network| format!("{network} key:{key}{identity}")),
                 ),
                 None => self.wrong(attribute, "a key name"),
             },
         }
+    }
+
+    /// Returns the name that the certificate of a client must have, and sets the authorities that may have issued it.
+    fn client_identity(&mut self, auth: &str) -> Option<String> {
+        let tls = self.tls_auth.get(auth)?;
+        let (name, bundle) = (tls.name.clone()?, tls.authorities.clone()?);
+        let value = ImportedValue::Text(bundle.to_string_lossy().into_owned());
+        self.server.set(None, ("tls", "client_ca"), value);
+        Some(name)
     }
 
     /// Reads a server `ADDRESS[@PORT] KEY|NOKEY`.
