@@ -34,6 +34,8 @@ struct Page<'a> {
     query_cache_hitrates: [String; 3],
     total_queries: u64,
     tcp_queries: u64,
+    /// Over TLS, HTTPS and QUIC.
+    encrypted_queries: u64,
     latency_ms: String,
     /// Shown if this version has known problems.
     security: Option<&'static str>,
@@ -153,6 +155,10 @@ pub fn draw(
         query_cache_hitrates: hitrates(rates.query_cache_hitrates()),
         total_queries: of("udp-queries"),
         tcp_queries: of("tcp-queries"),
+        encrypted_queries: ["tls-queries", "https-queries", "quic-queries"]
+            .into_iter()
+            .map(&of)
+            .sum(),
         latency_ms: format!(
             "{:.3}",
             snapshot.latency_us(Latency::Answer) as f64 / 1000.0

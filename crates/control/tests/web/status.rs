@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use nameward_stats::{Gauge, MessageLevel, Outcome, Ring, Stamp, VARIABLES};
+use nameward_stats::{Gauge, MessageLevel, Outcome, Received, Ring, Stamp, Transport, VARIABLES};
 
 use super::client::{CLIENT, Server, ask, ask_now, plain, rows, settings, value};
 
@@ -112,6 +112,35 @@ fn rates_and_latency_of_the_header_are_those_of_the_statistics() {
     assert_eq!(value(&html, "latency"), 1234);
     assert!(text.contains("Total queries: 1200"));
     assert_eq!(value(&html, "udp-queries"), 1200);
+}
+
+#[test]
+fn the_header_counts_encrypted_queries_beside_the_total() {
+    let server = Server::start();
+    let shown = || plain(&server.get("/").text());
+    let text = shown();
+    assert!(
+        text.contains("Total queries: 0 over UDP; 0 over TCP"),
+        "{text}"
+    );
+    assert!(!text.contains("over TCP; "), "{text}");
+    let mut recorder = server.stats.recorder();
+    for transport in Transport::ALL {
+        recorder.received(&Received {
+            transport,
+            client: CLIENT,
+            qname: b"\x01a\0",
+            qtype: 1,
+            rd: false,
+            dnssec_ok: false,
+            cookie: false,
+        });
+    }
+    recorder.flush(Stamp(1), None);
+    // One for each IP version.
+    let text = shown();
+    let expected = "Total queries: 2 over UDP; 2 over TCP; 6 encrypted";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
