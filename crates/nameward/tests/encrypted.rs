@@ -3,11 +3,14 @@
 mod clients;
 mod https;
 mod init;
+mod load;
 mod quic;
 mod tls;
 
 use crate::api::tls::make_certificate;
+use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use nameward_testkit::{Setup, TestServer};
+use std::path::Path;
 use std::process::Command;
 
 /// The zone of the tests.
@@ -32,6 +35,18 @@ fn setup(settings: &str) -> Setup {
     setup
         .zone("example.org", ZONE)
         .config(&format!("{settings}{tls}"))
+}
+
+/// Makes two client certificates: one for known.example of an authority that the server trusts, and one of another
+/// authority, which only its pin can identify.
+fn client_identity(
+    directory: &Path,
+    clients: &Authority,
+) -> (IssuedCertificate, IssuedCertificate) {
+    let known = clients.issue("known", &["known.example"], Validity::Current);
+    let elsewhere = Authority::new(directory, "elsewhere").unwrap();
+    let pinned = elsewhere.issue("pinned", &["known.example"], Validity::Current);
+    (known.unwrap(), pinned.unwrap())
 }
 
 /// Runs a tool in the directory of the server; returns whether it succeeded, and its output.

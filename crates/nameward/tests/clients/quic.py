@@ -1,18 +1,26 @@
-"""Scenarios of DNS over QUIC with aioquic: quic.py SCENARIO AUTHORITY PORT"""
+"""Scenarios of DNS over QUIC with aioquic: quic.py SCENARIO AUTHORITY PORT [CERTIFICATE KEY]"""
 
 import asyncio
+import socket
 import struct
 import sys
+import time
 
 import dns.edns
+import dns.flags
 import dns.message
+import dns.opcode
+import dns.rcode
 import dns.rdatatype
+import dns.update
 from aioquic.asyncio import connect
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamDataReceived, StreamReset
 
 SCENARIO, AUTHORITY, PORT = sys.argv[1], sys.argv[2], int(sys.argv[3])
+IDENTITY = sys.argv[4:]
 PROTOCOL_ERROR, EXCESSIVE_LOAD = 2, 4
 TICKETS = []
 
@@ -72,6 +80,8 @@ def client(ticket=None):
     configuration = QuicConfiguration(is_client=True, alpn_protocols=["doq"], server_name="dns.example.org")
     configuration.load_verify_locations(AUTHORITY)
     configuration.session_ticket = ticket
+    if IDENTITY:
+        configuration.load_cert_chain(*IDENTITY)
     return configuration
 
 
@@ -157,5 +167,66 @@ async def upgrade():
     print(answered_after, "queries answered by the server before", flush=True)
 
 
-scenarios = {"queries": many_queries, "early_data": early_data, "transfer": transfer, "violations": violations, "upgrade": upgrade}
+def update(label):
+    message = dns.update.UpdateMessage("example.org.")
+    message.add(label, 60, "A", "192.0.2.77")
+    message.id = 0
+    return message
+
+
+def notify():
+    message = dns.message.make_query("example.org.", "SOA")
+    message.set_opcode(dns.opcode.NOTIFY)
+    message.flags = (message.flags | dns.flags.AA) & ~dns.flags.RD
+    message.id = 0
+    return message
+
+
+async def answered(message):
+    async with connection() as doq:
+        (reply,) = messages(await doq.send(framed(message)))
+        return reply
+
+
+async def one_query():
+    print(dns.rcode.to_text((await answered(query())).rcode()))
+
+
+async def one_update():
+    print(dns.rcode.to_text((await answered(update("new"))).rcode()))
+
+
+async def early_changes():
+    """Early data of a client that never finishes its handshake, as in a replay: a query, and what must not be repeated."""
+    await many_queries()
+    quic = QuicConnection(configuration=client(TICKETS[-1]))
+    quic.connect(("127.0.0.1", PORT), now=time.time())
+    for message in [update("early"), notify(), query("example.org.", "AXFR"), query()]:
+        quic.send_stream_data(quic.get_next_available_stream_id(), framed(message), True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as raw:
+        for datagram, address in quic.datagrams_to_send(now=time.time()):
+            raw.sendto(datagram, address)
+        # The server's part of the handshake, and the answer to the query: nothing is acknowledged.
+        raw.settimeout(30)
+        raw.recv(2048)
+    # The same from a client that goes on: each is answered, after the handshake.
+    await many_queries()
+    async with connection(TICKETS[-1], wait=False) as doq:
+        replies = [doq.send(framed(message)) for message in [update("late"), query()]]
+        changed, found = [messages(reply)[0] for reply in await asyncio.gather(*replies)]
+        assert changed.opcode() == dns.opcode.UPDATE and changed.rcode() == dns.rcode.NOERROR, changed
+        assert str(found.answer[0][0]) == "192.0.2.1", found
+        assert (await doq.handshake).early_data_accepted, "early data is accepted"
+
+
+scenarios = {
+    "query": one_query,
+    "update": one_update,
+    "early_changes": early_changes,
+    "queries": many_queries,
+    "early_data": early_data,
+    "transfer": transfer,
+    "violations": violations,
+    "upgrade": upgrade,
+}
 asyncio.run(asyncio.wait_for(scenarios[SCENARIO](), 120))

@@ -8,6 +8,7 @@ import dns.flags
 import dns.message
 import dns.query
 import dns.rcode
+import httpx2
 
 AUTHORITY = sys.argv[1]
 NAME = "dns.example.org"
@@ -61,4 +62,15 @@ for number in range(500):
     if len(set(replies.values())) != 1:
         print(f"question {number}, {query.question[0]}: {replies}")
         sys.exit(1)
+for transport, host, port in TRANSPORTS:
+    if transport == "https":
+        # The client that dnspython uses, which says what HTTP version was spoken.
+        with httpx2.Client(http2=True, http1=False, verify=CONTEXT) as client:
+            message = dns.message.make_query("www.example.org.", "A", id=0).to_wire()
+            media = {"content-type": "application/dns-message"}
+            extensions = {"sni_hostname": NAME}
+            for _ in range(3):
+                reply = client.post(f"https://{host}:{port}/dns-query", content=message, headers=media, extensions=extensions)
+                assert reply.http_version == "HTTP/2" and reply.status_code == 200, reply
+                assert str(dns.message.from_wire(reply.content).answer[0][0]) == "192.0.2.1"
 print("500 questions have equal answers on", ", ".join(transport for transport, _, _ in TRANSPORTS))

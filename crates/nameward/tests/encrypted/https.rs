@@ -1,8 +1,11 @@
 //! DNS over HTTPS (RFC 8484): kdig and curl, status codes, caching, and clients that misbehave.
 
-use super::{counted, run_tool, setup};
+use super::tls::{Connection, client};
+use super::{client_identity, counted, run_tool, setup};
 use nameward_testkit::TestServer;
+use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use std::fmt::Write as _;
+use std::net::TcpStream;
 
 const LISTEN: &str = "[server]\nlisten_https = [\"127.0.0.1:0\"]\n";
 
@@ -157,6 +160,14 @@ fn other_requests_have_their_status_codes_and_reach_nothing_else() {
             );
         }
     }
+    // An UPDATE and a NOTIFY are not taken by GET.
+    for opcode in [4, 5] {
+        let mut change = query(&["example", "org"], 6);
+        change[2] = opcode << 3;
+        let path = format!("/dns-query?dns={}", encode(&change));
+        let output = curl(&server, "", &path);
+        assert!(status(&output).starts_with("405"), "{output}");
+    }
     // A transfer has no form here.
     let path = format!(
         "/dns-query?dns={}",
@@ -165,6 +176,49 @@ fn other_requests_have_their_status_codes_and_reach_nothing_else() {
     let output = curl(&server, "", &path);
     assert!(status(&output).starts_with("200"), "{output}");
     assert_eq!(counted(&server, "https-queries"), 1);
+}
+
+#[test]
+fn garbage_and_endless_bodies_close_their_connection_only() {
+    let server = setup(&format!("{LISTEN}tcp_idle_timeout_ms = 2000\n"))
+        .config("handshake_timeout_ms = 2000\n")
+        .start();
+    // Handshakes that are never finished.
+    let silent: Vec<TcpStream> = (0..50)
+        .map(|_| TcpStream::connect(server.encrypted("HTTPS")).unwrap())
+        .collect();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    // A frame that is larger than any may be, frames for streams that do not exist, and headers that are not HPACK.
+    let frames: [&[u8]; 3] = [
+        b"\xff\xff\xff\x00\x00\x00\x00\x00\x01",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x09x",
+        b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x04\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff",
+    ];
+    let chunked = b"POST /dns-query HTTP/1.1\r\nHost: a\r\nContent-Type: application/dns-message\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = [&b"ffff\r\n"[..], &[b'x'; 0xffff], b"\r\n"].concat();
+    let mut messages: Vec<Vec<u8>> = frames
+        .iter()
+        .map(|frame| [&preface[..], *frame].concat())
+        .collect();
+    messages.push([&chunked[..], &chunk.repeat(16)].concat());
+    messages.push([&b"GET /"[..], &[b'a'; 100_000], b" HTTP/1.1\r\n\r\n"].concat());
+    messages.push(vec![0x80; 100_000]);
+    let config = client(&server);
+    for message in &messages {
+        let mut connection = Connection::open_to(&server, &config, "HTTPS");
+        // It may be closed before all of it is sent.
+        let reply = connection.send_and_read(message);
+        assert!(reply.len() < 4096, "{} octets", reply.len());
+    }
+    let path = format!(
+        "/dns-query?dns={}",
+        encode(&query(&["www", "example", "org"], 1))
+    );
+    assert!(status(&curl(&server, "", &path)).starts_with("200"));
+    drop(silent);
+    server.wait_until("the connections are closed", || {
+        counted(&server, "https-connections-open") == 0
+    });
 }
 
 #[test]
@@ -190,4 +244,42 @@ fn clients_that_stall_or_flood_are_bounded_and_others_are_answered() {
         encode(&query(&["www", "example", "org"], 1))
     );
     assert!(status(&curl(&server, "", &path)).starts_with("200"));
+}
+
+#[test]
+fn client_certificates_decide_about_queries() {
+    let setup = setup(LISTEN);
+    let clients = Authority::new(setup.dir(), "clients").unwrap();
+    let (known, pinned) = client_identity(setup.dir(), &clients);
+    let server = setup
+        .config(&format!(
+            "client_ca = \"clients.pem\"\n[[zone]]\nname = \"example.org\"\n\
+             allow_query = [\"tls-name:known.example\", \"tls-pin:{}\"]\n",
+            pinned.pin,
+        ))
+        .start();
+    let other = clients.issue("other", &["other.example"], Validity::Current);
+    let other = other.unwrap();
+    let path = format!(
+        "/dns-query?dns={}",
+        encode(&query(&["www", "example", "org"], 1))
+    );
+    let port = server.encrypted("HTTPS").port();
+    let rcode = |identity: Option<&IssuedCertificate>, version: &str| {
+        let identity = identity.map(|it| format!("--cert {:?} --key {:?}", it.certificate, it.key));
+        let command = format!(
+            "curl --silent --show-error --max-time 60 --cacert authority.pem {version} {} --output reply \
+             --resolve dns.example.org:{port}:127.0.0.1 'https://dns.example.org:{port}{path}'",
+            identity.unwrap_or_default()
+        );
+        let (is_ok, text) = run_tool(&server, &command);
+        assert!(is_ok, "{command}: {text}");
+        std::fs::read(server.dir().join("reply")).unwrap()[3] & 15
+    };
+    for version in ["--http1.1", "--http2"] {
+        assert_eq!(rcode(Some(&known), version), 0);
+        assert_eq!(rcode(Some(&pinned), version), 0);
+        assert_eq!(rcode(Some(&other), version), 5);
+        assert_eq!(rcode(None, version), 5);
+    }
 }

@@ -24,7 +24,7 @@ fn kdig(server: &TestServer, arguments: &str) -> (bool, String) {
 }
 
 /// A client that trusts the authority of the test.
-fn client(server: &TestServer) -> Arc<ClientConfig> {
+pub fn client(server: &TestServer) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_file(server.dir().join("authority.pem")).unwrap();
     roots.add(authority).unwrap();
@@ -37,18 +37,31 @@ fn client(server: &TestServer) -> Arc<ClientConfig> {
 }
 
 /// One connection of a client.
-struct Connection {
+pub struct Connection {
     tls: ClientConnection,
     tcp: TcpStream,
 }
 
 impl Connection {
     fn open(server: &TestServer, client: &Arc<ClientConfig>) -> Connection {
+        Connection::open_to(server, client, "TLS")
+    }
+
+    pub fn open_to(server: &TestServer, client: &Arc<ClientConfig>, transport: &str) -> Connection {
         let name = ServerName::try_from("dns.example.org").unwrap();
         Connection {
             tls: ClientConnection::new(Arc::clone(client), name).unwrap(),
-            tcp: TcpStream::connect(server.encrypted("TLS")).unwrap(),
+            tcp: TcpStream::connect(server.encrypted(transport)).unwrap(),
         }
+    }
+
+    /// Sends octets, as far as the server takes them, and returns what it sends until it closes the connection.
+    pub fn send_and_read(&mut self, octets: &[u8]) -> Vec<u8> {
+        let mut stream = Stream::new(&mut self.tls, &mut self.tcp);
+        let _ = stream.write_all(octets).and_then(|()| stream.flush());
+        let mut reply = Vec::new();
+        let _ = stream.read_to_end(&mut reply);
+        reply
     }
 
     /// Asks for www.example.org, type A; returns the reply.

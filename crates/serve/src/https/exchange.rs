@@ -66,10 +66,19 @@ async fn read(
             // RFC 8484 section 4.1.1: base64url without padding.
             let decoded = text.and_then(|text| BASE64URL_NOPAD.decode(text.as_bytes()).ok());
             let message = decoded.ok_or(HttpRefusal(400))?;
+            if is_change(&message) {
+                return Err(HttpRefusal(405));
+            }
             Ok((message, None))
         }
         _ => read_body(state, request.into_body()).await,
     }
+}
+
+/// Checks whether a message is not a query. GET is a safe method (RFC 9110 section 9.2.1): any web page can make a browser send
+/// such a request, with the rights that access lists give to the browser's address or certificate.
+fn is_change(message: &[u8]) -> bool {
+    message.get(2).is_some_and(|flags| flags & 0x78 != 0)
 }
 
 /// Checks path, method and media type.
