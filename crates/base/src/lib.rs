@@ -8,6 +8,7 @@ pub mod calendar;
 pub mod file;
 pub mod panics;
 pub mod sandbox;
+pub mod secret;
 pub mod sync;
 pub mod text;
 pub mod time;

@@ -127,7 +127,7 @@ impl ApiKeys {
         };
         for (id, value) in items {
             let id = String::from_utf8_lossy(&id).into_owned();
-            match read_key(&id, &value) {
+            match read_key(&id, value.reveal()) {
                 Some(key) => {
                     keys.insert(id, Arc::new(key));
                 }
@@ -188,10 +188,10 @@ impl ApiKeys {
         store.write(vec![StateChange::SetItem {
             kind: ITEM,
             name: id.as_bytes().to_vec(),
-            value: stored(&key),
+            value: stored(&key).into(),
         }])?;
         keys.insert(id, Arc::clone(&key));
-        Ok((key, SecretText(text)))
+        Ok((key, SecretText::from(text)))
     }
 
     /// Deletes a key; `None` if there is none with this ID.
@@ -274,24 +274,37 @@ mod tests {
             expires: Some(200),
         };
         let (key, text) = keys.create(new, 100).unwrap();
-        assert!(text.0.starts_with(&format!("nw_{}_", key.id)), "{text:?}");
-        assert_eq!(keys.check(&text.0, 199).as_ref(), Some(&key));
-        assert_eq!(keys.check(&text.0, 200), None);
-        for wrong in ["", "nw_", "nw__", &text.0[..text.0.len() - 1], "nw_00_x"] {
+        assert!(
+            text.reveal().starts_with(&format!("nw_{}_", key.id)),
+            "{text:?}"
+        );
+        assert_eq!(keys.check(text.reveal(), 199).as_ref(), Some(&key));
+        assert_eq!(keys.check(text.reveal(), 200), None);
+        for wrong in [
+            "",
+            "nw_",
+            "nw__",
+            &text.reveal()[..text.reveal().len() - 1],
+            "nw_00_x",
+        ] {
             assert_eq!(keys.check(wrong, 100), None, "{wrong}");
         }
-        let secret = text.0.rsplit_once('_').unwrap().1;
+        let secret = text.reveal().rsplit_once('_').unwrap().1;
         for (_, value) in store.items(ITEM).unwrap() {
-            assert!(!String::from_utf8(value).unwrap().contains(secret));
+            assert!(
+                !String::from_utf8(value.reveal().clone())
+                    .unwrap()
+                    .contains(secret)
+            );
         }
         store.close();
         drop((keys, store));
         let store = open();
         let keys = ApiKeys::load(Some(store.clone())).unwrap();
-        assert_eq!(keys.check(&text.0, 150), Some(Arc::clone(&key)));
+        assert_eq!(keys.check(text.reveal(), 150), Some(Arc::clone(&key)));
         assert!(keys.delete(&key.id).unwrap().is_some());
         assert!(keys.delete(&key.id).unwrap().is_none());
-        assert_eq!(keys.check(&text.0, 150), None);
+        assert_eq!(keys.check(text.reveal(), 150), None);
         assert_eq!(store.items(ITEM).unwrap(), []);
     }
 

@@ -40,6 +40,7 @@ mod secret_check;
 mod zone_list;
 mod zone_page;
 
+use nameward_base::secret::Secret;
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -98,9 +99,9 @@ pub struct Settings {
     /// Clients that get an answer at all.
     pub allow_from: Vec<IpNet>,
     /// Required by Basic authentication with any user name; plain or a scrypt hash; empty: none.
-    pub password: String,
+    pub password: Secret<String>,
     /// The key of the API, plain or a scrypt hash; empty: there is no API.
-    pub api_key: String,
+    pub api_key: Secret<String>,
     /// Names under which the page is served without a password, besides the listen address and `localhost`.
     pub host_names: Vec<String>,
     /// Limits on clients.
@@ -117,8 +118,8 @@ impl Settings {
         Settings {
             title: concat!("Nameward ", env!("CARGO_PKG_VERSION")).into(),
             allow_from,
-            password: String::new(),
-            api_key: String::new(),
+            password: Secret::default(),
+            api_key: Secret::default(),
             host_names: Vec::new(),
             limits: WebLimits::new(max_held_bytes),
             mnemonic: nameward_stats::common_mnemonic,
@@ -204,8 +205,8 @@ impl Web {
         let replies = OutgoingReplies::new(settings.limits.max_held_bytes);
         let shared = WebState {
             stats,
-            password: Password::new(&settings.password)?.map(Arc::new),
-            api_key: Password::new(&settings.api_key)?.map(Arc::new),
+            password: Password::new(settings.password.reveal())?.map(Arc::new),
+            api_key: Password::new(settings.api_key.reveal())?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
             status: Box::new(status),
             zones: Box::new(NoZones),

@@ -164,7 +164,7 @@ impl SigningKey {
     /// Creates a key from its private key.
     pub fn new(private: &PrivateKey, flags: u16, usage: KeyUse) -> Result<SigningKey, KeyError> {
         let algorithm = private.algorithm();
-        let (pair, public) = match (&private.numbers, algorithm) {
+        let (pair, public) = match (private.numbers.reveal(), algorithm) {
             (Numbers::Rsa(numbers), 5 | 7) => rsa(numbers, Hash::Sha1)?,
             (Numbers::Rsa(numbers), 8) => rsa(numbers, Hash::Sha256)?,
             (Numbers::Rsa(numbers), 10) => rsa(numbers, Hash::Sha512)?,
@@ -310,7 +310,7 @@ fn rsa(numbers: &[Vec<u8>; 8], hash: Hash) -> Result<(Pair, Vec<u8>), KeyError> 
     if !RSA_OCTETS.contains(&modulus.len()) {
         return Err(KeyError::RsaBits(modulus.len() * 8));
     }
-    let key = RsaKey::from_der(&private::rsa_der(numbers), hash).ok_or(KeyError::NotRsa)?;
+    let key = RsaKey::from_der(private::rsa_der(numbers).reveal(), hash).ok_or(KeyError::NotRsa)?;
     Ok((Pair::Rsa(key), rsa_public(exponent, modulus)))
 }
 

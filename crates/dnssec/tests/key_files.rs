@@ -34,7 +34,7 @@ fn write(directory: &Path, file: &KeyFile) -> PathBuf {
     let path = directory.join(file.stem().unwrap());
     let end = |end: &str| PathBuf::from(format!("{}.{end}", path.display()));
     fs::write(end("key"), file.public_text().unwrap()).unwrap();
-    fs::write(end("private"), file.private_text()).unwrap();
+    fs::write(end("private"), file.private_text().reveal()).unwrap();
     path
 }
 
@@ -49,11 +49,11 @@ fn check_against_its_name(file: &KeyFile, stem: &str) {
     // What we write is what we read.
     let again = KeyFile::read(
         file.public_text().unwrap().as_bytes(),
-        file.private_text().as_bytes(),
+        file.private_text().reveal().as_bytes(),
     );
     assert_eq!(&again.unwrap(), file);
     let (private, algorithm) = (&file.private, file.private.algorithm());
-    let from_pem = PrivateKey::from_pem(private.to_pem().as_bytes(), algorithm);
+    let from_pem = PrivateKey::from_pem(private.to_pem().reveal().as_bytes(), algorithm);
     assert_eq!(&from_pem.unwrap(), private);
 }
 
@@ -170,7 +170,7 @@ fn knot_takes_our_keys_in_both_forms_with_their_tags() {
         let tag = tag_of(&stem).to_string();
         let written = write(path, &file);
         let pem = path.join(format!("{algorithm}.pem"));
-        fs::write(&pem, file.private.to_pem()).unwrap();
+        fs::write(&pem, file.private.to_pem().reveal()).unwrap();
         run(
             path,
             "openssl",
@@ -220,7 +220,8 @@ fn pem_of_openssl_is_read_in_all_its_forms() {
     for (text, algorithm) in [(&rsa, 10), (&curve, 13), (&edwards, 15)] {
         let private = read(text, algorithm).unwrap();
         let key = SigningKey::new(&private, 256, KeyUse::UNUSED).unwrap();
-        let again = SigningKey::read(private.to_text().as_bytes(), 256, KeyUse::UNUSED).unwrap();
+        let again =
+            SigningKey::read(private.to_text().reveal().as_bytes(), 256, KeyUse::UNUSED).unwrap();
         assert_eq!(key.tag(), again.tag());
         assert!(read(text, 14).is_err());
     }
@@ -294,7 +295,7 @@ fn rsa_keys_of_the_sizes_in_old_zones_are_generated_and_sign() {
         let signature = key.sign(b"message").unwrap();
         assert_eq!(signature.len() * 8, bits, "algorithm {algorithm}");
         let pem = path.join("key.pem");
-        fs::write(&pem, private.to_pem()).unwrap();
+        fs::write(&pem, private.to_pem().reveal()).unwrap();
         let shown = run(
             path,
             "openssl",
@@ -355,6 +356,7 @@ fn a_number_of_a_curve_that_lost_its_zeros_is_padded() {
     assert!(
         short
             .to_text()
+            .reveal()
             .contains(&data_encoding::BASE64.encode(&whole))
     );
     assert_eq!(with(&[7; 33]), Err(KeyError::Length("PrivateKey", 32)));

@@ -34,6 +34,7 @@ use std::{
     sync::Arc,
 };
 
+use nameward_base::secret::Secret;
 use nameward_store::file::FileList;
 use toml::de::DeTable;
 
@@ -256,8 +257,8 @@ impl Config {
         if size > FILE_MAX {
             return Err(unreadable(std::io::Error::other("the file is too large")));
         }
-        let text = fs::read_to_string(path).map_err(unreadable)?;
-        Self::parse(&text, base_of(path))
+        let text = Secret::new(fs::read_to_string(path).map_err(unreadable)?);
+        Self::parse(text.reveal(), base_of(path))
             .map_err(|problems| ConfigError::Wrong(path.to_path_buf(), problems))
     }
 
@@ -266,11 +267,11 @@ impl Config {
         let cut = ZonePieces::of(text);
         let (rest, pieces) = cut
             .as_ref()
-            .map_or((text, &[][..]), |cut| (&cut.rest, &cut.pieces));
+            .map_or((text, &[][..]), |cut| (cut.rest.reveal(), &cut.pieces));
         let short = Shortened::of(rest, base);
         let (rest, lists) = short
             .as_ref()
-            .map_or((rest, &[][..]), |short| (&short.text, &short.lists));
+            .map_or((rest, &[][..]), |short| (short.text.reveal(), &short.lists));
         if (cut.is_some() || short.is_some())
             && let Ok(config) = Self::parse_tree(rest, base, lists, pieces)
         {

@@ -125,7 +125,7 @@ pub fn run(
             let stem = Path::new("keys").join(&key.stem);
             let with_end = |end: &str| PathBuf::from(format!("{}{end}", stem.display()));
             files.push((with_end(".key"), public.into_bytes(), 0o644));
-            let private = key.file.private_text().into_bytes();
+            let private = key.file.private_text().reveal().clone().into_bytes();
             files.push((with_end(".private"), private, 0o600));
         }
     }

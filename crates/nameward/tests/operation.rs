@@ -30,6 +30,7 @@ mod rate_limit;
 mod reload;
 mod rolled_copies;
 mod sandbox;
+mod secrets;
 mod secure;
 mod signatures;
 mod signed_copy;

@@ -5,7 +5,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_serve::cookies::{CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
@@ -155,7 +155,7 @@ fn main() {
         .collect();
     if has_cookies {
         let settings = CookieSettings {
-            secrets: vec![[1; 16]],
+            secrets: vec![CookieSecret::random()],
             ..CookieSettings::default()
         };
         shared.cookies.store(Some(Arc::new(Cookies::new(settings))));

@@ -11,11 +11,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use data_encoding::HEXLOWER_PERMISSIVE;
+use nameward_base::secret::Secret;
 use nameward_wire::message::ReplyCookie;
 use siphasher::sip::SipHasher24;
 
 /// Octets of a secret.
-pub const SECRET: usize = 16;
+const SECRET: usize = 16;
 /// Age up to which a server cookie is accepted, in seconds (RFC 9018 section 4.3).
 const AGE_MAX: i32 = 3600;
 /// How far the timestamp of a cookie may be in the future, in seconds: clocks of other servers differ.
@@ -25,23 +27,43 @@ const RENEW_AGE: i32 = 1800;
 /// The version and the reserved octets of our cookies.
 const VERSION: [u8; 4] = [1, 0, 0, 0];
 
-/// Makes a secret.
-pub fn random_secret() -> [u8; SECRET] {
-    let mut secret = [0; SECRET];
-    if aws_lc_rs::rand::fill(&mut secret).is_err() {
-        // It reads the random device of the kernel; without one, keys of the standard library are as good.
-        let word = || RandomState::new().hash_one(0u64).to_ne_bytes();
-        secret[..8].copy_from_slice(&word());
-        secret[8..].copy_from_slice(&word());
+/// A secret that makes and verifies server cookies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CookieSecret(Secret<Vec<u8>>);
+
+impl CookieSecret {
+    /// Makes a secret.
+    pub fn random() -> Self {
+        let mut secret = vec![0; SECRET];
+        if aws_lc_rs::rand::fill(&mut secret).is_err() {
+            // It reads the random device of the kernel; without one, keys of the standard library are as good.
+            let word = || RandomState::new().hash_one(0u64).to_ne_bytes();
+            secret[..8].copy_from_slice(&word());
+            secret[8..].copy_from_slice(&word());
+        }
+        CookieSecret(Secret::new(secret))
     }
-    secret
+
+    /// Reads 32 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let octets = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        let secret = CookieSecret(Secret::new(octets));
+        (secret.0.reveal().len() == SECRET).then_some(secret)
+    }
+
+    /// Returns the keyed hash. It is not kept, because it has a copy of the secret that is not overwritten.
+    #[inline]
+    fn hasher(&self) -> SipHasher24 {
+        let key = self.0.reveal().first_chunk::<SECRET>();
+        key.map_or_else(SipHasher24::new, SipHasher24::new_with_key)
+    }
 }
 
 /// When clients need a valid cookie to be answered over UDP.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CookieSettings {
     /// The first makes cookies, all are accepted. At least one.
-    pub secrets: Vec<[u8; SECRET]>,
+    pub secrets: Vec<CookieSecret>,
     /// Always.
     pub require: bool,
     /// Above this many UDP queries per second; 0 means never.
@@ -51,16 +73,13 @@ pub struct CookieSettings {
 /// Makes and verifies server cookies.
 pub struct Cookies {
     settings: CookieSettings,
-    hashers: Box<[SipHasher24]>,
     load: QueryRate,
 }
 
 impl Cookies {
     /// Creates the cookies of a server.
     pub fn new(settings: CookieSettings) -> Self {
-        let hashers = settings.secrets.iter().map(SipHasher24::new_with_key);
         Cookies {
-            hashers: hashers.collect(),
             settings,
             load: QueryRate::default(),
         }
@@ -76,7 +95,7 @@ impl Cookies {
     #[inline]
     pub(crate) fn answer(&self, option: &[u8], client: IpAddr, now: u32) -> Option<ReplyCookie> {
         let (sent, server) = option.split_first_chunk::<8>()?;
-        let maker = self.hashers.first()?;
+        let maker = self.settings.secrets.first()?;
         let verified = self.verify(sent, server, client, now);
         if let (Some(Verified::Current), Ok(octets)) = (verified, <[u8; 24]>::try_from(option)) {
             return Some(ReplyCookie {
@@ -112,8 +131,8 @@ impl Cookies {
         octets[..8].copy_from_slice(sent);
         octets[8..].copy_from_slice(server);
         let is_made_by =
-            |hasher: &SipHasher24| is_equal(&hash(hasher, &octets, client), &server[8..]);
-        let index = self.hashers.iter().position(is_made_by)?;
+            |secret: &CookieSecret| is_equal(&hash(secret, &octets, client), &server[8..]);
+        let index = self.settings.secrets.iter().position(is_made_by)?;
         Some(if index == 0 && age < RENEW_AGE {
             Verified::Current
         } else {
@@ -138,7 +157,7 @@ enum Verified {
 }
 
 #[inline]
-fn hash(hasher: &SipHasher24, cookie: &[u8; 24], client: IpAddr) -> [u8; 8] {
+fn hash(secret: &CookieSecret, cookie: &[u8; 24], client: IpAddr) -> [u8; 8] {
     let mut input = [0; 32];
     input[..16].copy_from_slice(&cookie[..16]);
     let len = match client.to_canonical() {
@@ -151,7 +170,7 @@ fn hash(hasher: &SipHasher24, cookie: &[u8; 24], client: IpAddr) -> [u8; 8] {
             32
         }
     };
-    hasher.hash(&input[..len]).to_le_bytes()
+    secret.hasher().hash(&input[..len]).to_le_bytes()
 }
 
 /// Compares without revealing by its duration how many octets are equal.
@@ -194,10 +213,7 @@ mod tests {
     use data_encoding::HEXLOWER;
 
     fn cookies(secrets: &[&str]) -> Cookies {
-        let secret = |text: &&str| {
-            let octets = HEXLOWER.decode(text.as_bytes()).unwrap();
-            octets.try_into().unwrap()
-        };
+        let secret = |text: &&str| CookieSecret::from_hex(text).unwrap();
         Cookies::new(CookieSettings {
             secrets: secrets.iter().map(secret).collect(),
             ..CookieSettings::default()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameward_serve::cookies::{CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_testkit::wait_until;
 use nameward_wire::Type;
@@ -20,7 +20,7 @@ fn text() -> String {
 
 fn with_cookies(server: &Loopback, require: bool, require_above: u32) {
     let settings = CookieSettings {
-        secrets: vec![[7; 16]],
+        secrets: vec![CookieSecret::random()],
         require,
         require_above,
     };

@@ -258,7 +258,7 @@ fn check_locked(address: &DatabaseAddress) {
     block_on(async {
         let known = backend(address);
         assert_eq!(look(&known).await, Seen::Nsec3);
-        let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+        let (client, connection) = tokio_postgres::connect(url.reveal(), tokio_postgres::NoTls)
             .await
             .unwrap();
         tokio::spawn(connection);

@@ -40,7 +40,9 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
 pub fn change(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let done = read_action(visit).and_then(|request| visit.run(&request));
     match done {
-        Ok(OperationResult::ApiKeyCreated { secret, .. }) => draw(visit, Some(secret.0), None),
+        Ok(OperationResult::ApiKeyCreated { secret, .. }) => {
+            draw(visit, Some(secret.reveal().to_owned()), None)
+        }
         Ok(OperationResult::ApiKeyDeleted { id }) => {
             visit.session.leave_notice(Notice {
                 text: format!(

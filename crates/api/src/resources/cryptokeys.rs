@@ -58,7 +58,7 @@ pub fn create(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let private = optional_string(&body, "privatekey")?.or(optional_string(&body, "content")?);
     let request = match private {
         Some(text) => OperationRequest::KeyImport {
-            private: SecretText(text.to_owned()),
+            private: SecretText::from(text.to_owned()),
             template,
         },
         None => OperationRequest::KeyAdd(template),
@@ -149,7 +149,7 @@ fn with_private(call: &Call<'_>, zone: &str, key: &ListedZoneKey) -> ApiResult<V
     let mut view = view(key);
     match call.run(&request) {
         Ok(OperationResult::ZoneKeyText { private }) => {
-            view["privatekey"] = Value::String(private.0);
+            view["privatekey"] = Value::from(private.reveal());
         }
         // A read-only API key gets the public part.
         Ok(_) | Err(ApiError::Status(403, _)) => {}

@@ -77,7 +77,7 @@ fn store(
         Some(secret) => OperationRequest::TsigImport {
             name,
             algorithm,
-            secret: SecretText(secret.to_owned()),
+            secret: SecretText::from(secret.to_owned()),
             backend: None,
             replace,
         },
@@ -121,7 +121,7 @@ fn plain(name: &str) -> String {
 }
 
 fn secret_of(key: &ListedTsigKey) -> &str {
-    key.secret.as_ref().map_or("", |secret| &secret.0)
+    key.secret.as_ref().map_or("", |secret| secret.reveal())
 }
 
 fn view(key: &ListedTsigKey, secret: &str) -> Value {

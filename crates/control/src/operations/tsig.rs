@@ -4,15 +4,14 @@
 //! including PowerDNS, have it. Without a database it is stored in the state store of this server. Keys of the
 //! configuration are changed there.
 
-use std::fmt;
-
 use data_encoding::BASE64;
+use nameward_base::secret::Secret;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
 use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicies, StoredPolicyError};
 use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
 use nameward_store::sql::{SqlError, StoredTsigKey};
 use nameward_wire::{Name, NameBuf};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,14 +26,32 @@ const SECRET_MIN: usize = 8;
 /// Maximum length of a secret in octets; a longer one is hashed to less by every algorithm.
 const SECRET_MAX: usize = 512;
 
-/// A secret on the control socket, which must not appear in logs.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SecretText(pub String);
+/// A secret on the control socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretText(pub Secret<String>);
 
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+impl SecretText {
+    /// Returns the text itself.
+    pub fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+}
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        SecretText(text.into())
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.reveal())
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
     }
 }
 
@@ -60,7 +77,7 @@ impl TableRow for ListedTsigKey {
             self.name.clone(),
             self.algorithm.clone(),
             self.source.clone(),
-            or_dash(self.secret.as_ref().map(|secret| &secret.0)),
+            or_dash(self.secret.as_ref().map(SecretText::reveal)),
         ]
     }
 }
@@ -123,8 +140,8 @@ impl Operations {
         storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
-        let mut secret = vec![0; algorithm.mac_len()];
-        aws_lc_rs::rand::fill(&mut secret)
+        let mut secret = Secret::new(vec![0; algorithm.mac_len()]);
+        aws_lc_rs::rand::fill(secret.reveal_mut())
             .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers available"))?;
         self.store_key(name, algorithm, secret, storage)
     }
@@ -138,11 +155,11 @@ impl Operations {
         storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
-        let secret = read_secret(&secret.0);
+        let secret = read_secret(secret.reveal());
         let secret =
             secret.ok_or_else(|| OperationError::invalid("the secret is not valid base64"))?;
-        if !(SECRET_MIN..=SECRET_MAX).contains(&secret.len()) {
-            let octets = secret.len();
+        if !(SECRET_MIN..=SECRET_MAX).contains(&secret.reveal().len()) {
+            let octets = secret.reveal().len();
             return Err(OperationError::invalid(format!(
                 "a secret has {SECRET_MIN} to {SECRET_MAX} octets, this one has {octets}"
             )));
@@ -154,7 +171,7 @@ impl Operations {
         &self,
         name: &str,
         algorithm: TsigAlgorithm,
-        secret: Vec<u8>,
+        secret: Secret<Vec<u8>>,
         storage: TsigKeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let key = StoredKeyRow {
@@ -195,7 +212,7 @@ impl Operations {
             name: name.to_string(),
             algorithm: algorithm.word().into(),
             source: place,
-            secret: Some(SecretText(BASE64.encode(&key.secret))),
+            secret: Some(BASE64.encode(key.secret.reveal()).into()),
         }))
     }
 
@@ -245,13 +262,13 @@ impl Operations {
         let row = StoredTsigKey {
             name: key.name,
             algorithm: key.algorithm.word().into(),
-            secret: BASE64.encode(&key.secret),
+            secret: BASE64.encode(key.secret.reveal()).into(),
         };
-        if row.secret.len() > TSIG_SECRET_MAX {
+        if row.secret.reveal().len() > TSIG_SECRET_MAX {
             return Err(KeyWriteError::Refused(OperationError::invalid(format!(
                 "the secret has {} base64 characters, but a database stores at most {TSIG_SECRET_MAX}; use --backend 0 \
                  to store it in the state store",
-                row.secret.len()
+                row.secret.reveal().len()
             ))));
         }
         let edit = if replace {
@@ -270,7 +287,7 @@ impl Operations {
             ))));
         }
         let source = PolicySource::Backend(database.rank);
-        let known = TsigKey::new(key.name.as_name(), key.algorithm, &key.secret);
+        let known = TsigKey::new(key.name.as_name(), key.algorithm, key.secret.reveal());
         self.policies
             .change_key(source, key.name.as_name(), Some(Arc::new(known)));
         (database.request_list)();
@@ -317,7 +334,7 @@ impl Operations {
             Ok(kept) => {
                 for key in kept {
                     let place = (PolicySource::Kept, key.name, key.algorithm.word().into());
-                    secrets.insert(place, BASE64.encode(&key.secret));
+                    secrets.insert(place, BASE64.encode(key.secret.reveal()).into());
                 }
             }
             // Databases may still have keys.
@@ -402,7 +419,7 @@ impl Operations {
 }
 
 /// Secrets as base64, by the source of a key, its name and the algorithm keyword.
-type Secrets = HashMap<(PolicySource, NameBuf, String), String>;
+type Secrets = HashMap<(PolicySource, NameBuf, String), Secret<String>>;
 
 /// Why a key is not in a database.
 enum KeyWriteError {

@@ -1,6 +1,6 @@
 //! Access to pages: the access list, the password, the API key and the form token.
 
-use nameward_base::sync::Mutex;
+use nameward_base::{secret::Secret, sync::Mutex};
 use std::net::{IpAddr, Ipv6Addr};
 
 use data_encoding::{BASE64, BASE64_NOPAD};
@@ -31,11 +31,11 @@ pub fn same_secret(given: &str, secret: &str) -> bool {
 pub struct Password {
     form: AccessForm,
     /// The last correct password: a page that refreshes does not pay for the hash each time.
-    proven: Mutex<Option<String>>,
+    proven: Mutex<Option<Secret<String>>>,
 }
 
 enum AccessForm {
-    Plain(String),
+    Plain(Secret<String>),
     /// Compares with a hash, which is slow by design.
     Hashed(Box<dyn Fn(&str) -> bool + Send + Sync>),
 }
@@ -59,7 +59,7 @@ impl Password {
         let form = match configured.strip_prefix("$scrypt$") {
             _ if configured.is_empty() => return Ok(None),
             Some(hash) => parse_scrypt(hash).ok_or(BadHash)?,
-            None => AccessForm::Plain(configured.to_owned()),
+            None => AccessForm::Plain(configured.to_owned().into()),
         };
         Ok(Some(Password {
             form,
@@ -70,10 +70,11 @@ impl Password {
     /// Compares with the plain password, or with the last correct one. `None`: the hash must be computed.
     pub fn check_quickly(&self, given: &str) -> Option<bool> {
         match &self.form {
-            AccessForm::Plain(password) => Some(same_secret(given, password)),
+            AccessForm::Plain(password) => Some(same_secret(given, password.reveal())),
             AccessForm::Hashed(_) => {
                 let proven = self.proven.lock();
-                let is_proven = proven.as_deref().is_some_and(|p| same_secret(given, p));
+                let is_proven = proven.as_ref();
+                let is_proven = is_proven.is_some_and(|p| same_secret(given, p.reveal()));
                 is_proven.then_some(true)
             }
         }
@@ -90,7 +91,7 @@ impl Password {
         };
         if is_right {
             let mut proven = self.proven.lock();
-            *proven = Some(given.to_owned());
+            *proven = Some(given.to_owned().into());
         }
         is_right
     }
@@ -150,15 +151,15 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Returns the password of `Basic <base64 of user:password>` (RFC 7617).
-pub fn basic_password(authorization: &str) -> Option<String> {
+pub fn basic_password(authorization: &str) -> Option<Secret<String>> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let decoded = BASE64.decode(encoded.trim().as_bytes()).ok()?;
-    let text = String::from_utf8(decoded).ok()?;
+    let decoded = Secret::new(BASE64.decode(encoded.trim().as_bytes()).ok()?);
+    let text = std::str::from_utf8(decoded.reveal()).ok()?;
     text.split_once(':')
-        .map(|(_, password)| password.to_owned())
+        .map(|(_, password)| password.to_owned().into())
 }
 
 #[cfg(test)]
@@ -170,7 +171,7 @@ mod tests {
     }
 
     fn accepts(password: &Password, authorization: &str) -> bool {
-        basic_password(authorization).is_some_and(|given| password.check_slowly(&given))
+        basic_password(authorization).is_some_and(|given| password.check_slowly(given.reveal()))
     }
 
     fn password(configured: &str) -> Password {

@@ -133,11 +133,11 @@ async fn authorize(
     let password = secret.password;
     let compare = || {
         password
-            .check_quickly(&given)
+            .check_quickly(given.reveal())
             .map(|is_right| is_right.then_some(()))
     };
     let (hashed, owned) = (Arc::clone(&password), given.clone());
-    let hash = move || hashed.check_slowly(&owned).then_some(());
+    let hash = move || hashed.check_slowly(owned.reveal()).then_some(());
     match shared.secrets.check(client, compare, hash).await {
         SecretVerdict::Right(()) => Ok(()),
         SecretVerdict::Wrong => Err(refused()),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api_keys::{ApiKey, ApiKeys, CONFIGURED_KEY};
-use nameward_base::time::now_seconds;
+use nameward_base::{secret::Secret, time::now_seconds};
 
 use super::access::{BadHash, Password};
 use super::secret_check::{SecretCheck, SecretVerdict};
@@ -37,8 +37,8 @@ impl KeyGate {
             return SecretVerdict::Wrong;
         };
         let (key, configured) = (self.key.clone(), Arc::clone(&self.configured));
-        let owned = given.to_owned();
-        let hash = move || key?.check_slowly(&owned).then_some(configured);
+        let owned = Secret::new(given.to_owned());
+        let hash = move || key?.check_slowly(owned.reveal()).then_some(configured);
         let compare = || self.check_quickly(given);
         self.check.check(client, compare, hash).await
     }

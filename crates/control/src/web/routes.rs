@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use nameward_base::secret::Secret;
 use nameward_stats::Ring;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::PageStart;
@@ -57,7 +58,7 @@ pub(super) struct ShownSecret {
     /// The secret.
     pub password: Arc<Password>,
     /// The secret as given by the client.
-    pub given: Option<String>,
+    pub given: Option<Secret<String>>,
 }
 
 /// The kind of a secret.
@@ -79,7 +80,8 @@ pub(super) fn secret(
     let (kind, password, given) = match route {
         Some(Route::Live | Route::Ready) => return None,
         Some(Route::Statistics) => {
-            let given = request.header("x-api-key").map(str::to_owned);
+            let given = request.header("x-api-key");
+            let given = given.map(|key| key.to_owned().into());
             (SecretKind::ApiKey, &shared.api_key, given)
         }
         _ => {

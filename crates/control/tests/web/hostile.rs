@@ -354,7 +354,7 @@ fn authorization(password: &str) -> String {
 #[test]
 fn a_crowd_of_guessers_stops_neither_probes_nor_those_who_know_the_password() {
     let server = Server::with(Settings {
-        password: hashed_password(),
+        password: hashed_password().into(),
         ..settings()
     });
     let right = authorization("password");

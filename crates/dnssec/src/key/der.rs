@@ -1,5 +1,7 @@
 //! The subset of DER (X.690) used by private keys.
 
+use nameward_base::secret::Secret;
+
 /// A non-negative number.
 pub(super) const INTEGER: u8 = 0x02;
 /// A bit string.
@@ -14,8 +16,9 @@ pub(super) const OID: u8 = 0x06;
 pub(super) const SEQUENCE: u8 = 0x30;
 
 /// Encodes an element with a tag and contents.
-pub(super) fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag];
+pub(super) fn element(tag: u8, contents: &[u8]) -> Secret<Vec<u8>> {
+    let mut out = Vec::with_capacity(contents.len() + 4);
+    out.push(tag);
     match contents.len() {
         len @ 0..0x80 => out.push(len as u8),
         len @ 0x80..0x100 => out.extend_from_slice(&[0x81, len as u8]),
@@ -23,14 +26,24 @@ pub(super) fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
         len => out.extend_from_slice(&[0x82, (len >> 8) as u8, len as u8]),
     }
     out.extend_from_slice(contents);
-    out
+    Secret::new(out)
 }
 
 /// Encodes a non-negative number.
-pub(super) fn integer(number: &[u8]) -> Vec<u8> {
+pub(super) fn integer(number: &[u8]) -> Secret<Vec<u8>> {
     let has_sign = number.first().is_none_or(|&octet| octet >= 0x80);
     let sign: &[u8] = if has_sign { &[0] } else { &[] };
-    element(INTEGER, &[sign, number].concat())
+    element(INTEGER, Secret::new([sign, number].concat()).reveal())
+}
+
+/// Joins elements.
+pub(super) fn joined(elements: &[Secret<Vec<u8>>]) -> Secret<Vec<u8>> {
+    let octets = elements.iter().map(|element| element.reveal().len()).sum();
+    let mut out = Vec::with_capacity(octets);
+    for element in elements {
+        out.extend_from_slice(element.reveal());
+    }
+    Secret::new(out)
 }
 
 /// Reads consecutive elements.

@@ -7,6 +7,7 @@ use super::private::KeyFields;
 use super::{KeyError, KeyUse, PrivateKey, SigningKey};
 use data_encoding::BASE64;
 use nameward_base::calendar::UtcTime;
+use nameward_base::secret::Secret;
 use nameward_wire::{Name, NameBuf, NameError};
 
 /// More than any DNSKEY needs.
@@ -222,12 +223,13 @@ impl KeyFile {
     }
 
     /// Returns the `.private` text.
-    pub fn private_text(&self) -> String {
-        let mut text = self.private.to_text();
+    pub fn private_text(&self) -> Secret<String> {
+        let mut times = String::new();
         for (name, time) in self.times.lines() {
-            text.push_str(&format!("{name}: {}\n", time_text(time)));
+            times.push_str(&format!("{name}: {}\n", time_text(time)));
         }
-        text
+        let key = self.private.to_text();
+        Secret::new([key.reveal(), &times[..]].concat())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::rsa;
 use aws_lc_rs::agreement::{self, ECDH_P256, ECDH_P384};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use data_encoding::BASE64;
+use nameward_base::secret::{Secret, Zeroize};
 use std::fmt;
 
 /// More than any private key needs.
@@ -20,6 +21,8 @@ const MAX_TEXT: usize = 16 * 1024;
 const GENERATED_BITS: std::ops::RangeInclusive<u16> = 1024..=4096;
 /// The sizes that the cryptographic library generates are multiples of this.
 const GENERATED_STEP: u16 = 128;
+/// Octets in a line of PEM, which has 64 digits.
+const PEM_LINE: usize = 48;
 /// The names of the RSA numbers in the order of RFC 8017 appendix A.1.2.
 const RSA_NAMES: [&str; 8] = [
     "Modulus",
@@ -49,11 +52,20 @@ pub(super) enum Numbers {
     Curve(Vec<u8>),
 }
 
+impl Zeroize for Numbers {
+    fn zeroize(&mut self) {
+        match self {
+            Numbers::Rsa(numbers) => numbers.iter_mut().for_each(Zeroize::zeroize),
+            Numbers::Curve(number) => number.zeroize(),
+        }
+    }
+}
+
 /// A private key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     algorithm: u8,
-    pub(super) numbers: Numbers,
+    pub(super) numbers: Secret<Numbers>,
 }
 
 impl fmt::Debug for PrivateKey {
@@ -118,28 +130,59 @@ impl PrivateKey {
         let numbers = match (algorithm, curve_octets(algorithm)) {
             // RFC 8032 section 5.1.5: octets, not a number. A shorter value has been truncated.
             (15, Some(_)) => Numbers::Curve(fields.octets("PrivateKey")?),
-            (_, Some(octets)) => Numbers::Curve(padded(fields.octets("PrivateKey")?, octets)?),
+            (_, Some(octets)) => {
+                let number = Secret::new(fields.octets("PrivateKey")?);
+                Numbers::Curve(padded(number.reveal(), octets)?)
+            }
             (5 | 7 | 8 | 10, None) => {
                 let mut numbers = <[Vec<u8>; 8]>::default();
                 for (number, name) in numbers.iter_mut().zip(RSA_NAMES) {
-                    *number = der::trimmed(&fields.octets(name)?).to_vec();
+                    let octets = Secret::new(fields.octets(name)?);
+                    *number = der::trimmed(octets.reveal()).to_vec();
                 }
                 Numbers::Rsa(numbers)
             }
             (other, None) => return Err(KeyError::Unsupported(other)),
         };
-        Ok(PrivateKey { algorithm, numbers })
+        Ok(PrivateKey::from_numbers(algorithm, numbers))
+    }
+
+    fn from_numbers(algorithm: u8, numbers: Numbers) -> Self {
+        PrivateKey {
+            algorithm,
+            numbers: Secret::new(numbers),
+        }
     }
 
     /// Returns the text of a `.private` file, without timing metadata.
-    pub fn to_text(&self) -> String {
-        let (number, name) = (self.algorithm, algorithm_name(self.algorithm));
-        let name = name.unwrap_or_default();
-        let mut text = format!("Private-key-format: v1.3\nAlgorithm: {number} ({name})\n");
-        let mut line = |name: &str, value: &[u8]| {
-            text.push_str(&format!("{name}: {}\n", BASE64.encode(value)));
+    pub fn to_text(&self) -> Secret<String> {
+        let name = algorithm_name(self.algorithm).unwrap_or_default();
+        self.written("v1.3", name)
+    }
+
+    /// Returns the text as PowerDNS stores it in `cryptokeys.content`.
+    pub fn to_stored_text(&self) -> Secret<String> {
+        let name = match self.algorithm {
+            7 => "RSASHA1-NSEC3-SHA1",
+            other => algorithm_name(other).unwrap_or_default(),
         };
-        match &self.numbers {
+        self.written("v1.2", name)
+    }
+
+    fn written(&self, version: &str, name: &str) -> Secret<String> {
+        let mut secret = Secret::new(String::with_capacity(MAX_TEXT));
+        let text = secret.reveal_mut();
+        let number = self.algorithm;
+        text.push_str(&format!(
+            "Private-key-format: {version}\nAlgorithm: {number} ({name})\n"
+        ));
+        let mut line = |name: &str, value: &[u8]| {
+            text.push_str(name);
+            text.push_str(": ");
+            BASE64.encode_append(value, text);
+            text.push('\n');
+        };
+        match self.numbers.reveal() {
             Numbers::Curve(number) => line("PrivateKey", number),
             Numbers::Rsa(numbers) => {
                 for (name, number) in RSA_NAMES.iter().zip(numbers) {
@@ -147,21 +190,13 @@ impl PrivateKey {
                 }
             }
         }
-        text
-    }
-
-    /// Returns the text as PowerDNS stores it in `cryptokeys.content`.
-    pub fn to_stored_text(&self) -> String {
-        let text = self.to_text().replacen("v1.3", "v1.2", 1);
-        match self.algorithm {
-            7 => text.replacen("NSEC3RSASHA1", "RSASHA1-NSEC3-SHA1", 1),
-            _ => text,
-        }
+        // Without the rest of the buffer: such texts are kept. The copy is exact, and this one is overwritten.
+        Secret::new(secret.reveal().as_str().to_owned())
     }
 
     /// Returns the key size in bits, as tools report it.
     pub fn bits(&self) -> usize {
-        match &self.numbers {
+        match self.numbers.reveal() {
             Numbers::Curve(number) => number.len() * 8,
             Numbers::Rsa([modulus, ..]) => {
                 let unused = modulus.first().map_or(0, |first| first.leading_zeros());
@@ -176,34 +211,43 @@ impl PrivateKey {
             return Err(KeyError::Unsupported(algorithm));
         }
         let (label, der) = pem_body(text)?;
+        let der = der.reveal();
         let numbers = match label {
-            "PRIVATE KEY" => from_pkcs8(&der, algorithm),
-            "RSA PRIVATE KEY" if curve_octets(algorithm).is_none() => from_pkcs1(&der),
-            "EC PRIVATE KEY" if matches!(algorithm, 13 | 14) => from_sec1(&der, algorithm),
+            "PRIVATE KEY" => from_pkcs8(der, algorithm),
+            "RSA PRIVATE KEY" if curve_octets(algorithm).is_none() => from_pkcs1(der),
+            "EC PRIVATE KEY" if matches!(algorithm, 13 | 14) => from_sec1(der, algorithm),
             _ => None,
         };
         let numbers = numbers.ok_or(KeyError::OtherPem(algorithm))?;
-        Ok(PrivateKey { algorithm, numbers })
+        Ok(PrivateKey::from_numbers(algorithm, numbers))
     }
 
     /// Returns PEM (PKCS #8).
-    pub fn to_pem(&self) -> String {
-        let body = BASE64.encode(&self.to_pkcs8());
-        let mut text = String::from("-----BEGIN PRIVATE KEY-----\n");
-        for line in body.as_bytes().chunks(64) {
-            text.push_str(&String::from_utf8_lossy(line));
+    pub fn to_pem(&self) -> Secret<String> {
+        let (begin, end) = (
+            "-----BEGIN PRIVATE KEY-----\n",
+            "-----END PRIVATE KEY-----\n",
+        );
+        let der = self.to_pkcs8();
+        let lines = der.reveal().chunks(PEM_LINE);
+        let capacity = begin.len() + end.len() + lines.len() * (BASE64.encode_len(PEM_LINE) + 1);
+        let mut secret = Secret::new(String::with_capacity(capacity));
+        let text = secret.reveal_mut();
+        text.push_str(begin);
+        for line in lines {
+            BASE64.encode_append(line, text);
             text.push('\n');
         }
-        text.push_str("-----END PRIVATE KEY-----\n");
-        text
+        text.push_str(end);
+        secret
     }
 
-    fn to_pkcs8(&self) -> Vec<u8> {
+    fn to_pkcs8(&self) -> Secret<Vec<u8>> {
         let oid = |octets| der::element(der::OID, octets);
-        let (algorithm, key) = match (&self.numbers, self.algorithm) {
+        let (algorithm, key) = match (self.numbers.reveal(), self.algorithm) {
             (Numbers::Rsa(numbers), _) => {
                 let null = der::element(der::NULL, &[]);
-                ([oid(OID_RSA), null].concat(), rsa_der(numbers))
+                (der::joined(&[oid(OID_RSA), null]), rsa_der(numbers))
             }
             (Numbers::Curve(seed), 15) => (oid(OID_ED25519), der::element(der::OCTET_STRING, seed)),
             (Numbers::Curve(number), algorithm) => {
@@ -211,33 +255,30 @@ impl PrivateKey {
                 // RFC 5915 section 3: version 1 and the number; the public key follows from it.
                 let version = der::integer(&[1]);
                 let private = der::element(der::OCTET_STRING, number);
-                let mut parts = [version, private].concat();
+                let mut parts = vec![version, private];
                 if let Some(public) = curve_public(algorithm, number) {
                     let bits = der::element(der::BIT_STRING, &[&[0], &public[..]].concat());
                     // Context-specific, constructed, number 1.
-                    parts.extend(der::element(0xa1, &bits));
+                    parts.push(der::element(0xa1, bits.reveal()));
                 }
-                let key = der::element(der::SEQUENCE, &parts);
-                ([oid(OID_EC), oid(curve)].concat(), key)
+                let key = der::element(der::SEQUENCE, der::joined(&parts).reveal());
+                (der::joined(&[oid(OID_EC), oid(curve)]), key)
             }
         };
         let parts = [
             der::integer(&[0]),
-            der::element(der::SEQUENCE, &algorithm),
-            der::element(der::OCTET_STRING, &key),
+            der::element(der::SEQUENCE, algorithm.reveal()),
+            der::element(der::OCTET_STRING, key.reveal()),
         ];
-        der::element(der::SEQUENCE, &parts.concat())
+        der::element(der::SEQUENCE, der::joined(&parts).reveal())
     }
 }
 
 /// Encodes an RSAPrivateKey of RFC 8017 appendix A.1.2: version 0, then the numbers.
-pub(super) fn rsa_der(numbers: &[Vec<u8>; 8]) -> Vec<u8> {
+pub(super) fn rsa_der(numbers: &[Vec<u8>; 8]) -> Secret<Vec<u8>> {
     let numbers = numbers.iter().map(|number| der::integer(number));
-    let parts: Vec<u8> = std::iter::once(der::integer(&[0]))
-        .chain(numbers)
-        .flatten()
-        .collect();
-    der::element(der::SEQUENCE, &parts)
+    let parts: Vec<_> = std::iter::once(der::integer(&[0])).chain(numbers).collect();
+    der::element(der::SEQUENCE, der::joined(&parts).reveal())
 }
 
 /// Returns the public point of a private number, uncompressed.
@@ -259,7 +300,7 @@ fn generate_curve(algorithm: u8, octets: usize) -> Result<PrivateKey, KeyError> 
         filled.map_err(|_| KeyError::NoRandom)?;
         if algorithm == 15 || curve_public(algorithm, &number).is_some() {
             let numbers = Numbers::Curve(number);
-            return Ok(PrivateKey { algorithm, numbers });
+            return Ok(PrivateKey::from_numbers(algorithm, numbers));
         }
     }
     Err(KeyError::NoRandom)
@@ -270,12 +311,13 @@ fn generate_rsa(algorithm: u8, bits: usize) -> Result<PrivateKey, KeyError> {
     let size = size.filter(|size| GENERATED_BITS.contains(size) && size % GENERATED_STEP == 0);
     let size = size.ok_or(KeyError::NewRsaBits(bits))?;
     let der = rsa::generate(size).ok_or(KeyError::NoRandom)?;
-    let numbers = from_pkcs1(&der).ok_or(KeyError::NotRsa)?;
-    Ok(PrivateKey { algorithm, numbers })
+    let der = Secret::new(der);
+    let numbers = from_pkcs1(der.reveal()).ok_or(KeyError::NotRsa)?;
+    Ok(PrivateKey::from_numbers(algorithm, numbers))
 }
 
 /// Splits PEM into its label and contents.
-fn pem_body(text: &[u8]) -> Result<(&str, Vec<u8>), KeyError> {
+fn pem_body(text: &[u8]) -> Result<(&str, Secret<Vec<u8>>), KeyError> {
     if text.len() > MAX_TEXT {
         return Err(KeyError::TooLong(text.len()));
     }
@@ -287,9 +329,11 @@ fn pem_body(text: &[u8]) -> Result<(&str, Vec<u8>), KeyError> {
         let (label, body) = begun.split_once("-----").ok_or(KeyError::NotPem)?;
         let (body, after) = body.split_once("-----END ").ok_or(KeyError::NotPem)?;
         if label.ends_with("PRIVATE KEY") {
-            let octets: Vec<u8> = body.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-            let der = BASE64.decode(&octets).map_err(|_| KeyError::NotPem)?;
-            return Ok((label, der));
+            let mut digits = Secret::new(Vec::with_capacity(body.len()));
+            let octets = body.bytes().filter(|b| !b.is_ascii_whitespace());
+            digits.reveal_mut().extend(octets);
+            let der = BASE64.decode(digits.reveal());
+            return Ok((label, Secret::new(der.map_err(|_| KeyError::NotPem)?)));
         }
         rest = after;
     }
@@ -314,10 +358,10 @@ fn from_pkcs8(der: &[u8], algorithm: u8) -> Option<Numbers> {
         }
     };
     let is_ours = kind.element(der::OID)? == OID_EC && kind.element(der::OID)? == curve;
-    let mut numbers = is_ours.then(|| sec1_number(key)).flatten()?;
+    let number = is_ours.then(|| sec1_number(key)).flatten()?;
     // GnuTLS, and thus Knot, writes the number with a sign octet, or without leading zeros. The curve is known.
-    numbers = padded(numbers, curve_octets(algorithm)?).ok()?;
-    Some(Numbers::Curve(numbers))
+    let number = padded(number, curve_octets(algorithm)?).ok()?;
+    Some(Numbers::Curve(number))
 }
 
 fn from_pkcs1(der: &[u8]) -> Option<Numbers> {
@@ -334,24 +378,24 @@ fn from_sec1(der: &[u8], algorithm: u8) -> Option<Numbers> {
     let number = sec1_number(der)?;
     // RFC 5915 section 3: it has the length of its curve, so a key of another curve is rejected.
     let is_ours = curve_octets(algorithm) == Some(number.len());
-    is_ours.then_some(Numbers::Curve(number))
+    is_ours.then(|| Numbers::Curve(number.to_vec()))
 }
 
 /// Reads an ECPrivateKey of RFC 5915: version 1, then the number.
-fn sec1_number(der: &[u8]) -> Option<Vec<u8>> {
+fn sec1_number(der: &[u8]) -> Option<&[u8]> {
     let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
     parts.integer()?;
-    Some(parts.element(der::OCTET_STRING)?.to_vec())
+    parts.element(der::OCTET_STRING)
 }
 
 /// Returns a number padded with leading zeros to exactly this many octets.
-fn padded(octets: Vec<u8>, len: usize) -> Result<Vec<u8>, KeyError> {
-    let number = der::trimmed(&octets);
-    if number.len() > len {
+fn padded(octets: &[u8], len: usize) -> Result<Vec<u8>, KeyError> {
+    let number = der::trimmed(octets);
+    let Some(zeros) = len.checked_sub(number.len()) else {
         return Err(KeyError::Length("PrivateKey", len));
-    }
-    let mut padded = vec![0; len - number.len()];
-    padded.extend_from_slice(number);
+    };
+    let mut padded = vec![0; len];
+    padded[zeros..].copy_from_slice(number);
     Ok(padded)
 }
 

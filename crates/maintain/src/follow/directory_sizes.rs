@@ -20,7 +20,7 @@ impl DirectorySizes {
     pub(in crate::follow) fn read(store: &StateStore, directory: &Path) -> usize {
         let value = store.item(ITEMS, directory.as_os_str().as_bytes());
         let value = value.ok().flatten();
-        let number = value.and_then(|value| <[u8; 8]>::try_from(value).ok());
+        let number = value.and_then(|value| <[u8; 8]>::try_from(&value.reveal()[..]).ok());
         number.map_or(0, |number| u64::from_be_bytes(number) as usize)
     }
 
@@ -33,7 +33,7 @@ impl DirectorySizes {
         let set = StateChange::SetItem {
             kind: ITEMS,
             name: directory.as_os_str().as_bytes().into(),
-            value: (zones as u64).to_be_bytes().into(),
+            value: (zones as u64).to_be_bytes().to_vec().into(),
         };
         commits.keep(NameBuf::root(), vec![set]);
     }

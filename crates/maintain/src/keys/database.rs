@@ -135,14 +135,14 @@ impl DatabaseKeys {
     pub(super) fn server(&self) -> Result<String, ZoneKeysError> {
         let store = self.store()?;
         if let Some(name) = store.item(SERVER, &[])? {
-            return Ok(String::from_utf8_lossy(&name).into_owned());
+            return Ok(String::from_utf8_lossy(name.reveal()).into_owned());
         }
         let random = || RandomState::new().build_hasher().finish();
         let name = format!("{:016x}{:016x}", random(), random());
         store.write(vec![StateChange::SetItem {
             kind: SERVER,
             name: Vec::new(),
-            value: name.clone().into_bytes(),
+            value: name.clone().into_bytes().into(),
         }])?;
         Ok(name)
     }
@@ -160,7 +160,7 @@ impl DatabaseKeys {
     fn terms(&self, zone: Name<'_>) -> Result<SigningSettings, ZoneKeysError> {
         let value = self.store()?.item(ZONES, &wire(zone))?;
         Ok(value.map_or_else(SigningSettings::default, |value| {
-            SigningSettings::read(&value)
+            SigningSettings::read(value.reveal())
         }))
     }
 
@@ -226,7 +226,7 @@ impl DatabaseKeys {
         let read = items.iter().filter_map(|(name, value)| {
             let (_, number) = name.split_last_chunk::<NUMBER>()?;
             let number = u32::from_be_bytes(*number);
-            let read = read_life_value(number, value);
+            let read = read_life_value(number, value.reveal());
             Some(match read {
                 Some((life, fingerprint)) => Ok(NotedKeyState { fingerprint, life }),
                 None => Err(ZoneKeysError::Form(number)),
@@ -248,6 +248,6 @@ fn note(zone: Name<'_>, one: &NotedKeyState) -> StateChange {
     StateChange::SetItem {
         kind: LIVES,
         name: item_name(zone, one.life.id),
-        value: life_value(&one.life, &one.fingerprint),
+        value: life_value(&one.life, &one.fingerprint).into(),
     }
 }

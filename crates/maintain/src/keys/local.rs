@@ -30,6 +30,7 @@ pub(crate) use zone::LocalZoneKeys;
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use files::{KeyDirectories, remove_pair, write_pair};
+use nameward_base::secret::Secret;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};
 use nameward_dnssec::{
@@ -159,7 +160,7 @@ impl ZoneKeys {
             Err(_) if in_files.is_empty() => return Ok(()),
             Err(error) => return Err(error),
         };
-        let mut zones: BTreeMap<Vec<u8>, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
+        let mut zones: BTreeMap<Vec<u8>, Vec<NumberedKey>> = BTreeMap::new();
         for (name, value) in store.items(KEYS)? {
             let Some((zone, number)) = name.split_last_chunk::<NUMBER>() else {
                 return Err(ZoneKeysError::UnknownZone);
@@ -169,7 +170,10 @@ impl ZoneKeys {
         }
         for (zone, values) in zones {
             let zone = Name::from_wire(&zone).map_err(|_| ZoneKeysError::UnknownZone)?;
-            if values.iter().any(|(_, value)| encoding::is_pair(value)) {
+            if values
+                .iter()
+                .any(|(_, value)| encoding::is_pair(value.reveal()))
+            {
                 in_files.insert(zone.into());
             } else {
                 self.put_in_force(zone, &read_all(&values))?
@@ -222,7 +226,7 @@ impl ZoneKeys {
     pub fn terms(&self, zone: Name<'_>) -> Result<SigningSettings, ZoneKeysError> {
         let value = self.store()?.item(ZONES, &wire(zone))?;
         Ok(value.map_or_else(SigningSettings::default, |value| {
-            SigningSettings::read(&value)
+            SigningSettings::read(value.reveal())
         }))
     }
 
@@ -308,7 +312,7 @@ impl ZoneKeys {
         let values = self.values(zone)?;
         let found = values.iter().find(|(other, _)| *other == number);
         let (_, value) = found.ok_or(ZoneKeysError::NotThere(number))?;
-        if let Some(kept) = encoding::kept_pair(number, value)? {
+        if let Some(kept) = encoding::kept_pair(number, value.reveal())? {
             remove_pair(&kept.path)?;
         }
         let stay: Vec<_> = values
@@ -327,7 +331,7 @@ impl ZoneKeys {
         let _changing = self.lock();
         let values = self.values(zone)?;
         for (number, value) in &values {
-            if let Some(kept) = encoding::kept_pair(*number, value)? {
+            if let Some(kept) = encoding::kept_pair(*number, value.reveal())? {
                 remove_pair(&kept.path)?;
             }
         }
@@ -367,7 +371,7 @@ impl ZoneKeys {
     }
 
     /// Returns the numbers and values of the keys of a zone.
-    fn values(&self, zone: Name<'_>) -> Result<Vec<(u32, Vec<u8>)>, ZoneKeysError> {
+    fn values(&self, zone: Name<'_>) -> Result<Vec<NumberedKey>, ZoneKeysError> {
         // No name is a prefix of another: each ends with the root.
         let items = self.store()?.items_behind(KEYS, &wire(zone), NUMBER)?;
         let own = items.into_iter().filter_map(|(name, value)| {
@@ -407,9 +411,12 @@ pub fn signing_keys(keys: &[ZoneKey]) -> Result<Keys, ZoneKeysError> {
     })
 }
 
-fn read_all(values: &[(u32, Vec<u8>)]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+/// The number of a key, and its value in the state store.
+type NumberedKey = (u32, Secret<Vec<u8>>);
+
+fn read_all(values: &[NumberedKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let keys = values.iter();
-    keys.map(|(number, value)| ZoneKey::read(*number, value))
+    keys.map(|(number, value)| ZoneKey::read(*number, value.reveal()))
         .collect()
 }
 

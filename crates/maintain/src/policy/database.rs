@@ -132,12 +132,12 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
             ));
             continue;
         };
-        let secret = read_secret(&row.secret).filter(|secret| !secret.is_empty());
+        let secret = read_secret(row.secret.reveal()).filter(|secret| !secret.reveal().is_empty());
         let Some(secret) = secret else {
             problems.push(format!("TSIG key {name}: the secret is not valid base64"));
             continue;
         };
-        let key = Arc::new(TsigKey::new(name.as_name(), algorithm, &secret));
+        let key = Arc::new(TsigKey::new(name.as_name(), algorithm, secret.reveal()));
         if let Some(other) = keys.get(&name) {
             let [one, two] = [other.algorithm(), algorithm].map(TsigAlgorithm::word);
             problems.push(format!(

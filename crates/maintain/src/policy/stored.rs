@@ -8,11 +8,12 @@ mod declared;
 pub use declared::{DeclaredSettings, DeclaredZone};
 
 use declared::ZONES;
+use nameward_base::secret::Secret;
 use nameward_base::sync::{Mutex, MutexGuard};
 
 use super::{PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_store::state::{StateChange, StateError, StateStore, StoredItem};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt;
@@ -36,7 +37,7 @@ pub struct StoredKeyRow {
     /// Its algorithm.
     pub algorithm: TsigAlgorithm,
     /// The octets of the secret.
-    pub secret: Vec<u8>,
+    pub secret: Secret<Vec<u8>>,
 }
 
 impl fmt::Debug for StoredKeyRow {
@@ -137,7 +138,7 @@ impl StoredPolicies {
     pub fn zone(&self, zone: Name<'_>) -> Result<Option<DeclaredSettings>, StoredPolicyError> {
         let (store, name) = (self.store()?, wire(zone));
         if let Some(value) = store.item(ZONES, &name)? {
-            return Ok(DeclaredSettings::from_value(&value));
+            return Ok(DeclaredSettings::from_value(value.reveal()));
         }
         let secondary = store.item(SECONDARIES, &name)?;
         let secondary = secondary.and_then(|value| read_secondary(&(name, value)));
@@ -170,7 +171,7 @@ impl StoredPolicies {
         let set = StateChange::SetItem {
             kind: ZONES,
             name,
-            value: settings.to_value(),
+            value: settings.to_value().into(),
         };
         changes.extend([forget, set]);
         self.store()?.write(changes)?;
@@ -209,11 +210,11 @@ impl StoredPolicies {
         let before = store.item(KEYS, &name)?;
         let before = before.and_then(|value| read_key(&(name.clone(), value)));
         let word = key.algorithm.word().as_bytes();
-        let value = [&[FORM, word.len() as u8][..], word, &key.secret].concat();
+        let value = [&[FORM, word.len() as u8][..], word, key.secret.reveal()].concat();
         store.write(vec![StateChange::SetItem {
             kind: KEYS,
             name,
-            value,
+            value: value.into(),
         }])?;
         self.publish(&templates)?;
         Ok(before)
@@ -249,7 +250,7 @@ impl StoredPolicies {
         self.store()?.write(vec![StateChange::SetItem {
             kind: SECONDARIES,
             name: wire(secondary.zone.as_name()),
-            value,
+            value: value.into(),
         }])?;
         self.publish(&templates)
     }
@@ -277,7 +278,7 @@ impl StoredPolicies {
         for item in &store.items(KEYS)? {
             match read_key(item) {
                 Some(key) => {
-                    let key = TsigKey::new(key.name.as_name(), key.algorithm, &key.secret);
+                    let key = TsigKey::new(key.name.as_name(), key.algorithm, key.secret.reveal());
                     set.keys.push(Arc::new(key));
                 }
                 None => tracing::error!("state store: unreadable TSIG key"),
@@ -334,8 +335,8 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(*length))
 }
 
-fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<StoredKeyRow> {
-    let [FORM, parts @ ..] = &value[..] else {
+fn read_key((name, value): &StoredItem) -> Option<StoredKeyRow> {
+    let [FORM, parts @ ..] = &value.reveal()[..] else {
         return None;
     };
     let (word, secret) = split(parts)?;
@@ -343,12 +344,12 @@ fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<StoredKeyRow> {
     Some(StoredKeyRow {
         name: Name::from_wire(name).ok()?.into(),
         algorithm: TsigAlgorithm::from_word(word)?,
-        secret: secret.into(),
+        secret: secret.to_vec().into(),
     })
 }
 
-fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<AutoprimarySecondary> {
-    let (form, parts) = value.split_first()?;
+fn read_secondary((zone, value): &StoredItem) -> Option<AutoprimarySecondary> {
+    let (form, parts) = value.reveal().split_first()?;
     let (address, rest) = split(parts)?;
     let (key, template) = match *form {
         FORM => (None, rest),
@@ -383,7 +384,7 @@ mod tests {
         StoredKeyRow {
             name: name.parse().unwrap(),
             algorithm,
-            secret: b"hunter2".to_vec(),
+            secret: b"hunter2".to_vec().into(),
         }
     }
 

@@ -8,6 +8,7 @@
 use super::message::{UpdateRequest, refused};
 use super::plan::{UpdateChange, UpdatePermission};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use nameward_base::secret::Secret;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard_item};
 use nameward_store::sql::write::{Committed, WriteError};
@@ -177,7 +178,7 @@ impl Updates {
         let Some(store) = self.commits.store() else {
             return Ok(());
         };
-        let (kind, name, value) = (FROZEN, key(zone).into_vec(), Vec::new());
+        let (kind, name, value) = (FROZEN, key(zone).into_vec(), Secret::default());
         let change = if is_frozen {
             StateChange::SetItem { kind, name, value }
         } else {

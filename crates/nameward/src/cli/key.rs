@@ -168,7 +168,7 @@ pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments
             (OperationRequest::KeyAdd(template), remote)
         }
         KeyCommand::Import { file, template } => {
-            let private = SecretText(read_key(&file)?);
+            let private = SecretText::from(read_key(&file)?);
             let (template, remote) = template.split();
             (OperationRequest::KeyImport { private, template }, remote)
         }

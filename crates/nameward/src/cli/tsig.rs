@@ -98,7 +98,7 @@ pub fn request(command: TsigCommand) -> Result<(OperationRequest, RemoteArgument
             let request = OperationRequest::TsigImport {
                 name,
                 algorithm: Some(algorithm),
-                secret: SecretText(secret.map_or_else(read_secret, Ok)?),
+                secret: SecretText::from(secret.map_or_else(read_secret, Ok)?),
                 backend: storage.backend,
                 replace: storage.replace,
             };

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::{read::Secret, setting::section};
+use super::setting::section;
+use nameward_base::secret::Secret;
 
 section! {
     /// The HTTP API, compatible with that of PowerDNS (docs/api.md).
@@ -13,7 +14,7 @@ section! {
         listen: Option<SocketAddr> = r#""""#;
         /// Key that clients send as `X-API-Key`, plain or a scrypt hash from `nameward hash-password`. It grants all rights. ""
         /// means `web.api_key`.
-        key: Secret = r#""""#;
+        key: Secret<String> = r#""""#;
         /// Clients that may connect; connections from others are closed without a response.
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
         /// Serve the web administration at `/admin` (docs/admin.md). Users log in with an API key.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nameward_serve::cookies::SECRET;
+use nameward_serve::cookies::CookieSecret;
 use toml::{Spanned, de::DeValue};
 
 use super::read::{Count, Plural, Read, Wrong};
@@ -25,16 +25,6 @@ section! {
     }
 }
 
-/// A secret, which is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct CookieSecret(pub [u8; SECRET]);
-
-impl std::fmt::Debug for CookieSecret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
 impl Read for CookieSecret {
     fn expected() -> String {
         "a secret of 32 hexadecimal digits".into()
@@ -46,13 +36,8 @@ impl Read for CookieSecret {
             span: value.span(),
             message: format!("expected {}", Self::expected()),
         };
-        let text = value.get_ref().as_str().ok_or_else(wrong)?;
-        let is_hex =
-            text.len() == 2 * SECRET && text.bytes().all(|octet| octet.is_ascii_hexdigit());
-        let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
-        number
-            .map(|number| Self(number.to_be_bytes()))
-            .ok_or_else(wrong)
+        let text = value.get_ref().as_str();
+        text.and_then(CookieSecret::from_hex).ok_or_else(wrong)
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
 use toml::{Spanned, de::DeValue};
 
@@ -277,24 +278,7 @@ impl Read for Paths {
     }
 }
 
-/// A string that must not appear in logs and listings.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Returns the secret itself; empty if it is not set.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_empty() { "unset" } else { "***" })
-    }
-}
-
-impl Read for Secret {
+impl Read for Secret<String> {
     fn expected() -> String {
         String::expected()
     }
@@ -302,7 +286,7 @@ impl Read for Secret {
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
         // A secret of the wrong type must not be printed either.
         match value.get_ref() {
-            DeValue::String(_) => String::read(value, base).map(Self),
+            DeValue::String(_) => String::read(value, base).map(Self::new),
             _ => Err(Wrong {
                 span: value.span(),
                 message: "expected a string".into(),

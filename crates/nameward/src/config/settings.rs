@@ -5,6 +5,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
+use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
@@ -18,7 +19,7 @@ use super::{
     clients::Clients,
     listen_entry::ListenEntry,
     rate_limit_settings::Rate,
-    read::{Addresses, Count, Paths, Secret},
+    read::{Addresses, Count, Paths},
     remote_server::RemoteAddress,
     setting::section,
     tsig_key::TsigSecret,
@@ -134,9 +135,9 @@ section! {
         /// Clients that may connect; connections from others are closed without a response.
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
         /// Password for the page (HTTP Basic, any user name); "" means no password.
-        password: Secret = r#""""#;
+        password: Secret<String> = r#""""#;
         /// Key of the API (`X-API-Key`); "" turns the API off.
-        api_key: Secret = r#""""#;
+        api_key: Secret<String> = r#""""#;
         /// Host names under which the page is served when it has no password, besides `localhost` and the address the
         /// client connects to. This stops other sites from reading the page through a browser (DNS rebinding).
         host_names: Vec<String> = "[]";
@@ -181,9 +182,9 @@ section! {
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
         /// `mysql://user:password@host/database`. Several hosts are separated by commas.
-        url: Secret = r#""""#;
+        url: Secret<String> = r#""""#;
         /// Replica of that database, used for all reads; "" reads from the database itself.
-        replica_url: Secret = r#""""#;
+        replica_url: Secret<String> = r#""""#;
         /// How database zones are served: looked up at query time, or loaded into memory.
         mode: BackendMode = r#""live""#;
         /// Database connections for look-ups; 0 means one per core, for MySQL two.

@@ -1,13 +1,12 @@
 //! TSIG keys in the configuration: algorithms, secrets, and secret files.
 
 use std::{
-    fmt,
     io::{self, Read as _},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use nameward_base::sandbox;
+use nameward_base::{sandbox, secret::Secret};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use toml::{Spanned, de::DeValue};
 
@@ -20,9 +19,9 @@ use super::{
 /// Maximum size of a secret file.
 const FILE_MAX: u64 = 4096;
 
-/// The octets of a secret, which must not appear in logs and listings.
-#[derive(Clone, PartialEq, Eq)]
-pub struct TsigSecret(Vec<u8>);
+/// The octets of a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TsigSecret(Secret<Vec<u8>>);
 
 impl TsigSecret {
     /// Reads base64, ignoring white space.
@@ -32,13 +31,7 @@ impl TsigSecret {
 
     /// Returns the octets; empty if the secret is not set.
     pub fn reveal(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for TsigSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "unset" } else { "***" })
+        self.0.reveal()
     }
 }
 
@@ -139,10 +132,11 @@ fn read_secret(path: &Path) -> Result<TsigSecret, KeyFault> {
             mode: mode & 0o777,
         });
     }
-    let mut text = String::new();
-    let read = file.take(FILE_MAX).read_to_string(&mut text);
+    // It never grows, which would leave a copy behind.
+    let mut text = Secret::new(String::with_capacity(FILE_MAX as usize + 1));
+    let read = file.take(FILE_MAX).read_to_string(text.reveal_mut());
     read.map_err(unreadable)?;
-    TsigSecret::from_base64(&text)
+    TsigSecret::from_base64(text.reveal())
         .filter(|secret| !secret.reveal().is_empty())
         .ok_or_else(|| KeyFault::NotBase64(path.into()))
 }

@@ -4,7 +4,7 @@
 //! chunks, by all processors, and no tree is kept. Anything that is not plain, or invalid, is left to the parser of
 //! the whole text: there is a single source of error messages and positions.
 
-use nameward_base::sync::Mutex;
+use nameward_base::{secret::Secret, sync::Mutex};
 use std::{
     collections::HashSet,
     path::Path,
@@ -29,7 +29,7 @@ const HEADER: &str = "[[zone]]";
 /// A configuration without its zone tables.
 pub(super) struct ZonePieces<'t> {
     /// The text without them.
-    pub(super) rest: String,
+    pub(super) rest: Secret<String>,
     /// The tables, several per chunk.
     pub(super) pieces: Vec<&'t str>,
 }
@@ -48,7 +48,7 @@ impl<'t> ZonePieces<'t> {
             return None;
         }
         let mut cut = ZonePieces {
-            rest: String::new(),
+            rest: Secret::new(String::with_capacity(text.len())),
             pieces: Vec::new(),
         };
         // The start of the current chunk, or of the text between chunks.
@@ -72,7 +72,7 @@ impl<'t> ZonePieces<'t> {
         if is_piece {
             self.pieces.push(part)
         } else {
-            self.rest.push_str(part)
+            self.rest.reveal_mut().push_str(part)
         }
     }
 }

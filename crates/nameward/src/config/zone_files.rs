@@ -11,6 +11,7 @@ use std::{
 };
 
 use memchr::memchr;
+use nameward_base::secret::Secret;
 use nameward_store::file::FileList;
 use nameward_wire::{Name, NameBuf, NameError};
 use toml::{Spanned, de::DeValue};
@@ -95,7 +96,7 @@ pub fn parse_name(text: &str) -> Result<NameBuf, ZoneNameError> {
 /// A configuration without its long lists.
 pub struct Shortened {
     /// The text, with empty lists.
-    pub text: String,
+    pub text: Secret<String>,
     /// The lists, each with the position of the empty one in the text.
     pub lists: Vec<(usize, Arc<FileList>)>,
 }
@@ -104,29 +105,32 @@ impl Shortened {
     /// Cuts all plain zone lists out of a text; `None` if there are none.
     pub fn of(text: &str, base: &Path) -> Option<Self> {
         let mut short = Self {
-            text: String::new(),
+            text: Secret::new(String::with_capacity(text.len() + 2)),
             lists: Vec::new(),
         };
         let mut rest = text;
         while let Some((before, list)) = split_at_list(rest) {
-            short.text.push_str(before);
+            short.text.reveal_mut().push_str(before);
             let mut plain = Plain::new(list, base);
             rest = match plain.list() {
                 Some(zones) => {
-                    short.lists.push((short.text.len(), Arc::new(zones)));
-                    short.text.push_str("[]");
+                    short
+                        .lists
+                        .push((short.text.reveal().len(), Arc::new(zones)));
+                    short.text.reveal_mut().push_str("[]");
                     plain.rest
                 }
                 None => {
                     // Left to the TOML parser.
-                    short.text.push('[');
+                    short.text.reveal_mut().push('[');
                     &list[1..]
                 }
             };
         }
-        short.text.push_str(rest);
+        short.text.reveal_mut().push_str(rest);
         // Inside a multi-line string the text could be misread. None starts or ends within a plain list.
-        let has_long_strings = short.text.contains("\"\"\"") || short.text.contains("'''");
+        let has_long_strings =
+            short.text.reveal().contains("\"\"\"") || short.text.reveal().contains("'''");
         (!short.lists.is_empty() && !has_long_strings).then_some(short)
     }
 }

@@ -217,7 +217,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
         let failed = |error: nameward_dnssec::KeyError| {
             OperationError::invalid(format!("zone {name}: key {}: {error}", key.key))
         };
-        let private = PrivateKey::from_text(private.0.as_bytes()).map_err(failed)?;
+        let private = PrivateKey::from_text(private.reveal().as_bytes()).map_err(failed)?;
         let created = key.created.unwrap_or(now);
         let mut times = KeyTimes {
             created: Some(created),
@@ -279,7 +279,7 @@ fn collect_tsig(
             Some(secret) => server.tsig_keys.push(ExportedTsigKey {
                 name: key.name,
                 algorithm: key.algorithm.to_ascii_lowercase(),
-                secret: secret.0,
+                secret: secret.reveal().to_owned(),
             }),
             None if key.source.starts_with("backend") => {
                 server.warn(format!("key {}: remains in the database", key.name));

@@ -107,7 +107,7 @@ fn convert_zone(
         let stem = places.keys.join(key.stem().map_err(failed)?);
         let texts = [
             (".key", key.public_text().map_err(failed)?, 0o644),
-            (".private", key.private_text(), 0o600),
+            (".private", key.private_text().reveal().clone(), 0o600),
         ];
         for (end, text, mode) in texts {
             let mut path = stem.clone().into_os_string();

@@ -56,7 +56,7 @@ impl ApiOperator for ServerApi {
 
 /// The key of the API as configured; `web.api_key` is an alias.
 pub fn key(config: &Config) -> &str {
-    match config.api.key.reveal() {
+    match config.api.key.reveal().as_str() {
         "" => config.web.api_key.reveal(),
         key => key,
     }

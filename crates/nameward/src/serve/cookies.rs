@@ -3,21 +3,21 @@
 use std::sync::{Arc, OnceLock};
 
 use nameward_serve::{
-    cookies::{CookieSettings, Cookies, SECRET, random_secret},
+    cookies::{CookieSecret, CookieSettings, Cookies},
     pipeline::ServingState,
 };
 
 use crate::config::Config;
 
 /// The secret of a server without configured ones, made once: a reload leaves the cookies of clients valid.
-static OWN: OnceLock<[u8; SECRET]> = OnceLock::new();
+static OWN: OnceLock<CookieSecret> = OnceLock::new();
 
 /// Applies a configuration.
 pub fn apply(shared: &ServingState, config: &Config) {
     let table = &config.cookies;
-    let mut secrets: Vec<_> = table.secrets.iter().map(|secret| secret.0).collect();
+    let mut secrets = table.secrets.clone();
     if secrets.is_empty() {
-        secrets.push(*OWN.get_or_init(random_secret));
+        secrets.push(OWN.get_or_init(CookieSecret::random).clone());
     }
     let settings = CookieSettings {
         secrets,

@@ -101,7 +101,7 @@ fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, S
         Some(path) => DatabaseAddress::Sqlite(path.clone()),
         None => DatabaseAddress::parse(backend.url.reveal())?,
     };
-    let replica = match backend.replica_url.reveal() {
+    let replica = match backend.replica_url.reveal().as_str() {
         "" => None,
         url => Some(DatabaseAddress::parse(url)?),
     };

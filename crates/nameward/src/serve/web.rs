@@ -20,8 +20,8 @@ pub fn prepare(
 ) -> Result<Web, BadHash> {
     let held = settings.reply_memory_mb.get() << 20;
     let settings = Settings {
-        password: settings.password.reveal().into(),
-        api_key: settings.api_key.reveal().into(),
+        password: settings.password.clone(),
+        api_key: settings.api_key.clone(),
         host_names: settings.host_names.clone(),
         ready: ReadyRules {
             faults: settings.ready_faults.clone(),

@@ -227,6 +227,7 @@ fn a_key_that_cannot_be_read_is_listed_with_its_reason_and_can_be_removed() {
     let rsa = nameward_dnssec::PrivateKey::generate(8, 2048).unwrap();
     let text = rsa
         .to_text()
+        .reveal()
         .replace("Algorithm: 8 (RSASHA256)", "Algorithm: 5 (RSASHA1)");
     std::fs::write(&file, text).unwrap();
     let import = ["key", "import", file.to_str().unwrap(), NAME];

@@ -61,9 +61,9 @@ impl ConnectTarget {
         Ok(match address {
             DatabaseAddress::Sqlite(path) => ConnectTarget::Sqlite(path.clone()),
             DatabaseAddress::Postgres(url) => {
-                ConnectTarget::Postgres(Box::new(postgres::target(url)?))
+                ConnectTarget::Postgres(Box::new(postgres::target(url.reveal())?))
             }
-            DatabaseAddress::Mysql(url) => ConnectTarget::Mysql(mysql::target(url)?),
+            DatabaseAddress::Mysql(url) => ConnectTarget::Mysql(mysql::target(url.reveal())?),
         })
     }
 

@@ -7,6 +7,7 @@
 use super::dialect::Statement;
 use super::row::{Cells, read_name};
 use super::{SqlBackend, SqlError};
+use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +62,7 @@ pub struct StoredTsigKey {
     /// The algorithm keyword.
     pub algorithm: String,
     /// The secret in base64.
-    pub secret: String,
+    pub secret: Secret<String>,
 }
 
 impl fmt::Debug for StoredTsigKey {
@@ -126,7 +127,7 @@ impl SqlBackend {
                 keys.push(StoredTsigKey {
                     name,
                     algorithm: text(1).into(),
-                    secret: text(2).into(),
+                    secret: text(2).into_owned().into(),
                 });
             }
             Ok(())

@@ -2,6 +2,7 @@
 
 use super::error::SqlError;
 use core::fmt;
+use nameward_base::secret::Secret;
 use std::path::PathBuf;
 
 /// The location of a database.
@@ -10,9 +11,9 @@ pub enum DatabaseAddress {
     /// A file: a path, `sqlite:PATH` or `sqlite://PATH`.
     Sqlite(PathBuf),
     /// `postgres://user:password@host:port/database`, `?host=/directory` for a socket.
-    Postgres(String),
+    Postgres(Secret<String>),
     /// `mysql://user:password@host:port/database`, `?socket=/path` for a socket.
-    Mysql(String),
+    Mysql(Secret<String>),
 }
 
 impl DatabaseAddress {
@@ -20,11 +21,10 @@ impl DatabaseAddress {
     pub fn parse(text: &str) -> Result<Self, SqlError> {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         match scheme {
-            "postgres" | "postgresql" => Ok(DatabaseAddress::Postgres(text.into())),
-            "mysql" | "mariadb" => Ok(DatabaseAddress::Mysql(format!(
-                "mysql{}",
-                &text[scheme.len()..]
-            ))),
+            "postgres" | "postgresql" => Ok(DatabaseAddress::Postgres(text.to_owned().into())),
+            "mysql" | "mariadb" => Ok(DatabaseAddress::Mysql(
+                ["mysql", &text[scheme.len()..]].concat().into(),
+            )),
             "sqlite" | "sqlite3" => {
                 let path = &text[scheme.len() + 1..];
                 Ok(DatabaseAddress::Sqlite(
@@ -59,7 +59,7 @@ impl fmt::Display for DatabaseAddress {
         match self {
             DatabaseAddress::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             DatabaseAddress::Postgres(url) | DatabaseAddress::Mysql(url) => {
-                let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
+                let (scheme, rest) = url.reveal().split_once("://").unwrap_or(("", ""));
                 let rest = rest.split(['?', '#']).next().unwrap_or("");
                 // A password may contain anything, so everything up to the last @ is removed.
                 let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);

@@ -5,6 +5,7 @@ use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
 use super::file_copy::FileCopy;
 use super::rebase::RebasedVersion;
+use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
@@ -220,8 +221,8 @@ pub enum StateChange {
         kind: &'static str,
         /// Its name.
         name: Vec<u8>,
-        /// The value.
-        value: Vec<u8>,
+        /// The value, which may be a secret.
+        value: Secret<Vec<u8>>,
     },
     /// Removes a value.
     RemoveItem {

@@ -171,7 +171,7 @@ impl ZoneRows {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
                 connection
                     .prepare_cached(sql)?
-                    .execute(params![kind, name, value])?;
+                    .execute(params![kind, name, value.reveal()])?;
                 Ok(())
             }
             StateChange::RemoveItem { kind, name } => {

@@ -6,6 +6,7 @@ use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal::{JournalEntry, find_zone, stored_name};
 use super::rebase::read_rebase;
+use nameward_base::secret::Secret;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
@@ -31,8 +32,8 @@ pub struct JournaledZone {
     pub octets: u64,
 }
 
-/// The name of a value, and the value.
-pub type StoredItem = (Vec<u8>, Vec<u8>);
+/// The name of a value, and the value, which may be a secret.
+pub type StoredItem = (Vec<u8>, Secret<Vec<u8>>);
 
 /// A journalled difference, with its author and reason, if known.
 pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
@@ -183,12 +184,12 @@ impl StateStore {
     }
 
     /// Reads a value.
-    pub fn item(&self, kind: &str, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+    pub fn item(&self, kind: &str, name: &[u8]) -> Result<Option<Secret<Vec<u8>>>, StateError> {
         self.read(|connection| {
             let sql = "SELECT value FROM item WHERE kind = ?1 AND name = ?2";
             let mut statement = connection.prepare_cached(sql)?;
             let value = statement.query_row(params![kind, name], |row| row.get(0));
-            Ok(value.optional()?)
+            Ok(value.optional()?.map(Secret::<Vec<u8>>::new))
         })
     }
 
@@ -205,7 +206,9 @@ impl StateStore {
                        AND length(name) = ?4 ORDER BY name";
             let mut statement = connection.prepare_cached(sql)?;
             let bounds = params![kind, prefix, last, last.len() as i64];
-            let rows = statement.query_map(bounds, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let rows = statement.query_map(bounds, |row| {
+                Ok((row.get(0)?, Secret::<Vec<u8>>::new(row.get(1)?)))
+            })?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
     }
@@ -215,7 +218,9 @@ impl StateStore {
         self.read(|connection| {
             let sql = "SELECT name, value FROM item WHERE kind = ?1 ORDER BY name";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let rows = statement.query_map([kind], |row| {
+                Ok((row.get(0)?, Secret::<Vec<u8>>::new(row.get(1)?)))
+            })?;
             Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
     }

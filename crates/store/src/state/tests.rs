@@ -266,7 +266,7 @@ fn a_callers_changes_are_all_made_or_none() {
     let item = || StateChange::SetItem {
         kind: "tsig",
         name: b"k".to_vec(),
-        value: b"v".to_vec(),
+        value: b"v".to_vec().into(),
     };
     let refused = store.write(vec![
         item(),
@@ -281,7 +281,7 @@ fn a_callers_changes_are_all_made_or_none() {
         .unwrap();
     assert_eq!(
         store.items("tsig").unwrap(),
-        [(b"k".to_vec(), b"v".to_vec())]
+        [(b"k".to_vec(), b"v".to_vec().into())]
     );
     store
         .write(vec![StateChange::RemoveItem {

@@ -34,7 +34,7 @@ fn key() -> AttributeChange {
         flags: 257,
         is_active: true,
         is_published: true,
-        content: format!("key of {:?}", std::thread::current().id()),
+        content: format!("key of {:?}", std::thread::current().id()).into(),
     }))
 }
 

@@ -29,8 +29,8 @@ impl KeyTemplate {
         &self,
         text: &SecretText,
     ) -> Result<PrivateKey, OperationError> {
-        let octets = text.0.as_bytes();
-        let read = if text.0.contains("-----BEGIN ") {
+        let octets = text.reveal().as_bytes();
+        let read = if text.reveal().contains("-----BEGIN ") {
             PrivateKey::from_pem(octets, self.algorithm()?)
         } else {
             PrivateKey::from_text(octets)

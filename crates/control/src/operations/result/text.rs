@@ -17,7 +17,10 @@ impl ListedItem {
     pub fn text(&self) -> String {
         match self {
             ListedItem::TsigKey(key) => {
-                let secret = key.secret.as_ref().map(|secret| format!(" {}", secret.0));
+                let secret = key
+                    .secret
+                    .as_ref()
+                    .map(|secret| format!(" {}", secret.reveal()));
                 let secret = secret.unwrap_or_default();
                 format!("{} {}{secret} ({})", key.name, key.algorithm, key.source)
             }
@@ -73,7 +76,7 @@ impl OperationResult {
             }
             Self::KeySteps(steps) => key_text::steps(steps),
             Self::ZoneKey(key) => format!("{}\n", key_text::line(key)),
-            Self::ZoneKeyText { private } => private.0.clone(),
+            Self::ZoneKeyText { private } => private.reveal().to_owned(),
             Self::ZoneKeyRemoved { zone, key } => {
                 format!("zone {}: key {key} removed\n", zone_text(zone))
             }
@@ -83,7 +86,8 @@ impl OperationResult {
             }
             Self::ApiKeyCreated { key, secret } => format!(
                 "id {}\nkey {}\nThe key is not stored and cannot be shown again. Clients send it in the header X-API-Key.\n",
-                key.id, secret.0
+                key.id,
+                secret.reveal()
             ),
             Self::ApiKeyDeleted { id } => format!("deleted API key {id}\n"),
             Self::AutoprimaryAdded {
@@ -158,7 +162,7 @@ fn synced_text(zone: &str, serial: u32, records: usize) -> String {
 }
 
 fn tsig_key_text(key: &ListedTsigKey) -> String {
-    let secret = key.secret.as_ref().map_or("", |secret| &secret.0);
+    let secret = key.secret.as_ref().map_or("", |secret| secret.reveal());
     format!(
         "name {}\nalgorithm {}\nsecret {secret}\nstored in {}\n",
         key.name, key.algorithm, key.source

@@ -7,6 +7,7 @@
 use nameward_base::time::now_seconds;
 use std::sync::Arc;
 
+use nameward_base::secret::Secret;
 use nameward_maintain::keys::local::KeysCopy;
 use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_maintain::sync::whole_text;
@@ -55,10 +56,11 @@ impl LocalCopy {
             part(SETTINGS, &settings.to_value());
         }
         for (number, value) in &self.keys.keys {
-            part(KEY, &[&number.to_be_bytes()[..], value].concat());
+            let item = [&number.to_be_bytes()[..], value.reveal()].concat();
+            part(KEY, Secret::new(item).reveal());
         }
         if let Some(terms) = &self.keys.terms {
-            part(SIGNING, terms);
+            part(SIGNING, terms.reveal());
         }
         octets
     }
@@ -76,9 +78,9 @@ impl LocalCopy {
                 KEY => {
                     let (number, value) = value.split_first_chunk::<4>()?;
                     let number = u32::from_be_bytes(*number);
-                    copy.keys.keys.push((number, value.into()));
+                    copy.keys.keys.push((number, value.to_vec().into()));
                 }
-                SIGNING => copy.keys.terms = Some(value.into()),
+                SIGNING => copy.keys.terms = Some(value.to_vec().into()),
                 _ => return None,
             }
             rest = behind;
@@ -342,8 +344,8 @@ mod tests {
             text: Some(b"@ 60 IN NS ns\n".to_vec()),
             settings: Some(DeclaredSettings::default()),
             keys: KeysCopy {
-                keys: vec![(1, b"one".to_vec()), (7, Vec::new())],
-                terms: Some(b"terms".to_vec()),
+                keys: vec![(1, b"one".to_vec().into()), (7, Vec::new().into())],
+                terms: Some(b"terms".to_vec().into()),
             },
         };
         let octets = copy.to_octets();

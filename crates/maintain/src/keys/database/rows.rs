@@ -69,7 +69,7 @@ pub(super) fn list_row(row: &StoredKey) -> KeyEntry {
         Err(error) => KeyEntry::Unusable(UnusableKey {
             number: number_of(row),
             flags: u16::try_from(row.flags).unwrap_or_default(),
-            algorithm: SigningKey::unsupported_algorithm(row.content.as_bytes()),
+            algorithm: SigningKey::unsupported_algorithm(row.content.reveal().as_bytes()),
             is_active: row.is_active,
             is_published: row.is_published,
             reason: error.to_string(),
@@ -80,7 +80,7 @@ pub(super) fn list_row(row: &StoredKey) -> KeyEntry {
 /// Reads rows as keys, except inactive ones with an unknown algorithm.
 pub(super) fn read_rows(rows: &[StoredKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let is_idle = |row: &&StoredKey| {
-        let unknown = SigningKey::unsupported_algorithm(row.content.as_bytes());
+        let unknown = SigningKey::unsupported_algorithm(row.content.reveal().as_bytes());
         !row.is_active && unknown.is_some()
     };
     let used = rows.iter().filter(|row| !is_idle(row));
@@ -101,7 +101,7 @@ pub(super) fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
         usage: KeyUse::by_flags(flags, row.is_active, row.is_published),
         created: 0,
         life: None,
-        private: PrivateKey::from_text(row.content.as_bytes())?,
+        private: PrivateKey::from_text(row.content.reveal().as_bytes())?,
         home: PrivateKeyLocation::Store,
     })
 }

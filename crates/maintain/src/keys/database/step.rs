@@ -7,6 +7,7 @@ use super::{DatabaseZoneKeys, LIVES, NotedKeyState, ZONES, note};
 use crate::keys::local::{
     KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError, item_name, made_key, wire,
 };
+use nameward_base::secret::Secret;
 use nameward_dnssec::DenialSettings;
 use nameward_dnssec::rollover::{self, KeyState, ParentRequest, PolicyKey};
 use nameward_store::sql::write::{
@@ -47,7 +48,7 @@ impl DatabaseZoneKeys<'_> {
         now: u64,
     ) -> Result<KeyProgress, ZoneKeysError> {
         let _changing = self.keys.lock();
-        let mut made: Vec<String> = Vec::new();
+        let mut made: Vec<Secret<String>> = Vec::new();
         for _ in 0..ROUNDS {
             let round = self.begin_round(plan, now)?;
             let next = rollover::advance(&plan.rollover, &round.lives(), now);
@@ -106,7 +107,7 @@ impl DatabaseZoneKeys<'_> {
         &self,
         round: &ZoneRound<'_>,
         missing: &[PolicyKey],
-    ) -> Result<Vec<String>, ZoneKeysError> {
+    ) -> Result<Vec<Secret<String>>, ZoneKeysError> {
         let (mut contents, mut changes) = (Vec::new(), Vec::new());
         let mut keys = round.keys.clone();
         for wanted in missing {
@@ -271,7 +272,7 @@ impl DatabaseZoneKeys<'_> {
             Some(terms) => changes.push(StateChange::SetItem {
                 kind: ZONES,
                 name: wire(zone),
-                value: terms.value(),
+                value: terms.value().into(),
             }),
             None => changes.push(forget(ZONES, wire(zone))),
         }

@@ -2,6 +2,7 @@
 //! copy has their names.
 
 use super::{KEYS, ZONES, ZoneKeys, ZoneKeysError, forget, item_name, wire};
+use nameward_base::secret::Secret;
 use nameward_store::state::StateChange;
 use nameward_wire::Name;
 
@@ -9,9 +10,9 @@ use nameward_wire::Name;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeysCopy {
     /// The keys by number.
-    pub keys: Vec<(u32, Vec<u8>)>,
+    pub keys: Vec<(u32, Secret<Vec<u8>>)>,
     /// The signing settings of the zone.
-    pub terms: Option<Vec<u8>>,
+    pub terms: Option<Secret<Vec<u8>>>,
 }
 
 impl ZoneKeys {

@@ -81,6 +81,7 @@ impl ZoneKeys {
         let mut look = PairScan::default();
         look.progress.has_files = directory.is_some();
         for (number, value) in &values {
+            let value = value.reveal();
             look.last_number = look.last_number.max(*number);
             look.count += 1;
             match kept_pair(*number, value)? {
@@ -169,7 +170,7 @@ impl ZoneKeys {
         look.progress.is_visible |= key.usage != usage;
         look.uses.1.push((key.number, key.usage));
         let changed = key.value();
-        if changed != *value {
+        if changed.reveal() != value {
             look.changes.push(StateChange::SetItem {
                 kind: KEYS,
                 name: item_name(zone, key.number),

@@ -14,6 +14,7 @@ use super::{
     ManagedSettings, ParentSettings, PrivateKeyLocation, SerialOffsetRaise, SigningSettings,
     ZoneKey, ZoneKeysError,
 };
+use nameward_base::secret::Secret;
 use nameward_dnssec::rollover::{
     KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase, RolloverTimes,
 };
@@ -38,7 +39,7 @@ const RECORD: usize = 17;
 const LIFE: usize = 2 + 3 * RECORD;
 
 impl ZoneKey {
-    pub(super) fn value(&self) -> Vec<u8> {
+    pub(super) fn value(&self) -> Secret<Vec<u8>> {
         let role = role_number(self.role);
         let KeyUse {
             published,
@@ -61,10 +62,12 @@ impl ZoneKey {
             put_life(life, &mut value);
         }
         match &self.home {
-            PrivateKeyLocation::Store => value.extend(self.private.to_text().as_bytes()),
+            PrivateKeyLocation::Store => {
+                value.extend_from_slice(self.private.to_text().reveal().as_bytes())
+            }
             PrivateKeyLocation::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
         }
-        value
+        Secret::new(value)
     }
 
     pub(super) fn read(number: u32, value: &[u8]) -> Result<Self, ZoneKeysError> {
@@ -448,9 +451,9 @@ mod tests {
         life.dnskey.settles_at = Some(1_900_000_000);
         for written in [key(None), key(Some(life))] {
             let value = written.value();
-            assert_eq!(ZoneKey::read(7, &value), Ok(written));
-            for cut in 0..value.len() - 60 {
-                assert!(ZoneKey::read(7, &value[..cut]).is_err());
+            assert_eq!(ZoneKey::read(7, value.reveal()), Ok(written));
+            for cut in 0..value.reveal().len() - 60 {
+                assert!(ZoneKey::read(7, &value.reveal()[..cut]).is_err());
             }
         }
     }
@@ -470,7 +473,11 @@ mod tests {
     #[test]
     fn keys_of_the_first_version_do_what_their_flags_say() {
         let text = key(None).private.to_text();
-        let old = [&[1, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9], text.as_bytes()].concat();
+        let old = [
+            &[1, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9],
+            text.reveal().as_bytes(),
+        ]
+        .concat();
         let read = ZoneKey::read(1, &old).unwrap();
         assert_eq!((read.flags, read.created), (257, 9));
         assert_eq!(read.usage, KeyUse::by_flags(257, true, true));

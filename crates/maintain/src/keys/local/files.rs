@@ -4,6 +4,7 @@
 //! returns. The times in `.private` apply; those in `.key` are comments.
 
 use nameward_base::file;
+use nameward_base::secret::Secret;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::{KeyRecordState, KeyState, RecordPhase};
 use nameward_dnssec::{KeyFile, KeyFileError, KeyTimes, file_owner};
@@ -133,13 +134,13 @@ pub(super) fn lacks_private(path: &Path) -> bool {
 pub(super) fn read_pair(path: &Path) -> Result<KeyFile, KeyPairError> {
     let (public, private) = (with_end(path, ".key"), with_end(path, ".private"));
     let public_text = read_file(&public, 0)?;
-    let private_text = read_file(&private, OTHERS)?;
+    let private_text = Secret::new(read_file(&private, OTHERS)?);
     let shown = private.display().to_string();
     let no_key = |error| KeyPairError::NoKey {
         path: shown.clone(),
         error,
     };
-    let file = KeyFile::read(&public_text, &private_text).map_err(no_key)?;
+    let file = KeyFile::read(&public_text, private_text.reveal()).map_err(no_key)?;
     let stem = file.stem().map_err(|error| no_key(error.into()))?;
     let key = file.key(Default::default());
     let key = key.map_err(|error| no_key(error.into()))?;
@@ -173,7 +174,8 @@ fn read_file(path: &Path, forbidden: u32) -> Result<Vec<u8>, KeyPairError> {
         let path = path.display().to_string();
         return Err(KeyPairError::TooOpen { path, mode });
     }
-    let mut text = Vec::new();
+    // All of it at once: a buffer that grows leaves copies of a secret behind.
+    let mut text = Vec::with_capacity(MAX_OCTETS as usize + 2);
     file.take(MAX_OCTETS + 1)
         .read_to_end(&mut text)
         .map_err(system)?;
@@ -189,7 +191,7 @@ pub(super) fn write_pair(path: &Path, file: &KeyFile) -> Result<(), KeyPairError
     })?;
     // In this order: a public file alone is not a key, a private file alone is an unusable one.
     replace_file(&public, public_text.as_bytes(), 0o644)?;
-    replace_file(&private, file.private_text().as_bytes(), 0o600)
+    replace_file(&private, file.private_text().reveal().as_bytes(), 0o600)
 }
 
 fn replace_file(path: &Path, text: &[u8], mode: u32) -> Result<(), KeyPairError> {

@@ -10,7 +10,8 @@
 //! is; the offset is then incremented until the resulting serial rises, too.
 
 use super::{
-    KEYS, NUMBER, SigningSettings, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding, wire,
+    KEYS, NUMBER, NumberedKey, SigningSettings, ZONES, ZoneKey, ZoneKeys, ZoneKeysError, encoding,
+    wire,
 };
 use nameward_dnssec::{KeyUse, SoaEdit, signature_week};
 use nameward_store::state::StateChange;
@@ -168,7 +169,8 @@ impl ZoneKeys {
             .collect();
         let items = store.items(ZONES)?;
         let ahead = items.iter().filter(|(name, value)| {
-            !with_keys.contains(&name[..]) && SigningSettings::read(value).serial.offset != 0
+            !with_keys.contains(&name[..])
+                && SigningSettings::read(value.reveal()).serial.offset != 0
         });
         let names = ahead.filter_map(|(name, _)| Some(Name::from_wire(name).ok()?.into()));
         Ok(names.collect())
@@ -185,19 +187,20 @@ pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningSettings) -> StateChange
         StateChange::SetItem {
             kind,
             name,
-            value: terms.value(),
+            value: terms.value().into(),
         }
     }
 }
 
 /// Returns the stored uses of keys.
-pub(super) fn uses_of(values: &[(u32, Vec<u8>)]) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
-    let uses = values.iter().map(
-        |(number, value)| match encoding::kept_pair(*number, value)? {
-            Some(kept) => Ok((*number, kept.usage)),
-            None => Ok((*number, ZoneKey::read(*number, value)?.usage)),
-        },
-    );
+pub(super) fn uses_of(values: &[NumberedKey]) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
+    let uses =
+        values.iter().map(
+            |(number, value)| match encoding::kept_pair(*number, value.reveal())? {
+                Some(kept) => Ok((*number, kept.usage)),
+                None => Ok((*number, ZoneKey::read(*number, value.reveal())?.usage)),
+            },
+        );
     uses.collect()
 }
 

@@ -171,7 +171,7 @@ fn keys_are_read_and_those_that_cannot_be_used_are_reported_without_their_secret
     let key = |name: &str, algorithm: &str, secret: &str| StoredTsigKey {
         name: name.parse().unwrap(),
         algorithm: algorithm.into(),
-        secret: secret.into(),
+        secret: secret.to_owned().into(),
     };
     let rows = [
         key("a.", "hmac-md5", "c2VjcmV0"),

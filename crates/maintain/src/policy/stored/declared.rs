@@ -4,6 +4,7 @@
 //! `template pool`, `catalog catalog.example.`, `transfer-key key.example.`, `soa-edit-api DEFAULT`.
 
 use crate::policy::{PolicyFragment, RemoteServer, ZoneKind};
+use nameward_store::state::StoredItem;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;
@@ -123,10 +124,10 @@ impl DeclaredSettings {
 }
 
 impl DeclaredZone {
-    pub(super) fn read((name, value): &(Vec<u8>, Vec<u8>)) -> Option<Self> {
+    pub(super) fn read((name, value): &StoredItem) -> Option<Self> {
         Some(DeclaredZone {
             zone: Name::from_wire(name).ok()?.into(),
-            settings: DeclaredSettings::from_value(value)?,
+            settings: DeclaredSettings::from_value(value.reveal())?,
         })
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn answer(step: PdnsKeyStep, overrides: &Overrides) -> Result<String,
         }
         PdnsKeyStep::Add(template) => number_of(OperationRequest::KeyAdd(template), overrides),
         PdnsKeyStep::Import(file, template) => {
-            let private = SecretText(read_key(&file)?);
+            let private = SecretText::from(read_key(&file)?);
             number_of(OperationRequest::KeyImport { private, template }, overrides)
         }
     }

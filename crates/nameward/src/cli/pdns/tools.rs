@@ -68,7 +68,7 @@ fn generate_key(flags: u16, words: &[String]) -> Result<String, OperationError> 
         .map_err(|error| OperationError::invalid(error.to_string()))?;
     let role = if flags & 1 == 1 { "KSK" } else { "ZSK" };
     eprintln!("Generating a {role} with algorithm = {algorithm}");
-    Ok(format!("Flags: {flags}\n{}", key.to_text()))
+    Ok(format!("Flags: {flags}\n{}", key.to_text().reveal()))
 }
 
 fn list_algorithms() -> String {

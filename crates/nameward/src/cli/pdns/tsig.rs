@@ -44,7 +44,9 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
                 replace: true,
             };
             let key = key_of(request, overrides)?;
-            let secret = key.secret.map_or_else(String::new, |secret| secret.0);
+            let secret = key
+                .secret
+                .map_or_else(String::new, |secret| secret.reveal().to_owned());
             let name = bare(&key.name);
             Ok(format!(
                 "Create new TSIG key {name} {} {secret}\n",
@@ -113,7 +115,9 @@ fn list(overrides: &Overrides) -> Result<String, CommandError> {
     let request = OperationRequest::TsigList { secrets: true };
     remote::ask(request, overrides, &mut |item| {
         if let ListedItem::TsigKey(key) = item {
-            let secret = key.secret.map_or_else(String::new, |secret| secret.0);
+            let secret = key
+                .secret
+                .map_or_else(String::new, |secret| secret.reveal().to_owned());
             let line = format!("{}. {}. {secret}\n", bare(&key.name), key.algorithm);
             lines.push_str(&line);
         }

@@ -260,7 +260,7 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             tsig_step(TsigStep::Generate((*name).into(), (*algorithm).into()))
         }
         ("import-tsig-key", [name, algorithm, secret]) => {
-            let secret = SecretText((*secret).into());
+            let secret = SecretText::from((*secret).to_owned());
             tsig_step(TsigStep::Import(
                 (*name).into(),
                 (*algorithm).into(),

@@ -70,7 +70,7 @@ impl SentSerials {
         let changes = unwritten.map(|(zone, serial)| StateChange::SetItem {
             kind: KIND,
             name: key(&zone),
-            value: serial.0.to_be_bytes().to_vec(),
+            value: serial.0.to_be_bytes().to_vec().into(),
         });
         changes.collect()
     }
@@ -98,7 +98,7 @@ impl StoredSerials {
             }
         };
         let serials = items.into_iter().filter_map(|(name, value)| {
-            let octets = <[u8; 4]>::try_from(&value[..]).ok()?;
+            let octets = <[u8; 4]>::try_from(&value.reveal()[..]).ok()?;
             Some((name, Serial(u32::from_be_bytes(octets))))
         });
         Some(StoredSerials(serials.collect()))

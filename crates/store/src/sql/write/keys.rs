@@ -8,6 +8,7 @@ use super::super::row::{Cells, read_name};
 use super::super::{SqlBackend, ZoneRow};
 use super::session::{Failure, Session, Value};
 use super::{WriteError, request::read_presigned};
+use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 
 /// Maximum number of keys per zone. More are not read when it is signed.
@@ -25,7 +26,7 @@ pub struct StoredKey {
     /// The key is published in the zone.
     pub is_published: bool,
     /// The private key text.
-    pub content: String,
+    pub content: Secret<String>,
 }
 
 /// One key change.
@@ -125,7 +126,7 @@ impl StoredKey {
             flags: row.int(1).unwrap_or(0),
             is_active: row.int(2) == Some(1),
             is_published: row.int(3) == Some(1),
-            content: String::from_utf8_lossy(content).into_owned(),
+            content: String::from_utf8_lossy(content).into_owned().into(),
         }
     }
 
@@ -242,7 +243,8 @@ async fn check_new(
 ) -> Result<(), WriteError> {
     // The text may end with an empty line.
     let same = |other: &&StoredKey| {
-        (other.flags, other.content.trim_end()) == (key.flags, key.content.trim_end())
+        (other.flags, other.content.reveal().trim_end())
+            == (key.flags, key.content.reveal().trim_end())
     };
     if let Some(same) = keys.iter().find(same) {
         return Err(KeyRefusal::Same(same.id).into());
@@ -265,7 +267,7 @@ async fn add(session: &mut Session, zone: i64, key: &StoredKey) -> Result<(), Fa
         Value::Int(key.flags),
         Value::Bool(key.is_active),
         Value::Bool(key.is_published),
-        Value::Text(&key.content),
+        Value::Text(key.content.reveal()),
     ];
     session.run(sql, &values).await
 }

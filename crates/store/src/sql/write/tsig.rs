@@ -73,7 +73,7 @@ pub(super) async fn change(
         let values = [
             Value::Text(&name),
             Value::Text(&key.algorithm),
-            Value::Text(&key.secret),
+            Value::Text(key.secret.reveal()),
         ];
         session.run(sql, &values).await?;
     }

@@ -380,7 +380,7 @@ fn keys_made_by_hand_in_a_database_change_their_kind_and_algorithm_without_a_gap
     let private = nameward_dnssec::PrivateKey::generate(13, 0).unwrap();
     life.sql(&format!(
         "INSERT INTO cryptokeys (domain_id, flags, active, published, content) VALUES (1, 257, 1, 1, '{}')",
-        private.to_stored_text()
+        private.to_stored_text().reveal()
     ));
     let flags = nameward_dnssec::KeyUse::EVERYTHING;
     let key = nameward_dnssec::SigningKey::new(&private, 257, flags).unwrap();
