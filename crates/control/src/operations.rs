@@ -17,6 +17,7 @@
 mod api_keys;
 mod caller;
 mod catalogs;
+mod cookies;
 mod error;
 mod key;
 mod record;
@@ -31,6 +32,7 @@ mod zone;
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
+pub use cookies::{COOKIE_OVERLAP, ListedCookieSecret, cookie_secret_id, source_text};
 pub use error::{ErrorKind, OperationError};
 pub use key::ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use key::parent::{DsLookup, FindDs, NoParent};
@@ -177,6 +179,8 @@ pub struct Operations {
     pub copies: Arc<CopyBoundsInForce>,
     /// The keys of the HTTP API.
     pub api_keys: Arc<ApiKeys>,
+    /// The secrets of DNS cookies that the server uses; none if cookies are disabled.
+    pub cookies: Box<dyn Fn() -> Vec<ListedCookieSecret> + Send + Sync>,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -262,6 +266,8 @@ impl Operations {
             | Request::TsigImport { .. }
             | Request::TsigList { .. }
             | Request::TsigRemove { .. } => self.run_on_tsig_keys(request, items),
+            Request::CookieRoll { delay, revoke } => self.roll_cookies(*delay, *revoke),
+            Request::CookieList => self.list_cookies(items),
             Request::AuditList(request) => self.list_audit(request, items),
             Request::ApiKeyCreate(template) => self.create_api_key(template),
             Request::ApiKeyList => self.list_api_keys(items),

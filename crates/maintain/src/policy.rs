@@ -6,6 +6,7 @@
 //! [`Policies`], a snapshot that readers load without a lock. Transfers, NOTIFY and updates are denied unless a
 //! fragment allows them.
 
+mod cookies;
 pub mod database;
 mod fragment;
 mod remote;
@@ -14,6 +15,7 @@ mod table;
 mod update;
 mod zonemd;
 
+pub use cookies::{COOKIE_SECRET_OCTETS, RolledCookieSecret};
 pub use fragment::PolicyFragment;
 pub use remote::{
     AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, PeerTransport, RemoteServer,

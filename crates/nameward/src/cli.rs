@@ -11,6 +11,7 @@ mod apply;
 mod attributes;
 mod audit_log;
 mod catalog;
+mod cookie;
 mod export;
 mod hash_password;
 mod import;
@@ -30,6 +31,7 @@ use apply::ApplyArguments;
 use attributes::MetadataCommand;
 use audit_log::AuditLogArguments;
 use catalog::{AutoprimaryCommand, CatalogCommand};
+use cookie::CookieCommand;
 use export::ExportCommand;
 use import::ImportCommand;
 use key::KeyCommand;
@@ -113,6 +115,9 @@ enum Command {
     /// Manage TSIG keys
     #[command(subcommand)]
     Tsig(TsigCommand),
+    /// Manage the secrets of DNS cookies
+    #[command(subcommand)]
+    Cookie(CookieCommand),
     /// Manage keys for the HTTP API
     #[command(subcommand)]
     ApiKey(ApiKeyCommand),
@@ -381,6 +386,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Autoprimary(command) => catalog::autoprimary(command),
         Command::Key(command) => key::request(command)?,
         Command::Tsig(command) => tsig::request(command)?,
+        Command::Cookie(command) => cookie::request(command),
         Command::ApiKey(command) => api_key::request(command),
         Command::QueryLog(command) => logs::query_log(command),
         Command::LogLevel(arguments) => logs::log_level(arguments),

@@ -39,7 +39,7 @@ use nameward_store::file::FileList;
 use toml::de::DeTable;
 
 use api_settings::ApiSettings;
-use cookie_settings::CookieTable;
+pub use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};

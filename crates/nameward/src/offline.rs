@@ -44,7 +44,7 @@ use crate::{
     command_error::CommandError,
     config::{Config, Overrides, dnssec_policy, settings::BackendMode},
     policies, privileges,
-    serve::databases,
+    serve::{cookies, databases},
     zones::sources as zone_sources,
 };
 use zone_files::StoredFiles;
@@ -158,6 +158,13 @@ fn work(
                 let store = store.as_ref();
                 // If the flag cannot be read, changes are not accepted either.
                 store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
+            }
+        }),
+        cookies: Box::new({
+            let (policies, table) = (Arc::clone(&policy_table), config.cookies.clone());
+            move || match policies.cookies_with_source() {
+                Some((source, rolled)) => cookies::listed(&table, Some(source), &rolled),
+                None => cookies::listed(&table, None, &[]),
             }
         }),
         policies: policy_table,

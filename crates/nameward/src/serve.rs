@@ -5,7 +5,7 @@
 
 mod announce;
 mod api;
-mod cookies;
+pub mod cookies;
 mod core;
 pub mod databases;
 mod encrypted;

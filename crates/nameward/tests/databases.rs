@@ -20,6 +20,7 @@ mod catalogs;
 mod check;
 mod child_zone;
 mod conformance;
+mod cookies;
 mod forced_transfer;
 mod journal;
 mod key_policy;

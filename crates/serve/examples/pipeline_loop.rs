@@ -5,7 +5,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
@@ -155,7 +155,7 @@ fn main() {
         .collect();
     if has_cookies {
         let settings = CookieSettings {
-            secrets: vec![CookieSecret::random()],
+            secrets: vec![TimedCookieSecret::always(CookieSecret::random())],
             ..CookieSettings::default()
         };
         shared.cookies.store(Some(Arc::new(Cookies::new(settings))));

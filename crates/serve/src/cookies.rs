@@ -47,8 +47,17 @@ impl CookieSecret {
     /// Reads 32 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let octets = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
-        let secret = CookieSecret(Secret::new(octets));
-        (secret.0.reveal().len() == SECRET).then_some(secret)
+        Self::from_octets(Secret::new(octets))
+    }
+
+    /// Takes 16 octets.
+    pub fn from_octets(octets: Secret<Vec<u8>>) -> Option<Self> {
+        (octets.reveal().len() == SECRET).then_some(CookieSecret(octets))
+    }
+
+    /// Returns the octets.
+    pub fn reveal(&self) -> &[u8] {
+        self.0.reveal()
     }
 
     /// Returns the keyed hash. It is not kept, because it has a copy of the secret that is not overwritten.
@@ -59,11 +68,41 @@ impl CookieSecret {
     }
 }
 
+/// When a secret is used, in seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimedCookieSecret {
+    /// The secret.
+    pub secret: CookieSecret,
+    /// It makes cookies from this time on, until a later one does; `u32::MAX` means never.
+    pub active_from: u32,
+    /// Its cookies are accepted until this time.
+    pub accepted_until: u32,
+}
+
+impl TimedCookieSecret {
+    /// A secret that always makes cookies.
+    pub fn always(secret: CookieSecret) -> Self {
+        TimedCookieSecret {
+            secret,
+            active_from: 0,
+            accepted_until: u32::MAX,
+        }
+    }
+
+    /// A secret whose cookies are accepted, and that makes none.
+    pub fn accepted(secret: CookieSecret) -> Self {
+        TimedCookieSecret {
+            active_from: u32::MAX,
+            ..Self::always(secret)
+        }
+    }
+}
+
 /// When clients need a valid cookie to be answered over UDP.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CookieSettings {
-    /// The first makes cookies, all are accepted. At least one.
-    pub secrets: Vec<CookieSecret>,
+    /// The one with the latest `active_from` that is not in the future makes cookies.
+    pub secrets: Vec<TimedCookieSecret>,
     /// Always.
     pub require: bool,
     /// Above this many UDP queries per second; 0 means never.
@@ -78,7 +117,10 @@ pub struct Cookies {
 
 impl Cookies {
     /// Creates the cookies of a server.
-    pub fn new(settings: CookieSettings) -> Self {
+    pub fn new(mut settings: CookieSettings) -> Self {
+        // The one that makes cookies is the first that is not in the future.
+        let secrets = &mut settings.secrets;
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.active_from));
         Cookies {
             settings,
             load: QueryRate::default(),
@@ -90,13 +132,21 @@ impl Cookies {
         &self.settings
     }
 
+    /// Returns the position of the secret that makes cookies.
+    #[inline]
+    pub fn active(&self, now: u32) -> Option<usize> {
+        let mut secrets = self.settings.secrets.iter();
+        secrets.position(|secret| secret.active_from <= now)
+    }
+
     /// Verifies the COOKIE option of a request, and returns the one of its reply. The length of the option was checked
     /// when it was parsed.
     #[inline]
     pub(crate) fn answer(&self, option: &[u8], client: IpAddr, now: u32) -> Option<ReplyCookie> {
         let (sent, server) = option.split_first_chunk::<8>()?;
-        let maker = self.settings.secrets.first()?;
-        let verified = self.verify(sent, server, client, now);
+        let active = self.active(now)?;
+        let maker = &self.settings.secrets[active].secret;
+        let verified = self.verify(sent, server, client, (now, active));
         if let (Some(Verified::Current), Ok(octets)) = (verified, <[u8; 24]>::try_from(option)) {
             return Some(ReplyCookie {
                 octets,
@@ -116,7 +166,13 @@ impl Cookies {
     }
 
     #[inline]
-    fn verify(&self, sent: &[u8; 8], server: &[u8], client: IpAddr, now: u32) -> Option<Verified> {
+    fn verify(
+        &self,
+        sent: &[u8; 8],
+        server: &[u8],
+        client: IpAddr,
+        (now, active): (u32, usize),
+    ) -> Option<Verified> {
         let server: &[u8; 16] = server.try_into().ok()?;
         if server[0] != VERSION[0] {
             return None;
@@ -130,10 +186,11 @@ impl Cookies {
         let mut octets = [0; 24];
         octets[..8].copy_from_slice(sent);
         octets[8..].copy_from_slice(server);
-        let is_made_by =
-            |secret: &CookieSecret| is_equal(&hash(secret, &octets, client), &server[8..]);
+        let is_made_by = |one: &TimedCookieSecret| {
+            now <= one.accepted_until && is_equal(&hash(&one.secret, &octets, client), &server[8..])
+        };
         let index = self.settings.secrets.iter().position(is_made_by)?;
-        Some(if index == 0 && age < RENEW_AGE {
+        Some(if index == active && age < RENEW_AGE {
             Verified::Current
         } else {
             Verified::Renew
@@ -213,9 +270,13 @@ mod tests {
     use data_encoding::HEXLOWER;
 
     fn cookies(secrets: &[&str]) -> Cookies {
-        let secret = |text: &&str| CookieSecret::from_hex(text).unwrap();
+        let mut secrets = secrets
+            .iter()
+            .map(|text| CookieSecret::from_hex(text).unwrap());
+        let first = secrets.next().map(TimedCookieSecret::always);
+        let others = secrets.map(TimedCookieSecret::accepted);
         Cookies::new(CookieSettings {
-            secrets: secrets.iter().map(secret).collect(),
+            secrets: first.into_iter().chain(others).collect(),
             ..CookieSettings::default()
         })
     }
@@ -260,6 +321,40 @@ mod tests {
         let rolled = answer(&cookies(&[new, old]), sent, client, 1_559_741_961);
         assert_eq!(rolled, (renewed.into(), true));
         assert!(!answer(&cookies(&[new]), sent, client, 1_559_741_961).1);
+    }
+
+    #[test]
+    fn a_secret_is_known_before_it_makes_cookies_and_accepted_afterwards() {
+        let [old, new] = [SECRET_1, "445536bcd2513298075a5d379663c962"]
+            .map(|text| CookieSecret::from_hex(text).unwrap());
+        let roll = MADE_AT + 300;
+        let timed = |secret: &CookieSecret, active_from, accepted_until| TimedCookieSecret {
+            secret: secret.clone(),
+            active_from,
+            accepted_until,
+        };
+        let rolled = Cookies::new(CookieSettings {
+            secrets: vec![timed(&old, 1000, roll + 3900), timed(&new, roll, u32::MAX)],
+            ..CookieSettings::default()
+        });
+        // A server that has read the new secret and whose clock is ahead.
+        let ahead = cookies(&["445536bcd2513298075a5d379663c962"]);
+        let (early, _) = answer(&ahead, "2464c4abcf10c957", CLIENT, roll);
+        assert!(answer(&rolled, &early, CLIENT, roll - 200).1);
+        // Before its time the old one makes cookies, then the new one.
+        assert_eq!(
+            answer(&rolled, "2464c4abcf10c957", CLIENT, MADE_AT),
+            (COOKIE.into(), false)
+        );
+        let (renewed, is_verified) = answer(&rolled, COOKIE, CLIENT, roll);
+        assert!(is_verified && renewed != COOKIE);
+        assert!(answer(&ahead, &renewed, CLIENT, roll).1);
+        // Cookies of the old one are accepted for as long as they are valid.
+        let late = cookies(&[SECRET_1]);
+        let (last, _) = answer(&late, "2464c4abcf10c957", CLIENT, roll);
+        assert!(answer(&rolled, &last, CLIENT, roll + 3600).1);
+        let (forged, _) = answer(&late, "2464c4abcf10c957", CLIENT, roll + 3901);
+        assert!(!answer(&rolled, &forged, CLIENT, roll + 3901).1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_testkit::wait_until;
 use nameward_wire::Type;
@@ -20,7 +20,7 @@ fn text() -> String {
 
 fn with_cookies(server: &Loopback, require: bool, require_above: u32) {
     let settings = CookieSettings {
-        secrets: vec![CookieSecret::random()],
+        secrets: vec![TimedCookieSecret::always(CookieSecret::random())],
         require,
         require_above,
     };

@@ -2,7 +2,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
 use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
@@ -195,7 +195,10 @@ fn a_warmed_worker_answers_without_allocating() {
 
 fn cookies() -> Arc<Cookies> {
     Arc::new(Cookies::new(CookieSettings {
-        secrets: vec![CookieSecret::random(), CookieSecret::random()],
+        secrets: vec![
+            TimedCookieSecret::always(CookieSecret::random()),
+            TimedCookieSecret::accepted(CookieSecret::random()),
+        ],
         require: false,
         require_above: 1_000_000_000,
     }))

@@ -6,7 +6,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies};
+use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_serve::tcp::{Endpoints, answer_alone};
@@ -84,7 +84,7 @@ impl FuzzedServer {
         }
         self.shared.zones.store(Arc::new(table));
         let cookies = CookieSettings {
-            secrets: vec![CookieSecret::random()],
+            secrets: vec![TimedCookieSecret::always(CookieSecret::random())],
             require: options & REQUIRED_COOKIES != 0,
             require_above: 0,
         };

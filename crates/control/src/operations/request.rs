@@ -415,6 +415,17 @@ pub enum OperationRequest {
         /// The name of the key.
         name: String,
     },
+    /// Makes a new secret for DNS cookies.
+    CookieRoll {
+        /// Seconds until it makes cookies; by default 300 in a database and 0 in the state store.
+        #[serde(default)]
+        delay: Option<u64>,
+        /// It replaces all others at once.
+        #[serde(default)]
+        revoke: bool,
+    },
+    /// Lists the secrets of DNS cookies, without their octets.
+    CookieList,
     /// Lists entries of the audit log, newest first.
     AuditList(AuditRequest),
     /// Creates a key for the HTTP API.

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary, ListedCatalog,
-    ListedComment, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata, ListedTsigKey,
-    ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus, SecretText,
-    SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
+    ListedComment, ListedCookieSecret, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata,
+    ListedTsigKey, ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus,
+    SecretText, SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -40,6 +40,8 @@ pub enum ListedItem {
     Record(ListedRecord),
     /// A TSIG key.
     TsigKey(ListedTsigKey),
+    /// A secret of DNS cookies.
+    CookieSecret(ListedCookieSecret),
     /// A key of a zone.
     ZoneKey(ListedZoneKey),
     /// The status of a zone.
@@ -287,6 +289,8 @@ pub enum OperationResult {
         #[serde(default)]
         source: String,
     },
+    /// Result of `cookie roll`.
+    CookieRolled(ListedCookieSecret),
     /// Result of `api-key create`.
     ApiKeyCreated {
         /// The key.

@@ -175,6 +175,7 @@ impl ListedItem {
             ListedItem::Audit(entry) => Some(entry.zone.as_deref().unwrap_or_default()),
             ListedItem::Record(_)
             | ListedItem::TsigKey(_)
+            | ListedItem::CookieSecret(_)
             | ListedItem::Difference(_)
             | ListedItem::Changed(_)
             | ListedItem::Version(_)

@@ -26,6 +26,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         find_ds: Box::new(|_, _| Err(NoParent("nobody can be asked"))),
         copies: Arc::default(),
         api_keys: Arc::default(),
+        cookies: Box::new(Vec::new),
         runtime: runtime.handle().clone(),
     }
 }

@@ -399,7 +399,7 @@ impl Operations {
         })
     }
 
-    fn kept(&self) -> Result<&StoredPolicies, OperationError> {
+    pub(super) fn kept(&self) -> Result<&StoredPolicies, OperationError> {
         Ok(&self.kept)
     }
 

@@ -4,7 +4,7 @@
 //! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
-use super::{PolicyFragment, RemoteServer, UpdateSerial, ZoneKind};
+use super::{PolicyFragment, RemoteServer, RolledCookieSecret, UpdateSerial, ZoneKind};
 use crate::keys::database::POLICY_METADATA;
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
@@ -123,7 +123,7 @@ fn properties(row: &ZoneRow) -> CatalogProperties {
 /// algorithm (RFC 8945 section 5.2 looks keys up by name and algorithm, and a shorter MAC is easier to guess).
 pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
     let (mut keys, mut problems) = (HashMap::<NameBuf, Arc<TsigKey>>::new(), Vec::new());
-    for row in rows {
+    for row in rows.iter().filter(|row| !RolledCookieSecret::is_row(row)) {
         let name = row.name;
         let Some(algorithm) = TsigAlgorithm::from_word(&row.algorithm) else {
             problems.push(format!(
@@ -150,6 +150,18 @@ pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
         keys.insert(name, key);
     }
     (keys.into_values().collect(), problems)
+}
+
+/// Reads the secrets for DNS cookies of a database, and describes invalid rows.
+pub fn read_cookies(rows: &[StoredTsigKey]) -> (Vec<RolledCookieSecret>, Vec<String>) {
+    let (mut secrets, mut problems) = (Vec::new(), Vec::new());
+    for row in rows.iter().filter(|row| RolledCookieSecret::is_row(row)) {
+        match RolledCookieSecret::from_row(row) {
+            Some(secret) => secrets.push(secret),
+            None => problems.push(format!("cookie secret {}: invalid row", row.name)),
+        }
+    }
+    (secrets, problems)
 }
 
 fn all<'i>(items: &'i [SettingItem], kind: &'static str) -> impl Iterator<Item = &'i str> {

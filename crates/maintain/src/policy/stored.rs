@@ -11,7 +11,10 @@ use declared::ZONES;
 use nameward_base::secret::Secret;
 use nameward_base::sync::{Mutex, MutexGuard};
 
-use super::{PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, ZoneKind};
+use super::{
+    PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, RolledCookieSecret,
+    ZoneKind,
+};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_store::state::{StateChange, StateError, StateStore, StoredItem};
 use nameward_wire::{Name, NameBuf};
@@ -24,6 +27,8 @@ use std::sync::Arc;
 const KEYS: &str = "tsig";
 /// The item kind for secondaries of autoprimaries.
 const SECONDARIES: &str = "autosecondary";
+/// The item kind for secrets of DNS cookies.
+const COOKIES: &str = "cookie";
 /// The value format: a length-prefixed field, and the rest.
 const FORM: u8 = 1;
 /// The format of a secondary with a key: the key is a length-prefixed field between the address and the rest.
@@ -225,6 +230,27 @@ impl StoredPolicies {
         self.remove(KEYS, key)
     }
 
+    /// Stores a secret for DNS cookies, and deletes those that no longer verify any.
+    pub fn add_cookie(
+        &self,
+        new: &RolledCookieSecret,
+        old: &[RolledCookieSecret],
+    ) -> Result<(), StoredPolicyError> {
+        let templates = self.lock();
+        let kind = COOKIES;
+        let remove = old.iter().map(|secret| StateChange::RemoveItem {
+            kind,
+            name: secret.item_name(),
+        });
+        let set = StateChange::SetItem {
+            kind,
+            name: new.item_name(),
+            value: new.secret.clone(),
+        };
+        self.store()?.write(remove.chain([set]).collect())?;
+        self.publish(&templates)
+    }
+
     /// Reads the secondaries created by autoprimaries.
     pub fn secondaries(&self) -> Result<Vec<AutoprimarySecondary>, StoredPolicyError> {
         let items = self.store()?.items(SECONDARIES)?;
@@ -282,6 +308,12 @@ impl StoredPolicies {
                     set.keys.push(Arc::new(key));
                 }
                 None => tracing::error!("state store: unreadable TSIG key"),
+            }
+        }
+        for (name, value) in &store.items(COOKIES)? {
+            match RolledCookieSecret::from_item(name, value) {
+                Some(secret) => set.cookies.push(secret),
+                None => tracing::error!("state store: unreadable cookie secret"),
             }
         }
         // Zones with the same primary, key and template share their settings.
@@ -368,124 +400,4 @@ fn read_secondary((zone, value): &StoredItem) -> Option<AutoprimarySecondary> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::ZoneKind;
-    use nameward_store::state::JournalBounds;
-
-    fn bounds() -> JournalBounds {
-        JournalBounds {
-            octets: 1 << 20,
-            entries: 10,
-        }
-    }
-
-    fn key(name: &str, algorithm: TsigAlgorithm) -> StoredKeyRow {
-        StoredKeyRow {
-            name: name.parse().unwrap(),
-            algorithm,
-            secret: b"hunter2".to_vec().into(),
-        }
-    }
-
-    #[test]
-    fn keys_and_secondaries_are_there_again_after_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        let start = || {
-            let store = StateStore::open(dir.path(), bounds()).unwrap();
-            let table = Arc::new(PolicyTable::default());
-            let kept = StoredPolicies::new(Some(store), Arc::clone(&table));
-            kept.apply(Templates::new()).unwrap();
-            (kept, table)
-        };
-        let (kept, table) = start();
-        let one = key("One.example.", TsigAlgorithm::HmacSha256);
-        assert_eq!(kept.set_key(&one).unwrap(), None);
-        let other = key("one.example.", TsigAlgorithm::HmacSha512);
-        assert_eq!(kept.set_key(&other).unwrap(), Some(one));
-        let secondary = AutoprimarySecondary {
-            zone: "z.example.".parse().unwrap(),
-            primary: "[2001:db8::1]:53".parse().unwrap(),
-            template: "pool".into(),
-            key: None,
-        };
-        let keyed = AutoprimarySecondary {
-            zone: "zz.example.".parse().unwrap(),
-            key: Some("one.example.".parse().unwrap()),
-            ..secondary.clone()
-        };
-        kept.set_secondary(&secondary).unwrap();
-        kept.set_secondary(&keyed).unwrap();
-        assert_eq!(table.load().keys().len(), 1);
-        drop((kept, table));
-        let (kept, table) = start();
-        assert_eq!(kept.keys().unwrap(), [other]);
-        assert_eq!(kept.secondaries().unwrap(), [secondary.clone(), keyed]);
-        let zone = secondary.zone.as_name();
-        assert_eq!(table.load().of(zone).kind, ZoneKind::Secondary);
-        assert!(
-            kept.remove_key("ONE.example.".parse::<NameBuf>().unwrap().as_name())
-                .unwrap()
-        );
-        assert!(!kept.remove_key(Name::ROOT).unwrap());
-        assert!(kept.remove_secondary(zone).unwrap());
-        let policies = table.load();
-        assert!(policies.keys().is_empty() && policies.own(zone).is_none());
-    }
-
-    #[test]
-    fn a_declared_zone_takes_the_place_of_an_autoprimarys_and_is_there_after_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        let start = |template: &str| {
-            let store = StateStore::open(dir.path(), bounds()).unwrap();
-            let table = Arc::new(PolicyTable::default());
-            let kept = StoredPolicies::new(Some(store), Arc::clone(&table));
-            let pool = PolicyFragment {
-                notify_at_once: Some(false),
-                ..PolicyFragment::default()
-            };
-            kept.apply(HashMap::from([(template.into(), pool)]))
-                .unwrap();
-            (kept, table)
-        };
-        let (kept, table) = start("pool");
-        let zone: NameBuf = "z.example.".parse().unwrap();
-        kept.set_secondary(&AutoprimarySecondary {
-            zone,
-            primary: "192.0.2.1:53".parse().unwrap(),
-            template: String::new(),
-            key: None,
-        })
-        .unwrap();
-        let mut settings = kept.zone(zone.as_name()).unwrap().unwrap();
-        assert_eq!(settings.primaries.len(), 1);
-        settings.template = "pool".into();
-        settings.primaries[0].address = "192.0.2.2:53".parse().unwrap();
-        kept.set_zone(zone.as_name(), &settings).unwrap();
-        assert!(kept.secondaries().unwrap().is_empty());
-        let is_right = |table: &PolicyTable, at_once| {
-            let policies = table.load();
-            let policy = policies.own(zone.as_name()).unwrap();
-            assert_eq!(policy.primaries, settings.primaries);
-            assert_eq!(policy.notify_at_once, at_once);
-        };
-        is_right(&table, false);
-        drop((kept, table));
-        // Without its template the zone still exists.
-        let (kept, table) = start("another");
-        is_right(&table, true);
-        assert!(kept.remove_zone(zone.as_name()).unwrap());
-        assert!(!kept.remove_zone(zone.as_name()).unwrap());
-        assert!(table.load().own(zone.as_name()).is_none());
-    }
-
-    #[test]
-    fn without_a_store_nothing_is_kept_and_it_says_why() {
-        let kept = StoredPolicies::new(None, Arc::default());
-        let error = kept
-            .set_key(&key("k.", TsigAlgorithm::HmacSha1))
-            .unwrap_err();
-        assert!(error.to_string().contains("state_directory"));
-        assert!(!format!("{:?}", key("k.", TsigAlgorithm::HmacSha1)).contains("hunter2"));
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 //! precedence over it, setting by setting. Changing some zones costs time in proportion to their number, however many
 //! there are in total.
 
-use super::{Autoprimary, PolicyFragment, RemoteServer, ZonePolicy};
+use super::{Autoprimary, PolicyFragment, RemoteServer, RolledCookieSecret, ZonePolicy};
 use arc_swap::ArcSwap;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
@@ -40,6 +40,8 @@ pub struct PolicySet {
     pub keys: Vec<Arc<TsigKey>>,
     /// Servers whose zones become secondaries here when they send NOTIFY.
     pub autoprimaries: Vec<Autoprimary>,
+    /// Secrets for DNS cookies.
+    pub cookies: Vec<RolledCookieSecret>,
 }
 
 impl PolicySet {
@@ -56,9 +58,15 @@ pub struct Policies {
     zones: HashTrieMapSync<Box<[u8]>, Arc<ZonePolicy>>,
     keys: Arc<TsigKeys>,
     autoprimaries: Arc<[Autoprimary]>,
+    cookies: Arc<[RolledCookieSecret]>,
 }
 
 impl Policies {
+    /// Returns the secrets for DNS cookies, of the first source that has any.
+    pub fn cookies(&self) -> &Arc<[RolledCookieSecret]> {
+        &self.cookies
+    }
+
     /// Returns the servers whose zones become secondaries here when they send NOTIFY.
     pub fn autoprimaries(&self) -> &[Autoprimary] {
         &self.autoprimaries
@@ -142,6 +150,7 @@ impl Default for PolicyTable {
                 zones: HashTrieMapSync::new_sync(),
                 keys: Arc::default(),
                 autoprimaries: Arc::default(),
+                cookies: Arc::default(),
             }),
             sources: Mutex::default(),
         }
@@ -197,6 +206,9 @@ impl PolicyTable {
             let all = all.flat_map(|set| &set.autoprimaries).cloned();
             policies.autoprimaries = all.collect();
         }
+        if before.cookies != now.cookies {
+            policies.cookies = sources.cookies();
+        }
         self.publish(&sources, policies, &changed, has_keys);
     }
 
@@ -232,6 +244,23 @@ impl PolicyTable {
         let mut policies = Policies::clone(&self.snapshot.load());
         policies.keys = Arc::new(sources.keys());
         self.publish(&sources, policies, &[], true);
+    }
+
+    /// Replaces the secrets for DNS cookies of a source.
+    pub fn change_cookies(&self, source: PolicySource, cookies: Vec<RolledCookieSecret>) {
+        let mut sources = self.lock();
+        sources.sets.entry(source).or_default().cookies = cookies;
+        let mut policies = Policies::clone(&self.snapshot.load());
+        policies.cookies = sources.cookies();
+        self.publish(&sources, policies, &[], false);
+    }
+
+    /// Returns the source of the secrets for DNS cookies, with them; `None` if no source has any.
+    pub fn cookies_with_source(&self) -> Option<(PolicySource, Vec<RolledCookieSecret>)> {
+        let sources = self.lock();
+        let mut sets = sources.sets.iter();
+        let (source, set) = sets.find(|(_, set)| !set.cookies.is_empty())?;
+        Some((*source, set.cookies.clone()))
     }
 
     /// Returns the keys of all sources, including those that are hidden by an earlier source.
@@ -322,6 +351,13 @@ impl PolicySources {
             Arc::new(policy)
         };
         Some(Arc::clone(made.entry(key).or_insert_with(make)))
+    }
+
+    /// Returns the secrets for DNS cookies of the first source that has any.
+    fn cookies(&self) -> Arc<[RolledCookieSecret]> {
+        let mut sets = self.sets.values();
+        let set = sets.find(|set| !set.cookies.is_empty());
+        set.map(|set| set.cookies[..].into()).unwrap_or_default()
     }
 
     /// Merges the keys of all sources.

@@ -15,7 +15,8 @@ section! {
         /// Answer the COOKIE option.
         enabled: bool = "true";
         /// Secrets of 32 hexadecimal digits each, as `openssl rand -hex 16` prints one: the first makes cookies, the
-        /// others are accepted, too. Servers that share an address need the same. Without a secret one is made at start.
+        /// others are accepted, too. Servers that share an address need the same. Without a secret those of `nameward cookie roll` are used, or one that
+        /// is made at start.
         secrets: Vec<CookieSecret> = "[]";
         /// Answer queries over UDP only with a valid cookie: a client that sends none is told to use TCP, one whose
         /// cookie is not valid gets a valid one (BADCOOKIE).

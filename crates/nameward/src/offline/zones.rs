@@ -15,7 +15,8 @@ use nameward_maintain::{
     follow::FileFollower,
     policy::{
         CONFIGURED_RANK, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
-        ZoneKind, database::read_keys,
+        ZoneKind,
+        database::{read_cookies, read_keys},
     },
     read_contents,
 };
@@ -248,7 +249,9 @@ impl StoredZones {
     fn read_tsig_keys(&self, request: &OperationRequest) {
         if !matches!(
             request,
-            OperationRequest::TsigList { .. }
+            OperationRequest::CookieRoll { .. }
+                | OperationRequest::CookieList
+                | OperationRequest::TsigList { .. }
                 | OperationRequest::TsigGenerate { .. }
                 | OperationRequest::TsigImport { .. }
                 | OperationRequest::TsigRemove { .. }
@@ -260,6 +263,7 @@ impl StoredZones {
                 Ok(rows) => {
                     let set = PolicySet {
                         keys: read_keys(&rows).0,
+                        cookies: read_cookies(&rows).0,
                         ..PolicySet::default()
                     };
                     self.policies.set(PolicySource::Backend(*rank), set);

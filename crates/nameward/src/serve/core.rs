@@ -32,8 +32,8 @@ use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
-    Prepared, StartError, databases as database_settings, live, logs::TrafficLogs,
-    notes::MaintenanceNotes,
+    Prepared, StartError, cookies::CookieKeeper, databases as database_settings, live,
+    logs::TrafficLogs, notes::MaintenanceNotes,
 };
 use crate::{
     check,
@@ -54,6 +54,8 @@ pub const RUNTIME_THREADS: usize = 2;
 pub struct ServerCore {
     /// The state that all workers read: zones, settings, counters.
     pub shared: Arc<ServingState>,
+    /// The secrets of DNS cookies.
+    pub cookies: Arc<CookieKeeper>,
     /// Commits, policies and databases.
     pub maintain: nameward_maintain::Core,
     /// Manages DNSSEC keys.
@@ -104,10 +106,11 @@ impl ServerCore {
     ) -> Result<(Self, DatabaseReads), StartError> {
         let config = &prepared.config;
         let shared = serving_state(prepared);
+        let cookies = CookieKeeper::new(&shared, &config.cookies);
         let logs = Arc::new(TrafficLogs::start(&shared, config)?);
         let store = state::open(config)?;
         let (key_driver, catalogs) = (KeyDriverHandle::default(), CatalogHandle::default());
-        let policies = policy_table(&shared, &key_driver);
+        let policies = policy_table(&shared, &cookies, &key_driver);
         let ranks: Vec<u16> = prepared.databases.iter().map(|(rank, ..)| *rank).collect();
         let notified = NotifiedSerials::new(&ranks);
         let on_sent = notified.clone();
@@ -151,6 +154,7 @@ impl ServerCore {
         keeper.set_policies(dnssec_policy::policies(config));
         let core = ServerCore {
             shared,
+            cookies,
             maintain: nameward_maintain::Core {
                 commits,
                 policies,
@@ -201,21 +205,25 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
     let stats = Arc::clone(&prepared.stats);
     let shared = ServingState::with_live(live::engine(&config.server), stats, live);
     super::rate_limit::apply(&shared, config);
-    super::cookies::apply(&shared, config);
     let zones = Arc::clone(&shared.zones);
     let count = move || zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     shared
 }
 
-/// Creates the table of zone policies, which passes on TSIG keys and the zones whose keys may have to change.
-fn policy_table(shared: &Arc<ServingState>, key_driver: &KeyDriverHandle) -> Arc<PolicyTable> {
+/// Creates the table of zone policies, which passes on TSIG keys, cookie secrets and the zones whose keys may have to change.
+fn policy_table(
+    shared: &Arc<ServingState>,
+    cookies: &Arc<CookieKeeper>,
+    key_driver: &KeyDriverHandle,
+) -> Arc<PolicyTable> {
     let policies = Arc::<PolicyTable>::default();
-    let shared = Arc::clone(shared);
+    let (shared, cookies) = (Arc::clone(shared), Arc::clone(cookies));
     policies.on_change(move |change| {
         if change.has_keys {
             shared.tsig_keys.store(Arc::clone(change.policies.keys()));
         }
+        cookies.set_rolled(change.policies.cookies());
     });
     follow_policies(&policies, key_driver);
     policies

@@ -26,7 +26,7 @@ use nameward_store::file::{FileSource, Look, Withdrawal};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, cookies, core::ServerCore, live, rate_limit, recursion::Recursion};
+use super::{StartError, core::ServerCore, live, rate_limit, recursion::Recursion};
 use crate::{
     config::{Config, Overrides, dnssec_policy},
     memory, policies,
@@ -366,7 +366,7 @@ fn reload(
     files.set_copies_max(config.journal.file_copy_octets());
     rate_limit::apply(&core.shared, &config);
     if config.cookies != current.config.cookies {
-        cookies::apply(&core.shared, &config);
+        core.cookies.set_table(&config.cookies);
     }
     if config.rings != current.config.rings {
         zones::resize_rings(&core.shared.stats, &config.rings);

@@ -121,6 +121,13 @@ pub fn operations(
         }),
         copies: Arc::clone(&core.copies),
         api_keys,
+        cookies: Box::new({
+            let (cookies, policies) = (Arc::clone(&core.cookies), Arc::clone(&maintain.policies));
+            move || {
+                let stored = policies.cookies_with_source();
+                cookies.listed(stored.map(|(source, _)| source))
+            }
+        }),
         runtime,
     }
 }

@@ -53,6 +53,7 @@ impl OperationRequest {
             | OperationRequest::ZoneDs { .. }
             | OperationRequest::KeyList { .. }
             | OperationRequest::TsigList { secrets: false }
+            | OperationRequest::CookieList
             | OperationRequest::AuditList(_)
             | OperationRequest::ApiKeyList => RequestEffect::Read,
             OperationRequest::KeyExport { .. } | OperationRequest::TsigList { secrets: true } => {

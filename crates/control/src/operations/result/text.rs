@@ -24,6 +24,7 @@ impl ListedItem {
                 let secret = secret.unwrap_or_default();
                 format!("{} {}{secret} ({})", key.name, key.algorithm, key.source)
             }
+            ListedItem::CookieSecret(secret) => secret.line(),
             ListedItem::ZoneKey(key) => key_text::line(key),
             ListedItem::Comment(comment) => record_text::comment(comment),
             ListedItem::Status(status) => zone_status_text::line(status),
@@ -80,6 +81,7 @@ impl OperationResult {
             Self::ZoneKeyRemoved { zone, key } => {
                 format!("zone {}: key {key} removed\n", zone_text(zone))
             }
+            Self::CookieRolled(secret) => format!("{}\n", secret.line()),
             Self::TsigKey(key) => tsig_key_text(key),
             Self::TsigKeyRemoved { name, source } => {
                 format!("removed TSIG key {name} from {source}\n")

@@ -5,8 +5,9 @@
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::policy::{
-    Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, ZoneKind,
-    database::{read_keys, read_policy},
+    Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, RolledCookieSecret,
+    ZoneKind,
+    database::{read_cookies, read_keys, read_policy},
 };
 use nameward_dnssec::tsig::TsigKey;
 use nameward_store::sql::{
@@ -43,6 +44,7 @@ pub(super) struct FollowedPolicies {
     is_read: bool,
     keys: Vec<Arc<TsigKey>>,
     autoprimaries: Vec<Autoprimary>,
+    cookies: Vec<RolledCookieSecret>,
     logged: HashSet<String>,
 }
 
@@ -55,6 +57,7 @@ impl FollowedPolicies {
             is_read: false,
             keys: Vec::new(),
             autoprimaries: Vec::new(),
+            cookies: Vec::new(),
             logged: HashSet::new(),
         }
     }
@@ -124,6 +127,7 @@ impl DatabaseFollower {
         let mut set = PolicySet {
             keys: policies.keys.clone(),
             autoprimaries: policies.autoprimaries.clone(),
+            cookies: policies.cookies.clone(),
             ..PolicySet::default()
         };
         match terms.items {
@@ -167,8 +171,9 @@ impl DatabaseFollower {
         match keys {
             Ok(rows) => {
                 let (keys, problems) = read_keys(&rows);
-                policies.keys = keys;
-                for problem in problems {
+                let (cookies, invalid) = read_cookies(&rows);
+                (policies.keys, policies.cookies) = (keys, cookies);
+                for problem in problems.into_iter().chain(invalid) {
                     policies.log(format!("{name}: {problem}"));
                 }
             }

@@ -1,0 +1,243 @@
+//! Operations on the secrets of DNS cookies: roll, list.
+//!
+//! A new secret is stored where other servers find it: in the first writable database, so that all servers on it have it
+//! before it is used. Without a database it is in the state store of this server.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
+use nameward_base::secret::Secret;
+use nameward_base::text::utc_text;
+use nameward_base::time::now_seconds;
+use nameward_maintain::policy::{
+    COOKIE_SECRET_OCTETS, PolicySource, RolledCookieSecret, StoredPolicyError,
+};
+use nameward_store::sql::SqlError;
+use nameward_store::sql::write::{TsigEdit, WriteError};
+use serde::{Deserialize, Serialize};
+
+use super::{Columns, TableRow};
+use super::{
+    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
+};
+
+/// How long a secret verifies cookies after the next one has replaced it, in seconds: a cookie is valid for an hour (RFC
+/// 9018 section 4.3), and clocks differ by at most five minutes.
+pub const COOKIE_OVERLAP: u64 = 3600 + 300;
+/// Seconds until a secret in a database is used by default: servers that lost their connection read it in time.
+const FLEET_DELAY: u64 = 300;
+/// Maximum delay in seconds.
+const DELAY_MAX: u64 = 30 * 86_400;
+/// Maximum number of secrets: each is tried for a cookie that no other made.
+const SECRETS_MAX: usize = 8;
+
+/// A secret that the server accepts cookies of, without its octets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedCookieSecret {
+    /// The first digits of its SHA-256, to compare servers.
+    pub id: String,
+    /// `next`: accepted, not used yet; `active`: makes cookies; `old`: accepted for now.
+    pub state: String,
+    /// Where it is stored: `configuration`, `memory`, `state store` or `backend N`.
+    pub source: String,
+    /// When it starts to make cookies, in seconds since 1970; none if it always did, or never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_from: Option<u64>,
+    /// Until when its cookies are accepted, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_until: Option<u64>,
+}
+
+impl TableRow for ListedCookieSecret {
+    const COLUMNS: Columns = &["ID", "STATE", "SOURCE", "ACTIVE FROM", "ACCEPTED UNTIL"];
+
+    fn cells(&self) -> Vec<String> {
+        let time = |time: Option<u64>| time.map_or_else(|| "-".into(), utc_text);
+        vec![
+            self.id.clone(),
+            self.state.clone(),
+            self.source.clone(),
+            time(self.active_from),
+            time(self.accepted_until),
+        ]
+    }
+}
+
+impl ListedCookieSecret {
+    /// Formats it as one line.
+    pub(super) fn line(&self) -> String {
+        let from = self.active_from.map(utc_text);
+        let from = from.map_or_else(String::new, |from| format!(" from {from}"));
+        let until = self.accepted_until.map(utc_text);
+        let until = until.map_or_else(String::new, |until| format!(" until {until}"));
+        format!("{} {}{from}{until} ({})", self.id, self.state, self.source)
+    }
+}
+
+/// Returns the public ID of a secret.
+pub fn cookie_secret_id(secret: &[u8]) -> String {
+    HEXLOWER.encode(&digest(&SHA256, secret).as_ref()[..4])
+}
+
+impl Operations {
+    /// Stores a new secret, which is used after a delay in seconds. With `revoke` it replaces all others at once.
+    pub fn roll_cookies(
+        &self,
+        delay: Option<u64>,
+        revoke: bool,
+    ) -> Result<OperationResult, OperationError> {
+        if (self.cookies)().iter().any(|one| one.source == CONFIGURED) {
+            return Err(OperationError::refused(
+                "cookies.secrets is configured: change the list there",
+            ));
+        }
+        if delay.is_some_and(|delay| delay > DELAY_MAX) {
+            return Err(OperationError::invalid(format!(
+                "the delay is at most {DELAY_MAX} seconds"
+            )));
+        }
+        let now = now_seconds();
+        let (source, mut known) = match self.policies.cookies_with_source() {
+            Some((source, known)) => (Some(source), known),
+            None => (None, Vec::new()),
+        };
+        known.sort_by_key(|secret| secret.active_from);
+        let old = no_longer_used(&known, now, revoke);
+        if known.len() - old.len() >= SECRETS_MAX {
+            return Err(OperationError::refused(format!(
+                "there are {SECRETS_MAX} secrets, the maximum; roll again when one is no longer accepted, or use --revoke"
+            )));
+        }
+        let mut secret = Secret::new(vec![0; COOKIE_SECRET_OCTETS]);
+        aws_lc_rs::rand::fill(secret.reveal_mut())
+            .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers available"))?;
+        let last = known.last().map_or(0, |last| last.active_from);
+        let start = |default: u64| {
+            let delay = if revoke { 0 } else { delay.unwrap_or(default) };
+            (now + delay).max(if revoke { 0 } else { last + 1 })
+        };
+        let source = self.store_cookie(source, &secret, &old, start)?;
+        let id = cookie_secret_id(secret.reveal());
+        let rolled = (self.cookies)().into_iter().find(|one| one.id == id);
+        let rolled = rolled.ok_or_else(|| {
+            OperationError::refused("the secret is stored; cookies are disabled (cookies.enabled)")
+        })?;
+        tracing::info!("stored cookie secret {id} in {}", source_text(source));
+        Ok(OperationResult::CookieRolled(rolled))
+    }
+
+    /// Lists the secrets whose cookies are accepted.
+    pub fn list_cookies(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+        let listed = (self.cookies)();
+        let count = listed.len() as u64;
+        let _ = listed
+            .into_iter()
+            .all(|one| items(ListedItem::CookieSecret(one)));
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Stores a secret beside the others, or in the first writable location.
+    fn store_cookie(
+        &self,
+        source: Option<PolicySource>,
+        secret: &Secret<Vec<u8>>,
+        old: &[RolledCookieSecret],
+        start: impl Fn(u64) -> u64,
+    ) -> Result<PolicySource, OperationError> {
+        let new = |default| RolledCookieSecret {
+            active_from: start(default),
+            secret: secret.clone(),
+        };
+        for database in &self.databases {
+            let place = PolicySource::Backend(database.rank);
+            if source.is_some_and(|source| source != place) {
+                continue;
+            }
+            match self.write_cookie(database, &new(FLEET_DELAY), old) {
+                Ok(()) => return Ok(place),
+                // Its account may be read-only, or it has no such table.
+                Err(WriteError::Sql(SqlError::Refused(reason) | SqlError::ReadOnly(reason)))
+                    if source.is_none() =>
+                {
+                    tracing::debug!("{}: cannot write tsigkeys: {reason}", database.address());
+                }
+                Err(error) => return Err(database.error(&error)),
+            }
+        }
+        let stored = self.kept()?.add_cookie(&new(0), old);
+        stored.map_err(|error| match error {
+            StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
+            StoredPolicyError::Store(_) => {
+                OperationError::new(ErrorKind::Backend, error.to_string())
+            }
+        })?;
+        Ok(PolicySource::Kept)
+    }
+
+    fn write_cookie(
+        &self,
+        database: &Database,
+        new: &RolledCookieSecret,
+        old: &[RolledCookieSecret],
+    ) -> Result<(), WriteError> {
+        let change = |edit| {
+            self.runtime
+                .block_on(database.backend.change_tsig_key(&edit))
+        };
+        change(TsigEdit::Replace(new.to_row()))?;
+        // One that started in the same second had the same name, and was replaced.
+        for secret in old.iter().filter(|one| one.active_from != new.active_from) {
+            change(TsigEdit::Remove(secret.row_name()))?;
+        }
+        // This server uses it now, others when they read the table.
+        let source = PolicySource::Backend(database.rank);
+        let mut known = match self.policies.cookies_with_source() {
+            Some((at, known)) if at == source => known,
+            _ => Vec::new(),
+        };
+        known.retain(|secret| !old.contains(secret) && secret.active_from != new.active_from);
+        known.push(new.clone());
+        self.policies.change_cookies(source, known);
+        (database.request_list)();
+        Ok(())
+    }
+}
+
+/// The source of a secret in the configuration.
+const CONFIGURED: &str = "configuration";
+
+/// Returns how a source of secrets is shown.
+pub fn source_text(source: PolicySource) -> String {
+    match source {
+        PolicySource::Backend(rank) => format!("backend {rank}"),
+        PolicySource::Kept | PolicySource::Catalogs => "state store".into(),
+        PolicySource::Configured => CONFIGURED.into(),
+    }
+}
+
+/// Returns the secrets that verify no cookie any more; all of them if they are revoked. They are sorted by time.
+fn no_longer_used(known: &[RolledCookieSecret], now: u64, revoke: bool) -> Vec<RolledCookieSecret> {
+    let next = known.iter().skip(1).map(|next| Some(next.active_from));
+    let pairs = known.iter().zip(next.chain([None]));
+    let is_over = |next: Option<u64>| next.is_some_and(|next| next + COOKIE_OVERLAP < now);
+    let old = pairs.filter(|(_, next)| revoke || is_over(*next));
+    old.map(|(secret, _)| secret.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_deleted_when_no_valid_cookie_can_be_its() {
+        let known = [100, 200, 50_000].map(|active_from| RolledCookieSecret {
+            active_from,
+            secret: vec![active_from as u8; COOKIE_SECRET_OCTETS].into(),
+        });
+        let deleted = |now, revoke| no_longer_used(&known, now, revoke).len();
+        assert_eq!(deleted(200, false), 0);
+        assert_eq!(deleted(200 + COOKIE_OVERLAP, false), 0);
+        assert_eq!(deleted(201 + COOKIE_OVERLAP, false), 1);
+        assert_eq!(deleted(50_001 + COOKIE_OVERLAP, false), 2);
+        assert_eq!(deleted(200, true), 3);
+    }
+}

@@ -1,0 +1,35 @@
+//! The command line of `nameward cookie`, and its conversion to requests.
+
+use clap::Subcommand;
+use nameward_control::operations::OperationRequest;
+
+use super::RemoteArguments;
+
+#[derive(Subcommand)]
+pub enum CookieCommand {
+    /// Make a new secret for DNS cookies, for all servers on the database
+    Roll {
+        /// Seconds until the new secret makes cookies; they are accepted at once [default: 300 in a database, 0 in the state store]
+        #[arg(long, value_name = "SECONDS")]
+        delay: Option<u64>,
+        /// Use the new secret at once, and accept no cookies of others
+        #[arg(long, conflicts_with = "delay")]
+        revoke: bool,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// List the secrets whose cookies are accepted, without the secrets themselves
+    List(RemoteArguments),
+}
+
+/// Returns the request of `nameward cookie`, and the server it is for.
+pub fn request(command: CookieCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        CookieCommand::Roll {
+            delay,
+            revoke,
+            remote,
+        } => (OperationRequest::CookieRoll { delay, revoke }, remote),
+        CookieCommand::List(remote) => (OperationRequest::CookieList, remote),
+    }
+}
