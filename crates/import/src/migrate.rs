@@ -19,6 +19,7 @@ mod report;
 mod texts;
 mod toml_text;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nameward_wire::{Name, NameBuf};
@@ -37,6 +38,17 @@ pub enum ImportedValue {
     Switch(bool),
     /// A list of strings.
     Texts(Vec<String>),
+    /// A list of listeners.
+    Listeners(Vec<ImportedListener>),
+}
+
+/// A listen address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedListener {
+    /// The address with its port.
+    pub address: SocketAddr,
+    /// Every sender must send a PROXY header.
+    pub is_for_proxies: bool,
 }
 
 /// A Nameward setting converted from a setting of the other server.

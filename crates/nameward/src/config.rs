@@ -203,12 +203,9 @@ impl Config {
     /// Whether DNS is served over an encrypted transport.
     pub fn listens_encrypted(&self) -> bool {
         let server = &self.server;
-        let lists = [
-            &server.listen_tls,
-            &server.listen_https,
-            &server.listen_quic,
-        ];
-        lists.iter().any(|list| !list.is_empty())
+        !(server.listen_tls.is_empty()
+            && server.listen_https.is_empty()
+            && server.listen_quic.is_empty())
     }
 
     /// Refuses listeners that nobody could use.

@@ -3,6 +3,7 @@
 mod clients;
 mod https;
 mod init;
+mod listeners;
 mod load;
 mod quic;
 mod tls;

@@ -18,6 +18,7 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use tokio::sync::watch;
 
+use crate::listener::ListenerRules;
 use crate::pipeline::TcpPipeline;
 use crate::tcp::{Endpoints, MessageServer, TcpSettings};
 use crate::tls::{HandshakeBudget, LoadedTls, ServerTls, TlsPurpose};
@@ -62,6 +63,8 @@ pub struct QuicSettings {
     pub retry: QuicRetry,
     /// The keys of connections.
     pub identity: QuicIdentity,
+    /// The rules of each socket, in their order; none for sockets beyond the list.
+    pub rules: Vec<Arc<ListenerRules>>,
 }
 
 /// The state that all connections share.
@@ -84,7 +87,9 @@ pub async fn serve(
         handshakes: AtomicUsize::new(0),
     });
     let mut endpoints = tokio::task::JoinSet::new();
+    let mut rules = state.settings.rules.clone().into_iter();
     for listener in listeners {
+        let rules = rules.next().unwrap_or_default();
         let config = state.server_config(&state.settings.tls.current())?;
         let local = listener.local_addr()?;
         let socket = Arc::new(QuicSocket::new(listener, &state.settings.identity)?);
@@ -94,8 +99,9 @@ pub async fn serve(
             Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
             Arc::new(TokioRuntime),
         )?;
-        let endpoint = (endpoint, socket, local);
-        endpoints.spawn(accept(Arc::clone(&state), endpoint, shutdown.clone()));
+        let endpoint = (endpoint, socket);
+        let at = (local, rules);
+        endpoints.spawn(accept(Arc::clone(&state), endpoint, at, shutdown.clone()));
     }
     while endpoints.join_next().await.is_some() {}
     state.server.wait_for_end(&shutdown).await;
@@ -105,7 +111,8 @@ pub async fn serve(
 /// Accepts the connections of one socket, with the newest certificates.
 async fn accept(
     state: Arc<QuicState>,
-    (endpoint, socket, local): (Endpoint, Arc<QuicSocket>, SocketAddr),
+    (endpoint, socket): (Endpoint, Arc<QuicSocket>),
+    at: (SocketAddr, Arc<ListenerRules>),
     mut shutdown: watch::Receiver<bool>,
 ) {
     let (stopping, mut handed_over) = (shutdown.clone(), shutdown.clone());
@@ -128,7 +135,7 @@ async fn accept(
                 }
             }
             incoming = endpoint.accept() => match incoming {
-                Some(incoming) => state.admit(incoming, local, &stopping),
+                Some(incoming) => state.admit(incoming, &at, &stopping),
                 None => return,
             },
             () = endpoint.wait_idle(), if is_released => return,
@@ -143,7 +150,7 @@ impl QuicState {
     fn admit(
         self: &Arc<Self>,
         incoming: Incoming,
-        local: SocketAddr,
+        (local, rules): &(SocketAddr, Arc<ListenerRules>),
         stopping: &watch::Receiver<bool>,
     ) {
         let is_validated = incoming.remote_address_validated() || !incoming.may_retry();
@@ -164,7 +171,8 @@ impl QuicState {
             local: SocketAddr::new(ip, local.port()),
         };
         let (state, stopping) = (Arc::clone(self), stopping.clone());
-        self.server.admit(ends, |connection| {
+        let at = (ends, Arc::clone(rules));
+        self.server.admit(at, |connection| {
             connection::run(state, connection, incoming, stopping)
         });
     }

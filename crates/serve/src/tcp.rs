@@ -305,7 +305,10 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     let accept = move |stream, at: AcceptedAt| {
         let (ends, rules) = &at;
         if rules.is_proxy(ends.client) {
-            behind_proxy::admit(&admitting, stream, at, (&stopping, lay_over.clone()));
+            let (lay_over, stopping) = (lay_over.clone(), stopping.clone());
+            behind_proxy::admit(&admitting, stream, at, move |stream, seat| {
+                StreamConnection::new(lay_over(stream), seat).run(stopping)
+            });
         } else {
             admit(&admitting, lay_over(stream), at, &stopping);
         }

@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    ConfigLocation, ImportVerdict, ImportedBackend, ImportedKey, ImportedPolicy, ImportedRemote,
-    ImportedScope, ImportedServer, ImportedSettings, ImportedUpdateRule, ImportedValue,
-    ImportedZone,
+    ConfigLocation, ImportVerdict, ImportedBackend, ImportedKey, ImportedListener, ImportedPolicy,
+    ImportedRemote, ImportedScope, ImportedServer, ImportedSettings, ImportedUpdateRule,
+    ImportedValue, ImportedZone,
 };
 
 /// Tables of settings that may be written, in order.
@@ -284,6 +284,20 @@ fn value(value: &ImportedValue) -> String {
         ImportedValue::Number(number) => number.to_string(),
         ImportedValue::Switch(is_on) => is_on.to_string(),
         ImportedValue::Texts(list) => texts(list),
+        ImportedValue::Listeners(list) => {
+            let list: Vec<String> = list.iter().map(listener).collect();
+            format!("[{}]", list.join(", "))
+        }
+    }
+}
+
+/// Writes a listener: an address, or a table.
+fn listener(listener: &ImportedListener) -> String {
+    let address = quoted(&listener.address.to_string());
+    if listener.is_for_proxies {
+        format!("{{ address = {address}, proxy_protocol_from = [\"0.0.0.0/0\", \"::/0\"] }}")
+    } else {
+        address
     }
 }
 

@@ -58,12 +58,34 @@ impl ListenEntry {
     }
 }
 
+/// An address for DNS over TLS or HTTPS, which has one transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncryptedEntry(pub ListenEntry);
+
+/// An address for DNS over QUIC. There are no PROXY headers for it: proxies that forward its packets do not decrypt them, and
+/// no specification has a place for a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuicEntry(pub ListenEntry);
+
+impl QuicEntry {
+    /// Returns the rules for what is received there.
+    pub fn rules(&self) -> ListenerRules {
+        ListenerRules {
+            allow_query: self.0.allow_query.as_ref().map(|peers| peers.0.clone()),
+            proxies: None,
+        }
+    }
+}
+
 const KEYS: [&str; 4] = [
     "address",
-    "transports",
     "allow_query",
     "proxy_protocol_from",
+    "transports",
 ];
+/// The keys of an address for TLS or HTTPS, and for QUIC.
+const ENCRYPTED_KEYS: [&str; 3] = ["address", "allow_query", "proxy_protocol_from"];
+const QUIC_KEYS: [&str; 2] = ["address", "allow_query"];
 
 impl Read for ListenEntry {
     fn expected() -> String {
@@ -74,25 +96,68 @@ impl Read for ListenEntry {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        if value.get_ref().as_str().is_some() {
-            return SocketAddr::read(value, base).map(Self::from);
-        }
-        let table = inline_table(value, &Self::expected(), &KEYS)?;
-        let address = table.get("address").ok_or_else(|| Wrong {
-            span: value.span(),
-            message: "a listener needs an address".into(),
-        })?;
-        Ok(Self {
-            address: SocketAddr::read(address, base)?,
-            transports: setting(table, "transports", base)?,
-            allow_query: setting(table, "allow_query", base)?,
-            proxy_protocol_from: setting(table, "proxy_protocol_from", base)?,
-        })
+        read_entry((value, &Self::expected()), base, &KEYS)
     }
 }
 
+impl Read for EncryptedEntry {
+    fn expected() -> String {
+        format!(
+            "{}, or a table such as {{ address = \"127.0.0.1:853\", allow_query = [\"127.0.0.1\"] }}",
+            SocketAddr::expected()
+        )
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        read_entry((value, &Self::expected()), base, &ENCRYPTED_KEYS).map(Self)
+    }
+}
+
+impl Read for QuicEntry {
+    fn expected() -> String {
+        EncryptedEntry::expected()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        read_entry((value, &Self::expected()), base, &QUIC_KEYS).map(Self)
+    }
+}
+
+/// Reads an address, or a table that may have these keys.
+fn read_entry(
+    (value, expected): (&Spanned<DeValue<'_>>, &str),
+    base: &Path,
+    keys: &[&str],
+) -> Result<ListenEntry, Wrong> {
+    if value.get_ref().as_str().is_some() {
+        return SocketAddr::read(value, base).map(ListenEntry::from);
+    }
+    let table = inline_table(value, expected, keys)?;
+    let address = table.get("address").ok_or_else(|| Wrong {
+        span: value.span(),
+        message: "a listener needs an address".into(),
+    })?;
+    Ok(ListenEntry {
+        address: SocketAddr::read(address, base)?,
+        transports: setting(table, "transports", base)?,
+        allow_query: setting(table, "allow_query", base)?,
+        proxy_protocol_from: setting(table, "proxy_protocol_from", base)?,
+    })
+}
+
+/// Describes lists of each kind of address.
+const LIST: &str = "a list of addresses, or of tables with an address and its settings";
+
 impl Plural for ListenEntry {
-    const LIST: &'static str = "a list of addresses, or of tables with an address and its settings";
+    const LIST: &'static str = LIST;
+}
+
+impl Plural for EncryptedEntry {
+    const LIST: &'static str = LIST;
+}
+
+impl Plural for QuicEntry {
+    const LIST: &'static str = LIST;
 }
 
 /// Reads a setting of an entry, if it is there.

@@ -17,7 +17,7 @@ pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
 pub use super::zone_values::ZoneName;
 use super::{
     clients::Clients,
-    listen_entry::ListenEntry,
+    listen_entry::{EncryptedEntry, ListenEntry, QuicEntry},
     rate_limit_settings::Rate,
     read::{Addresses, Count, Paths},
     remote_server::RemoteAddress,
@@ -36,14 +36,18 @@ section! {
         listen: Vec<ListenEntry> = r#"["0.0.0.0:53", "[::]:53"]"#;
         /// Proxies (dnsdist, HAProxy) that name the client in a PROXY header: version 2, over TCP also version 1. Access
         /// lists, limits, cookies and logs use that client. What they send without a valid header is dropped. List only
-        /// addresses that no other host can send from.
+        /// addresses that no other host can send from. It holds for `listen`, `listen_tls` and `listen_https`.
         proxy_protocol_from: Clients = "[]";
-        /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`.
-        listen_tls: Vec<SocketAddr> = "[]";
-        /// Addresses to listen on for DNS over HTTPS (RFC 8484), usually with port 443. It needs `tls.certificate`.
-        listen_https: Vec<SocketAddr> = "[]";
-        /// Addresses to listen on for DNS over QUIC (RFC 9250), usually with port 853. It needs `tls.certificate`.
-        listen_quic: Vec<SocketAddr> = "[]";
+        /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`. A table
+        /// sets more for one address: `{ address = "192.0.2.1:853", allow_query = ["192.0.2.0/24"], proxy_protocol_from =
+        /// ["192.0.2.10"] }`, as in `listen`. The PROXY header comes before the handshake.
+        listen_tls: Vec<EncryptedEntry> = "[]";
+        /// Addresses to listen on for DNS over HTTPS (RFC 8484), usually with port 443. It needs `tls.certificate`. Tables as
+        /// in `listen_tls`.
+        listen_https: Vec<EncryptedEntry> = "[]";
+        /// Addresses to listen on for DNS over QUIC (RFC 9250), usually with port 853. It needs `tls.certificate`. Tables as
+        /// in `listen_tls`, without `proxy_protocol_from`: QUIC has no PROXY header.
+        listen_quic: Vec<QuicEntry> = "[]";
         /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
         /// Text returned for `version.bind` and `version.server` in class CH; "" refuses the query.

@@ -26,7 +26,7 @@ use super::{
     core::{RUNTIME_THREADS, ServerCore},
     listeners::opened,
 };
-use crate::config::Config;
+use crate::config::{Config, clients::Clients, listen_entry::EncryptedEntry};
 
 /// Loads the configured certificates; `None` without any, or without a listener for them. Call before the change of user: keys
 /// are often readable by root only.
@@ -50,10 +50,23 @@ impl EncryptedPorts {
     /// Binds the configured ports, except those that another process has bound.
     pub fn bind(config: &Config, inherited: &mut InheritedSockets) -> Result<Self, ListenError> {
         let server = &config.server;
+        let addresses = |list: &[EncryptedEntry]| {
+            let list = list.iter().map(|entry| entry.0.address);
+            list.collect::<Vec<SocketAddr>>()
+        };
+        let quic = server.listen_quic.iter().map(|entry| entry.0.address);
         Ok(Self {
-            tls: listen::bind_streams(&server.listen_tls, PortProtocol::Tls, inherited)?,
-            https: listen::bind_streams(&server.listen_https, PortProtocol::Https, inherited)?,
-            quic: listen::bind_quic(&server.listen_quic, inherited)?,
+            tls: listen::bind_streams(
+                &addresses(&server.listen_tls),
+                PortProtocol::Tls,
+                inherited,
+            )?,
+            https: listen::bind_streams(
+                &addresses(&server.listen_https),
+                PortProtocol::Https,
+                inherited,
+            )?,
+            quic: listen::bind_quic(&quic.collect::<Vec<_>>(), inherited)?,
             identity: QuicIdentity::default(),
         })
     }
@@ -110,10 +123,8 @@ pub fn start(
     let budget = Arc::new(HandshakeBudget::new(cores));
     let layer = |purpose| TlsLayer::new(Arc::clone(tls), purpose, Arc::clone(&budget));
     let pipeline = |protocol| Arc::new(TcpPipeline::over(protocol, &core.shared, RUNTIME_THREADS));
-    let streams = |listeners: Vec<TcpListener>| {
-        let listeners = listeners.into_iter();
-        listeners.map(StreamListener::from).collect::<Vec<_>>()
-    };
+    let server = &config.server;
+    let proxies = &server.proxy_protocol_from;
     let mut started = Vec::new();
     let mut start = |name: &'static str, serving: Serving| {
         let alive = Arc::new(());
@@ -132,7 +143,12 @@ pub fn start(
         let settings = settings.clone();
         start(
             "TLS",
-            pipeline.serve_tls(streams(ports.tls), settings, layer, stopping.clone()),
+            pipeline.serve_tls(
+                with_rules(ports.tls, &server.listen_tls, proxies),
+                settings,
+                layer,
+                stopping.clone(),
+            ),
         );
     }
     if !ports.https.is_empty() {
@@ -144,7 +160,11 @@ pub fn start(
         let pipeline = pipeline(Protocol::Https);
         start(
             "HTTPS",
-            pipeline.serve_https(streams(ports.https), settings, stopping.clone()),
+            pipeline.serve_https(
+                with_rules(ports.https, &server.listen_https, proxies),
+                settings,
+                stopping.clone(),
+            ),
         );
     }
     if !ports.quic.is_empty() {
@@ -154,6 +174,10 @@ pub fn start(
             budget: Arc::clone(&budget),
             retry: config.quic.retry.retry(),
             identity: ports.identity,
+            rules: {
+                let entries = server.listen_quic.iter();
+                entries.map(|entry| Arc::new(entry.rules())).collect()
+            },
         };
         let pipeline = pipeline(Protocol::Quic);
         start(
@@ -162,4 +186,18 @@ pub fn start(
         );
     }
     started
+}
+
+/// Gives each port the rules of its entry: ports are in the order of the configuration.
+fn with_rules(
+    listeners: Vec<TcpListener>,
+    entries: &[EncryptedEntry],
+    proxies: &Clients,
+) -> Vec<StreamListener> {
+    let listeners = listeners.into_iter().zip(entries);
+    let listeners = listeners.map(|(listener, entry)| StreamListener {
+        listener,
+        rules: Arc::new(entry.0.rules(proxies)),
+    });
+    listeners.collect()
 }

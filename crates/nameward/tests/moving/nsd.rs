@@ -93,6 +93,21 @@ fn a_port_for_tls_does_not_become_a_plain_listener() {
 }
 
 #[test]
+fn a_port_for_proxies_does_not_become_a_plain_listener() {
+    let report = dry_run(
+        "nsd",
+        "server:\n  ip-address: 192.0.2.1\n  ip-address: 192.0.2.1@5353\n  proxy-protocol-port: 5353\n",
+    );
+    assert_lines(
+        &report,
+        &[
+            "listen = [\"192.0.2.1:53\", { address = \"192.0.2.1:5353\", proxy_protocol_from = [\"0.0.0.0/0\", \"::/0\"] }]",
+            "converted with changes: proxy-protocol-port: proxy_protocol_from",
+        ],
+    );
+}
+
+#[test]
 fn client_certificates_of_secondaries_are_kept() {
     let auth = "tls-auth:\n  name: auth\n  auth-domain-name: ns2.example\n";
     let zone = "zone:\n  name: one.example\n  zonefile: one.zone\n  provide-xfr: 192.0.2.2 NOKEY auth\n  provide-xfr: 192.0.2.3 NOKEY\n";

@@ -8,24 +8,17 @@ use std::sync::Arc;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::connection::StreamConnection;
-use super::stream::ByteStream;
-use super::{Endpoints, Seat, StreamHandler, StreamState};
-use crate::listener::ListenerRules;
+use super::{AcceptedAt, Endpoints, Seat, StreamHandler, StreamState};
 use crate::proxy::{HEADER_MAX, NoHeader, ProxyHeader, read_stream};
 
 /// Admits a connection of a proxy, and serves it as that of its client.
-pub(super) fn admit<H: StreamHandler, S: ByteStream>(
+pub(super) fn admit<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     mut stream: TcpStream,
-    (ends, rules): (Endpoints, Arc<ListenerRules>),
-    (shutdown, lay_over): (
-        &watch::Receiver<bool>,
-        impl FnOnce(TcpStream) -> S + Send + 'static,
-    ),
+    (ends, rules): AcceptedAt,
+    serve: impl FnOnce(TcpStream, Seat<H>) -> F + Send + 'static,
 ) {
     let Ok(id) = shared.registry.enter(None) else {
         return;
@@ -37,7 +30,6 @@ pub(super) fn admit<H: StreamHandler, S: ByteStream>(
         ends,
         rules,
     };
-    let shutdown = shutdown.clone();
     let task = tokio::spawn(async move {
         let patience = seat.shared.settings.message_timeout;
         let header = match timeout(patience, read_header(&mut stream)).await {
@@ -57,8 +49,7 @@ pub(super) fn admit<H: StreamHandler, S: ByteStream>(
             seat.shared.handler.refused(client);
             return;
         }
-        let connection = StreamConnection::new(lay_over(stream), seat);
-        connection.run(shutdown).await;
+        serve(stream, seat).await;
     });
     shared.registry.seated(id, task.abort_handle());
 }

@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout};
 
 use super::later::Later;
 use super::{
-    Endpoints, Seat, StreamAction, StreamHandler, StreamState, TcpSettings, serve_listeners,
-    spawn_admitted,
+    AcceptedAt, Endpoints, Seat, StreamAction, StreamHandler, StreamState, TcpSettings,
+    behind_proxy, serve_listeners, spawn_admitted,
 };
-use crate::listener::StreamListener;
+use crate::listener::{ListenerRules, StreamListener};
 use crate::request::MessageStream;
 
 /// Time after which a late answer is no longer waited for. The components that answer late give up earlier.
@@ -69,9 +69,15 @@ impl<H: StreamHandler> MessageServer<H> {
         serve: impl Fn(TcpStream, MessageConnection<H>) -> F + Clone + Send + 'static,
     ) -> io::Result<()> {
         let server = self.clone();
-        let accept = move |stream, at| {
-            let serve = |seat| serve(stream, MessageConnection::new(seat));
-            spawn_admitted(&server.state, at, serve);
+        let accept = move |stream, at: AcceptedAt| {
+            let serve = serve.clone();
+            let serve = move |stream, seat| serve(stream, MessageConnection::new(seat));
+            let (ends, rules) = &at;
+            if rules.is_proxy(ends.client) {
+                behind_proxy::admit(&server.state, stream, at, serve);
+            } else {
+                spawn_admitted(&server.state, at, |seat| serve(stream, seat));
+            }
         };
         serve_listeners(&self.state, listeners, shutdown, accept).await
     }
@@ -79,10 +85,9 @@ impl<H: StreamHandler> MessageServer<H> {
     /// Starts the task of a connection, unless its client has too many.
     pub fn admit<F: Future<Output = ()> + Send + 'static>(
         &self,
-        ends: Endpoints,
+        at: (Endpoints, Arc<ListenerRules>),
         serve: impl FnOnce(MessageConnection<H>) -> F,
     ) {
-        let at = (ends, Arc::default());
         spawn_admitted(&self.state, at, |seat| serve(MessageConnection::new(seat)));
     }
 

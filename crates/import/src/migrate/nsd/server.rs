@@ -1,10 +1,11 @@
 //! Clauses of an nsd.conf about the server: `server:`, `key:`, and those without an equivalent here.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
     super::{
-        ConfigLocation, ImportVerdict, ImportedKey, ImportedValue, NumberRow, full_name, peers,
+        ConfigLocation, ImportVerdict, ImportedKey, ImportedListener, ImportedValue, NumberRow,
+        full_name, peers,
     },
     NsdAttribute, NsdClause, NsdReader,
 };
@@ -83,16 +84,10 @@ const TLS_PORT: u16 = 853;
 const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 
 /// Attributes of `server:` whose loss clients might notice.
-const BREAKS: &[(&str, &str)] = &[
-    (
-        "tls-auth-xfr-only",
-        "name the client certificates in allow_transfer (tls-name:NAME)",
-    ),
-    (
-        "proxy-protocol-port",
-        "PROXY headers are expected from addresses, not on ports: set proxy_protocol_from in [server]",
-    ),
-];
+const BREAKS: &[(&str, &str)] = &[(
+    "tls-auth-xfr-only",
+    "name the client certificates in allow_transfer (tls-name:NAME)",
+)];
 
 impl NsdReader<'_> {
     pub(super) fn server_clauses(&mut self) {
@@ -279,6 +274,11 @@ impl NsdReader<'_> {
             }
         };
         let tls = NsdTlsListeners::new(&attributes);
+        let proxies = self.proxy_ports(&attributes);
+        let listener = |address, port| ImportedListener {
+            address: SocketAddr::new(address, port),
+            is_for_proxies: proxies.contains(&port),
+        };
         let (mut list, mut tls_list) = (Vec::new(), Vec::new());
         let mut has_tls = false;
         let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
@@ -290,14 +290,14 @@ impl NsdReader<'_> {
                 Some((address, port)) if tls.ports.contains(&port) => {
                     has_tls = true;
                     if tls.certificate.is_some() {
-                        tls_list.push(SocketAddr::new(address, port).to_string());
+                        tls_list.push(listener(address, port));
                     } else {
                         let reason =
                             format!("port {port} is for TLS, without a certificate here: omitted");
                         self.note(ImportVerdict::Breaks, attribute, &reason);
                     }
                 }
-                Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
+                Some((address, port)) => list.push(listener(address, port)),
                 None => self.note(
                     ImportVerdict::Breaks,
                     attribute,
@@ -316,16 +316,23 @@ impl NsdReader<'_> {
             place = place.or_else(|| Some(switch.place.clone()));
         }
         if list.is_empty() && has_tls {
-            list = peers::LOOPBACK.map(String::from).into();
+            let loopback = [
+                IpAddr::from(Ipv4Addr::LOCALHOST),
+                Ipv6Addr::LOCALHOST.into(),
+            ];
+            list = loopback.map(|address| listener(address, 53)).into();
         }
         if list.is_empty() && (number != 53 || no_v4.or(no_v6).is_some()) {
-            let families = [(no_v4, "0.0.0.0"), (no_v6, "[::]")];
+            let families = [
+                (no_v4, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+                (no_v6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+            ];
             let on = families.iter().filter(|(off, _)| off.is_none());
-            list = on.map(|(_, all)| format!("{all}:{number}")).collect();
+            list = on.map(|(_, all)| listener(*all, number)).collect();
         }
         self.listen_tls(tls, tls_list);
         if let Some(place) = place.filter(|_| !list.is_empty()) {
-            let value = ImportedValue::Texts(list);
+            let value = ImportedValue::Listeners(list);
             self.server
                 .take(&place, ("server", "listen"), value, "ip-address");
         }
@@ -333,12 +340,32 @@ impl NsdReader<'_> {
         self.clauses = clauses;
     }
 
+    /// Returns the ports on which every client is a proxy. NSD believes any sender there.
+    fn proxy_ports(&mut self, attributes: &[&NsdAttribute]) -> Vec<u16> {
+        let mut ports = Vec::new();
+        for attribute in attributes {
+            if attribute.name != "proxy-protocol-port" {
+                continue;
+            }
+            match attribute.value().parse() {
+                Ok(port) => {
+                    ports.push(port);
+                    let reason = "proxy_protocol_from of these listeners in [server] allows every address, as NSD does: list your \
+                                  proxies";
+                    self.note(ImportVerdict::Changed, attribute, reason);
+                }
+                Err(_) => self.wrong(attribute, "a port"),
+            }
+        }
+        ports
+    }
+
     /// Converts the addresses with TLS.
-    fn listen_tls(&mut self, tls: NsdTlsListeners, list: Vec<String>) {
+    fn listen_tls(&mut self, tls: NsdTlsListeners, list: Vec<ImportedListener>) {
         let Some((certificate, key, place)) = tls.certificate.filter(|_| !list.is_empty()) else {
             return;
         };
-        let value = ImportedValue::Texts(list);
+        let value = ImportedValue::Listeners(list);
         self.server
             .take(&place, ("server", "listen_tls"), value, "tls-port");
         for (name, path) in [("certificate", certificate), ("key", key)] {
