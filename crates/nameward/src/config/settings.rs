@@ -427,7 +427,8 @@ section! {
         address: Addresses = r#""""#;
         /// Clients whose queries are forwarded.
         allow_from: Clients = r#"["127.0.0.0/8", "::1"]"#;
-        /// Timeout for all resolvers together, in milliseconds; after it the client gets SERVFAIL.
+        /// Timeout for all resolvers together, in milliseconds; after it the client gets SERVFAIL. Over UDP a
+        /// client that has waited for five seconds gets nothing: it has given up.
         timeout_ms: Count<10, 60_000> = "3000";
         /// Maximum number of distinct queries in flight; further ones get SERVFAIL at once. Queries for the same records
         /// share one.

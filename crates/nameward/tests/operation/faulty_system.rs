@@ -1,4 +1,4 @@
-//! A server on a system that fails: disk errors, a slow and a hanging disk, no descriptors, a clock that jumps. Queries are
+//! A server on a system that fails: disk errors, a slow and a hanging disk, no descriptors, no memory, a clock that jumps. Queries are
 //! answered, nothing acknowledged is lost, a fault says what is wrong, and all is well when the system is.
 
 use std::fs;
@@ -15,6 +15,7 @@ use super::update::ZONE;
 use super::update_kill::{address_of, client, update};
 
 const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const DAY: i64 = 86_400;
@@ -148,21 +149,23 @@ fn a_slow_disk_delays_changes_and_answers_no_query_late() {
 }
 
 #[test]
-fn without_descriptors_datagrams_are_answered_and_connections_wait() {
+fn without_descriptors_or_memory_datagrams_are_answered_and_connections_wait() {
     let (home, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let system = FaultySystem::new(tools.path(), home.path());
     let server = start(home.path(), &system, "");
-    system.set(Fault::Accept(EMFILE));
-    system.set(Fault::Open(EMFILE));
-    let connection = TcpStream::connect(server.address()).unwrap();
-    assert!(server.wait_for_log("cannot accept TCP connections"));
-    assert_eq!(rcode(server.address(), "dyn.example"), 0);
-    assert_eq!(add(&server, 1), Some(0), "the state store is open");
-    drop(connection);
-    system.set(Fault::Accept(0));
-    system.set(Fault::Open(0));
-    let answer = dig(server.address(), &["dyn.example", "SOA", "+tcp", "+short"]);
-    assert!(answer.starts_with("ns1."), "{answer}");
+    for (number, error) in [(1, EMFILE), (2, ENOMEM)] {
+        system.set(Fault::Accept(error));
+        system.set(Fault::Open(error));
+        let connection = TcpStream::connect(server.address()).unwrap();
+        assert!(server.wait_for_log("cannot accept TCP connections"));
+        assert_eq!(rcode(server.address(), "dyn.example"), 0);
+        assert_eq!(add(&server, number), Some(0), "the state store is open");
+        drop(connection);
+        system.set(Fault::Accept(0));
+        system.set(Fault::Open(0));
+        let answer = dig(server.address(), &["dyn.example", "SOA", "+tcp", "+short"]);
+        assert!(answer.starts_with("ns1."), "{answer}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use nameward_answer::{AnswerKind, Engine, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
@@ -23,6 +23,9 @@ use crate::tap::{Exchange, ExchangeTap};
 use crate::tcp::Ticket;
 use crate::udp::ReturnPath;
 
+/// Time for which clients wait for a reply over UDP: stub resolvers and tools such as dig wait for five seconds, resolvers
+/// for less. After it, a reply is only load, or a packet for the next process on that port.
+const CLIENT_WAITS: Duration = Duration::from_secs(5);
 /// Buffer size for a reply that is only a response code: header, question and OPT record.
 const CODE_MAX: usize = 512;
 
@@ -94,6 +97,11 @@ impl LateRequest {
         self.peer.ip()
     }
 
+    /// Checks whether its sender no longer waits, given how long queries may wait here.
+    fn is_outdated(&self, query_timeout: Duration) -> bool {
+        self.is_datagram() && self.received.elapsed() >= query_timeout.max(CLIENT_WAITS)
+    }
+
     /// Returns when it was received.
     pub(crate) fn received(&self) -> Instant {
         self.received
@@ -134,6 +142,10 @@ impl LateReplies {
         reply: (Reply, &[u8]),
         recorder: &mut Recorder,
     ) {
+        if late.is_outdated(shared.live.query_timeout()) {
+            recorder.add(Counter::TimedoutPackets, 1);
+            return;
+        }
         let mut truncated = [0; CODE_MAX];
         let Some((mut reply, octets)) = limit_late(shared, &late, reply, recorder, &mut truncated)
         else {
@@ -351,4 +363,34 @@ impl LateReply {
 pub(super) struct LateSender {
     recorder: Recorder,
     replies: LateReplies,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_not_answered_when_its_sender_no_longer_waits() {
+        let packet = [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
+        let peer: SocketAddr = "192.0.2.1:53".parse().unwrap();
+        let is_outdated = |protocol, age: u64, timeout: u64| {
+            let request = Request {
+                query: &Query::parse(&packet).unwrap(),
+                peer,
+                local: None,
+                transport: Transport::to(protocol, peer.ip()),
+                tsig: None,
+                tls: None,
+                view: ViewId::DEFAULT,
+            };
+            let received = Instant::now().checked_sub(Duration::from_secs(age));
+            let reply_to = ReplyTo::Stream(Ticket::for_nobody());
+            let late = LateRequest::new(&request, reply_to, received.unwrap());
+            late.is_outdated(Duration::from_secs(timeout))
+        };
+        assert!(!is_outdated(Protocol::Udp, 3, 1));
+        assert!(is_outdated(Protocol::Udp, 6, 1));
+        assert!(!is_outdated(Protocol::Udp, 6, 60));
+        assert!(!is_outdated(Protocol::Tcp, 60, 1));
+    }
 }
