@@ -38,6 +38,7 @@ pub(crate) use registry::counted_as;
 use registry::{ConnectionRefusal, Registry};
 pub use single::{MessageAnswer, MessageConnection, MessageServer};
 pub use stream::ByteStream;
+pub(crate) use stream::read_available;
 
 /// Descriptors reserved for everything else when the open file limit bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;

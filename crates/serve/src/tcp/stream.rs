@@ -1,9 +1,10 @@
 //! The byte stream below a connection: TCP itself, or a layer on top of it.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
+use socket2::SockRef;
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 use crate::request::TlsPeer;
@@ -43,6 +44,24 @@ pub trait ByteStream: Send + 'static {
     fn shutdown(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
+/// Reads available octets: 0 at the end of the stream, `WouldBlock` if there are none yet.
+///
+/// A read that does not fill its buffer has emptied the socket. The runtime is told so in the same step, as tokio's `poll_read`
+/// does; otherwise each wait would start with a read that finds nothing. Octets that arrive in between are a new event, which
+/// this does not cancel.
+pub(crate) fn read_available(tcp: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    let mut last = None;
+    let read = tcp.try_io(Interest::READABLE, || {
+        let read = (&*SockRef::from(tcp)).read(into)?;
+        if read == 0 || read == into.len() {
+            return Ok(read);
+        }
+        last = Some(read);
+        Err(io::ErrorKind::WouldBlock.into())
+    });
+    last.map_or(read, Ok)
+}
+
 impl ByteStream for TcpStream {
     async fn readable(&mut self) -> io::Result<()> {
         TcpStream::readable(self).await
@@ -53,7 +72,7 @@ impl ByteStream for TcpStream {
     }
 
     fn try_read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        TcpStream::try_read(self, into)
+        read_available(self, into)
     }
 
     fn try_write(&mut self, octets: &[u8]) -> io::Result<usize> {

@@ -17,10 +17,13 @@ use super::budget::HandshakeBudget;
 use super::client_certificate::identify;
 use super::{LoadedTls, ServerTls, TlsPurpose};
 use crate::request::TlsPeer;
-use crate::tcp::ByteStream;
+use crate::tcp::{ByteStream, read_available};
 
 /// Largest plaintext of a record (RFC 8446 section 5.1), and with that what waits for a client that does not read.
 const RECORD_MAX: usize = 16 * 1024;
+
+/// Octets that HTTP gets at a time, as many as rustls reads from the socket: more would be set to zero for nothing.
+const POLLED_READ: usize = 4096;
 
 /// The state that all connections of a listener share.
 pub struct TlsLayer {
@@ -79,7 +82,7 @@ struct Socket<'s>(&'s TcpStream);
 
 impl io::Read for Socket<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(into)
+        read_available(self.0, into)
     }
 }
 
@@ -239,7 +242,8 @@ impl AsyncRead for TlsByteStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            match self.try_read(buffer.initialize_unfilled()) {
+            let room = buffer.remaining().min(POLLED_READ);
+            match self.try_read(buffer.initialize_unfilled_to(room)) {
                 Ok(read) => {
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
