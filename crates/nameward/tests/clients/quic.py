@@ -13,15 +13,19 @@ import dns.opcode
 import dns.rcode
 import dns.rdatatype
 import dns.update
+from aioquic import tls
 from aioquic.asyncio import connect
 from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, StreamDataReceived, StreamReset
+from aioquic.quic.packet_builder import QuicDeliveryState
 
 SCENARIO, AUTHORITY, PORT = sys.argv[1], sys.argv[2], int(sys.argv[3])
 IDENTITY = sys.argv[4:]
 PROTOCOL_ERROR, EXCESSIVE_LOAD = 2, 4
+# Handshakes that run at the same time before addresses are validated.
+RETRY_ABOVE = 64
 TICKETS = []
 
 
@@ -109,6 +113,42 @@ async def early_data():
         handshake = await doq.handshake
         assert handshake.session_resumed, "the session is resumed"
         assert handshake.early_data_accepted, "early data is accepted"
+
+
+async def early_data_after_retry():
+    # aioquic forgets the early data that it sent before a Retry packet: it starts with new packet number spaces and never
+    # takes the packets of the old ones for lost. A client has to send their contents again (RFC 9000 section 17.2.5.3).
+    receive = QuicConnection._receive_retry_packet
+
+    def resend(self, header, packet_without_tag, now):
+        early, retries = self._spaces[tls.Epoch.ONE_RTT], self._retry_count
+        receive(self, header, packet_without_tag, now)
+        for packet in early.sent_packets.values() if self._retry_count > retries else []:
+            for handler, arguments in packet.delivery_handlers:
+                handler(QuicDeliveryState.LOST, *arguments)
+
+    QuicConnection._receive_retry_packet = resend
+    await early_data()
+
+
+async def retry_under_load():
+    async with connection() as doq:
+        assert doq._quic._retry_count == 0, "a single client starts at once"
+    # Handshakes that are started and not completed.
+    sockets = []
+    for _ in range(RETRY_ABOVE):
+        half_open = QuicConnection(configuration=client())
+        half_open.connect(("127.0.0.1", PORT), now=time.time())
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.settimeout(60)
+        for octets, address in half_open.datagrams_to_send(now=time.time()):
+            udp.sendto(octets, address)
+        udp.recv(65536)
+        sockets.append(udp)
+    async with connection() as doq:
+        assert doq._quic._retry_count == 1, "a client shows its address first"
+        (message,) = messages(await doq.send(framed(query())))
+        assert str(message.answer[0][0]) == "192.0.2.1", message
 
 
 async def transfer():
@@ -225,6 +265,8 @@ scenarios = {
     "early_changes": early_changes,
     "queries": many_queries,
     "early_data": early_data,
+    "early_data_after_retry": early_data_after_retry,
+    "retry_under_load": retry_under_load,
     "transfer": transfer,
     "violations": violations,
     "upgrade": upgrade,

@@ -67,6 +67,23 @@ fn clients_show_their_addresses_where_that_is_configured() {
 }
 
 #[test]
+fn early_data_is_answered_after_a_retry() {
+    let server = setup(LISTEN).config("[quic]\nretry = \"always\"\n").start();
+    let Some(_) = scenario(&server, "early_data_after_retry") else {
+        return;
+    };
+    assert_eq!(counted(&server, "quic-queries"), 51);
+}
+
+#[test]
+fn clients_show_their_addresses_while_many_handshakes_are_running() {
+    // Long enough for all of them to be running at the same time.
+    let patient = "handshake_timeout_ms = 60000\n";
+    let server = setup(LISTEN).config(patient).start();
+    scenario(&server, "retry_under_load");
+}
+
+#[test]
 fn a_zone_is_transferred_over_quic() {
     let mut zone = super::ZONE.to_owned();
     for number in 0..20_000 {
