@@ -28,6 +28,7 @@ pub mod quic;
 pub mod rate_limit;
 pub mod recursor;
 pub mod request;
+mod run_now;
 pub mod security_poll;
 mod signing;
 mod sys;

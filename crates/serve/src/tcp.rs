@@ -36,7 +36,7 @@ pub(crate) use drain::{DRAIN_BUSY, DRAIN_IDLE};
 pub use later::{Later, Ticket};
 pub(crate) use registry::counted_as;
 use registry::{ConnectionRefusal, Registry};
-pub use single::{MessageAnswer, MessageConnection, MessageServer};
+pub use single::{FramedMessage, MessageAnswer, MessageConnection, MessageServer};
 pub use stream::ByteStream;
 pub(crate) use stream::read_available;
 

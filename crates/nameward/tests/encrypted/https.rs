@@ -2,10 +2,13 @@
 
 use super::tls::{Connection, client};
 use super::{client_identity, counted, run_tool, setup};
+use crate::databases::api_clients::clients;
 use nameward_testkit::TestServer;
 use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use std::fmt::Write as _;
 use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
 
 const LISTEN: &str = "[server]\nlisten_https = [\"127.0.0.1:0\"]\n";
 
@@ -244,6 +247,23 @@ fn clients_that_stall_or_flood_are_bounded_and_others_are_answered() {
         encode(&query(&["www", "example", "org"], 1))
     );
     assert!(status(&curl(&server, "", &path)).starts_with("200"));
+}
+
+#[test]
+fn requests_that_arrive_together_are_answered_in_one_record() {
+    let Some(clients) = clients() else {
+        return;
+    };
+    let server = setup(LISTEN).start();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/https_together.py");
+    let output = Command::new(clients.join("python/bin/python3"))
+        .arg(script)
+        .arg(server.dir().join("authority.pem"))
+        .arg(server.encrypted("HTTPS").port().to_string())
+        .output()
+        .expect("Python can be run");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(counted(&server, "https-queries"), 9);
 }
 
 #[test]

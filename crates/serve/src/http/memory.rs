@@ -57,9 +57,9 @@ pub struct HeldBody {
 
 impl HeldBody {
     /// Creates the body of a reply that holds a part of the budget until the client has taken it.
-    pub fn new(body: Vec<u8>, held: Option<Held>) -> Self {
+    pub fn new(body: impl Into<Bytes>, held: Option<Held>) -> Self {
         HeldBody {
-            rest: Bytes::from(body),
+            rest: body.into(),
             _held: held,
         }
     }

@@ -1,10 +1,14 @@
 //! One HTTPS connection: its handshake, its requests, and the times after which it is closed.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use nameward_base::sync::Mutex;
 use tokio::sync::watch;
@@ -13,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::{HttpsState, exchange};
 use crate::http::StallGuard;
 use crate::pipeline::TcpPipeline;
+use crate::run_now::run_now;
 use crate::tcp::{ByteStream, DRAIN_BUSY, DRAIN_IDLE, Drain, MessageConnection};
 use crate::tls::TlsByteStream;
 
@@ -93,22 +98,66 @@ pub(super) async fn run(
             exchange::answer(&state, &connection, request).await
         }
     });
-    let builder = builder(idle_timeout);
+    let arrived = ArrivedRequests::default();
+    let builder = builder(idle_timeout, arrived.clone());
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
     // A client that breaks off or sends nonsense ends its own connection.
     tokio::select! {
-        _ = serving.as_mut() => return,
+        biased;
+        () = drive(serving.as_mut(), &arrived) => return,
         _ = stopping.wait_for(|stop| *stop) => {}
         () = activity.drained(&drain, &mut replaced) => {}
         () = activity.idle_for(idle_timeout) => {}
         () = sleep(lifetime) => {}
     }
     serving.as_mut().graceful_shutdown();
-    let _ = timeout(END_PATIENCE, serving).await;
+    let _ = timeout(END_PATIENCE, drive(serving, &arrived)).await;
 }
 
-fn builder(idle_timeout: Duration) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// Requests of a connection that have arrived together and are not answered yet.
+#[derive(Clone, Default)]
+struct ArrivedRequests(Arc<Mutex<Vec<RequestFuture>>>);
+
+type RequestFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ArrivedRequests {
+    fn execute(&self, request: F) {
+        self.0.lock().push(Box::pin(request));
+    }
+}
+
+/// Lets a connection accept its requests, answers them, and lets it write the responses, all in one turn: h2 writes what
+/// it has whenever it is asked for the next request.
+async fn drive(mut serving: Pin<&mut impl Future>, arrived: &ArrivedRequests) {
+    let mut requests = Vec::new();
+    poll_fn(|context| {
+        if serving.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        std::mem::swap(&mut *arrived.0.lock(), &mut requests);
+        if requests.is_empty() {
+            return Poll::Pending;
+        }
+        for request in requests.drain(..) {
+            if let Some(waiting) = run_now(request) {
+                tokio::spawn(waiting);
+            }
+        }
+        let is_ended = serving.as_mut().poll(context).is_ready();
+        if is_ended {
+            return Poll::Ready(());
+        }
+        // Requests that arrived in the meantime have the next turn, after those of other connections.
+        if !arrived.0.lock().is_empty() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+fn builder(idle_timeout: Duration, arrived: ArrivedRequests) -> auto::Builder<ArrivedRequests> {
+    let mut builder = auto::Builder::new(arrived);
     builder
         .http1()
         .timer(TokioTimer::new())

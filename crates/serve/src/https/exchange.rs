@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, header};
 use super::{HttpsState, freshness};
 use crate::http::{Held, HeldBody};
 use crate::pipeline::TcpPipeline;
-use crate::tcp::{MessageAnswer, MessageConnection};
+use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection};
 
 /// The media type of DNS messages (RFC 8484 section 6).
 const MEDIA: &str = "application/dns-message";
@@ -150,16 +150,16 @@ async fn read_body(
     }
 }
 
-fn respond(state: &Arc<HttpsState>, reply: Vec<u8>) -> Response<HeldBody> {
-    let Some(held) = state.memory.hold(reply.len()) else {
+fn respond(state: &Arc<HttpsState>, reply: FramedMessage) -> Response<HeldBody> {
+    let Some(held) = state.memory.hold(reply.message().len()) else {
         return refuse(&HttpRefusal(503));
     };
-    let fresh = format!("max-age={}", freshness::seconds(&reply));
+    let fresh = format!("max-age={}", freshness::seconds(reply.message()));
     let response = Response::builder()
         .status(200)
         .header(header::CONTENT_TYPE, MEDIA)
         .header(header::CACHE_CONTROL, fresh);
-    let response = response.body(HeldBody::new(reply, Some(held)));
+    let response = response.body(HeldBody::new(reply.into_message(), Some(held)));
     response.unwrap_or_else(|_| refuse(&HttpRefusal(500)))
 }
 

@@ -12,6 +12,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use super::QuicState;
 use super::exchange::{self, QuicStreams};
 use crate::pipeline::TcpPipeline;
+use crate::run_now::run_now;
 use crate::tcp::{DRAIN_BUSY, DRAIN_IDLE, MessageConnection};
 use crate::tls::identify_client;
 
@@ -84,11 +85,11 @@ pub(super) async fn run(
         // Kept for streams that wait for it.
         complete.closed().await;
     };
-    let streams = QuicStreams {
+    let streams = Arc::new(QuicStreams {
         connection,
         settings: state.settings.tcp.clone(),
         is_complete,
-    };
+    });
     let serving = serve_streams(quic.clone(), streams, stopping.clone());
     tokio::select! {
         _ = async { tokio::join!(handshake, serving) } => {}
@@ -102,7 +103,7 @@ pub(super) async fn run(
 /// over, is idle.
 async fn serve_streams(
     quic: Connection,
-    streams: QuicStreams,
+    streams: Arc<QuicStreams>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let drain = streams.settings.drain.clone();
@@ -113,17 +114,21 @@ async fn serve_streams(
         let may_accept = drains_until.is_none_or(|end| Instant::now() < end);
         let is_idle = drains_until.is_some() && running.is_empty();
         tokio::select! {
+            biased;
             accepted = quic.accept_bi(), if may_accept => {
                 let Ok((send, receive)) = accepted else {
                     return;
                 };
                 last = Instant::now();
-                let (quic, streams) = (quic.clone(), streams.clone());
-                running.spawn(async move {
+                let (quic, streams) = (quic.clone(), Arc::clone(&streams));
+                let exchange = async move {
                     if exchange::serve(&streams, send, receive).await.is_err() {
                         quic.close(PROTOCOL_ERROR, b"");
                     }
-                });
+                };
+                if let Some(waiting) = run_now(Box::pin(exchange)) {
+                    running.spawn(waiting);
+                }
             }
             Some(_) = running.join_next() => last = Instant::now(),
             () = drain.wait(&mut stopping), if drains_until.is_none() => {

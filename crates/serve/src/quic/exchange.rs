@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use nameward_wire::message::{Message, Query};
 use nameward_wire::{Opcode, Type};
 use quinn::{ReadToEndError, RecvStream, SendStream};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::connection::{EXCESSIVE_LOAD, INTERNAL_ERROR, REQUEST_CANCELLED};
 use crate::pipeline::TcpPipeline;
 use crate::request::{MessageStream, NextMessage};
-use crate::tcp::{MessageAnswer, MessageConnection, TcpSettings};
+use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};
 
 /// Size of the length prefix of each message, and of the largest message.
 const PREFIX: usize = 2;
@@ -26,7 +27,6 @@ const POLL_AGAIN: Duration = Duration::from_secs(1);
 const KEEPALIVE: u16 = 11;
 
 /// The state that the streams of a connection share.
-#[derive(Clone)]
 pub(super) struct QuicStreams {
     pub(super) connection: Arc<MessageConnection<TcpPipeline>>,
     pub(super) settings: TcpSettings,
@@ -80,12 +80,13 @@ pub(super) async fn serve(
         }
     }
     let answer = tokio::select! {
+        biased;
         answer = streams.connection.answer(message) => answer,
         // RFC 9250 section 4.3.1: a client that no longer wants the response says so.
         _ = send.stopped() => return Ok(()),
     };
     let ended = match answer {
-        MessageAnswer::Reply(reply) => streams.write(&mut send, &reply).await,
+        MessageAnswer::Reply(reply) => streams.write(&mut send, reply.into_framed()).await,
         MessageAnswer::Messages(first, messages) => {
             streams.write_all(&mut send, first, messages).await
         }
@@ -136,11 +137,9 @@ fn may_be_repeated(message: &[u8]) -> bool {
 }
 
 impl QuicStreams {
-    /// Writes a message, within the time that a client has to read.
-    async fn write(&self, send: &mut SendStream, message: &[u8]) -> Result<(), ResponseEnd> {
-        let prefix = (message.len() as u16).to_be_bytes();
-        let framed = [&prefix[..], message].concat();
-        match timeout(self.settings.write_timeout, send.write_all(&framed)).await {
+    /// Writes a message with its prefix, within the time that a client has to read.
+    async fn write(&self, send: &mut SendStream, framed: Bytes) -> Result<(), ResponseEnd> {
+        match timeout(self.settings.write_timeout, send.write_chunk(framed)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(ResponseEnd::Unread),
         }
@@ -150,20 +149,21 @@ impl QuicStreams {
     async fn write_all(
         &self,
         send: &mut SendStream,
-        first: Option<Vec<u8>>,
+        first: Option<FramedMessage>,
         mut messages: Box<dyn MessageStream>,
     ) -> Result<(), ResponseEnd> {
         if let Some(first) = first {
-            self.write(send, &first).await?;
+            self.write(send, first.into_framed()).await?;
         }
         let mut buffer = vec![0; MESSAGE_MAX];
         loop {
             match messages.next_message(&mut buffer) {
                 NextMessage::Written(len) => {
                     let message = buffer.get(..len).ok_or(ResponseEnd::Broken)?;
+                    let framed = [&(len as u16).to_be_bytes()[..], message].concat();
                     let cut = messages.cut();
                     tokio::select! {
-                        written = self.write(send, message) => written?,
+                        written = self.write(send, framed.into()) => written?,
                         () = notified(cut) => return Err(ResponseEnd::Unread),
                     }
                     self.connection.streamed(len);

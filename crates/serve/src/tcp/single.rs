@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hyper::body::Bytes;
 use nameward_zone::TlsPeer;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ use crate::request::MessageStream;
 const LATE_MAX: Duration = Duration::from_secs(60);
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
+/// Room that most answers fit in.
+const REPLY_BYTES: usize = 512;
 
 /// The connections of a transport.
 pub struct MessageServer<H: StreamHandler> {
@@ -36,12 +39,32 @@ impl<H: StreamHandler> Clone for MessageServer<H> {
     }
 }
 
+/// A message behind its length prefix, as it is sent over streams.
+pub struct FramedMessage(Bytes);
+
+impl FramedMessage {
+    /// Returns the message without its prefix.
+    pub fn message(&self) -> &[u8] {
+        &self.0[PREFIX..]
+    }
+
+    /// Returns the message without its prefix, not copied.
+    pub fn into_message(self) -> Bytes {
+        self.0.slice(PREFIX..)
+    }
+
+    /// Returns the message with its prefix.
+    pub fn into_framed(self) -> Bytes {
+        self.0
+    }
+}
+
 /// The answer to a message.
 pub enum MessageAnswer {
     /// One message.
-    Reply(Vec<u8>),
+    Reply(FramedMessage),
     /// Several messages: the first, if it is already known, and the source of the others.
-    Messages(Option<Vec<u8>>, Box<dyn MessageStream>),
+    Messages(Option<FramedMessage>, Box<dyn MessageStream>),
     /// None: it was dropped.
     Nothing,
     /// None, and the client is not one to talk to.
@@ -139,7 +162,7 @@ impl<H: StreamHandler> MessageConnection<H> {
     /// Answers one message.
     pub async fn answer(&self, message: &[u8]) -> MessageAnswer {
         let (shared, id) = (&self.seat.shared, self.seat.id);
-        let (mut mailbox, mut out) = (None, Vec::new());
+        let (mut mailbox, mut out) = (None, Vec::with_capacity(REPLY_BYTES));
         // Early data comes before the client has shown a certificate.
         let anonymous = Arc::default();
         let action = {
@@ -165,7 +188,7 @@ impl<H: StreamHandler> MessageConnection<H> {
                 return MessageAnswer::Close;
             }
         }
-        let reply = out.get(PREFIX..).map(<[u8]>::to_vec);
+        let reply = (out.len() >= PREFIX).then(|| FramedMessage(Bytes::from(out)));
         match (action, reply) {
             (StreamAction::Messages(stream), first) => MessageAnswer::Messages(first, stream),
             (_, Some(reply)) => MessageAnswer::Reply(reply),
