@@ -5,14 +5,17 @@
 //! bits cannot be guessed at any speed. The hashes are compared in constant time.
 //!
 //! Keys are kept in the state store (item kind `api-key`), and in memory for the check of each request. Invariant: memory has
-//! exactly what the store has; the store is written first.
+//! exactly what the store has; the store is written first. If the configuration says so, those in databases are used too: they
+//! come with the zone policies of a database ([`SharedApiKey`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use nameward_base::sync::RwLock;
+use nameward_maintain::policy::{PolicySource, PolicyTable, SharedApiKey};
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,8 @@ pub struct ApiKey {
     pub created: u64,
     /// When it expires, in seconds since 1970; never if none.
     pub expires: Option<u64>,
+    /// Where it is stored.
+    pub source: PolicySource,
     hash: [u8; 32],
 }
 
@@ -57,8 +62,17 @@ impl ApiKey {
             scope: KeyScope::default(),
             created: 0,
             expires: None,
+            source: PolicySource::Configured,
             hash: [0; 32],
         })
+    }
+
+    /// Returns it as a database stores it.
+    pub fn to_shared(&self) -> SharedApiKey {
+        SharedApiKey {
+            id: self.id.clone(),
+            value: stored(self),
+        }
     }
 
     /// Checks whether it has expired.
@@ -114,7 +128,25 @@ pub enum ApiKeyError {
 #[derive(Default)]
 pub struct ApiKeys {
     store: Option<StateStore>,
-    keys: RwLock<BTreeMap<String, Arc<ApiKey>>>,
+    keys: RwLock<KnownKeys>,
+    /// Keys in databases are used, and new ones are stored there.
+    is_shared: AtomicBool,
+}
+
+/// Keys by their IDs.
+#[derive(Default)]
+struct KnownKeys {
+    stored: BTreeMap<String, Arc<ApiKey>>,
+    /// Keys in databases, and the entries that they were read from.
+    shared: BTreeMap<String, Arc<ApiKey>>,
+    entries: Arc<[(PolicySource, SharedApiKey)]>,
+}
+
+impl KnownKeys {
+    fn get(&self, id: &str) -> Option<Arc<ApiKey>> {
+        let key = self.stored.get(id).or_else(|| self.shared.get(id));
+        key.map(Arc::clone)
+    }
 }
 
 impl ApiKeys {
@@ -127,7 +159,7 @@ impl ApiKeys {
         };
         for (id, value) in items {
             let id = String::from_utf8_lossy(&id).into_owned();
-            match read_key(&id, value.reveal()) {
+            match read_key(&id, value.reveal(), PolicySource::Kept) {
                 Some(key) => {
                     keys.insert(id, Arc::new(key));
                 }
@@ -135,77 +167,120 @@ impl ApiKeys {
                 None => tracing::error!("API key {id}: invalid entry in the state store; ignored"),
             }
         }
+        let keys = KnownKeys {
+            stored: keys,
+            ..KnownKeys::default()
+        };
         Ok(Arc::new(ApiKeys {
             store,
             keys: RwLock::new(keys),
+            is_shared: AtomicBool::new(false),
         }))
+    }
+
+    /// Uses the keys in databases from now on, as they are read.
+    pub fn share(self: &Arc<Self>, policies: &PolicyTable) {
+        self.is_shared.store(true, Ordering::Relaxed);
+        let keys = Arc::clone(self);
+        policies.on_change(move |change| keys.set_shared(change.policies.api_keys()));
+        self.set_shared(policies.load().api_keys());
+    }
+
+    /// Checks whether keys in databases are used.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    fn set_shared(&self, entries: &Arc<[(PolicySource, SharedApiKey)]>) {
+        // Policies change often, and these seldom.
+        if Arc::ptr_eq(&self.keys.read().entries, entries) {
+            return;
+        }
+        let mut shared = BTreeMap::new();
+        for (source, key) in entries.iter().take(KEYS_MAX) {
+            match read_key(&key.id, &key.value, *source) {
+                Some(read) => {
+                    shared.insert(key.id.clone(), Arc::new(read));
+                }
+                // A key that cannot be read grants nothing.
+                None => tracing::error!("API key {}: invalid entry in a database; ignored", key.id),
+            }
+        }
+        let mut keys = self.keys.write();
+        (keys.shared, keys.entries) = (shared, Arc::clone(entries));
     }
 
     /// Returns the key that a client presents; `None` if it is unknown or has expired.
     pub fn check(&self, given: &str, now: u64) -> Option<Arc<ApiKey>> {
         let (id, _) = given.strip_prefix(PREFIX)?.split_once('_')?;
-        let key = self.keys.read().get(id).map(Arc::clone)?;
+        let key = self.keys.read().get(id)?;
         let is_right: bool = hash_of(given).ct_eq(&key.hash).into();
         (is_right && !key.is_expired(now)).then_some(key)
     }
 
     /// Returns whether a key with this ID still exists and has not expired, for sessions that outlive a request.
     pub fn find(&self, id: &str, now: u64) -> Option<Arc<ApiKey>> {
-        let key = self.keys.read().get(id).map(Arc::clone);
+        let key = self.keys.read().get(id);
         key.filter(|key| !key.is_expired(now))
     }
 
     /// Returns all keys, by ID.
     pub fn all(&self) -> Vec<Arc<ApiKey>> {
-        self.keys.read().values().map(Arc::clone).collect()
+        let keys = self.keys.read();
+        let all = keys.stored.values().chain(keys.shared.values());
+        all.map(Arc::clone).collect()
     }
 
-    /// Creates a key. The text is returned this once and stored nowhere.
-    pub fn create(
-        &self,
-        new: NewApiKey,
-        now: u64,
-    ) -> Result<(Arc<ApiKey>, SecretText), ApiKeyError> {
-        let store = self.store.as_ref().ok_or(ApiKeyError::NoStore)?;
-        let mut keys = self.keys.write();
-        if keys.len() >= KEYS_MAX {
+    /// Generates a key, which has to be stored. The text is returned this once and stored nowhere.
+    pub fn generate(&self, new: NewApiKey, now: u64) -> Result<(ApiKey, SecretText), ApiKeyError> {
+        let keys = self.keys.read();
+        if keys.stored.len() + keys.shared.len() >= KEYS_MAX {
             return Err(ApiKeyError::TooMany);
         }
         let (id, text) = loop {
             let (id, text) = generate()?;
-            if !keys.contains_key(&id) {
+            if keys.get(&id).is_none() {
                 break (id, text);
             }
         };
-        let key = Arc::new(ApiKey {
-            id: id.clone(),
+        let key = ApiKey {
+            id,
             description: new.description,
             scope: new.scope,
             created: now,
             expires: new.expires,
+            source: PolicySource::Kept,
             hash: hash_of(&text),
-        });
-        store.write(vec![StateChange::SetItem {
-            kind: ITEM,
-            name: id.as_bytes().to_vec(),
-            value: stored(&key).into(),
-        }])?;
-        keys.insert(id, Arc::clone(&key));
+        };
         Ok((key, SecretText::from(text)))
     }
 
-    /// Deletes a key; `None` if there is none with this ID.
-    pub fn delete(&self, id: &str) -> Result<Option<Arc<ApiKey>>, ApiKeyError> {
+    /// Stores a key in the state store.
+    pub fn store(&self, key: ApiKey) -> Result<Arc<ApiKey>, ApiKeyError> {
         let store = self.store.as_ref().ok_or(ApiKeyError::NoStore)?;
         let mut keys = self.keys.write();
-        if !keys.contains_key(id) {
+        store.write(vec![StateChange::SetItem {
+            kind: ITEM,
+            name: key.id.as_bytes().to_vec(),
+            value: stored(&key).into(),
+        }])?;
+        let key = Arc::new(key);
+        keys.stored.insert(key.id.clone(), Arc::clone(&key));
+        Ok(key)
+    }
+
+    /// Deletes a key from the state store; `None` if there is none with this ID.
+    pub fn delete(&self, id: &str) -> Result<Option<Arc<ApiKey>>, ApiKeyError> {
+        let mut keys = self.keys.write();
+        if !keys.stored.contains_key(id) {
             return Ok(None);
         }
+        let store = self.store.as_ref().ok_or(ApiKeyError::NoStore)?;
         store.write(vec![StateChange::RemoveItem {
             kind: ITEM,
             name: id.as_bytes().to_vec(),
         }])?;
-        Ok(keys.remove(id))
+        Ok(keys.stored.remove(id))
     }
 }
 
@@ -239,7 +314,7 @@ fn stored(key: &ApiKey) -> Vec<u8> {
     serde_json::to_vec(&stored).unwrap_or_default()
 }
 
-fn read_key(id: &str, value: &[u8]) -> Option<ApiKey> {
+fn read_key(id: &str, value: &[u8], source: PolicySource) -> Option<ApiKey> {
     let stored: StoredApiKey = serde_json::from_slice(value).ok()?;
     let hash = HEXLOWER.decode(stored.hash.as_bytes()).ok()?;
     let zones = stored.zones.iter().map(|zone| zone.parse().ok());
@@ -249,6 +324,7 @@ fn read_key(id: &str, value: &[u8]) -> Option<ApiKey> {
         scope: KeyScope::new(zones.collect::<Option<Vec<NameBuf>>>()?, stored.read_only),
         created: stored.created,
         expires: stored.expires,
+        source,
         hash: hash.try_into().ok()?,
     })
 }
@@ -273,7 +349,8 @@ mod tests {
             scope: KeyScope::new(vec!["example.org.".parse().unwrap()], true),
             expires: Some(200),
         };
-        let (key, text) = keys.create(new, 100).unwrap();
+        let (key, text) = keys.generate(new, 100).unwrap();
+        let key = keys.store(key).unwrap();
         assert!(
             text.reveal().starts_with(&format!("nw_{}_", key.id)),
             "{text:?}"
@@ -311,7 +388,8 @@ mod tests {
     #[test]
     fn without_a_state_store_no_key_can_be_created() {
         let keys = ApiKeys::load(None).unwrap();
-        let error = keys.create(NewApiKey::default(), 0).unwrap_err();
+        let (key, _) = keys.generate(NewApiKey::default(), 0).unwrap();
+        let error = keys.store(key).unwrap_err();
         assert!(matches!(error, ApiKeyError::NoStore));
     }
 }

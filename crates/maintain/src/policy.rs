@@ -6,6 +6,7 @@
 //! [`Policies`], a snapshot that readers load without a lock. Transfers, NOTIFY and updates are denied unless a
 //! fragment allows them.
 
+mod api_keys;
 mod cookies;
 pub mod database;
 mod fragment;
@@ -15,6 +16,7 @@ mod table;
 mod update;
 mod zonemd;
 
+pub use api_keys::SharedApiKey;
 pub use cookies::{COOKIE_SECRET_OCTETS, RolledCookieSecret};
 pub use fragment::PolicyFragment;
 pub use remote::{

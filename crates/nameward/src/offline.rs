@@ -141,6 +141,9 @@ fn work(
     zones.read(request)?;
     let zones = Arc::new(zones);
     let api_keys = ApiKeys::load(store.clone())?;
+    if config.api.keys_in_database {
+        api_keys.share(&policy_table);
+    }
     let operations = Operations {
         databases: databases
             .iter()

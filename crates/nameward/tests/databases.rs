@@ -7,6 +7,7 @@ mod api;
 mod api_client;
 pub mod api_clients;
 mod api_hostile;
+mod api_keys;
 mod api_powerdns;
 mod api_replays;
 mod api_settings;

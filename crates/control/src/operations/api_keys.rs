@@ -1,15 +1,19 @@
 //! Operations on the keys of the HTTP API: create, list, delete.
 
 use nameward_base::time::now_seconds;
+use nameward_maintain::policy::{PolicySource, SharedApiKey};
+use nameward_store::sql::SqlError;
+use nameward_store::sql::write::{TsigEdit, WriteError};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
 
 use super::{Columns, TableRow};
 use super::{
-    ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult, Operations,
-    zone_name,
+    Database, ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult,
+    Operations, source_text, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -50,12 +54,23 @@ pub struct ListedApiKey {
     /// When it expires, in seconds since 1970; never if none.
     #[serde(default)]
     pub expires: Option<u64>,
+    /// Where it is stored: `state store` or `backend N`.
+    #[serde(default)]
+    pub source: String,
     /// The purpose.
     pub description: String,
 }
 
 impl TableRow for ListedApiKey {
-    const COLUMNS: Columns = &["ID", "ZONES", "RIGHTS", "CREATED", "EXPIRES", "DESCRIPTION"];
+    const COLUMNS: Columns = &[
+        "ID",
+        "ZONES",
+        "RIGHTS",
+        "CREATED",
+        "EXPIRES",
+        "SOURCE",
+        "DESCRIPTION",
+    ];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -68,6 +83,7 @@ impl TableRow for ListedApiKey {
             if self.read_only { "read" } else { "change" }.into(),
             utc_text(self.created),
             self.expires.map_or_else(|| "never".into(), utc_text),
+            self.source.clone(),
             self.description.clone(),
         ]
     }
@@ -81,6 +97,7 @@ impl From<&ApiKey> for ListedApiKey {
             read_only: key.scope.is_read_only(),
             created: key.created,
             expires: key.expires,
+            source: source_text(key.source),
             description: key.description.clone(),
         }
     }
@@ -128,12 +145,77 @@ impl Operations {
             scope: KeyScope::new(zones, template.read_only),
             expires: template.expires,
         };
-        let (key, secret) = self.api_keys.create(new, now)?;
-        tracing::info!("created API key {}", key.id);
+        let (key, secret) = self.api_keys.generate(new, now)?;
+        let key = self.store_api_key(key)?;
+        tracing::info!("created API key {} in {}", key.id, source_text(key.source));
         Ok(OperationResult::ApiKeyCreated {
             key: (&*key).into(),
             secret,
         })
+    }
+
+    /// Stores a key in the first writable database, if servers share their keys, or in the state store.
+    fn store_api_key(&self, mut key: ApiKey) -> Result<Arc<ApiKey>, OperationError> {
+        let databases = self.databases.iter();
+        for database in databases.filter(|_| self.api_keys.is_shared()) {
+            let shared = key.to_shared();
+            match self.share_api_key(database, &shared) {
+                Ok(source) => {
+                    key.source = source;
+                    return Ok(Arc::new(key));
+                }
+                // Its account may be read-only, or it has no such table.
+                Err(WriteError::Sql(SqlError::Refused(reason) | SqlError::ReadOnly(reason))) => {
+                    tracing::debug!("{}: cannot write tsigkeys: {reason}", database.address());
+                }
+                Err(error) => return Err(database.error(&error)),
+            }
+        }
+        Ok(self.api_keys.store(key)?)
+    }
+
+    fn share_api_key(
+        &self,
+        database: &Database,
+        key: &SharedApiKey,
+    ) -> Result<PolicySource, WriteError> {
+        for row in key.to_rows() {
+            let edit = TsigEdit::Replace(row);
+            let change = database.backend.change_tsig_key(&edit);
+            self.runtime.block_on(change)?;
+        }
+        let source = PolicySource::Backend(database.rank);
+        // This server uses it now, others when they read the table.
+        self.policies
+            .change_api_key(source, &key.id, Some(key.clone()));
+        (database.request_list)();
+        Ok(source)
+    }
+
+    /// Deletes a key from the database that has it; `None` if none does.
+    fn unshare_api_key(&self, id: &str) -> Result<Option<()>, OperationError> {
+        if !self.api_keys.is_shared() {
+            return Ok(None);
+        }
+        let policies = self.policies.load();
+        let mut keys = policies.api_keys().iter();
+        let Some((source, key)) = keys.find(|(_, key)| key.id == id) else {
+            return Ok(None);
+        };
+        let mut databases = self.databases.iter();
+        let database = databases.find(|one| PolicySource::Backend(one.rank) == *source);
+        let Some(database) = database else {
+            return Ok(None);
+        };
+        for row in key.to_rows() {
+            let edit = TsigEdit::Remove(row.name);
+            let change = database.backend.change_tsig_key(&edit);
+            let removed = self.runtime.block_on(change);
+            removed.map_err(|error| database.error(&error))?;
+        }
+        self.policies.change_api_key(*source, id, None);
+        (database.request_list)();
+        Ok(Some(()))
     }
 
     /// Lists all keys, oldest first.
@@ -149,14 +231,14 @@ impl Operations {
 
     /// Deletes a key; the next request with it is refused.
     pub fn delete_api_key(&self, id: &str) -> Result<OperationResult, OperationError> {
-        match self.api_keys.delete(id)? {
-            Some(key) => {
-                tracing::info!("deleted API key {}", key.id);
-                Ok(OperationResult::ApiKeyDeleted { id: key.id.clone() })
-            }
-            None => Err(OperationError::not_found(format!(
+        let is_deleted = self.api_keys.delete(id)?.is_some() || self.unshare_api_key(id)?.is_some();
+        if is_deleted {
+            tracing::info!("deleted API key {id}");
+            Ok(OperationResult::ApiKeyDeleted { id: id.to_owned() })
+        } else {
+            Err(OperationError::not_found(format!(
                 "API key {id:?} not found; `nameward api-key list` lists the keys"
-            ))),
+            )))
         }
     }
 }

@@ -4,7 +4,9 @@
 //! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
-use super::{PolicyFragment, RemoteServer, RolledCookieSecret, UpdateSerial, ZoneKind};
+use super::{
+    PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, UpdateSerial, ZoneKind,
+};
 use crate::keys::database::POLICY_METADATA;
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
@@ -123,7 +125,9 @@ fn properties(row: &ZoneRow) -> CatalogProperties {
 /// algorithm (RFC 8945 section 5.2 looks keys up by name and algorithm, and a shorter MAC is easier to guess).
 pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
     let (mut keys, mut problems) = (HashMap::<NameBuf, Arc<TsigKey>>::new(), Vec::new());
-    for row in rows.iter().filter(|row| !RolledCookieSecret::is_row(row)) {
+    let is_key =
+        |row: &&StoredTsigKey| !RolledCookieSecret::is_row(row) && !SharedApiKey::is_row(row);
+    for row in rows.iter().filter(is_key) {
         let name = row.name;
         let Some(algorithm) = TsigAlgorithm::from_word(&row.algorithm) else {
             problems.push(format!(

@@ -4,7 +4,9 @@
 //! precedence over it, setting by setting. Changing some zones costs time in proportion to their number, however many
 //! there are in total.
 
-use super::{Autoprimary, PolicyFragment, RemoteServer, RolledCookieSecret, ZonePolicy};
+use super::{
+    Autoprimary, PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, ZonePolicy,
+};
 use arc_swap::ArcSwap;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
@@ -42,6 +44,8 @@ pub struct PolicySet {
     pub autoprimaries: Vec<Autoprimary>,
     /// Secrets for DNS cookies.
     pub cookies: Vec<RolledCookieSecret>,
+    /// Keys of the HTTP API.
+    pub api_keys: Vec<SharedApiKey>,
 }
 
 impl PolicySet {
@@ -59,12 +63,18 @@ pub struct Policies {
     keys: Arc<TsigKeys>,
     autoprimaries: Arc<[Autoprimary]>,
     cookies: Arc<[RolledCookieSecret]>,
+    api_keys: Arc<[(PolicySource, SharedApiKey)]>,
 }
 
 impl Policies {
     /// Returns the secrets for DNS cookies, of the first source that has any.
     pub fn cookies(&self) -> &Arc<[RolledCookieSecret]> {
         &self.cookies
+    }
+
+    /// Returns the keys of the HTTP API in databases, with their sources.
+    pub fn api_keys(&self) -> &Arc<[(PolicySource, SharedApiKey)]> {
+        &self.api_keys
     }
 
     /// Returns the servers whose zones become secondaries here when they send NOTIFY.
@@ -151,6 +161,7 @@ impl Default for PolicyTable {
                 keys: Arc::default(),
                 autoprimaries: Arc::default(),
                 cookies: Arc::default(),
+                api_keys: Arc::default(),
             }),
             sources: Mutex::default(),
         }
@@ -209,6 +220,9 @@ impl PolicyTable {
         if before.cookies != now.cookies {
             policies.cookies = sources.cookies();
         }
+        if before.api_keys != now.api_keys {
+            policies.api_keys = sources.api_keys();
+        }
         self.publish(&sources, policies, &changed, has_keys);
     }
 
@@ -252,6 +266,17 @@ impl PolicyTable {
         sources.sets.entry(source).or_default().cookies = cookies;
         let mut policies = Policies::clone(&self.snapshot.load());
         policies.cookies = sources.cookies();
+        self.publish(&sources, policies, &[], false);
+    }
+
+    /// Sets or removes a source's API key with this ID.
+    pub fn change_api_key(&self, source: PolicySource, id: &str, key: Option<SharedApiKey>) {
+        let mut sources = self.lock();
+        let set = sources.sets.entry(source).or_default();
+        set.api_keys.retain(|known| known.id != id);
+        set.api_keys.extend(key);
+        let mut policies = Policies::clone(&self.snapshot.load());
+        policies.api_keys = sources.api_keys();
         self.publish(&sources, policies, &[], false);
     }
 
@@ -351,6 +376,12 @@ impl PolicySources {
             Arc::new(policy)
         };
         Some(Arc::clone(made.entry(key).or_insert_with(make)))
+    }
+
+    fn api_keys(&self) -> Arc<[(PolicySource, SharedApiKey)]> {
+        let sets = self.sets.iter();
+        sets.flat_map(|(source, set)| set.api_keys.iter().map(|key| (*source, key.clone())))
+            .collect()
     }
 
     /// Returns the secrets for DNS cookies of the first source that has any.

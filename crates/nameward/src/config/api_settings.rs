@@ -17,6 +17,9 @@ section! {
         key: Secret<String> = r#""""#;
         /// Clients that may connect; connections from others are closed without a response.
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
+        /// Accept the keys of `nameward api-key create` that are in a database, and store new ones there, so that all servers on it
+        /// share them. Accounts that may write the table `tsigkeys` can then make keys with all rights.
+        keys_in_database: bool = "false";
         /// Serve the web administration at `/admin` (docs/admin.md). Users log in with an API key.
         admin: bool = "false";
         /// SOA-EDIT metadata of zones created through the API; "" means none.

@@ -14,8 +14,8 @@ use nameward_maintain::{
     Commits,
     follow::FileFollower,
     policy::{
-        CONFIGURED_RANK, PolicyFragment, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
-        ZoneKind,
+        CONFIGURED_RANK, PolicyFragment, PolicySet, PolicySource, PolicyTable, SharedApiKey,
+        UNCONFIGURED_RANK, ZoneKind,
         database::{read_cookies, read_keys},
     },
     read_contents,
@@ -249,7 +249,10 @@ impl StoredZones {
     fn read_tsig_keys(&self, request: &OperationRequest) {
         if !matches!(
             request,
-            OperationRequest::CookieRoll { .. }
+            OperationRequest::ApiKeyCreate(_)
+                | OperationRequest::ApiKeyList
+                | OperationRequest::ApiKeyDelete { .. }
+                | OperationRequest::CookieRoll { .. }
                 | OperationRequest::CookieList
                 | OperationRequest::TsigList { .. }
                 | OperationRequest::TsigGenerate { .. }
@@ -264,6 +267,7 @@ impl StoredZones {
                     let set = PolicySet {
                         keys: read_keys(&rows).0,
                         cookies: read_cookies(&rows).0,
+                        api_keys: SharedApiKey::from_rows(&rows).0,
                         ..PolicySet::default()
                     };
                     self.policies.set(PolicySource::Backend(*rank), set);

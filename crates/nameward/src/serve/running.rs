@@ -157,7 +157,7 @@ impl RunningServer {
         let (maintenance, loaded) = start_maintenance(current)?;
         let operator = Arc::new(Operator {
             maintenance: maintenance.clone(),
-            operations: Arc::new(operations(&core, &updates, &maintenance)?),
+            operations: Arc::new(operations(&core, &updates, (&config, &maintenance))?),
             core: core.clone(),
             secondaries: secondaries.clone(),
             updates,
@@ -407,13 +407,16 @@ fn start_maintenance(
 fn operations(
     core: &ServerCore,
     updates: &Arc<Updates>,
-    maintenance: &Maintenance,
+    (config, maintenance): (&Config, &Maintenance),
 ) -> Result<Operations, StartError> {
     let files = FollowedFiles {
         maintenance: maintenance.clone(),
         config: core.config_file.clone(),
     };
     let api_keys = ApiKeys::load(core.maintain.store().cloned()).map_err(StartError::State)?;
+    if config.api.keys_in_database {
+        api_keys.share(&core.maintain.policies);
+    }
     Ok(operator::operations(core, updates, files, api_keys))
 }
 

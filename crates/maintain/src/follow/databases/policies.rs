@@ -6,7 +6,7 @@
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::policy::{
     Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, RolledCookieSecret,
-    ZoneKind,
+    SharedApiKey, ZoneKind,
     database::{read_cookies, read_keys, read_policy},
 };
 use nameward_dnssec::tsig::TsigKey;
@@ -45,6 +45,7 @@ pub(super) struct FollowedPolicies {
     keys: Vec<Arc<TsigKey>>,
     autoprimaries: Vec<Autoprimary>,
     cookies: Vec<RolledCookieSecret>,
+    api_keys: Vec<SharedApiKey>,
     logged: HashSet<String>,
 }
 
@@ -58,6 +59,7 @@ impl FollowedPolicies {
             keys: Vec::new(),
             autoprimaries: Vec::new(),
             cookies: Vec::new(),
+            api_keys: Vec::new(),
             logged: HashSet::new(),
         }
     }
@@ -128,6 +130,7 @@ impl DatabaseFollower {
             keys: policies.keys.clone(),
             autoprimaries: policies.autoprimaries.clone(),
             cookies: policies.cookies.clone(),
+            api_keys: policies.api_keys.clone(),
             ..PolicySet::default()
         };
         match terms.items {
@@ -172,8 +175,10 @@ impl DatabaseFollower {
             Ok(rows) => {
                 let (keys, problems) = read_keys(&rows);
                 let (cookies, invalid) = read_cookies(&rows);
+                let (api_keys, incomplete) = SharedApiKey::from_rows(&rows);
                 (policies.keys, policies.cookies) = (keys, cookies);
-                for problem in problems.into_iter().chain(invalid) {
+                policies.api_keys = api_keys;
+                for problem in problems.into_iter().chain(invalid).chain(incomplete) {
                     policies.log(format!("{name}: {problem}"));
                 }
             }
