@@ -71,10 +71,7 @@ impl OperationResult {
                 denial,
                 soa_edit,
             } => key_text::changed(zone, denial.as_deref(), soa_edit.as_deref()),
-            Self::ZoneUnsecured { zone, keys } => {
-                let (zone, keys) = (zone_text(zone), counted(*keys, "key"));
-                format!("zone {zone}: no longer signed, {keys} removed\n")
-            }
+            Self::ZoneUnsecured { zone, keys } => unsecured_text(zone, *keys),
             Self::KeySteps(steps) => key_text::steps(steps),
             Self::ZoneKey(key) => format!("{}\n", key_text::line(key)),
             Self::ZoneKeyText { private } => private.reveal().to_owned(),
@@ -145,6 +142,11 @@ fn counters_text(counters: &[NamedCounter]) -> String {
     lines
         .map(|counter| format!("{} {}\n", counter.name, counter.value))
         .collect()
+}
+
+fn unsecured_text(zone: &str, keys: usize) -> String {
+    let (zone, keys) = (zone_text(zone), counted(keys, "key"));
+    format!("zone {zone}: no longer signed, {keys} removed\n")
 }
 
 fn changed_text(changed: &ZoneChanged) -> String {
