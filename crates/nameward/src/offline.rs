@@ -18,8 +18,8 @@ use std::{
 
 use nameward_control::api_keys::ApiKeys;
 use nameward_control::operations::{
-    Caller, Database, ItemSink, ListedItem, NoParent, OperationError, OperationRequest,
-    OperationResult, Operations, Publish,
+    Caller, Database, ItemSink, ListedCookieSecret, ListedItem, NoParent, OperationError,
+    OperationRequest, OperationResult, Operations, Publish,
 };
 use nameward_dnssec::SignatureCache;
 use nameward_maintain::{
@@ -163,13 +163,7 @@ fn work(
                 store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
             }
         }),
-        cookies: Box::new({
-            let (policies, table) = (Arc::clone(&policy_table), config.cookies.clone());
-            move || match policies.cookies_with_source() {
-                Some((source, rolled)) => cookies::listed(&table, Some(source), &rolled),
-                None => cookies::listed(&table, None, &[]),
-            }
-        }),
+        cookies: cookie_list(&policy_table, config),
         policies: policy_table,
         kept,
         keeper: Arc::new(keeper),
@@ -192,6 +186,18 @@ fn work(
         let _ = backend.close();
     }
     Ok(result??)
+}
+
+/// Lists the secrets of DNS cookies, as a server with this configuration would use them.
+fn cookie_list(
+    policies: &Arc<PolicyTable>,
+    config: &Config,
+) -> Box<dyn Fn() -> Vec<ListedCookieSecret> + Send + Sync> {
+    let (policies, table) = (Arc::clone(policies), config.cookies.clone());
+    Box::new(move || match policies.cookies_with_source() {
+        Some((source, rolled)) => cookies::listed(&table, Some(source), &rolled),
+        None => cookies::listed(&table, None, &[]),
+    })
 }
 
 /// Runs the request on a separate thread, as within a server: items wait here for a pager, and not in a database
