@@ -71,13 +71,16 @@ def query(name="www.example.org.", rtype="A", **options):
     return message
 
 
+def frames(octets):
+    at = 0
+    while at < len(octets):
+        length = struct.unpack("!H", octets[at : at + 2])[0]
+        yield octets[at + 2 : at + 2 + length]
+        at += 2 + length
+
+
 def messages(octets):
-    found = []
-    while octets:
-        length = struct.unpack("!H", octets[:2])[0]
-        found.append(dns.message.from_wire(octets[2 : 2 + length], one_rr_per_rrset=True, xfr=True))
-        octets = octets[2 + length :]
-    return found
+    return [dns.message.from_wire(frame, one_rr_per_rrset=True, xfr=True) for frame in frames(octets)]
 
 
 def client(ticket=None):
@@ -198,8 +201,10 @@ async def upgrade():
             await asyncio.sleep(0.05)
         assert await doq.ended == 0, "DOQ_NO_ERROR"
         assert (await told).strip() == "upgraded"
-        records = [record for message in messages(await transfer) for record in message.answer]
-        assert records[0].rdtype == records[-1].rdtype == dns.rdatatype.SOA, len(records)
+        # Only the ends of it are read record by record: there are thousands.
+        parts = list(frames(await transfer))
+        first, last = (dns.message.from_wire(part, one_rr_per_rrset=True, xfr=True).answer for part in (parts[0], parts[-1]))
+        assert first[0].rdtype == last[-1].rdtype == dns.rdatatype.SOA, len(parts)
     # A client connects again at once.
     async with connection() as doq:
         (message,) = messages(await doq.send(framed(query("www.one.example."))))
