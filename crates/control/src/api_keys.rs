@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
@@ -130,7 +129,7 @@ pub struct ApiKeys {
     store: Option<StateStore>,
     keys: RwLock<KnownKeys>,
     /// Keys in databases are used, and new ones are stored there.
-    is_shared: AtomicBool,
+    is_shared: bool,
 }
 
 /// Keys by their IDs.
@@ -150,8 +149,12 @@ impl KnownKeys {
 }
 
 impl ApiKeys {
-    /// Reads the keys of a state store. Without one there are none, and none can be created.
-    pub fn load(store: Option<StateStore>) -> Result<Arc<Self>, StateError> {
+    /// Reads the keys of a state store. Without one there are none, and none can be created. With policies those in databases
+    /// are used too, as they are read.
+    pub fn load(
+        store: Option<StateStore>,
+        sharing: Option<&PolicyTable>,
+    ) -> Result<Arc<Self>, StateError> {
         let mut keys = BTreeMap::new();
         let items = match &store {
             Some(store) => store.items(ITEM)?,
@@ -171,24 +174,22 @@ impl ApiKeys {
             stored: keys,
             ..KnownKeys::default()
         };
-        Ok(Arc::new(ApiKeys {
+        let keys = Arc::new(ApiKeys {
             store,
             keys: RwLock::new(keys),
-            is_shared: AtomicBool::new(false),
-        }))
+            is_shared: sharing.is_some(),
+        });
+        if let Some(policies) = sharing {
+            let following = Arc::clone(&keys);
+            policies.on_change(move |change| following.set_shared(change.policies.api_keys()));
+            keys.set_shared(policies.load().api_keys());
+        }
+        Ok(keys)
     }
 
-    /// Uses the keys in databases from now on, as they are read.
-    pub fn share(self: &Arc<Self>, policies: &PolicyTable) {
-        self.is_shared.store(true, Ordering::Relaxed);
-        let keys = Arc::clone(self);
-        policies.on_change(move |change| keys.set_shared(change.policies.api_keys()));
-        self.set_shared(policies.load().api_keys());
-    }
-
-    /// Checks whether keys in databases are used.
+    /// Checks whether keys in databases are used, and new ones are stored there.
     pub fn is_shared(&self) -> bool {
-        self.is_shared.load(Ordering::Relaxed)
+        self.is_shared
     }
 
     fn set_shared(&self, entries: &Arc<[(PolicySource, SharedApiKey)]>) {
@@ -343,7 +344,7 @@ mod tests {
         };
         let open = || StateStore::open(directory.path(), bounds).unwrap();
         let store = open();
-        let keys = ApiKeys::load(Some(store.clone())).unwrap();
+        let keys = ApiKeys::load(Some(store.clone()), None).unwrap();
         let new = NewApiKey {
             description: "certificates".into(),
             scope: KeyScope::new(vec!["example.org.".parse().unwrap()], true),
@@ -377,7 +378,7 @@ mod tests {
         store.close();
         drop((keys, store));
         let store = open();
-        let keys = ApiKeys::load(Some(store.clone())).unwrap();
+        let keys = ApiKeys::load(Some(store.clone()), None).unwrap();
         assert_eq!(keys.check(text.reveal(), 150), Some(Arc::clone(&key)));
         assert!(keys.delete(&key.id).unwrap().is_some());
         assert!(keys.delete(&key.id).unwrap().is_none());
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn without_a_state_store_no_key_can_be_created() {
-        let keys = ApiKeys::load(None).unwrap();
+        let keys = ApiKeys::load(None, None).unwrap();
         let (key, _) = keys.generate(NewApiKey::default(), 0).unwrap();
         let error = keys.store(key).unwrap_err();
         assert!(matches!(error, ApiKeyError::NoStore));

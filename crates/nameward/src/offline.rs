@@ -18,7 +18,7 @@ use std::{
 
 use nameward_control::api_keys::ApiKeys;
 use nameward_control::operations::{
-    Caller, Database, ItemSink, ListedCookieSecret, ListedItem, NoParent, OperationError,
+    Caller, Database, IsFrozen, ItemSink, ListedCookieSecret, ListedItem, NoParent, OperationError,
     OperationRequest, OperationResult, Operations, Publish,
 };
 use nameward_dnssec::SignatureCache;
@@ -103,8 +103,9 @@ fn work(
     let signatures = Arc::new(SignatureCache::new(1));
     let databases = databases::prepare(config, &signatures).map_err(CommandError::Address)?;
     let table = Arc::new(TableWriter::default());
-    let durable = store.clone();
-    let durable = durable.map(|store| Arc::new(store) as Arc<dyn Durable>);
+    let durable = store
+        .clone()
+        .map(|store| Arc::new(store) as Arc<dyn Durable>);
     let commits = Commits::new(Arc::clone(&table), durable, ());
     let commits = commits.map_err(CommandError::Threads)?;
     let policy_table = Arc::new(PolicyTable::default());
@@ -140,10 +141,8 @@ fn work(
     });
     zones.read(request)?;
     let zones = Arc::new(zones);
-    let api_keys = ApiKeys::load(store.clone())?;
-    if config.api.keys_in_database {
-        api_keys.share(&policy_table);
-    }
+    let sharing = config.api.keys_in_database.then_some(&*policy_table);
+    let api_keys = ApiKeys::load(store.clone(), sharing)?;
     let operations = Operations {
         databases: databases
             .iter()
@@ -155,14 +154,7 @@ fn work(
         }),
         each_zone: Box::new(move |each| zones.each_name(each)),
         commits,
-        is_frozen: Box::new({
-            let store = store.clone();
-            move |zone| {
-                let store = store.as_ref();
-                // If the flag cannot be read, changes are not accepted either.
-                store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
-            }
-        }),
+        is_frozen: frozen_zones(store.clone()),
         cookies: cookie_list(&policy_table, config),
         policies: policy_table,
         kept,
@@ -186,6 +178,15 @@ fn work(
         let _ = backend.close();
     }
     Ok(result??)
+}
+
+/// Checks in a state store whether a zone is frozen.
+fn frozen_zones(store: Option<StateStore>) -> IsFrozen {
+    Box::new(move |zone| {
+        let store = store.as_ref();
+        // If the flag cannot be read, changes are not accepted either.
+        store.is_some_and(|store| is_kept_frozen(store, zone).unwrap_or(true))
+    })
 }
 
 /// Lists the secrets of DNS cookies, as a server with this configuration would use them.

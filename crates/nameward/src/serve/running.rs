@@ -413,10 +413,10 @@ fn operations(
         maintenance: maintenance.clone(),
         config: core.config_file.clone(),
     };
-    let api_keys = ApiKeys::load(core.maintain.store().cloned()).map_err(StartError::State)?;
-    if config.api.keys_in_database {
-        api_keys.share(&core.maintain.policies);
-    }
+    let policies = &core.maintain.policies;
+    let sharing = config.api.keys_in_database.then_some(&**policies);
+    let store = core.maintain.store().cloned();
+    let api_keys = ApiKeys::load(store, sharing).map_err(StartError::State)?;
     Ok(operator::operations(core, updates, files, api_keys))
 }
 
