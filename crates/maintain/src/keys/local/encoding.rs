@@ -11,10 +11,9 @@
 
 use super::files::read_pair;
 use super::{
-    ManagedSettings, ParentSettings, PrivateKeyLocation, SerialOffsetRaise, SigningSettings,
-    ZoneKey, ZoneKeysError,
+    ManagedSettings, ParentSettings, PrivateKeyLocation, Secret, SerialOffsetRaise,
+    SigningSettings, ZoneKey, ZoneKeysError,
 };
-use nameward_base::secret::Secret;
 use nameward_dnssec::rollover::{
     KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase, RolloverTimes,
 };
@@ -62,9 +61,7 @@ impl ZoneKey {
             put_life(life, &mut value);
         }
         match &self.home {
-            PrivateKeyLocation::Store => {
-                value.extend_from_slice(self.private.to_text().reveal().as_bytes())
-            }
+            PrivateKeyLocation::Store => value.extend(self.private.to_text().reveal().bytes()),
             PrivateKeyLocation::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
         }
         Secret::new(value)
@@ -472,12 +469,8 @@ mod tests {
 
     #[test]
     fn keys_of_the_first_version_do_what_their_flags_say() {
-        let text = key(None).private.to_text();
-        let old = [
-            &[1, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9],
-            text.reveal().as_bytes(),
-        ]
-        .concat();
+        let mut old = vec![1, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9];
+        old.extend(key(None).private.to_text().reveal().bytes());
         let read = ZoneKey::read(1, &old).unwrap();
         assert_eq!((read.flags, read.created), (257, 9));
         assert_eq!(read.usage, KeyUse::by_flags(257, true, true));
