@@ -85,6 +85,7 @@ pub(super) async fn serve(
         // RFC 9250 section 4.3.1: a client that no longer wants the response says so.
         _ = send.stopped() => return Ok(()),
     };
+    let is_transfer = matches!(answer, MessageAnswer::Messages(..));
     let ended = match answer {
         MessageAnswer::Reply(reply) => streams.write(&mut send, reply.into_framed()).await,
         MessageAnswer::Messages(first, messages) => {
@@ -98,6 +99,10 @@ pub(super) async fn serve(
         Err(ResponseEnd::Unread) => send.reset(EXCESSIVE_LOAD),
         Err(ResponseEnd::Broken) => send.reset(INTERNAL_ERROR),
     };
+    // A connection without running streams may be closed, and what the client has not received by then is lost.
+    if is_transfer || streams.settings.drain.has_begun() {
+        let _ = send.stopped().await;
+    }
     Ok(())
 }
 
