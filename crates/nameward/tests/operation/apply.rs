@@ -143,7 +143,7 @@ fn a_batch_is_tried_and_made_and_all_or_nothing() {
     let last = said.lines().last().unwrap();
     assert_eq!(
         last,
-        r#"{"is_changed":true,"zone":"dyn.example.","backend":1,"engine":"file","serial":12}"#
+        r#"{"is_changed":true,"zone":"dyn.example.","backend":1,"engine":"file","serial":12,"previous_serial":11}"#
     );
     assert_eq!(
         answered_address(at, "www.dyn.example"),
