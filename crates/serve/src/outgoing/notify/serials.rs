@@ -77,8 +77,15 @@ impl SentSerials {
 }
 
 fn note_failure(error: Option<StateError>) {
-    if let Some(error) = error {
-        tracing::error!("cannot store the serials of sent NOTIFY messages: {error}");
+    match error {
+        None => {}
+        // Another process has taken over the store, and sends NOTIFY again for what is not in it.
+        Some(error @ StateError::Closed) => {
+            tracing::debug!("cannot store the serials of sent NOTIFY messages: {error}");
+        }
+        Some(error) => {
+            tracing::error!("cannot store the serials of sent NOTIFY messages: {error}");
+        }
     }
 }
 
