@@ -106,13 +106,7 @@ impl ControlSocket {
             let _ = fs::remove_file(&new);
             system(error)
         })?;
-        Ok(Self {
-            listener,
-            path: path.to_path_buf(),
-            identity: (metadata.dev(), metadata.ino()),
-            owner: metadata.uid(),
-            is_handed_over: Arc::default(),
-        })
+        Ok(Self::new(listener, path, &metadata))
     }
 
     /// Continues with a socket that another process has bound at `path`.
@@ -124,13 +118,21 @@ impl ControlSocket {
             path: path.to_path_buf(),
             source,
         })?;
-        Ok(Self {
+        Ok(Self::new(listener, path, &metadata))
+    }
+
+    fn new(
+        listener: std::os::unix::net::UnixListener,
+        path: &Path,
+        metadata: &fs::Metadata,
+    ) -> Self {
+        Self {
             listener,
             path: path.to_path_buf(),
             identity: (metadata.dev(), metadata.ino()),
             owner: metadata.uid(),
             is_handed_over: Arc::default(),
-        })
+        }
     }
 
     /// Returns a copy of the descriptor, for a server that takes over.

@@ -1,7 +1,25 @@
-//! Operations on the server as a whole: its status, its logs, the audit log.
+//! Operations on the server as a whole: its status, its logs, the audit log, and how it was started.
 
 pub(super) mod audit;
 pub(super) mod logs;
-pub(super) mod process;
 pub(super) mod status;
 pub(super) mod status_text;
+
+use serde::{Deserialize, Serialize};
+
+/// How a server was started, for a new process that takes over from it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ServerProcess {
+    /// The process ID.
+    pub id: u32,
+    /// The command line, without the program.
+    pub arguments: Vec<String>,
+    /// The working directory.
+    pub directory: String,
+    /// The variables that name its files.
+    pub environment: Vec<(String, String)>,
+    /// Device, inode and time of change of the program's file.
+    pub program: (u64, u64, i64),
+    /// A service manager waits for its notifications.
+    pub is_service: bool,
+}
