@@ -32,7 +32,7 @@ mod zone;
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
-pub use cookies::{COOKIE_OVERLAP, ListedCookieSecret, cookie_secret_id, source_text};
+pub use cookies::{COOKIE_OVERLAP, ListedCookieSecret, cookie_secret_id};
 pub use error::{ErrorKind, OperationError};
 pub use key::ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use key::parent::{DsLookup, FindDs, NoParent};
@@ -59,9 +59,9 @@ pub use result::{
 };
 use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
+pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
-pub use server::process::ServerProcess;
 pub use server::status::{
     BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, ListenerStatus,
     QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus,
@@ -70,7 +70,7 @@ pub use server::status::{
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
-pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage};
+pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage, source_text};
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
 pub use zone::files::ZoneFiles;

@@ -2,7 +2,6 @@
 
 use nameward_base::time::now_seconds;
 use nameward_maintain::policy::{PolicySource, SharedApiKey};
-use nameward_store::sql::SqlError;
 use nameward_store::sql::write::{TsigEdit, WriteError};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use std::sync::Arc;
 
 use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
 
+use super::tsig::write_first;
 use super::{Columns, TableRow};
 use super::{
     Database, ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult,
@@ -157,21 +157,15 @@ impl Operations {
     /// Stores a key in the first writable database, if servers share their keys, or in the state store.
     fn store_api_key(&self, mut key: ApiKey) -> Result<Arc<ApiKey>, OperationError> {
         let databases = self.databases.iter();
-        for database in databases.filter(|_| self.api_keys.is_shared()) {
-            let shared = key.to_shared();
-            match self.share_api_key(database, &shared) {
-                Ok(source) => {
-                    key.source = source;
-                    return Ok(Arc::new(key));
-                }
-                // Its account may be read-only, or it has no such table.
-                Err(WriteError::Sql(SqlError::Refused(reason) | SqlError::ReadOnly(reason))) => {
-                    tracing::debug!("{}: cannot write tsigkeys: {reason}", database.address());
-                }
-                Err(error) => return Err(database.error(&error)),
+        let databases = databases.filter(|_| self.api_keys.is_shared());
+        let shared = key.to_shared();
+        match write_first(databases, |database| self.share_api_key(database, &shared))? {
+            Some(source) => {
+                key.source = source;
+                Ok(Arc::new(key))
             }
+            None => Ok(self.api_keys.store(key)?),
         }
-        Ok(self.api_keys.store(key)?)
     }
 
     fn share_api_key(

@@ -8,16 +8,15 @@ use data_encoding::HEXLOWER;
 use nameward_base::secret::Secret;
 use nameward_base::text::utc_text;
 use nameward_base::time::now_seconds;
-use nameward_maintain::policy::{
-    COOKIE_SECRET_OCTETS, PolicySource, RolledCookieSecret, StoredPolicyError,
-};
-use nameward_store::sql::SqlError;
+use nameward_maintain::policy::{COOKIE_SECRET_OCTETS, PolicySource, RolledCookieSecret};
 use nameward_store::sql::write::{TsigEdit, WriteError};
 use serde::{Deserialize, Serialize};
 
+use super::tsig::{of_kept, write_first};
 use super::{Columns, TableRow};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
+    source_text,
 };
 
 /// How long a secret verifies cookies after the next one has replaced it, in seconds: a cookie is valid for an hour (RFC
@@ -147,30 +146,27 @@ impl Operations {
             active_from: start(default),
             secret: secret.clone(),
         };
-        for database in &self.databases {
-            let place = PolicySource::Backend(database.rank);
-            if source.is_some_and(|source| source != place) {
-                continue;
+        let place = |database: &Database| PolicySource::Backend(database.rank);
+        let is_there = |database: &&Database| source.is_none_or(|source| source == place(database));
+        let databases = self.databases.iter().filter(is_there);
+        let write = |database: &Database| {
+            self.write_cookie(database, &new(FLEET_DELAY), old)?;
+            Ok(place(database))
+        };
+        match (write_first(databases, write)?, source) {
+            (Some(place), _) => Ok(place),
+            // The secrets of the database would still be used.
+            (None, Some(source @ PolicySource::Backend(_))) => {
+                Err(OperationError::refused(format!(
+                    "the secrets are in {}, which accepts no changes",
+                    source_text(source)
+                )))
             }
-            match self.write_cookie(database, &new(FLEET_DELAY), old) {
-                Ok(()) => return Ok(place),
-                // Its account may be read-only, or it has no such table.
-                Err(WriteError::Sql(SqlError::Refused(reason) | SqlError::ReadOnly(reason)))
-                    if source.is_none() =>
-                {
-                    tracing::debug!("{}: cannot write tsigkeys: {reason}", database.address());
-                }
-                Err(error) => return Err(database.error(&error)),
+            (None, _) => {
+                self.kept.add_cookie(&new(0), old).map_err(of_kept)?;
+                Ok(PolicySource::Kept)
             }
         }
-        let stored = self.kept()?.add_cookie(&new(0), old);
-        stored.map_err(|error| match error {
-            StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
-            StoredPolicyError::Store(_) => {
-                OperationError::new(ErrorKind::Backend, error.to_string())
-            }
-        })?;
-        Ok(PolicySource::Kept)
     }
 
     fn write_cookie(
@@ -204,15 +200,6 @@ impl Operations {
 
 /// The source of a secret in the configuration.
 const CONFIGURED: &str = "configuration";
-
-/// Returns how a source of secrets is shown.
-pub fn source_text(source: PolicySource) -> String {
-    match source {
-        PolicySource::Backend(rank) => format!("backend {rank}"),
-        PolicySource::Kept | PolicySource::Catalogs => "state store".into(),
-        PolicySource::Configured => CONFIGURED.into(),
-    }
-}
 
 /// Returns the secrets that verify no cookie any more; all of them if they are revoked. They are sorted by time.
 fn no_longer_used(known: &[RolledCookieSecret], now: u64, revoke: bool) -> Vec<RolledCookieSecret> {

@@ -7,7 +7,7 @@
 use data_encoding::BASE64;
 use nameward_base::secret::Secret;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
-use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicies, StoredPolicyError};
+use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicyError};
 use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
 use nameward_store::sql::{SqlError, StoredTsigKey};
 use nameward_wire::{Name, NameBuf};
@@ -199,14 +199,14 @@ impl Operations {
                 _ => 0,
             })),
             (Some(source), _) => {
-                let place = place_of(source);
+                let place = source_text(source);
                 return Err(OperationError::conflict(format!(
                     "TSIG key {name} already exists ({place}); use --replace to replace it"
                 )));
             }
         };
         let source = self.write_key(&key, backend, storage.replace)?;
-        let place = place_of(source);
+        let place = source_text(source);
         tracing::info!("stored TSIG key {name} ({algorithm}) in {place}");
         Ok(OperationResult::TsigKey(ListedTsigKey {
             name: name.to_string(),
@@ -224,7 +224,7 @@ impl Operations {
         replace: bool,
     ) -> Result<PolicySource, OperationError> {
         let in_store = || {
-            self.kept()?.set_key(key).map_err(of_kept)?;
+            self.kept.set_key(key).map_err(of_kept)?;
             Ok(PolicySource::Kept)
         };
         match backend {
@@ -235,20 +235,16 @@ impl Operations {
                     .map_err(|error| error.of(database))
             }
             None => {
-                for database in &self.databases {
-                    match self.write_database_key(database, key, replace) {
-                        Ok(source) => return Ok(source),
-                        // Its account may be read-only, or it has no such table.
-                        Err(KeyWriteError::Database(WriteError::Sql(
-                            SqlError::Refused(reason) | SqlError::ReadOnly(reason),
-                        ))) => tracing::debug!(
-                            "{}: cannot read TSIG keys: {reason}",
-                            database.address()
-                        ),
-                        Err(error) => return Err(error.of(database)),
-                    }
+                let write =
+                    |database: &Database| match self.write_database_key(database, key, replace) {
+                        Ok(source) => Ok(Ok(source)),
+                        Err(KeyWriteError::Refused(error)) => Ok(Err(error)),
+                        Err(KeyWriteError::Database(error)) => Err(error),
+                    };
+                match write_first(self.databases.iter(), write)? {
+                    Some(written) => written,
+                    None => in_store(),
                 }
-                in_store()
             }
         }
     }
@@ -317,7 +313,7 @@ impl Operations {
             let listed = ListedTsigKey {
                 name: key.name().to_string(),
                 algorithm: algorithm.into(),
-                source: place_of(source),
+                source: source_text(source),
                 secret: secret.cloned().map(SecretText),
             };
             if !items(ListedItem::TsigKey(listed)) {
@@ -330,7 +326,7 @@ impl Operations {
     /// Reads the secrets that are stored here, as base64.
     fn secrets(&self) -> Result<Secrets, OperationError> {
         let mut secrets = Secrets::new();
-        match self.kept()?.keys() {
+        match self.kept.keys() {
             Ok(kept) => {
                 for key in kept {
                     let place = (PolicySource::Kept, key.name, key.algorithm.word().into());
@@ -368,7 +364,7 @@ impl Operations {
                 Ok(true) => {
                     self.policies.change_key(source, name.as_name(), None);
                     (database.request_list)();
-                    removed.push(place_of(source));
+                    removed.push(source_text(source));
                 }
                 Ok(false) => {}
                 // A database that is known to have the key must not keep it.
@@ -376,8 +372,8 @@ impl Operations {
                 Err(_) => {}
             }
         }
-        match self.kept()?.remove_key(name.as_name()) {
-            Ok(true) => removed.push(place_of(PolicySource::Kept)),
+        match self.kept.remove_key(name.as_name()) {
+            Ok(true) => removed.push(source_text(PolicySource::Kept)),
             Ok(false) => {}
             Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
             Err(error) => return Err(of_kept(error)),
@@ -386,7 +382,7 @@ impl Operations {
             return Err(match sources.first() {
                 Some(source) => OperationError::refused(format!(
                     "TSIG key {name} is in the {}: remove it there",
-                    place_of(*source)
+                    source_text(*source)
                 )),
                 None => OperationError::not_found(format!("TSIG key {name} not found")),
             });
@@ -397,10 +393,6 @@ impl Operations {
             name: name.to_string(),
             source,
         })
-    }
-
-    pub(super) fn kept(&self) -> Result<&StoredPolicies, OperationError> {
-        Ok(&self.kept)
     }
 
     /// Returns the source that a key is used from.
@@ -436,7 +428,26 @@ impl KeyWriteError {
     }
 }
 
-fn place_of(source: PolicySource) -> String {
+/// Writes rows of `tsigkeys` into the first of these databases that accepts them. `None` if all refuse: an account may be
+/// read-only, and a schema may lack the table.
+pub(super) fn write_first<'d, T>(
+    databases: impl Iterator<Item = &'d Database>,
+    write: impl Fn(&Database) -> Result<T, WriteError>,
+) -> Result<Option<T>, OperationError> {
+    for database in databases {
+        match write(database) {
+            Ok(written) => return Ok(Some(written)),
+            Err(WriteError::Sql(SqlError::Refused(reason) | SqlError::ReadOnly(reason))) => {
+                tracing::debug!("{}: cannot write tsigkeys: {reason}", database.address());
+            }
+            Err(error) => return Err(database.error(&error)),
+        }
+    }
+    Ok(None)
+}
+
+/// Returns how the location of a key or a secret is shown.
+pub fn source_text(source: PolicySource) -> String {
     match source {
         PolicySource::Configured => "configuration".into(),
         PolicySource::Backend(rank) => format!("backend {rank}"),
@@ -467,7 +478,7 @@ fn key_name(text: &str) -> Result<NameBuf, OperationError> {
     }
 }
 
-fn of_kept(error: StoredPolicyError) -> OperationError {
+pub(super) fn of_kept(error: StoredPolicyError) -> OperationError {
     match error {
         StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
         StoredPolicyError::Store(_) => OperationError::new(ErrorKind::Backend, error.to_string()),
