@@ -32,6 +32,8 @@ pub struct AliasAddresses {
     pub ttl: u32,
     /// Address data; empty if the name has no address of this type.
     pub records: Vec<Vec<u8>>,
+    /// They were resolved for a client subnet, and are valid for this many leading bits of its address.
+    pub client_bits: Option<u8>,
 }
 
 /// Working memory for resolving one target.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod alias;
+mod asker;
 mod chaos;
 mod encode;
 mod plan;
@@ -16,6 +17,7 @@ mod view;
 mod without_question;
 
 pub use alias::{AliasAddresses, TargetLocation, alias_of, find_target};
+pub use asker::Asker;
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
 use nameward_wire::message::{OptRecord, Query, extended_error};
@@ -255,7 +257,15 @@ impl Engine {
         encoder.making = scratch.making;
         encoder.addresses = scratch.alias.known.as_deref();
         encoder.absent = (plan.outcome == AnswerKind::NoData).then_some(query.qtype);
-        let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
+        let mut opt = self.opt(query, None);
+        if let Some(OptRecord {
+            subnet: Some(subnet),
+            ..
+        }) = &mut opt
+        {
+            subnet.lengthen_scope(scratch.client_bits());
+        }
+        let written = encoder.write(query, &plan, &scratch.made, opt);
         scratch.making = written.making;
         match written.stop {
             // RFC 8945 section 5.3: if the TSIG record leaves no room for the reply, it is the question with TC.
@@ -421,6 +431,7 @@ impl Engine {
             nsid,
             error,
             expire: None,
+            subnet: edns.client_subnet(),
             keepalive: edns.reply_keepalive,
             cookie: edns.reply_cookie.map(|cookie| cookie.octets),
         })

@@ -15,6 +15,8 @@ pub struct Scratch {
     pub(crate) now: u32,
     pub(crate) making: Making,
     pub(crate) alias: AliasScratch,
+    /// The leading bits of the client's address that the answer depends on, if it depends on the client.
+    client_bits: Option<u8>,
 }
 
 impl Scratch {
@@ -47,6 +49,31 @@ impl Scratch {
         self.making.take_made()
     }
 
+    /// Begins an answer that does not depend on the client so far.
+    #[inline]
+    pub fn forget_client(&mut self) {
+        self.client_bits = None;
+    }
+
+    /// Notes that the answer depends on this many leading bits of the client's address ([`crate::Asker`]), whether they
+    /// matched something or not: the scope of the reply covers them (RFC 7871 section 7.2.1), and the answer is not
+    /// cached.
+    pub fn note_client_bits(&mut self, bits: u8) {
+        self.client_bits = Some(self.client_bits.unwrap_or(0).max(bits));
+    }
+
+    /// Checks whether the answer depends on the client.
+    pub fn depends_on_client(&self) -> bool {
+        self.client_bits.is_some()
+    }
+
+    /// Returns how many leading bits of the client's address the answer depends on.
+    pub(crate) fn client_bits(&self) -> u8 {
+        let addresses = self.alias.known.as_ref().filter(|_| self.alias.is_used);
+        let resolved_for = addresses.and_then(|addresses| addresses.client_bits);
+        self.client_bits.max(resolved_for).unwrap_or(0)
+    }
+
     /// Checks whether the answer has names that a DNAME synthesised from the query name, including its case.
     pub fn has_made_names(&self) -> bool {
         !self.made.is_empty()
@@ -61,6 +88,7 @@ impl Default for Scratch {
             now: 0,
             making: Making::NOW,
             alias: AliasScratch::default(),
+            client_bits: None,
         }
     }
 }

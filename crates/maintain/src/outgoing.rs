@@ -83,6 +83,7 @@ impl TransferRequest {
             nsid: Some(&opt.nsid[..]).filter(|id| !id.is_empty()),
             error: None,
             expire: opt.expire,
+            subnet: None,
             keepalive: edns.and_then(|edns| edns.reply_keepalive),
             cookie: cookie.map(|cookie| cookie.octets),
         })

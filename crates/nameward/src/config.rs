@@ -3,6 +3,7 @@
 
 pub mod api_settings;
 mod backend_keywords;
+mod client_subnet_settings;
 pub mod clients;
 mod cookie_settings;
 pub mod dnssec_policy;
@@ -39,6 +40,7 @@ use nameward_store::file::FileList;
 use toml::de::DeTable;
 
 use api_settings::ApiSettings;
+use client_subnet_settings::ClientSubnetTable;
 pub use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
@@ -98,6 +100,8 @@ pub struct Config {
     pub rate_limit: RateLimit,
     /// `[cookies]`
     pub cookies: CookieTable,
+    /// `[client_subnet]`
+    pub client_subnet: ClientSubnetTable,
     /// `[recursor]`
     pub recursor: Recursor,
     /// `[security_poll]`
@@ -155,6 +159,7 @@ impl Config {
             overload: Overload::defaults(),
             rate_limit: RateLimit::defaults(),
             cookies: CookieTable::defaults(),
+            client_subnet: ClientSubnetTable::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
@@ -324,6 +329,7 @@ impl Config {
                 Overload::NAME => reader.section(&mut config.overload, value),
                 RateLimit::NAME => reader.section(&mut config.rate_limit, value),
                 CookieTable::NAME => reader.section(&mut config.cookies, value),
+                ClientSubnetTable::NAME => reader.section(&mut config.client_subnet, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
@@ -438,6 +444,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<Overload>(),
         of::<RateLimit>(),
         of::<CookieTable>(),
+        of::<ClientSubnetTable>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),

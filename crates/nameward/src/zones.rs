@@ -122,6 +122,8 @@ pub fn access(config: &Config) -> AccessRules {
     let mut rules = AccessRules::default();
     rules.default = own(&config.zone_defaults.allow_query.0).filter(|list| !list.is_any());
     rules.blackhole = own(&config.server.blackhole.0).filter(|list| !list.is_none());
+    let senders = own(&config.client_subnet.allow_from.0);
+    rules.subnet_senders = senders.filter(|list| !list.is_none());
     for zone in &config.zones {
         if let Some(list) = &zone.allow_query {
             rules.set_zone(zone.name.0.as_name(), Arc::new(list.0.clone()));

@@ -20,6 +20,7 @@ mod autosecondary;
 mod catalogs;
 mod check;
 mod child_zone;
+mod client_subnet;
 mod conformance;
 mod cookies;
 mod forced_transfer;

@@ -6,7 +6,8 @@
 //!                                                     └── no resolver, or it just failed: SERVFAIL
 //! runtime:  resolvers -> cache -> the engine again for each waiting query
 //! ```
-//! Cached for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5).
+//! A query with a client subnet (RFC 7871) is resolved for that subnet, and cached for all of them if the resolver says
+//! that its answer does not depend on the client. Cached for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5).
 //! The numbers of cached targets, of concurrent resolutions and of waiting queries are limited.
 
 mod answer;
@@ -58,6 +59,14 @@ struct ResolvedTarget {
     good_until: Instant,
     /// Until this time the addresses are served while resolvers fail.
     stale_until: Instant,
+}
+
+impl ResolvedTarget {
+    /// Checks whether a resolver said that the addresses are the same for all clients.
+    fn is_for_all_subnets(&self) -> bool {
+        let addresses = self.addresses.as_ref();
+        addresses.is_some_and(|addresses| addresses.client_bits == Some(0))
+    }
 }
 
 /// The result of a cache look-up.
@@ -126,7 +135,7 @@ impl AliasResolver {
             ));
             return TargetFound::Failed;
         }
-        let Some(target) = self.targets.get(question) else {
+        let Some(target) = self.target_of(question) else {
             return TargetFound::Missing;
         };
         if now >= target.good_until {
@@ -139,6 +148,18 @@ impl AliasResolver {
             Some(addresses) => TargetFound::Known(Arc::clone(addresses)),
             None => TargetFound::Failed,
         }
+    }
+
+    /// Finds the cache entry for a question: one that holds for all subnets, or its own.
+    fn target_of(&self, question: &UpstreamMessage) -> Option<Arc<ResolvedTarget>> {
+        if question.has_subnet() {
+            let common = self.targets.get(&question.without_subnet());
+            let common = common.filter(|target| target.is_for_all_subnets());
+            if common.is_some() {
+                return common;
+            }
+        }
+        self.targets.get(question)
     }
 
     /// Lets a query wait for its target; returns it if too many wait.
@@ -213,13 +234,18 @@ impl AliasResolver {
             }
         };
         let target = Arc::new(target);
-        self.targets.insert(question.clone(), Arc::clone(&target));
+        let key = if target.is_for_all_subnets() {
+            question.without_subnet()
+        } else {
+            question.clone()
+        };
+        self.targets.insert(key, Arc::clone(&target));
         target
     }
 
     /// Creates the entry of a target that could not be resolved: with the previous addresses, or none.
     fn after_failure(&self, question: &UpstreamMessage, now: Instant) -> ResolvedTarget {
-        let before = self.targets.get(question);
+        let before = self.target_of(question);
         let retry_at = now + RETRY_AFTER;
         let stale = before.filter(|before| now < before.stale_until);
         let stale = stale.and_then(|before| Some((before.addresses.clone()?, before.stale_until)));
@@ -276,7 +302,7 @@ impl Drop for PendingTarget {
     fn drop(&mut self) {
         // After a task that ended early the cache has no entry: record the failure, so that it is not retried at
         // once.
-        if self.resolver.targets.get(&self.question).is_none() {
+        if self.resolver.target_of(&self.question).is_none() {
             let failed = self.resolver.after_failure(&self.question, Instant::now());
             let question = self.question.clone();
             self.resolver.targets.insert(question, Arc::new(failed));

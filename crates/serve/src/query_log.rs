@@ -18,6 +18,7 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use nameward_base::text::counted;
 use nameward_stats::{Counter, LogThrottle, Protocol, Recorder, Stamp, Stats};
+use nameward_wire::message::ClientSubnet;
 use nameward_wire::{Name, NameBuf};
 
 use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
@@ -61,6 +62,8 @@ pub(crate) struct LoggedAnswer {
     /// Flags and response code, the second word of the header.
     pub flags: u16,
     pub octets: usize,
+    /// The client subnet that the reply was made for (RFC 7871).
+    pub subnet: Option<ClientSubnet>,
 }
 
 /// The query log of a server.
@@ -194,6 +197,8 @@ impl ExchangeSink for LogSink {
             rtype,
             flags: u16::from_be_bytes([reply[2], reply[3]]),
             octets: reply.len(),
+            // Replies name only subnets that are believed.
+            subnet: ClientSubnet::find_in(reply),
         });
         if sent.is_err() {
             shared.dropped.fetch_add(1, Ordering::Relaxed);

@@ -11,7 +11,7 @@ pub use nameward_wire::message::extended_error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nameward_answer::{Medium, Reply};
+use nameward_answer::{Asker, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
@@ -63,6 +63,11 @@ impl<'q> Request<'q> {
             key: self.key_name(),
             tls: self.tls.map(|tls| &**tls),
         }
+    }
+
+    /// Returns the client that the answer is made for: the sender, or the subnet that a believed resolver names.
+    pub fn asker(&self) -> Asker {
+        Asker::new(self.query, self.peer.ip())
     }
 
     /// Returns how the transport shapes a response.

@@ -221,6 +221,8 @@ counters! {
         CookiesValid,
         CookiesInvalid,
         CookieRefusals,
+        ClientSubnetQueries,
+        ClientSubnetErrors,
         RateLimitDrops,
         RateLimitSlips,
         RateLimitLogged,

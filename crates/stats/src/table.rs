@@ -226,6 +226,8 @@ pub static VARIABLES: &[Variable] = &[
     counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).of_host(),
     counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).of_host(),
     // Beyond the specification's table.
+    counter("client-subnet-errors", "Queries answered FORMERR because their client subnet option is malformed", VariableSource::Counter(Counter::ClientSubnetErrors)),
+    counter("client-subnet-queries", "Queries with a client subnet option that is believed", VariableSource::Counter(Counter::ClientSubnetQueries)),
     counter("cookie-refusals", "Queries over UDP answered with BADCOOKIE or TC because a DNS cookie is required", VariableSource::Counter(Counter::CookieRefusals)),
     counter("cookies-invalid", "Queries with a server cookie that is not valid (any more)", VariableSource::Counter(Counter::CookiesInvalid)),
     counter("cookies-valid", "Queries with a valid server cookie", VariableSource::Counter(Counter::CookiesValid)),

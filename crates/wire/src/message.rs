@@ -6,12 +6,14 @@
 //! not expanded, so compression cannot multiply work.
 
 mod bulk;
+mod client_subnet;
 pub mod extended_error;
 mod opt;
 mod reader;
 mod writer;
 
 pub use bulk::{BulkWriter, WrittenOwner};
+pub use client_subnet::{ClientSubnet, SubnetOption};
 pub use opt::{OptRecord, PADDING_BLOCK, pad_reply};
 pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
 pub use writer::{
@@ -49,7 +51,8 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// A TSIG record is present somewhere after the question (RFC 8945), not yet verified.
     pub is_signed: bool,
-    /// The request has neither a TSIG record nor an EXPIRE, PADDING, COOKIE or edns-tcp-keepalive option.
+    /// The request has neither a TSIG record nor an EXPIRE, PADDING, COOKIE, edns-tcp-keepalive or client subnet
+    /// option.
     pub is_plain: bool,
     /// Octets to leave free in the reply for its TSIG record.
     pub reserved: u16,
@@ -80,6 +83,8 @@ pub struct Edns<'a> {
     pub keepalive: KeepaliveOption,
     /// The edns-tcp-keepalive option of the reply, in units of 100 milliseconds. Set by the server, not by the parser.
     pub reply_keepalive: Option<u16>,
+    /// The client subnet option (RFC 7871).
+    pub subnet: SubnetOption<'a>,
 }
 
 /// The edns-tcp-keepalive option of a request (RFC 7828). Over UDP it has no meaning.
@@ -187,7 +192,8 @@ impl<'a> Query<'a> {
                 self.is_plain &= !edns.expire
                     && !edns.padding
                     && edns.cookie.is_none()
-                    && edns.keepalive == KeepaliveOption::Absent;
+                    && edns.keepalive == KeepaliveOption::Absent
+                    && edns.subnet == SubnetOption::Absent;
                 self.edns = Some(edns);
             } else if rtype == Type::TSIG {
                 // Its position is checked when it is verified.
@@ -274,6 +280,10 @@ impl From<&Query<'_>> for QueryBuf {
                 reply_cookie: edns.reply_cookie,
                 keepalive: edns.keepalive,
                 reply_keepalive: edns.reply_keepalive,
+                subnet: match edns.subnet {
+                    SubnetOption::Believed(subnet) => SubnetOption::Believed(subnet),
+                    SubnetOption::Absent | SubnetOption::Received(_) => SubnetOption::Absent,
+                },
             }),
             is_signed: query.is_signed,
             reserved: query.reserved,
@@ -282,6 +292,15 @@ impl From<&Query<'_>> for QueryBuf {
 }
 
 impl<'a> Edns<'a> {
+    /// Returns the network of the client that the sender asks for, if the sender is believed.
+    #[inline]
+    pub fn client_subnet(&self) -> Option<ClientSubnet> {
+        match self.subnet {
+            SubnetOption::Believed(subnet) => Some(subnet),
+            SubnetOption::Absent | SubnetOption::Received(_) => None,
+        }
+    }
+
     fn parse(fixed: &[u8; 10], options: &'a [u8]) -> Option<Self> {
         let mut edns = Edns {
             payload: u16::from_be_bytes([fixed[2], fixed[3]]),
@@ -295,6 +314,7 @@ impl<'a> Edns<'a> {
             reply_cookie: None,
             keepalive: KeepaliveOption::Absent,
             reply_keepalive: None,
+            subnet: SubnetOption::Absent,
         };
         let mut rest = options;
         while !rest.is_empty() {
@@ -303,6 +323,9 @@ impl<'a> Edns<'a> {
                 tail.split_at_checked(u16::from_be_bytes([head[2], head[3]]) as usize)?;
             match u16::from_be_bytes([head[0], head[1]]) {
                 3 => edns.nsid = true,
+                8 if edns.subnet == SubnetOption::Absent => {
+                    edns.subnet = SubnetOption::Received(value);
+                }
                 9 => edns.expire = true,
                 12 => edns.padding = true,
                 // RFC 7873 section 5.2.2: other lengths are malformed.

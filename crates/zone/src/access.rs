@@ -336,6 +336,8 @@ pub struct AccessRules {
     pub default: Option<Arc<AccessList>>,
     /// Clients whose packets are dropped, whatever they request.
     pub blackhole: Option<Arc<AccessList>>,
+    /// Resolvers whose client subnet option is believed (RFC 7871).
+    pub subnet_senders: Option<Arc<AccessList>>,
 }
 
 impl AccessRules {
@@ -374,6 +376,7 @@ pub(crate) struct AccessIndex {
     /// Number `n` is the list at `n - 1`; number 0 means no list.
     lists: Vec<Arc<AccessList>>,
     pub(crate) blackhole: Option<AccessList>,
+    pub(crate) subnet_senders: Option<Arc<AccessList>>,
 }
 
 impl AccessIndex {
@@ -406,6 +409,7 @@ impl AccessIndex {
             [Some(one), Some(other)] => Some(one.union(other)),
             [one, other] => one.or(other).cloned(),
         };
+        index.subnet_senders = configured.subnet_senders.clone();
         (index.configured, index.imported) = (configured, imported);
         index
     }

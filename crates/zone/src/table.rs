@@ -12,6 +12,7 @@ use crate::offer::StandbyZones;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use page::{PageStart, TablePage};
@@ -129,6 +130,12 @@ impl ZoneTable {
     #[inline]
     pub fn blackhole(&self) -> Option<&AccessList> {
         self.access.blackhole.as_ref()
+    }
+
+    /// Checks whether the client subnet option of a sender is believed (RFC 7871).
+    pub fn believes_subnet_of(&self, sender: IpAddr) -> bool {
+        let senders = self.access.subnet_senders.as_ref();
+        senders.is_some_and(|list| list.contains(sender))
     }
 
     /// Checks whether a client may query a zone in this table. A zone without a list costs one comparison.

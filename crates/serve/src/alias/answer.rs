@@ -76,5 +76,7 @@ pub(crate) fn read_addresses(
         rtype,
         ttl: ttl.clamp(TTL_MIN, TTL_MAX),
         records,
+        // A resolver that does not say has answered as for everybody (RFC 7871 section 7.3).
+        client_bits: question.has_subnet().then(|| reply.scope().unwrap_or(0)),
     })
 }

@@ -130,6 +130,7 @@ impl Attempt<'_> {
                 return Tried::Answered(reply);
             }
             let asked = (self.key, zone);
+            scratch.forget_client();
             let reply = self
                 .engine
                 .respond(&view, self.query, asked, self.medium, scratch, out);
@@ -151,6 +152,7 @@ impl Attempt<'_> {
                     && reply.outcome != AnswerKind::BackendFailure
                     && !scratch.has_made_names()
                     && !scratch.has_foreign_addresses()
+                    && !scratch.depends_on_client()
                 {
                     self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
                 }
@@ -194,7 +196,8 @@ impl Attempt<'_> {
     /// again.
     fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<Tried> {
         let target = scratch.unresolved()?;
-        let target = UpstreamMessage::new(target, self.query.qtype);
+        let subnet = self.query.edns.and_then(|edns| edns.client_subnet());
+        let target = UpstreamMessage::new(target, self.query.qtype).with_subnet(subnet);
         let found = self.aliases.map(|aliases| aliases.find(&target, self.now));
         match found {
             Some(TargetFound::Known(addresses)) => {

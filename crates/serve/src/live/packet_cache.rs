@@ -6,6 +6,7 @@
 //! | ID, RD, letter case of the name | copied from the query at each hit |
 //! | TSIG (RFC 8945) | responses are cached unsigned, and signed for each client |
 //! | COOKIE (RFC 7873), edns-tcp-keepalive (RFC 7828) | whether there is one is in the key; that of the reply is patched in at each hit |
+//! | client subnet (RFC 7871) | its length is in the key; it is patched in at each hit: answers that depend on it are not cached |
 //! | unknown options | do not affect the response and are ignored |
 //! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | bypasses the cache |
 //!
@@ -42,6 +43,8 @@ pub(crate) struct Fit {
     compact_ok: bool,
     cookie: bool,
     keepalive: bool,
+    /// 0 without a client subnet, otherwise the octets of its address and one.
+    subnet: u8,
     stream: bool,
 }
 
@@ -70,6 +73,8 @@ impl Fit {
             keepalive: query
                 .edns
                 .is_some_and(|edns| edns.reply_keepalive.is_some()),
+            subnet: (query.edns.and_then(|edns| edns.client_subnet()))
+                .map_or(0, |subnet| 1 + subnet.address_octets() as u8),
             stream: medium == Medium::Stream,
         })
     }
@@ -104,7 +109,7 @@ impl Hash for BorrowedPacketKey<'_> {
 fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
     let flags = flags | u64::from(fit.compact_ok) << 3 | u64::from(fit.cookie) << 4;
-    let flags = flags | u64::from(fit.keepalive) << 5;
+    let flags = flags | u64::from(fit.keepalive) << 5 | u64::from(fit.subnet) << 6;
     let view = u64::from(fit.view);
     let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32 | view << 48;
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -252,7 +257,7 @@ impl PacketCache {
 }
 
 /// Writes the values of the options that differ between equal queries. The OPT record ends the message, with the COOKIE
-/// option as the last one and edns-tcp-keepalive before it.
+/// option as the last one, edns-tcp-keepalive before it, and the client subnet before both.
 fn patch_options(query: &Query<'_>, reply: &mut [u8]) {
     let Some(edns) = query.edns else { return };
     let mut end = reply.len();
@@ -266,5 +271,11 @@ fn patch_options(query: &Query<'_>, reply: &mut [u8]) {
         && let Some(octets) = reply[..end].last_chunk_mut()
     {
         *octets = timeout.to_be_bytes();
+        end = end.saturating_sub(octets.len() + 4);
+    }
+    if let Some(subnet) = edns.client_subnet()
+        && let Some(start) = end.checked_sub(subnet.octets())
+    {
+        subnet.write(&mut reply[start..end]);
     }
 }

@@ -1,16 +1,17 @@
-//! Requests with a COOKIE (RFC 7873), edns-tcp-keepalive (RFC 7828), EXPIRE (RFC 7314) or PADDING option (RFC 7830) or a
-//! TSIG record (RFC 8945). TSIG is verified before anything is decided, and the replies are signed.
+//! Requests with a COOKIE (RFC 7873), edns-tcp-keepalive (RFC 7828), EXPIRE (RFC 7314), PADDING (RFC 7830) or client
+//! subnet option (RFC 7871) or a TSIG record (RFC 8945). TSIG is verified before anything is decided, and the replies are signed.
 //!
 //! A reply is built without its TSIG record, with room reserved for it, and signed last: caches and the engine know
 //! nothing of TSIG. Late replies are signed when they are sent ([`super::late`]), since the record contains the time
 //! of signing.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::{Counter, Protocol};
-use nameward_wire::message::{KeepaliveOption, Query, pad_reply};
+use nameward_wire::message::{ClientSubnet, KeepaliveOption, Query, SubnetOption, pad_reply};
 use nameward_wire::{Opcode, Rcode, Type};
 use tokio::sync::Notify;
 
@@ -19,7 +20,8 @@ use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
 
 impl Turn<'_> {
-    /// Decides a request that is signed, has a cookie or needs one, or asks for the idle timeout or the zone's expiry.
+    /// Decides a request that is signed, has a cookie or needs one, asks for the idle timeout or the zone's expiry, or
+    /// names the subnet of its client.
     #[inline(never)]
     pub(super) fn decide_extended(
         &mut self,
@@ -40,7 +42,13 @@ impl Turn<'_> {
                 KeepaliveOption::Empty | KeepaliveOption::WithValue => arrival.keepalive(),
             };
         }
+        let subnet_is_wrong = self.believe_subnet(&mut with_options, arrival.peer().ip());
         let query = &with_options;
+        if subnet_is_wrong {
+            let (code, medium) = ((Rcode::FormErr, None), medium_of(arrival.transport()));
+            let reply = self.engine.respond_with_code(query, code, medium, out);
+            return self.limit(Verdict::Reply(reply), (query, None), arrival, asked, out);
+        }
         if let Some(edns) = query.edns
             && (edns.keepalive, edns.reply_keepalive.is_some())
                 == (KeepaliveOption::WithValue, true)
@@ -62,6 +70,32 @@ impl Turn<'_> {
             let verdict = self.add_expire(verdict, query, asked, out);
             pad(verdict, query, arrival.transport().protocol, out)
         }
+    }
+
+    /// Parses the client subnet of a query from a sender that is believed (RFC 7871); returns true if it is malformed. That
+    /// of others is treated as an unknown option: they could otherwise choose the answers that they get, and their
+    /// resolvers would cache them.
+    fn believe_subnet(&mut self, query: &mut Query<'_>, sender: IpAddr) -> bool {
+        self.scratch.forget_client();
+        let is_transfer = matches!(query.qtype, Type::AXFR | Type::IXFR);
+        let is_query = query.opcode == Opcode::QUERY && !is_transfer;
+        let Some(edns) = query.edns.as_mut().filter(|_| is_query) else {
+            return false;
+        };
+        let SubnetOption::Received(option) = edns.subnet else {
+            return false;
+        };
+        edns.subnet = SubnetOption::Absent;
+        if !self.zones.believes_subnet_of(sender) {
+            return false;
+        }
+        let Some(subnet) = ClientSubnet::parse(option) else {
+            self.recorder.add(Counter::ClientSubnetErrors, 1);
+            return true;
+        };
+        self.recorder.add(Counter::ClientSubnetQueries, 1);
+        edns.subnet = SubnetOption::Believed(subnet);
+        false
     }
 
     /// Adds the EXPIRE option to a response with the SOA of a zone, if requested (RFC 7314 section 3).

@@ -40,11 +40,15 @@ impl QueryLogForm {
                 // In presentation format only quotes and backslashes need escaping for JSON; everything else is
                 // escaped already.
                 let name = name.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+                let subnet = answer.subnet.map_or_else(String::new, |subnet| {
+                    let scope = subnet.scope();
+                    format!(",\"client_subnet\":\"{subnet}\",\"scope\":{scope}")
+                });
                 let _ = writeln!(
                     line,
                     "{{\"time\":\"{time}\",\"event\":\"query\",\"client\":\"{address}\",\"port\":{port},\
                      \"transport\":\"{protocol}\",\"name\":\"{name}\",\"type\":\"{rtype}\",\"rcode\":\"{rcode}\",\
-                     \"octets\":{octets},\"truncated\":{is_truncated}}}"
+                     \"octets\":{octets},\"truncated\":{is_truncated}{subnet}}}"
                 );
             }
             QueryLogForm::Text | QueryLogForm::Journal => {
@@ -53,9 +57,13 @@ impl QueryLogForm {
                     _ => write!(line, "{} ", Timestamp(answer.at)),
                 };
                 let tc = if is_truncated { " TC" } else { "" };
+                let subnet = answer.subnet.map_or_else(String::new, |subnet| {
+                    format!(" for {subnet} scope {}", subnet.scope())
+                });
                 let _ = writeln!(
                     line,
-                    "query {name} {rtype} from {address} port {port} over {protocol}: {rcode}{tc}, {octets} octets"
+                    "query {name} {rtype} from {address} port {port}{subnet} over {protocol}: {rcode}{tc}, {octets} \
+                     octets"
                 );
             }
         }
@@ -83,9 +91,14 @@ mod tests {
     use super::*;
     use nameward_stats::Protocol;
     use nameward_wire::NameBuf;
+    use nameward_wire::message::ClientSubnet;
     use std::time::Duration;
 
     fn line(form: QueryLogForm, name: &str) -> String {
+        line_for(form, name, None)
+    }
+
+    fn line_for(form: QueryLogForm, name: &str, subnet: Option<ClientSubnet>) -> String {
         let name: NameBuf = name.parse().unwrap();
         let answer = LoggedAnswer {
             at: UNIX_EPOCH + Duration::from_millis(951_782_400_007),
@@ -95,6 +108,7 @@ mod tests {
             rtype: 28,
             flags: 0x8703,
             octets: 77,
+            subnet,
         };
         let mut line = String::new();
         form.write(&answer, &mut line);
@@ -118,5 +132,17 @@ mod tests {
              \"transport\":\"udp\",\"name\":\"a\\\\\\\"b\\\\010.test.\",\"type\":\"AAAA\",\"rcode\":\"NXDOMAIN\",\
              \"octets\":77,\"truncated\":true}\n"
         );
+    }
+
+    #[test]
+    fn lines_name_the_client_subnet() {
+        let mut subnet = ClientSubnet::parse(&[0, 1, 24, 0, 192, 0, 2]).unwrap();
+        subnet.lengthen_scope(16);
+        let text = line_for(QueryLogForm::Journal, "a.test.", Some(subnet));
+        let client = "from 2001:db8::1 port 53000 for 192.0.2.0/24 scope 16 over udp";
+        assert!(text.contains(client), "{text}");
+        let json = line_for(QueryLogForm::Json, "a.test.", Some(subnet));
+        let end = ",\"truncated\":true,\"client_subnet\":\"192.0.2.0/24\",\"scope\":16}\n";
+        assert!(json.ends_with(end), "{json}");
     }
 }

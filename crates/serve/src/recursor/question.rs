@@ -4,7 +4,9 @@
 //! that sent the query (both are enforced by the kernel, since each query has its own connected socket), with the ID
 //! and the question that were sent. With `randomize_case` the letter case of the question must match, too.
 
-use nameward_wire::message::{HEADER, Message, MessageError, MessageSection, RecordView};
+use nameward_wire::message::{
+    ClientSubnet, HEADER, Message, MessageError, MessageSection, RecordView,
+};
 use nameward_wire::rdata::{self, RdataError};
 use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
 
@@ -27,6 +29,8 @@ pub struct UpstreamMessage {
     dnssec_ok: bool,
     /// RFC 4035 section 3.2.2: the client validates itself.
     checking_disabled: bool,
+    /// RFC 7871: the network of the client.
+    subnet: Option<ClientSubnet>,
 }
 
 impl UpstreamMessage {
@@ -37,6 +41,7 @@ impl UpstreamMessage {
             qtype: qtype.0,
             dnssec_ok: false,
             checking_disabled: false,
+            subnet: None,
         }
     }
 
@@ -59,6 +64,25 @@ impl UpstreamMessage {
         }
     }
 
+    /// Asks for the addresses that are best for a client subnet, as far as it may be passed on (RFC 7871).
+    pub(crate) fn with_subnet(self, subnet: Option<ClientSubnet>) -> Self {
+        let subnet = subnet.map(ClientSubnet::to_pass_on);
+        UpstreamMessage { subnet, ..self }
+    }
+
+    /// Returns whether it is about a client subnet.
+    pub(crate) fn has_subnet(&self) -> bool {
+        self.subnet.is_some()
+    }
+
+    /// Returns the same query for all clients.
+    pub(crate) fn without_subnet(&self) -> Self {
+        UpstreamMessage {
+            subnet: None,
+            ..self.clone()
+        }
+    }
+
     /// Writes the message: RD and AD set (RFC 6840 section 5.7), and our own OPT record. The bits of `case` flip the
     /// case of the name's letters.
     pub(super) fn write(&self, id: u16, case: &[u8; 32]) -> Vec<u8> {
@@ -76,7 +100,16 @@ impl UpstreamMessage {
         message.extend_from_slice(&Class::IN.0.to_be_bytes());
         let payload = PAYLOAD.to_be_bytes();
         let dnssec_ok = if self.dnssec_ok { 0x80 } else { 0 };
-        message.extend_from_slice(&[0, 0, 41, payload[0], payload[1], 0, 0, dnssec_ok, 0, 0, 0]);
+        let octets = self.subnet.map_or(0, |subnet| subnet.octets());
+        let options = if octets > 0 { octets as u8 + 4 } else { 0 };
+        message.extend_from_slice(&[0, 0, 41, payload[0], payload[1]]);
+        message.extend_from_slice(&[0, 0, dnssec_ok, 0, 0, options]);
+        if let Some(subnet) = &self.subnet {
+            message.extend_from_slice(&[0, 8, 0, octets as u8]);
+            let start = message.len();
+            message.resize(start + octets, 0);
+            subnet.write(&mut message[start..]);
+        }
         message
     }
 }
@@ -106,6 +139,8 @@ pub struct UpstreamReply {
     rcode: u16,
     /// The extended error (RFC 8914).
     error: Option<u16>,
+    /// The scope of the client subnet option (RFC 7871).
+    scope: Option<u8>,
 }
 
 impl UpstreamReply {
@@ -114,7 +149,9 @@ impl UpstreamReply {
         let Ok(message) = Message::parse(octets) else {
             return ReceivedMessage::NotOurs;
         };
-        let question = &asked[HEADER..asked.len() - 11];
+        let Some(question) = question_of(asked) else {
+            return ReceivedMessage::NotOurs;
+        };
         let is_ours = octets[..2] == asked[..2]
             && message.is_response()
             && message.opcode() == Opcode::QUERY
@@ -140,6 +177,7 @@ impl UpstreamReply {
             additional: 0,
             rcode: message.rcode().into(),
             error: None,
+            scope: None,
         };
         let mut has_opt = false;
         let bare = without_header(octets);
@@ -155,6 +193,8 @@ impl UpstreamReply {
                 reply.end = record.start;
                 reply.rcode |= (record.ttl >> 24 << 4) as u16;
                 reply.error = extended_error(record.raw_data());
+                let subnet = ClientSubnet::find_in_options(record.raw_data());
+                reply.scope = subnet.map(|subnet| subnet.scope());
             } else {
                 reply.additional += 1;
             }
@@ -172,6 +212,12 @@ impl UpstreamReply {
         self.rcode
     }
 
+    /// Returns how many leading bits of the client's address the response depends on (RFC 7871); `None` if the resolver
+    /// does not say.
+    pub(crate) fn scope(&self) -> Option<u8> {
+        self.scope
+    }
+
     /// Returns the message up to its OPT record, and the number of additional records left.
     pub(super) fn body(&self) -> (&[u8], u16) {
         (&self.octets[..self.end], self.additional)
@@ -187,6 +233,12 @@ impl UpstreamReply {
     pub(super) fn is_about_the_server(&self) -> bool {
         !matches!(self.rcode, 0 | 3)
     }
+}
+
+/// Returns the question section of a message that we wrote.
+fn question_of(asked: &[u8]) -> Option<&[u8]> {
+    let (name, _) = Name::split_from(asked.get(HEADER..)?).ok()?;
+    asked.get(HEADER..HEADER + name.as_wire().len() + 4)
 }
 
 /// Copies a message with a header that no name can be read from.

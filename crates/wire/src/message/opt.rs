@@ -1,6 +1,6 @@
 //! The OPT record of a reply (RFC 6891), which both message writers put at the end, and its padding (RFC 7830).
 
-use super::{HEADER, OPT_FIXED, skip_name};
+use super::{ClientSubnet, HEADER, OPT_FIXED, skip_name};
 use crate::rtype::Rcode;
 
 /// The OPT record of a reply and its options (RFC 6891).
@@ -18,6 +18,9 @@ pub struct OptRecord<'a> {
     pub error: Option<u16>,
     /// Seconds until the zone expires here unless it is refreshed (RFC 7314).
     pub expire: Option<u32>,
+    /// The client subnet of the request with the scope of the answer (RFC 7871). Before the two options that follow, all
+    /// of which are patched in cached replies.
+    pub subnet: Option<ClientSubnet>,
     /// How long an idle connection stays open, in units of 100 milliseconds (RFC 7828). Before the cookie: cached replies
     /// are patched there, too.
     pub keepalive: Option<u16>,
@@ -33,6 +36,7 @@ impl OptRecord<'_> {
             + self.nsid.map_or(0, |id| 4 + id.len())
             + self.error.map_or(0, |_| 6)
             + self.expire.map_or(0, |_| 8)
+            + self.subnet.map_or(0, |subnet| 4 + subnet.octets())
             + self.keepalive.map_or(0, |_| 6)
             + self.cookie.map_or(0, |_| 28)
     }
@@ -82,6 +86,11 @@ impl OptRecord<'_> {
         }
         if let Some(seconds) = self.expire {
             option(9, &seconds.to_be_bytes());
+        }
+        if let Some(subnet) = &self.subnet {
+            let (mut value, octets) = ([0; 20], subnet.octets());
+            subnet.write(&mut value[..octets]);
+            option(8, &value[..octets]);
         }
         if let Some(timeout) = self.keepalive {
             option(11, &timeout.to_be_bytes());
