@@ -386,6 +386,11 @@ impl SqlBackend {
         Ok(list)
     }
 
+    /// Checks whether reads go to a replica.
+    fn has_replica(&self) -> bool {
+        self.inner.options.replica.is_some()
+    }
+
     /// Reads the version of each zone that ever changed; empty if the database keeps no versions. Rows read later are
     /// at least as new.
     pub async fn zone_versions(&self) -> Result<HashMap<i64, i64>, SqlError> {
@@ -394,7 +399,8 @@ impl SqlBackend {
             return Ok(versions);
         }
         let each = &mut |row: &dyn Cells| {
-            if let (Some(zone), Some(version)) = (row.int(0), row.int(1)) {
+            // Rows below are counters.
+            if let (Some(zone @ 0..), Some(version)) = (row.int(0), row.int(1)) {
                 versions.insert(zone, version);
             }
             Ok(())

@@ -5,6 +5,7 @@
 //! name (a child apex) are filtered out here.
 
 use super::peer_settings::TERM_KINDS;
+use super::schema::{NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
 
 /// A database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,15 +51,18 @@ pub(crate) enum Statement {
     TsigKeys,
     /// The autoprimaries: ip, nameserver, account. No parameters.
     Autoprimaries,
-    /// The zones that changed recently: domain_id, version. No parameters.
+    /// The zones that changed recently: domain_id, version, time (MySQL). PostgreSQL has the transaction instead of a version.
+    /// Parameter: the first time (MySQL) or transaction (PostgreSQL).
     Changes,
-    /// The versions of all zones that ever changed: domain_id, version. No parameters.
+    /// The versions of all zones that ever changed: domain_id, version, time. No parameters.
     Versions,
+    /// The counters of versions (MySQL only): domain_id, version. No parameters.
+    Counters,
     /// A number that changes with every commit of another connection (SQLite only).
     DataVersion,
 }
 
-pub(crate) const STATEMENTS: usize = 13;
+pub(crate) const STATEMENTS: usize = 14;
 
 /// Returns the statement for all served records, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: SqlEngine) -> String {
@@ -151,6 +155,7 @@ impl Statement {
         Statement::Autoprimaries,
         Statement::Changes,
         Statement::Versions,
+        Statement::Counters,
         Statement::DataVersion,
     ];
 
@@ -252,10 +257,10 @@ impl Statement {
                 text("account")
             ),
             Statement::Changes => recent_changes(engine),
-            Statement::Versions => format!(
-                "SELECT {}, {} FROM nameward_changes",
-                int("domain_id"),
-                int("version")
+            Statement::Versions => format!("SELECT {} FROM nameward_changes", change_columns(engine)),
+            Statement::Counters => format!(
+                "SELECT {} FROM nameward_changes WHERE domain_id < 0",
+                change_columns(engine)
             ),
             Statement::DataVersion => "PRAGMA data_version".to_owned(),
         }
@@ -279,17 +284,29 @@ fn zone_columns(engine: SqlEngine) -> String {
     )
 }
 
+/// Returns the columns of the table of changes: domain_id, version, time.
+fn change_columns(engine: SqlEngine) -> String {
+    ["domain_id", "version", "changed_at"]
+        .map(|column| int(engine, column))
+        .join(", ")
+}
+
 /// Returns the statement that reads the latest change notices.
 fn recent_changes(engine: SqlEngine) -> String {
-    // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
-    let since = match engine {
-        SqlEngine::Sqlite => "unixepoch() - 60".to_owned(),
-        SqlEngine::Postgres => "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned(),
-        SqlEngine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
-    };
-    format!(
-        "SELECT {}, {} FROM nameward_changes WHERE changed_at >= {since}",
-        int(engine, "domain_id"),
-        int(engine, "version")
-    )
+    let columns = change_columns(engine);
+    match engine {
+        // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
+        SqlEngine::Sqlite => {
+            format!("SELECT {columns} FROM nameward_changes WHERE changed_at >= unixepoch() - 60")
+        }
+        SqlEngine::Mysql => format!(
+            "SELECT {columns} FROM nameward_changes WHERE domain_id < 0 OR changed_at >= ?"
+        ),
+        SqlEngine::Postgres => format!(
+            "SELECT domain_id, transaction FROM nameward_changes WHERE transaction >= CAST($1 AS BIGINT) \
+             UNION ALL SELECT {OLDEST_IN_PROGRESS}, txid_snapshot_xmin(txid_current_snapshot()) \
+             UNION ALL SELECT {NEWEST_ON_STANDBY}, CASE WHEN pg_is_in_recovery() THEN \
+             (SELECT CAST(extract(epoch FROM max(changed_at)) AS BIGINT) FROM nameward_changes) END"
+        ),
+    }
 }

@@ -1,10 +1,11 @@
 //! The schema, described once: created from here, and checked against it.
 //!
 //! Tables, columns and their contents are those of PowerDNS 4.7, so that both servers can use one database. Nameward
-//! adds two optional things: a table of changes (SQLite, MySQL) or a notification (PostgreSQL), maintained by triggers,
-//! that tell every server which zone changed, regardless of who changed it.
+//! adds two optional things: a table of changes, and a notification (PostgreSQL), maintained by triggers, that tell every
+//! server which zone changed, regardless of who changed it.
 
 use super::dialect::SqlEngine;
+use super::watch::NO_ZONE_CHANGED;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]
@@ -267,18 +268,46 @@ fn has_name(table: &SqlTable) -> bool {
 /// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "nameward";
 
-/// Returns the statements that announce changes: one row per zone, or one notification.
+/// Seconds for which PostgreSQL keeps the rows of changes.
+pub(crate) const CHANGES_KEPT: u64 = 3600;
+/// Stands for a zone in the row with the oldest transaction in progress (PostgreSQL). No zone has it.
+pub(crate) const OLDEST_IN_PROGRESS: i64 = -1;
+/// Stands for a zone in the row with the newest time on a standby (PostgreSQL). No zone has it.
+pub(crate) const NEWEST_ON_STANDBY: i64 = -2;
+/// The row of the table of changes that shows that triggers advance the counters (MySQL). No zone has it.
+pub(crate) const COUNTING: i64 = -4096;
+
+/// Returns the row of the table of changes that counts the versions made by this connection (MySQL), as an expression. One row for
+/// all would make transactions wait for each other, and fail on different nodes of a cluster.
+pub(crate) const COUNTER: &str =
+    "-1 - CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, CONNECTION_ID())) % 1024 AS SIGNED)";
+
+/// Returns the statements that announce changes: one row per zone, or one per zone and transaction with a notification.
 pub(crate) fn create_triggers(engine: SqlEngine) -> Vec<String> {
     let mut statements = match engine {
-        SqlEngine::Postgres => vec![format!(
-            "CREATE OR REPLACE FUNCTION nameward_changed() RETURNS trigger LANGUAGE plpgsql AS $$ \
-             DECLARE zone text; BEGIN \
-             IF TG_OP <> 'DELETE' THEN zone := to_jsonb(NEW) ->> TG_ARGV[0]; \
-             PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); END IF; \
-             IF TG_OP <> 'INSERT' THEN zone := to_jsonb(OLD) ->> TG_ARGV[0]; \
-             PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); END IF; \
+        SqlEngine::Postgres => vec![
+            "CREATE TABLE IF NOT EXISTS nameward_changes (domain_id BIGINT NOT NULL, transaction BIGINT NOT NULL, \
+             changed_at TIMESTAMPTZ NOT NULL DEFAULT now(), PRIMARY KEY (transaction, domain_id))"
+                .to_owned(),
+            "CREATE INDEX IF NOT EXISTS nameward_changes_at ON nameward_changes (changed_at)".to_owned(),
+            // With the rights of its owner: those who change records need none for the table of changes. Each row that is
+            // added deletes two old ones, so that the table stays small without a task for it.
+            format!(
+                "CREATE OR REPLACE FUNCTION nameward_note_change(zone text) RETURNS void LANGUAGE plpgsql \
+                 SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN \
+                 PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); \
+                 INSERT INTO nameward_changes VALUES (coalesce(CAST(zone AS BIGINT), {NO_ZONE_CHANGED}), txid_current()) \
+                 ON CONFLICT DO NOTHING; \
+                 IF FOUND THEN DELETE FROM nameward_changes WHERE ctid = ANY (ARRAY (SELECT ctid FROM nameward_changes \
+                 WHERE changed_at < now() - interval '{CHANGES_KEPT} seconds' LIMIT 2 FOR UPDATE SKIP LOCKED)); \
+                 END IF; END $$"
+            ),
+            "CREATE OR REPLACE FUNCTION nameward_changed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             IF TG_OP <> 'DELETE' THEN PERFORM nameward_note_change(to_jsonb(NEW) ->> TG_ARGV[0]); END IF; \
+             IF TG_OP <> 'INSERT' THEN PERFORM nameward_note_change(to_jsonb(OLD) ->> TG_ARGV[0]); END IF; \
              RETURN NULL; END $$"
-        )],
+                .to_owned(),
+        ],
         SqlEngine::Sqlite | SqlEngine::Mysql => {
             let mut list = vec![
                 "CREATE TABLE IF NOT EXISTS nameward_changes (domain_id BIGINT NOT NULL PRIMARY KEY, \
@@ -303,6 +332,12 @@ pub(crate) fn create_triggers(engine: SqlEngine) -> Vec<String> {
         for event in ["INSERT", "UPDATE", "DELETE"] {
             statements.extend(trigger(engine, table, key, event));
         }
+    }
+    if engine == SqlEngine::Mysql {
+        // Last: all triggers count by then.
+        statements.push(format!(
+            "INSERT IGNORE INTO nameward_changes VALUES ({COUNTING}, 1, 0)"
+        ));
     }
     statements
 }
@@ -358,8 +393,8 @@ fn trigger(engine: SqlEngine, table: &str, key: &str, event: &str) -> Vec<String
                     };
                     format!(
                         "IF {side}.{key} IS NOT NULL{also} THEN \
-                         INSERT INTO nameward_changes VALUES ({side}.{key}, 1, UNIX_TIMESTAMP()) \
-                         ON DUPLICATE KEY UPDATE version = version + 1, \
+                         INSERT INTO nameward_changes VALUES ({side}.{key}, 1, UNIX_TIMESTAMP()), \
+                         ({COUNTER}, 1, UNIX_TIMESTAMP()) ON DUPLICATE KEY UPDATE version = version + 1, \
                          changed_at = VALUES(changed_at); END IF; "
                     )
                 })

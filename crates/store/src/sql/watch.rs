@@ -1,11 +1,15 @@
 //! Change detection in a database: which zones changed, regardless of who changed them.
 //!
 //! SQLite: its commit counter, polled often because that is cheap, then the table of changes maintained by triggers;
-//! and its file, because it may be replaced. MySQL: that table, polled twice a second where reads go. PostgreSQL:
-//! notifications from the primary. Without triggers, SQLite still shows that something changed; the others show
-//! nothing, and the caller's TTLs apply.
+//! and its file, because it may be replaced. MySQL and PostgreSQL: that table, polled twice a second where reads go, without
+//! relying on any clock ([`versions`], [`transactions`]); PostgreSQL also sends notifications from the primary, which
+//! save the wait. Without triggers, SQLite still shows that something changed; the others show nothing, and the caller's
+//! TTLs apply.
 
 mod listen;
+mod notices;
+mod transactions;
+mod versions;
 
 use super::connection::ConnectTarget;
 use super::dialect::Statement;
@@ -13,6 +17,9 @@ use super::error::SqlError;
 use super::sqlite_file::{DatabaseFile, FileChange};
 use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite};
 use listen::listen;
+use notices::TableNotices;
+use transactions::SeenTransactions;
+use versions::ZoneVersions;
 use nameward_base::worker::{self, panic_guard};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -100,6 +107,17 @@ struct ChangeSender {
 }
 
 impl ChangeSender {
+    /// Returns another sender of the same watch.
+    fn clone_for_table(&self) -> Self {
+        ChangeSender {
+            backend: self.backend.clone(),
+            sender: self.sender.clone(),
+            begun: None,
+            has_lost_changes: false,
+            repeats: VecDeque::new(),
+        }
+    }
+
     fn send_begun(&mut self) {
         if let Some(begun) = self.begun.take() {
             // A caller that only waits for changes does not listen.
@@ -125,7 +143,7 @@ impl ChangeSender {
     /// intervals, so that data read from the replica too early does not persist.
     fn send_of_primary(&mut self, change: Change) {
         self.send(change);
-        if self.backend.inner.options.replica.is_some() {
+        if self.backend.has_replica() {
             self.schedule(change, 0);
         }
     }
@@ -169,8 +187,18 @@ async fn watch(mut notices: ChangeSender) {
     let backend = notices.backend.clone();
     match &backend.inner.primary {
         ConnectTarget::Sqlite(_) => {}
-        ConnectTarget::Postgres(target) => listen(&mut notices, target).await,
-        ConnectTarget::Mysql(_) => poll(&mut notices, &backend.inner.reads).await,
+        ConnectTarget::Postgres(target) => {
+            let table = TableNotices::default();
+            let mut polled = notices.clone_for_table();
+            let mut seen = SeenTransactions::default();
+            // Before the notifications, so that no change is between the two. A failure is noted, and the poll repeats it.
+            let _ = look_at_transactions(&mut polled, &mut seen, &table).await;
+            tokio::join!(
+                listen(&mut notices, target, &table),
+                poll_transactions(&mut polled, &mut seen, &table)
+            );
+        }
+        ConnectTarget::Mysql(_) => poll_versions(&mut notices, &backend.inner.reads).await,
     }
 }
 
@@ -275,19 +303,19 @@ enum Counter {
 }
 
 /// Polls the table of changes in MySQL.
-async fn poll(notices: &mut ChangeSender, driver: &Driver) {
-    let mut seen = Seen::default();
+async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
+    let mut seen = ZoneVersions::default();
     let mut wait = TABLE_INTERVAL;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        match seen.look(driver, Counter::None).await {
+        match seen.look(driver).await {
             Ok(changes) => {
                 wait = TABLE_INTERVAL;
                 notices.backend.note_watch(Ok(()));
                 changes.into_iter().for_each(|change| notices.send(change));
             }
             Err(error) => {
-                seen = Seen::after_gap();
+                seen.note_gap();
                 wait = match error {
                     SqlError::Refused(_) => NO_TABLE,
                     _ => (wait * 2).min(MAX_BACK_OFF),
@@ -297,6 +325,68 @@ async fn poll(notices: &mut ChangeSender, driver: &Driver) {
         }
         notices.send_begun();
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Polls the table of changes in PostgreSQL, and when a notification arrives that reads may not show yet.
+async fn poll_transactions(
+    notices: &mut ChangeSender,
+    seen: &mut SeenTransactions,
+    table: &TableNotices,
+) {
+    let mut wait = TABLE_INTERVAL;
+    while !notices.sender.is_closed() {
+        // Without the table, a notification means nothing here.
+        let bell = async {
+            if table.is_there() {
+                table.bell.notified().await;
+            } else {
+                std::future::pending().await
+            }
+        };
+        let _ = tokio::time::timeout(wait, bell).await;
+        notices.resend_lost();
+        wait = match look_at_transactions(notices, seen, table).await {
+            Ok(()) => TABLE_INTERVAL,
+            Err(SqlError::Refused(_)) => NO_TABLE,
+            Err(_) => (wait * 2).min(MAX_BACK_OFF),
+        };
+    }
+}
+
+/// Sends the changes that the table of PostgreSQL shows and that no notification has announced.
+async fn look_at_transactions(
+    notices: &mut ChangeSender,
+    seen: &mut SeenTransactions,
+    table: &TableNotices,
+) -> Result<(), SqlError> {
+    let backend = notices.backend.clone();
+    match seen.look(&backend.inner.reads).await {
+        Ok(changed) => {
+            table.set_there(true);
+            backend.note_watch(Ok(()));
+            let Some(changed) = changed else {
+                table.forget();
+                notices.send(Change::All);
+                return Ok(());
+            };
+            for (zone, transactions) in changed {
+                if let Some(change) = table.seen(zone, transactions, backend.has_replica()) {
+                    notices.send(change);
+                }
+            }
+            Ok(())
+        }
+        Err(error) => {
+            seen.note_gap();
+            // A database without the table has notifications only.
+            if matches!(error, SqlError::Refused(_)) {
+                table.set_there(false);
+            } else if table.is_there() {
+                backend.note_watch(Err(error.clone()));
+            }
+            Err(error)
+        }
     }
 }
 

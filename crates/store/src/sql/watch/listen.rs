@@ -1,12 +1,13 @@
 //! PostgreSQL notifications from the primary, on their own connection.
 //!
-//! An idle connection is probed periodically. A dead one is replaced, and everything counts as changed then. In the
-//! meantime, the watch health shows it.
+//! An idle connection is probed periodically. A dead one is replaced. Changes in the meantime are shown by the table of changes;
+//! without one, everything counts as changed then, and the watch health shows the gap.
 
 use super::super::error::SqlError;
 use super::super::hosts::{OpenConnection, Server, Suitable};
 use super::super::postgres;
 use super::super::schema::CHANNEL;
+use super::notices::TableNotices;
 use super::{Change, ChangeSender, MAX_BACK_OFF, NO_ZONE_CHANGED, TABLE_INTERVAL};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,30 +19,49 @@ use tokio_postgres::AsyncMessage;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Sends the primary's notifications until the receiver is dropped.
-pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::PostgresTarget) {
+pub(super) async fn listen(
+    notices: &mut ChangeSender,
+    target: &postgres::PostgresTarget,
+    table: &TableNotices,
+) {
     let backend = notices.backend.clone();
     let mut wait = TABLE_INTERVAL;
     let mut has_missed = false;
+    // The table alone shows whether changes are seen, if there is one.
+    let note = |error: SqlError| {
+        if table.is_there() {
+            tracing::info!(database = %backend.inner.options.address, %error, "no notifications of changes, polling");
+        } else {
+            backend.note_watch(Err(error));
+        }
+    };
+    let mut is_noted = false;
     while !notices.sender.is_closed() {
         notices.resend_lost();
         match Listener::connect(target, backend.inner.options.timeout).await {
             Ok(mut listener) => {
                 wait = TABLE_INTERVAL;
-                backend.note_watch(Ok(()));
+                is_noted = false;
                 backend.inner.own_commits.forget_notices();
-                // Changes since the last connection are unknown.
-                if has_missed || listener.early {
-                    notices.send_of_primary(Change::All);
+                table.forget();
+                if !table.is_there() {
+                    backend.note_watch(Ok(()));
+                    // Changes since the last connection are unknown.
+                    if has_missed || listener.early {
+                        notices.send_of_primary(Change::All);
+                    }
                 }
                 has_missed = true;
                 notices.send_begun();
-                if let Err(error) = listener.run(notices).await {
+                if let Err(error) = listener.run(notices, table).await {
                     target.hosts().avoid(&listener.server);
-                    backend.note_watch(Err(error));
+                    note(error);
                 }
             }
             Err(error) => {
-                backend.note_watch(Err(error));
+                if !std::mem::replace(&mut is_noted, true) || !table.is_there() {
+                    note(error);
+                }
                 has_missed = true;
                 notices.send_begun();
                 wait = (wait * 2).min(MAX_BACK_OFF);
@@ -112,7 +132,11 @@ impl Listener {
     }
 
     /// Sends change notifications until the connection breaks or falls silent, or the receiver is dropped.
-    async fn run(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
+    async fn run(
+        &mut self,
+        notices: &mut ChangeSender,
+        table: &TableNotices,
+    ) -> Result<(), SqlError> {
         let mut heard = Instant::now();
         loop {
             // Checks periodically whether the receiver still exists.
@@ -121,12 +145,12 @@ impl Listener {
             match tokio::time::timeout(wait, next).await {
                 Err(_) if notices.sender.is_closed() => return Ok(()),
                 Err(_) if heard.elapsed() >= HEARTBEAT => {
-                    self.beat(notices).await?;
+                    self.beat(notices, table).await?;
                     heard = Instant::now();
                 }
                 Err(_) => notices.resend_lost(),
                 Ok(message) => {
-                    deliver(message, notices)?;
+                    deliver(message, notices, table)?;
                     heard = Instant::now();
                 }
             }
@@ -134,13 +158,17 @@ impl Listener {
     }
 
     /// Probes the server. A peer that vanished silently would otherwise look like one that has nothing to report.
-    async fn beat(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
+    async fn beat(
+        &mut self,
+        notices: &mut ChangeSender,
+        table: &TableNotices,
+    ) -> Result<(), SqlError> {
         let timeout = notices.backend.inner.options.timeout;
         let (client, connection) = (&self.client, &mut self.connection);
         let mut asked = pin!(client.batch_execute("SELECT 1"));
         let answered = poll_fn(|context| {
             while let Poll::Ready(message) = connection.poll_message(context) {
-                if let Err(error) = deliver(message, notices) {
+                if let Err(error) = deliver(message, notices, table) {
                     return Poll::Ready(Err(error));
                 }
             }
@@ -157,6 +185,7 @@ impl Listener {
 fn deliver(
     message: Option<Result<AsyncMessage, tokio_postgres::Error>>,
     notices: &mut ChangeSender,
+    table: &TableNotices,
 ) -> Result<(), SqlError> {
     let notice = match message {
         Some(Ok(AsyncMessage::Notification(notice))) => notice,
@@ -171,6 +200,10 @@ fn deliver(
         Ok(zone) => Change::Zone(zone, None),
         Err(_) => Change::All,
     };
-    notices.send_of_primary(change);
+    match table.notified(change, notices.backend.has_replica()) {
+        Some(change) if table.is_there() => notices.send(change),
+        Some(change) => notices.send_of_primary(change),
+        None => {}
+    }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
 use super::super::hosts::Server;
 use super::super::row::Cells;
+use super::super::schema::COUNTER;
 use super::local_changes::CommitMark;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -55,6 +56,8 @@ pub(super) struct Session {
     file: Option<(PathBuf, u64)>,
     /// Whether the writer itself can notify others, for databases without triggers.
     can_notify: bool,
+    /// Whether PostgreSQL has a table of changes with its function, for the same databases.
+    has_changes_table: bool,
     /// The session number, if notifications carry it.
     process: Option<i32>,
 }
@@ -122,6 +125,7 @@ impl Session {
             undone: None,
             file,
             can_notify: false,
+            has_changes_table: false,
             process: None,
         })
     }
@@ -164,6 +168,11 @@ impl Session {
             let each = &mut |row: &dyn Cells| process = row.int(0);
             self.rows(sql, &[], each).await.map_err(plain)?;
             self.process = process.and_then(|process| i32::try_from(process).ok());
+            let sql = "SELECT oid FROM pg_proc WHERE proname = 'nameward_note_change' LIMIT 1";
+            let mut functions = 0;
+            let each = &mut |_: &dyn Cells| functions += 1;
+            self.rows(sql, &[], each).await.map_err(plain)?;
+            self.has_changes_table = functions > 0;
         }
         if self.engine() == SqlEngine::Mysql && self.has_other_writers().await {
             self.claim = if self.can_notify {
@@ -305,18 +314,23 @@ impl Session {
                 "INSERT INTO nameward_changes VALUES (?, 1, CAST(strftime('%s', 'now') AS INTEGER)) \
                  ON CONFLICT (domain_id) DO UPDATE \
                  SET version = version + 1, changed_at = excluded.changed_at"
+                    .to_owned()
             }
-            SqlEngine::Mysql => {
-                "INSERT INTO nameward_changes VALUES (?, 1, UNIX_TIMESTAMP()) \
+            SqlEngine::Mysql => format!(
+                "INSERT INTO nameward_changes VALUES (?, 1, UNIX_TIMESTAMP()), ({COUNTER}, 1, UNIX_TIMESTAMP()) \
                  ON DUPLICATE KEY UPDATE version = version + 1, changed_at = VALUES(changed_at)"
-            }
+            ),
             SqlEngine::Postgres => {
                 let payload = zone.to_string();
-                let sql = "SELECT pg_notify('nameward', ?)";
+                let sql = if self.has_changes_table {
+                    "SELECT CAST(nameward_note_change(?) AS TEXT)"
+                } else {
+                    "SELECT pg_notify('nameward', ?)"
+                };
                 return self.rows(sql, &[Value::Text(&payload)], &mut |_| {}).await;
             }
         };
-        self.run(sql, &[Value::Int(zone)]).await
+        self.run(&sql, &[Value::Int(zone)]).await
     }
 
     async fn command(&mut self, sql: &str) -> Result<(), Failure> {

@@ -1,0 +1,150 @@
+//! What notifications of PostgreSQL and its table of changes tell about the same transactions: each change is passed on once.
+//!
+//! A transaction sends one notification for a zone and has one row for it. Whichever is seen first is passed on, and the other
+//! is expected. If reads go to a replica, changes of others are passed on when the replica shows them.
+
+use super::{Change, transactions};
+use nameward_base::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+
+/// Notifications and rows of the table that are still to be matched.
+#[derive(Default)]
+pub(super) struct TableNotices {
+    is_there: AtomicBool,
+    /// Wakes the poll of the table.
+    pub(super) bell: Notify,
+    zones: Mutex<HashMap<i64, Unmatched>>,
+}
+
+/// Transactions of a zone that only one of the two has shown.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+struct Unmatched {
+    /// Notifications about changes of this server.
+    own: usize,
+    /// Notifications about changes of others.
+    others: usize,
+    /// Rows of the table.
+    rows: usize,
+}
+
+impl TableNotices {
+    /// Checks whether the database has a table of changes.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_there(&self, is_there: bool) {
+        if self.is_there.swap(is_there, Ordering::Relaxed) != is_there {
+            self.forget();
+        }
+    }
+
+    /// Forgets what was to be matched: notifications may have been lost.
+    pub(super) fn forget(&self) {
+        self.zones.lock().clear();
+    }
+
+    /// Takes a notification, and returns the change to pass on now.
+    pub(super) fn notified(&self, change: Change, has_replica: bool) -> Option<Change> {
+        let (zone, is_own) = match change {
+            _ if !self.is_there() => return Some(change),
+            Change::Own(zone) => (zone, true),
+            Change::Zone(zone, _) => (zone, false),
+            Change::List => (super::NO_ZONE_CHANGED, false),
+            Change::All => return Some(change),
+        };
+        if has_replica && !is_own {
+            self.bell.notify_one();
+            return None;
+        }
+        let mut zones = self.zones.lock();
+        let unmatched = zones.entry(zone).or_default();
+        let is_seen = unmatched.rows > 0;
+        if is_seen {
+            unmatched.rows -= 1;
+        } else if is_own {
+            unmatched.own += 1;
+        } else {
+            unmatched.others += 1;
+        }
+        if *unmatched == Unmatched::default() {
+            zones.remove(&zone);
+        }
+        // A row was taken for a change of another server; that it is our own must still be known.
+        (!is_seen || is_own).then_some(change)
+    }
+
+    /// Takes new rows of a zone, and returns the change to pass on.
+    pub(super) fn seen(&self, zone: i64, rows: usize, has_replica: bool) -> Option<Change> {
+        let mut zones = self.zones.lock();
+        let unmatched = zones.entry(zone).or_default();
+        let others = rows.min(unmatched.others);
+        let own = (rows - others).min(unmatched.own);
+        let new = rows - others - own;
+        unmatched.others -= others;
+        unmatched.own -= own;
+        // With a replica, changes of others send nothing that would have to be matched.
+        if !has_replica {
+            unmatched.rows += new;
+        }
+        if *unmatched == Unmatched::default() {
+            zones.remove(&zone);
+        }
+        match (new, own) {
+            (1.., _) => Some(transactions::change(zone)),
+            // What was read from the replica before it showed the change is obsolete.
+            (0, 1..) if has_replica => Some(Change::Own(zone)),
+            (0, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_table() -> TableNotices {
+        let table = TableNotices::default();
+        table.set_there(true);
+        table
+    }
+
+    #[test]
+    fn a_change_is_passed_on_by_whichever_is_first() {
+        let (table, change) = (with_table(), Change::Zone(7, None));
+        assert_eq!(table.notified(change, false), Some(change));
+        assert_eq!(table.seen(7, 1, false), None);
+        assert_eq!(table.seen(7, 1, false), Some(change));
+        assert_eq!(table.notified(change, false), None);
+        assert_eq!(table.notified(change, false), Some(change));
+        assert_eq!(table.seen(7, 2, false), Some(change), "one was not announced");
+    }
+
+    #[test]
+    fn a_lost_notification_is_made_up_for_by_the_table() {
+        let (table, change) = (with_table(), Change::Zone(7, None));
+        assert_eq!(table.notified(change, false), Some(change));
+        table.forget();
+        assert_eq!(table.seen(7, 1, false), Some(change));
+    }
+
+    #[test]
+    fn a_replica_decides_when_changes_of_others_are_passed_on() {
+        let (table, change) = (with_table(), Change::Zone(7, None));
+        assert_eq!(table.notified(change, true), None);
+        assert_eq!(table.seen(7, 1, true), Some(change));
+        let own = Change::Own(7);
+        assert_eq!(table.notified(own, true), Some(own));
+        assert_eq!(table.seen(7, 1, true), Some(own), "the replica was behind");
+        assert!(table.zones.lock().is_empty());
+    }
+
+    #[test]
+    fn without_a_table_notifications_are_passed_on() {
+        let (table, change) = (TableNotices::default(), Change::Zone(7, None));
+        assert_eq!(table.notified(change, true), Some(change));
+        assert!(table.zones.lock().is_empty());
+    }
+}
