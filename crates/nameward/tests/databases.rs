@@ -35,6 +35,7 @@ mod notify_defaults;
 pub mod operation;
 mod own_changes;
 mod pdnsutil;
+mod pooler;
 mod powerdns;
 mod remembered;
 mod replica;

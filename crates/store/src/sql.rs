@@ -32,6 +32,7 @@ mod metadata;
 mod mysql;
 mod peer_settings;
 mod postgres;
+mod postgres_pooler;
 mod row;
 mod schema;
 mod shared_fragments;

@@ -132,6 +132,27 @@ fn a_notice_connection_whose_peer_falls_silent_is_a_failure_and_is_replaced() {
             backend.watch_health().is_up
         })
         .await;
+        let sql = "INSERT INTO domains (id, name, type) VALUES (7, 'seven.test', 'NATIVE')";
+        database.run(sql).unwrap();
+        let change = changes.recv().await;
+        assert_eq!(change, Some(Change::Zone(7, None)), "nothing else changed");
+    });
+}
+
+/// Without a table of changes, what happened while the connection was broken is unknown.
+#[test]
+fn everything_counts_as_changed_after_a_gap_in_notifications() {
+    let Some(mut database) = started(DatabaseKind::Postgres) else {
+        return;
+    };
+    database.run("DROP TABLE nameward_changes").unwrap();
+    block_on(async {
+        let backend = backend(&database.url());
+        let (mut changes, begun) = backend.watch_from_now();
+        begun.await.unwrap();
+        database.kill();
+        wait("the loss is noticed", || !backend.watch_health().is_up).await;
+        database.restart().unwrap();
         assert_eq!(changes.recv().await, Some(Change::All), "what was missed");
     });
 }

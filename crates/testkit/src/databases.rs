@@ -4,8 +4,11 @@
 //! its [`Database`] is dropped or this process ends. It can be killed, paused and restarted, to test how others react.
 
 mod galera;
+mod pooler;
 mod replica;
 mod tls;
+
+pub use pooler::ConnectionPooler;
 
 use crate::missing::require;
 use crate::peers::{free_address, watch};

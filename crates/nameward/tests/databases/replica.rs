@@ -109,3 +109,83 @@ fn mariadb_is_read_from_the_replica_that_the_configuration_names() {
         set(20);
     }
 }
+
+#[test]
+fn a_standby_as_the_only_address_shows_changes() {
+    let kind = DatabaseKind::Postgres;
+    let Some(primary) = started(kind) else {
+        return;
+    };
+    let zones = [
+        zone("one.test", "192.0.2.10"),
+        zone("two.test", "192.0.2.10"),
+    ];
+    run(&primary, kind, &fill(&zones));
+    let replica = primary.replica().unwrap();
+    let servers = ["live", "resident"].map(|mode| {
+        let backend = backend(kind, &replica.url(), mode);
+        Setup::new().without_web().config(&backend).start()
+    });
+    for server in &servers {
+        wait_for(server, "www.one.test.", (0, 10));
+    }
+    let set = |octet: u8| {
+        let sql =
+            format!("UPDATE records SET content = '192.0.2.{octet}' WHERE name = 'www.one.test'");
+        run(&primary, kind, &sql);
+    };
+    set(11);
+    for server in &servers {
+        wait_for(server, "www.one.test.", (0, 11));
+    }
+    // A transaction that was open for long ends after younger ones were seen.
+    let late = "BEGIN; UPDATE records SET content = '192.0.2.99' WHERE name = 'www.two.test'; \
+                SELECT pg_sleep(3); COMMIT";
+    std::thread::scope(|scope| {
+        scope.spawn(|| primary.run(late).unwrap());
+        set(12);
+        for server in &servers {
+            wait_for(server, "www.one.test.", (0, 12));
+        }
+    });
+    for server in &servers {
+        wait_for(server, "www.two.test.", (0, 99));
+        let status = server.command(&["status"]).stdout;
+        assert!(!String::from_utf8_lossy(&status).contains("changes_unseen"));
+    }
+}
+
+#[test]
+fn changes_of_a_server_whose_clock_is_behind_are_seen() {
+    let kind = DatabaseKind::Mariadb;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let zones = [
+        zone("one.test", "192.0.2.10"),
+        zone("two.test", "192.0.2.10"),
+    ];
+    run(&database, kind, &fill(&zones));
+    let servers = ["live", "resident"].map(|mode| {
+        let backend = backend(kind, &database.url(), mode);
+        Setup::new().without_web().config(&backend).start()
+    });
+    for server in &servers {
+        wait_for(server, "www.one.test.", (0, 10));
+        wait_for(server, "www.two.test.", (0, 10));
+    }
+    for (step, behind) in [(11_u8, 0), (12, 300), (13, 100_000), (14, -300), (15, 0)] {
+        for (name, octet) in [("one", step), ("two", step + 100)] {
+            // The triggers write this time.
+            let sql = format!(
+                "SET timestamp = UNIX_TIMESTAMP() - {behind}; \
+                 UPDATE records SET content = '192.0.2.{octet}' WHERE name = 'www.{name}.test'"
+            );
+            run(&database, kind, &sql);
+        }
+        for server in &servers {
+            wait_for(server, "www.one.test.", (0, step));
+            wait_for(server, "www.two.test.", (0, step + 100));
+        }
+    }
+}

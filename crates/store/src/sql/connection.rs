@@ -97,6 +97,7 @@ pub(super) struct SqlConnection {
     client: Client,
     /// The server it is connected to; none for a file.
     server: Option<Server>,
+    is_pooled: bool,
     terms: Terms,
 }
 
@@ -158,11 +159,18 @@ impl SqlConnection {
                 (Some(server), Client::Mysql(Box::new(connection)))
             }
         };
+        let is_pooled = matches!(target, ConnectTarget::Postgres(target) if target.is_pooled());
         Ok(SqlConnection {
             client,
             server,
+            is_pooled,
             terms,
         })
+    }
+
+    /// Checks whether a pooler may give the next transaction to another session of the database.
+    pub(super) fn is_pooled(&self) -> bool {
+        self.is_pooled
     }
 
     /// Returns the server it is connected to; none for a file.
@@ -221,7 +229,9 @@ impl SqlConnection {
             }
             Client::Postgres(client) => {
                 let (sql, values) = numbered(sql, values);
-                let start = client.query_raw(&sql, values.iter());
+                let typed = values.iter().map(|value| (*value, value.postgres_type()));
+                // One round trip, and nothing that stays in the session.
+                let start = client.query_typed_raw(&sql, typed);
                 let rows = within(terms, start).await?;
                 let mut rows = pin!(rows.map_err(ClientError::Postgres)?);
                 loop {
@@ -334,6 +344,14 @@ impl ToSql for Value<'_> {
 }
 
 impl Value<'_> {
+    fn postgres_type(&self) -> Type {
+        match self {
+            Value::Int(_) => Type::INT8,
+            Value::Bool(_) => Type::BOOL,
+            Value::Text(_) | Value::Null => Type::VARCHAR,
+        }
+    }
+
     fn for_mysql(&self) -> mysql_async::Value {
         match self {
             Value::Int(value) => mysql_async::Value::Int(*value),

@@ -257,7 +257,9 @@ impl Statement {
                 text("account")
             ),
             Statement::Changes => recent_changes(engine),
-            Statement::Versions => format!("SELECT {} FROM nameward_changes", change_columns(engine)),
+            Statement::Versions => {
+                format!("SELECT {} FROM nameward_changes", change_columns(engine))
+            }
             Statement::Counters => format!(
                 "SELECT {} FROM nameward_changes WHERE domain_id < 0",
                 change_columns(engine)
@@ -299,9 +301,9 @@ fn recent_changes(engine: SqlEngine) -> String {
         SqlEngine::Sqlite => {
             format!("SELECT {columns} FROM nameward_changes WHERE changed_at >= unixepoch() - 60")
         }
-        SqlEngine::Mysql => format!(
-            "SELECT {columns} FROM nameward_changes WHERE domain_id < 0 OR changed_at >= ?"
-        ),
+        SqlEngine::Mysql => {
+            format!("SELECT {columns} FROM nameward_changes WHERE domain_id < 0 OR changed_at >= ?")
+        }
         SqlEngine::Postgres => format!(
             "SELECT domain_id, transaction FROM nameward_changes WHERE transaction >= CAST($1 AS BIGINT) \
              UNION ALL SELECT {OLDEST_IN_PROGRESS}, txid_snapshot_xmin(txid_current_snapshot()) \

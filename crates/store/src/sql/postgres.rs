@@ -9,6 +9,7 @@ use super::back_off::BackOff;
 use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
+use super::postgres_pooler::Pooler;
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
 use nameward_base::sync::Mutex;
@@ -20,7 +21,9 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
+use tokio_postgres::{
+    Client, Config, Row, RowStream, SimpleQueryMessage, Socket, Statement as Prepared,
+};
 
 pub(crate) struct Postgres {
     target: PostgresTarget,
@@ -39,7 +42,8 @@ struct ConnectionSlot {
 struct PostgresSession {
     server: Server,
     client: Client,
-    prepared: [OnceCell<Prepared>; STATEMENTS],
+    /// Empty if a pooler does not keep prepared statements.
+    prepared: Option<[OnceCell<Prepared>; STATEMENTS]>,
 }
 
 /// The default port of a listed host.
@@ -59,12 +63,18 @@ pub(crate) struct PostgresTarget {
     config: Config,
     hosts: Arc<Hosts>,
     tls: Tls,
+    pooler: Arc<Pooler>,
 }
 
 impl PostgresTarget {
     /// Returns its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    /// Checks whether connections go through a pooler that gives each transaction to any of its own; false before the first one.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooler.is_there()
     }
 
     /// Opens a connection that the caller must poll.
@@ -99,20 +109,33 @@ impl OpenConnection for PostgresTarget {
             .map_err(|error| failure(&error))?;
         // It ends when the client is dropped or the connection breaks; the client reports both.
         tokio::spawn(connection);
-        // Replanning a lookup for each list of names takes longer than the lookup. Older and compatible servers do not
-        // know the setting and work without it.
-        let _ = client
-            .batch_execute("SET plan_cache_mode = force_generic_plan")
-            .await;
+        self.pooler.find(self, server, &client).await;
+        // A setting would last for whoever gets the pooler's connection next.
+        if !self.is_pooled() {
+            // Replanning a lookup for each list of names takes longer than the lookup. Older and compatible servers do not
+            // know the setting and work without it.
+            let _ = client
+                .batch_execute("SET plan_cache_mode = force_generic_plan")
+                .await;
+        }
         if is_one_of_many {
             // Compatible servers may lack the function: they have no standby.
-            let asked = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
-            if asked.is_ok_and(|row| row.try_get(0).unwrap_or(false)) {
+            let asked = single_value(&client, "SELECT pg_is_in_recovery()").await;
+            if asked.is_some_and(|value| value == "t") {
                 return Ok(Suitable::Fallback(client));
             }
         }
         Ok(Suitable::Good(client))
     }
+}
+
+/// Returns the value of a statement without parameters, as text; `None` if it fails.
+pub(super) async fn single_value(client: &Client, sql: &str) -> Option<String> {
+    let messages = client.simple_query(sql).await.ok()?;
+    messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    })
 }
 
 /// A connection, encrypted or not.
@@ -142,6 +165,7 @@ pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
         config,
         hosts: Arc::new(Hosts::new(listed)),
         tls,
+        pooler: Arc::default(),
     })
 }
 
@@ -294,11 +318,15 @@ impl Postgres {
         match connect(&self.target, self.timeout).await {
             Ok((server, client)) => {
                 back_off.succeed();
-                self.bound_locks(&client).await;
+                let is_pooled = self.target.is_pooled();
+                if !is_pooled {
+                    self.bound_locks(&client).await;
+                }
+                let prepared = || std::array::from_fn(|_| OnceCell::new());
                 let session = Arc::new(PostgresSession {
                     server,
                     client,
-                    prepared: std::array::from_fn(|_| OnceCell::new()),
+                    prepared: (!is_pooled).then(prepared),
                 });
                 *slot.session.lock() = Some(session.clone());
                 Ok((session, true))
@@ -310,7 +338,9 @@ impl Postgres {
     fn current(&self, slot: &ConnectionSlot) -> Option<Arc<PostgresSession>> {
         let session = slot.session.lock();
         let is_of_use = |session: &&Arc<PostgresSession>| {
-            !session.client.is_closed() && self.target.hosts.prefers(&session.server)
+            !session.client.is_closed()
+                && self.target.hosts.prefers(&session.server)
+                && session.prepared.is_none() == self.target.is_pooled()
         };
         session.as_ref().filter(is_of_use).cloned()
     }
@@ -354,7 +384,7 @@ impl Postgres {
         step: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, SqlError> {
         match tokio::time::timeout(self.timeout, step).await {
-            Ok(result) => result.map_err(|error| failure(&error)),
+            Ok(result) => result.map_err(|error| self.target.pooler.failure(&error)),
             Err(_) => Err(SqlError::Timeout(self.timeout.as_millis())),
         }
     }
@@ -374,18 +404,19 @@ impl PostgresSession {
         statement: Statement,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<RowStream, tokio_postgres::Error> {
-        let prepared = self.prepared[statement as usize]
-            .get_or_try_init(|| {
-                // Without this, the cast of a name list to the column type would prevent the use of the index.
-                let types: &[Type] = match statement {
-                    Statement::Lookup | Statement::Keys | Statement::Metadata => {
-                        &[Type::VARCHAR_ARRAY]
-                    }
-                    _ => &[],
-                };
-                let sql = statement.sql(SqlEngine::Postgres, 0);
-                async move { self.client.prepare_typed(&sql, types).await }
-            })
+        // Without this, the cast of a name list to the column type would prevent the use of the index.
+        let types: &[Type] = match statement {
+            Statement::Lookup | Statement::Keys | Statement::Metadata => &[Type::VARCHAR_ARRAY],
+            _ => &[Type::INT8],
+        };
+        let types = &types[..parameters.len().min(types.len())];
+        let sql = || statement.sql(SqlEngine::Postgres, 0);
+        let Some(prepared) = &self.prepared else {
+            let typed = parameters.iter().copied().zip(types.iter().cloned());
+            return self.client.query_typed_raw(&sql(), typed).await;
+        };
+        let prepared = prepared[statement as usize]
+            .get_or_try_init(|| async { self.client.prepare_typed(&sql(), types).await })
             .await?;
         self.client
             .query_raw(prepared, parameters.iter().copied())

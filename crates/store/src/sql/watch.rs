@@ -17,16 +17,16 @@ use super::error::SqlError;
 use super::sqlite_file::{DatabaseFile, FileChange};
 use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite};
 use listen::listen;
-use notices::TableNotices;
-use transactions::SeenTransactions;
-use versions::ZoneVersions;
 use nameward_base::worker::{self, panic_guard};
+use notices::TableNotices;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use transactions::SeenTransactions;
+use versions::ZoneVersions;
 
 /// A change in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -306,6 +306,7 @@ enum Counter {
 async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
     let mut seen = ZoneVersions::default();
     let mut wait = TABLE_INTERVAL;
+    let mut has_warned = false;
     while !notices.sender.is_closed() {
         notices.resend_lost();
         match seen.look(driver).await {
@@ -317,7 +318,10 @@ async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
             Err(error) => {
                 seen.note_gap();
                 wait = match error {
-                    SqlError::Refused(_) => NO_TABLE,
+                    SqlError::Refused(_) => {
+                        warn_of_missing_table(&notices.backend, &mut has_warned);
+                        NO_TABLE
+                    }
                     _ => (wait * 2).min(MAX_BACK_OFF),
                 };
                 notices.backend.note_watch(Err(error));
@@ -328,6 +332,13 @@ async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
     }
 }
 
+fn warn_of_missing_table(backend: &SqlBackend, has_warned: &mut bool) {
+    if !std::mem::replace(has_warned, true) {
+        let database = &backend.inner.options.address;
+        tracing::warn!(%database, "no table of changes: those of other programs are noticed late or never; create it with `nameward db init`");
+    }
+}
+
 /// Polls the table of changes in PostgreSQL, and when a notification arrives that reads may not show yet.
 async fn poll_transactions(
     notices: &mut ChangeSender,
@@ -335,6 +346,7 @@ async fn poll_transactions(
     table: &TableNotices,
 ) {
     let mut wait = TABLE_INTERVAL;
+    let mut has_warned = false;
     while !notices.sender.is_closed() {
         // Without the table, a notification means nothing here.
         let bell = async {
@@ -348,7 +360,10 @@ async fn poll_transactions(
         notices.resend_lost();
         wait = match look_at_transactions(notices, seen, table).await {
             Ok(()) => TABLE_INTERVAL,
-            Err(SqlError::Refused(_)) => NO_TABLE,
+            Err(SqlError::Refused(_)) => {
+                warn_of_missing_table(&notices.backend, &mut has_warned);
+                NO_TABLE
+            }
             Err(_) => (wait * 2).min(MAX_BACK_OFF),
         };
     }

@@ -32,13 +32,19 @@ pub(super) async fn listen(
         if table.is_there() {
             tracing::info!(database = %backend.inner.options.address, %error, "no notifications of changes, polling");
         } else {
-            backend.note_watch(Err(error));
+            backend.note_watch(Err(unseen(error)));
         }
     };
     let mut is_noted = false;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        match Listener::connect(target, backend.inner.options.timeout).await {
+        let connected = if target.is_pooled() {
+            let reason = "a connection pooler in transaction mode".into();
+            Err(SqlError::Refused(reason))
+        } else {
+            Listener::connect(target, backend.inner.options.timeout).await
+        };
+        match connected {
             Ok(mut listener) => {
                 wait = TABLE_INTERVAL;
                 is_noted = false;
@@ -68,6 +74,17 @@ pub(super) async fn listen(
             }
         }
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Returns the failure to show if a database without a table of changes refuses notifications, as a standby does: zones in memory
+/// would be old for ever.
+fn unseen(error: SqlError) -> SqlError {
+    match error {
+        SqlError::Refused(reason) => SqlError::Unavailable(format!(
+            "it has no LISTEN ({reason}) and no table of changes: run `nameward db init` for the primary"
+        )),
+        error => error,
     }
 }
 

@@ -119,7 +119,11 @@ mod tests {
         assert_eq!(table.seen(7, 1, false), Some(change));
         assert_eq!(table.notified(change, false), None);
         assert_eq!(table.notified(change, false), Some(change));
-        assert_eq!(table.seen(7, 2, false), Some(change), "one was not announced");
+        assert_eq!(
+            table.seen(7, 2, false),
+            Some(change),
+            "one was not announced"
+        );
     }
 
     #[test]

@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Timeout for a change that waits for others, and for a statement.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Timeout for a lock.
+const LOCK_SECONDS: u64 = PATIENCE.as_secs() / 2;
+
 /// Maximum number of servers that may turn out to be unusable after connecting.
 const OPEN_TRIES: usize = 4;
 
@@ -141,13 +144,8 @@ impl Session {
             Failure::Conflict(text) => SqlError::Refused(text),
             Failure::Sql(error) => error,
         };
-        let seconds = PATIENCE.as_secs() / 2;
-        let bound = match self.engine() {
-            SqlEngine::Sqlite => None,
-            SqlEngine::Postgres => Some(format!("SET lock_timeout = '{seconds}s'")),
-            SqlEngine::Mysql => Some(format!("SET innodb_lock_wait_timeout = {seconds}")),
-        };
-        if let Some(bound) = bound {
+        if self.engine() == SqlEngine::Mysql {
+            let bound = format!("SET innodb_lock_wait_timeout = {LOCK_SECONDS}");
             self.run(&bound, &[]).await.map_err(plain)?;
         }
         let probe = match self.engine() {
@@ -167,7 +165,9 @@ impl Session {
             let mut process = None;
             let each = &mut |row: &dyn Cells| process = row.int(0);
             self.rows(sql, &[], each).await.map_err(plain)?;
-            self.process = process.and_then(|process| i32::try_from(process).ok());
+            self.process = process
+                .filter(|_| !self.connection.is_pooled())
+                .and_then(|process| i32::try_from(process).ok());
             let sql = "SELECT oid FROM pg_proc WHERE proname = 'nameward_note_change' LIMIT 1";
             let mut functions = 0;
             let each = &mut |_: &dyn Cells| functions += 1;
@@ -251,7 +251,11 @@ impl Session {
         let sql = match self.engine() {
             // Takes the lock at once: a reader that becomes a writer could not wait for another.
             SqlEngine::Sqlite => "BEGIN IMMEDIATE",
-            SqlEngine::Postgres => "BEGIN",
+            // With a setting that ends with the transaction: a pooler may give the next one to another session.
+            SqlEngine::Postgres => {
+                let sql = format!("BEGIN; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'");
+                return self.command(&sql).await;
+            }
             SqlEngine::Mysql => "START TRANSACTION",
         };
         self.command(sql).await

@@ -1,0 +1,57 @@
+//! PostgreSQL behind a connection pooler in transaction mode.
+
+use super::operation::{ask, wait_for, zone};
+use super::servers::{backend, fill, run, started};
+use nameward_testkit::Setup;
+use nameward_testkit::databases::DatabaseKind;
+
+/// Nothing that was read is kept: every query is a look-up.
+const NO_CACHE: &str = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nnegative_ttl = 0\n";
+
+#[test]
+fn two_servers_behind_pgbouncer_in_transaction_mode_answer_and_change_zones() {
+    let kind = DatabaseKind::Postgres;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let zones: Vec<_> = (1..=20)
+        .map(|number| zone(&format!("z{number}.test"), &format!("192.0.2.{number}")))
+        .collect();
+    run(&database, kind, &fill(&zones));
+    let pooler = database.pooler().unwrap();
+    let servers = ["live", "resident"].map(|mode| {
+        let backend = backend(kind, &pooler.url(), mode);
+        let server = Setup::new()
+            .without_web()
+            .config(&format!("{NO_CACHE}{backend}"))
+            .start();
+        wait_for(&server, "www.z1.test.", (0, 1));
+        server
+    });
+    // The same names of prepared statements in two processes would give wrong answers.
+    std::thread::scope(|scope| {
+        for server in &servers {
+            for _ in 0..4 {
+                scope.spawn(move || {
+                    for number in (1..=20_u8).cycle().take(200) {
+                        let name = format!("www.z{number}.test.");
+                        assert_eq!(ask(server, &name), Some((0, number)), "{name}");
+                    }
+                });
+            }
+        }
+    });
+    let change = ["record", "set", "z1.test", "www", "A", "60", "192.0.2.101"];
+    let changed = servers[0].command(&change);
+    assert!(changed.status.success(), "{changed:?}");
+    assert_eq!(ask(&servers[0], "www.z1.test."), Some((0, 101)));
+    wait_for(&servers[1], "www.z1.test.", (0, 101));
+    let sql = "UPDATE records SET content = '192.0.2.102' WHERE name = 'www.z2.test'";
+    run(&database, kind, sql);
+    for server in &servers {
+        wait_for(server, "www.z2.test.", (0, 102));
+        let status = server.command(&["status"]).stdout;
+        assert!(!String::from_utf8_lossy(&status).contains("changes_unseen"));
+        assert!(server.wait_for_log("pooler in transaction mode"));
+    }
+}
