@@ -258,11 +258,7 @@ impl Engine {
         encoder.addresses = scratch.alias.known.as_deref();
         encoder.absent = (plan.outcome == AnswerKind::NoData).then_some(query.qtype);
         let mut opt = self.opt(query, None);
-        if let Some(OptRecord {
-            subnet: Some(subnet),
-            ..
-        }) = &mut opt
-        {
+        if let Some(subnet) = opt.as_mut().and_then(|opt| opt.subnet.as_mut()) {
             subnet.lengthen_scope(scratch.client_bits());
         }
         let written = encoder.write(query, &plan, &scratch.made, opt);
