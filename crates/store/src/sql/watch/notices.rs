@@ -1,4 +1,4 @@
-//! What notifications of PostgreSQL and its table of changes tell about the same transactions: each change is passed on once.
+//! Matches notifications of PostgreSQL with rows of its table of changes, so that each change is passed on once.
 //!
 //! A transaction sends one notification for a zone and has one row for it. Whichever is seen first is passed on, and the other
 //! is expected. If reads go to a replica, changes of others are passed on when the replica shows them.
