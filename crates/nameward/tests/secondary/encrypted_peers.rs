@@ -320,3 +320,118 @@ fn zones_of_commands_have_the_tls_settings_configured_for_the_address_of_their_p
         shows_fault(&secondary, &text)
     });
 }
+
+/// A server that notifies another one over TLS and transfers only over TLS, and that other one, which knows the first by its
+/// address and `remotes`.
+struct Notified {
+    directory: tempfile::TempDir,
+    fleet: Fleet,
+    primary: FleetServer,
+    secondary: FleetServer,
+}
+
+impl Notified {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::new(directory.path(), "authority").unwrap();
+        let [primary, secondary] =
+            ["ns1.fleet.example", "ns2.fleet.example"].map(|name| FleetServer {
+                name,
+                listen: free_address().unwrap(),
+                identity: authority.issue(name, &[name], Validity::Current).unwrap(),
+            });
+        Self {
+            fleet: Fleet {
+                listener: "listen_tls",
+                transport: "",
+                authority: authority.path().into(),
+            },
+            directory,
+            primary,
+            secondary,
+        }
+    }
+
+    /// Starts a server of the two with settings of the server, further tables, and its zone, if it has one.
+    fn start(
+        &self,
+        own: &FleetServer,
+        remotes: &str,
+        tables: &str,
+        zone: Option<&str>,
+    ) -> TestServer {
+        let state = self.directory.path().join(own.name);
+        std::fs::create_dir(&state).unwrap();
+        let setup = Setup::new().config(&format!(
+            "[server]\nstate_directory = {state:?}\nlisten_tls = [\"{}\"]\nremotes = [{remotes}]\n[tls]\ncertificate = {:?}\nkey \
+             = {:?}\nclient_ca = {:?}\n[[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \
+             \"{KEY_SECRET}\"\n{tables}",
+            own.listen, own.identity.certificate, own.identity.key, self.fleet.authority
+        ));
+        match zone {
+            Some(text) => setup.zone(ZONE, text).start(),
+            None => setup.start(),
+        }
+    }
+}
+
+#[test]
+fn an_autoprimary_is_queried_and_its_zones_are_transferred_over_tls() {
+    let both = Notified::new();
+    let (one, two) = (&both.primary, &both.secondary);
+    let autoprimary = format!(
+        "[[autoprimary]]\naddress = \"{}\"\nname_server = \"ns1.{ZONE}\"\nkey = \"{KEY_NAME}\"\n",
+        one.listen
+    );
+    let secondary = both.start(two, &both.fleet.contact(two, one), &autoprimary, None);
+    let settings = format!(
+        "[[zone]]\nname = \"{ZONE}\"\nkind = \"primary\"\nnotify_name_servers = false\nalso_notify = [{}]\n\
+         allow_transfer = [\"tls-name:{}\"]\nallow_query = [\"127.0.0.1\"]\n",
+        both.fleet.contact(one, two),
+        two.name
+    );
+    let primary = both.start(one, "", &settings, Some(&zone_text(1)));
+    is_transferred_over_tls(&primary, &secondary);
+    assert!(secondary.wait_for_log("created as a secondary of autoprimary"));
+    let notified = counted(&secondary, "incoming-notifications");
+    assert!(notified >= 1);
+    assert_eq!(counted(&secondary, "tls-queries"), notified);
+}
+
+#[test]
+fn also_notify_in_a_database_is_sent_over_tls() {
+    let both = Notified::new();
+    let (one, two) = (&both.primary, &both.secondary);
+    let settings = format!(
+        "[[zone]]\nname = \"{ZONE}\"\nkind = \"secondary\"\nprimaries = [{}]\n",
+        both.fleet.contact(two, one)
+    );
+    let secondary = both.start(two, "", &settings, None);
+    let database = Sqlite::new(both.directory.path());
+    database.run(&format!(
+        "INSERT INTO domains (id, name, type) VALUES (1, '{ZONE}', 'MASTER');
+         INSERT INTO records (domain_id, name, type, content, ttl, auth) VALUES
+         (1, '{ZONE}', 'SOA', 'ns1.{ZONE} h.{ZONE} 1 36000 600 864000 60', 60, 1), (1, '{ZONE}', 'NS', 'ns1.{ZONE}', 60, 1),
+         (1, 'ns1.{ZONE}', 'A', '127.0.0.1', 60, 1);
+         INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'ALSO-NOTIFY', '{}');",
+        two.listen
+    ));
+    let backend = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = {:?}\n[zone_defaults]\nallow_transfer = [\"tls-name:{}\"]\n",
+        database.path, two.name
+    );
+    let primary = both.start(one, &both.fleet.contact(one, two), &backend, None);
+    is_transferred_over_tls(&primary, &secondary);
+    // The refresh interval is hours: the change arrives because of a NOTIFY.
+    let before = counted(&secondary, "incoming-notifications");
+    database.run(
+        "UPDATE records SET content = replace(content, ' 1 36000', ' 2 36000') WHERE type = 'SOA';",
+    );
+    secondary.wait_until("the change", || {
+        serial(secondary.address(), ZONE) == Some(2)
+    });
+    let notified = counted(&secondary, "incoming-notifications");
+    assert!(notified > before, "{notified}\n{}", primary.log());
+    assert_eq!(counted(&secondary, "tls-queries"), notified);
+    assert_eq!(counted(&secondary, "tcp-queries"), 0);
+}

@@ -122,24 +122,14 @@ fn role_of(server: &RemoteServer, policies: &Policies) -> Option<PeerRole> {
 mod tests {
     use super::*;
     use nameward_maintain::policy::{
-        AlpnRule, PeerAuthentication, PeerTls, PeerTransport, PolicyFragment, PolicySet,
-        PolicySource, PolicyTable,
+        PeerTls, PeerTransport, PolicyFragment, PolicySet, PolicySource, PolicyTable,
     };
     use nameward_wire::NameBuf;
     use std::sync::Arc;
 
     fn server(address: &str) -> RemoteServer {
-        let tls = PeerTls {
-            transport: PeerTransport::Tls,
-            authentication: PeerAuthentication::Opportunistic,
-            name: None,
-            authorities: None,
-            pins: Vec::new(),
-            identity: None,
-            alpn: AlpnRule::Required,
-        };
         RemoteServer {
-            tls: Some(Arc::new(tls)),
+            tls: Some(Arc::new(PeerTls::opportunistic(PeerTransport::Tls))),
             ..RemoteServer::plain(address.parse().unwrap())
         }
     }
