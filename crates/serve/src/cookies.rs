@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use nameward_base::secret::Secret;
+use nameward_base::secret::{Secret, Zeroize};
 use nameward_wire::message::ReplyCookie;
 use siphasher::sip::SipHasher24;
 
@@ -29,19 +29,30 @@ const VERSION: [u8; 4] = [1, 0, 0, 0];
 
 /// A secret that makes and verifies server cookies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CookieSecret(Secret<Vec<u8>>);
+pub struct CookieSecret(Secret<SipHashKey>);
+
+/// The octets of a secret, on the heap: a move leaves no copy behind.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct SipHashKey(Box<[u8; SECRET]>);
+
+impl Zeroize for SipHashKey {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl CookieSecret {
     /// Makes a secret.
     pub fn random() -> Self {
-        let mut secret = vec![0; SECRET];
-        if aws_lc_rs::rand::fill(&mut secret).is_err() {
+        let mut secret = Secret::<SipHashKey>::default();
+        let octets = &mut secret.reveal_mut().0;
+        if aws_lc_rs::rand::fill(&mut octets[..]).is_err() {
             // It reads the random device of the kernel; without one, keys of the standard library are as good.
             let word = || RandomState::new().hash_one(0u64).to_ne_bytes();
-            secret[..8].copy_from_slice(&word());
-            secret[8..].copy_from_slice(&word());
+            octets[..8].copy_from_slice(&word());
+            octets[8..].copy_from_slice(&word());
         }
-        CookieSecret(Secret::new(secret))
+        CookieSecret(secret)
     }
 
     /// Reads 32 hexadecimal digits.
@@ -52,19 +63,21 @@ impl CookieSecret {
 
     /// Takes 16 octets.
     pub fn from_octets(octets: Secret<Vec<u8>>) -> Option<Self> {
-        (octets.reveal().len() == SECRET).then_some(CookieSecret(octets))
+        let octets = octets.reveal().as_array::<SECRET>()?;
+        let mut secret = Secret::<SipHashKey>::default();
+        secret.reveal_mut().0.copy_from_slice(octets);
+        Some(CookieSecret(secret))
     }
 
     /// Returns the octets.
     pub fn reveal(&self) -> &[u8] {
-        self.0.reveal()
+        &self.0.reveal().0[..]
     }
 
     /// Returns the keyed hash. It is not kept, because it has a copy of the secret that is not overwritten.
     #[inline]
     fn hasher(&self) -> SipHasher24 {
-        let key = self.0.reveal().first_chunk::<SECRET>();
-        key.map_or_else(SipHasher24::new, SipHasher24::new_with_key)
+        SipHasher24::new_with_key(&self.0.reveal().0)
     }
 }
 
