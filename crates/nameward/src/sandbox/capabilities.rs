@@ -72,13 +72,29 @@ pub fn give_up(kept: KeptPrivileges) -> io::Result<()> {
     // SAFETY: both structures are those of capset(2), version 3, and live through the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) };
     if result != 0 {
-        return Err(io::Error::last_os_error());
+        let error = io::Error::last_os_error();
+        // A service manager may forbid the call to a service that has no capability.
+        if !has_none(&header)? {
+            return Err(error);
+        }
     }
     // SAFETY: plain numbers.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Checks whether this thread has no capability in any set.
+fn has_none(header: &CapabilityHeader) -> io::Result<bool> {
+    let mut words = [CapabilityWords::default(); 2];
+    // SAFETY: both structures are those of capget(2), version 3, and live through the call.
+    let result = unsafe { libc::syscall(libc::SYS_capget, header, words.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let held = words.map(|set| set.effective | set.permitted | set.inheritable);
+    Ok(held == [0, 0])
 }
 
 /// Keeps the memory of this process, which has secrets, out of core dumps and from debuggers of the same user.
