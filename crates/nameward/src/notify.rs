@@ -7,9 +7,10 @@ pub fn ready() {
     send(&[NotifyState::Ready]);
 }
 
-/// Reports that this process is the service from now on.
-pub fn main_process() {
-    send(&[NotifyState::MainPid(std::process::id())]);
+/// Reports that another process is the service from now on. The service manager believes that of the main process only, unless
+/// the unit has `NotifyAccess=all`.
+pub fn successor(process: u32) {
+    send(&[NotifyState::MainPid(process)]);
 }
 
 /// Reports that a reload has started.

@@ -19,6 +19,7 @@ mod live;
 mod logs;
 mod maintenance;
 mod notes;
+mod opening;
 mod operator;
 mod page_zones;
 mod ports;
@@ -63,6 +64,7 @@ use crate::{
     sandbox::{self, NamedPaths, Sandbox},
     signals, upgrade, zones,
 };
+use opening::PortsFrom;
 use ports::Ports;
 use running::{RunningServer, Signals};
 use take_over::TakeOver;
@@ -130,6 +132,7 @@ struct Prepared {
     sandbox: Arc<Sandbox>,
     /// The server that this one takes over from.
     take_over: Option<TakeOver>,
+    ports_from: PortsFrom,
     /// How this process was started.
     process: ServerProcess,
 }
@@ -155,6 +158,11 @@ impl Prepared {
         // A lower limit means fewer TCP connections, which is reported where it matters.
         let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
         let (mut take_over, mut inherited) = take_over::begin()?;
+        let ports_from = match &take_over {
+            Some(_) => PortsFrom::RunningServer,
+            None if inherited.is_empty() => PortsFrom::ThisProcess,
+            None => PortsFrom::ServiceManager,
+        };
         let ports = Ports::bind(&config, &mut inherited, take_over.as_ref())?;
         let tls = encrypted::load_tls(&config)?;
         let pid_file = match config.server.pid_file.as_deref() {
@@ -197,6 +205,7 @@ impl Prepared {
             pid_file,
             sandbox,
             take_over,
+            ports_from,
             process,
         })
     }

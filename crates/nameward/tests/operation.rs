@@ -1,6 +1,7 @@
 //! The server as an operator meets it: command line, start, reload, change of user, end.
 
 mod access;
+mod activation;
 mod apply;
 mod ask;
 mod attacks;

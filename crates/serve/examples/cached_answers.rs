@@ -5,7 +5,7 @@ use nameward_answer::Engine;
 use nameward_serve::listen;
 use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
-use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, spawn_workers};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, WorkerSwitch, spawn_workers};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -14,7 +14,6 @@ use nameward_zone::{
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 const APEX: &str = "example.";
@@ -105,7 +104,7 @@ fn warm(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
         1,
     );
     let bound = bound.expect("a free port");
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::<WorkerSwitch>::default();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(bound.addresses[0]).expect("loopback");
     let make = |_| UdpPipeline::new(shared.clone());
@@ -114,7 +113,7 @@ fn warm(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
         socket.send(packet).expect("loopback");
         socket.recv(&mut [0; 512]).expect("an answer");
     }
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    stop.stop();
     workers
         .expect("threads")
         .into_iter()

@@ -9,11 +9,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nameward_serve::listen::bind_all;
-use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, WorkerSwitch};
 
 /// About the size of a usual query.
 const DATAGRAM: [u8; 44] = [7; 44];
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
     let (server, load) = (bind_all(&[loopback], 1)?, bind_all(&[loopback], 1)?);
     let seed = load.udp[0][0].try_clone_std()?;
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::<WorkerSwitch>::default();
     let count = Arc::new(Count::default());
     let mut workers = Vec::new();
     for (index, mut bound) in [(0, server.udp), (1, load.udp)] {
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     std::thread::sleep(Duration::from_secs(seconds));
     let (user_ms, system_ms) = thread_times_ms("udp-0")?;
-    stop.store(true, Ordering::Relaxed);
+    stop.stop();
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let datagrams = of(&count.datagrams).max(1);
     println!(

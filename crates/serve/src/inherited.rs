@@ -38,10 +38,16 @@ impl InheritedSockets {
         }
     }
 
-    /// Checks whether all Internet sockets were taken.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.udp.is_empty() && self.tcp.is_empty()
+    /// Checks whether there is no Internet socket, or none that was not taken.
+    pub fn is_empty(&self) -> bool {
+        self.udp.is_empty() && self.quic.is_empty() && self.tcp.is_empty()
+    }
+
+    /// Returns the addresses of the sockets that were not taken, each with its protocol.
+    pub fn unused(&self) -> Vec<(SocketAddr, &'static str)> {
+        let udp = self.udp.iter().map(|(address, _)| (*address, "udp"));
+        let tcp = self.tcp.iter().map(|(address, _)| (*address, "tcp"));
+        udp.chain(tcp).collect()
     }
 
     /// Takes the UDP sockets of an address; port 0 means any.

@@ -123,7 +123,8 @@ fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EADDRINUSE) => "address already in use (is another server running?)".to_owned(),
         Some(libc::EACCES | libc::EPERM) => {
-            "permission denied (ports below 1024 need root or CAP_NET_BIND_SERVICE)".to_owned()
+            "permission denied (ports below 1024 need root, CAP_NET_BIND_SERVICE or nameward.socket)"
+                .to_owned()
         }
         Some(libc::EADDRNOTAVAIL) => "no interface has this address".to_owned(),
         Some(libc::EAFNOSUPPORT) => "address family not supported by this host".to_owned(),
@@ -401,17 +402,21 @@ fn prepare_udp(socket: Socket, rules: &Arc<ListenerRules>) -> io::Result<UdpList
     })
 }
 
-/// Requests large buffers and accepts what is granted: root gets all, others up to rmem_max.
+/// Requests large buffers and accepts what is granted: root gets all, others up to rmem_max. Buffers that are large already stay:
+/// the service manager may have set them, and a request without privileges would shrink them.
 fn enlarge_buffers(socket: &Socket) {
     let (receive, send) = (RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES);
     let forced = |name, bytes: usize| {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         sys::set_option(socket, libc::SOL_SOCKET, name, bytes).is_ok()
     };
-    if !forced(libc::SO_RCVBUFFORCE, receive) {
+    let is_large = |size: io::Result<usize>, wanted| size.is_ok_and(|size| size >= wanted);
+    let receives_enough = is_large(socket.recv_buffer_size(), receive);
+    if !receives_enough && !forced(libc::SO_RCVBUFFORCE, receive) {
         let _ = socket.set_recv_buffer_size(receive);
     }
-    if !forced(libc::SO_SNDBUFFORCE, send) {
+    let sends_enough = is_large(socket.send_buffer_size(), send);
+    if !sends_enough && !forced(libc::SO_SNDBUFFORCE, send) {
         let _ = socket.set_send_buffer_size(send);
     }
 }

@@ -4,11 +4,12 @@
 //! allocates nothing while it runs. With one socket it blocks in the receive call itself; with several it polls them
 //! once a round, so that no address can starve another.
 
+mod switch;
+
 use nameward_base::text::counted;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::sys::PollSet;
 pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
 pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX, Replies};
+pub use switch::WorkerSwitch;
+use switch::WorkerTurn;
 
 /// Pause after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
@@ -25,6 +28,8 @@ const ERROR_REST: Duration = Duration::from_millis(10);
 /// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late an idle worker notices
 /// that it must stop.
 const IDLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while the worker is about to rest.
+const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of batches a stopping worker still takes from its sockets.
 const DRAIN_BATCHES: usize = 512;
 
@@ -61,42 +66,29 @@ pub struct UdpWorker {
 }
 
 impl UdpWorker {
-    /// Starts worker `index` on its sockets. It runs until `stop` is set, then drains its sockets (within limits) and
-    /// ends.
+    /// Starts worker `index` on its sockets. It reads them when `switch` allows it; when that is stopped, it drains its
+    /// sockets (within limits) and ends.
     pub fn spawn<H: BatchHandler>(
         index: usize,
         sockets: Vec<UdpListener>,
         handler: H,
-        stop: Arc<AtomicBool>,
+        switch: Arc<WorkerSwitch>,
     ) -> io::Result<UdpWorker> {
-        UdpWorker::spawn_after(index, sockets, handler, stop, || {})
-    }
-
-    /// Like [`UdpWorker::spawn`]; the worker first calls `wait`.
-    pub fn spawn_after<H: BatchHandler>(
-        index: usize,
-        sockets: Vec<UdpListener>,
-        handler: H,
-        stop: Arc<AtomicBool>,
-        wait: impl FnOnce() + Send + 'static,
-    ) -> io::Result<UdpWorker> {
-        if let [only] = &sockets[..] {
-            only.socket.set_read_timeout(Some(IDLE_INTERVAL))?;
-        }
         let mut worker = Worker {
             poll: PollSet::new(sockets.iter().map(|s| s.socket.as_raw_fd())),
             sockets,
             handler,
             batch: DatagramBatch::new(),
+            interval: IDLE_INTERVAL,
         };
+        worker.set_interval(IDLE_INTERVAL)?;
         let token = Arc::new(());
         let running = Arc::downgrade(&token);
         let thread = thread::Builder::new()
             .name(format!("udp-{index}"))
             .spawn(move || {
                 let _token = token;
-                wait();
-                worker.run(&stop);
+                worker.run(&switch);
             })?;
         Ok(UdpWorker { thread, running })
     }
@@ -106,7 +98,7 @@ impl UdpWorker {
         Weak::clone(&self.running)
     }
 
-    /// Waits until the worker has ended, which it does only after `stop` was set.
+    /// Waits until the worker has ended, which it does only after the switch was stopped.
     pub fn join(self) {
         if self.thread.join().is_err() {
             tracing::error!("internal error: a UDP worker stopped");
@@ -118,22 +110,12 @@ impl UdpWorker {
 /// index.
 pub fn spawn_workers<H: BatchHandler>(
     sockets: Vec<Vec<UdpListener>>,
-    stop: &Arc<AtomicBool>,
-    handler: impl FnMut(usize) -> H,
-) -> io::Result<Vec<UdpWorker>> {
-    spawn_workers_after(sockets, stop, handler, || {})
-}
-
-/// Like [`spawn_workers`]; each worker first calls `wait`.
-pub fn spawn_workers_after<H: BatchHandler>(
-    sockets: Vec<Vec<UdpListener>>,
-    stop: &Arc<AtomicBool>,
+    switch: &Arc<WorkerSwitch>,
     mut handler: impl FnMut(usize) -> H,
-    wait: impl FnOnce() + Clone + Send + 'static,
 ) -> io::Result<Vec<UdpWorker>> {
     let numbered = sockets.into_iter().enumerate();
     numbered
-        .map(|(i, own)| UdpWorker::spawn_after(i, own, handler(i), Arc::clone(stop), wait.clone()))
+        .map(|(i, own)| UdpWorker::spawn(i, own, handler(i), Arc::clone(switch)))
         .collect()
 }
 
@@ -142,19 +124,50 @@ struct Worker<H> {
     poll: PollSet,
     handler: H,
     batch: DatagramBatch,
+    /// How long it waits for datagrams.
+    interval: Duration,
 }
 
 impl<H: BatchHandler> Worker<H> {
-    fn run(&mut self, stop: &AtomicBool) {
-        let mut full = false;
-        while !stop.load(Ordering::Relaxed) {
+    fn run(&mut self, switch: &WorkerSwitch) {
+        while switch.enter() {
+            let is_hurried = self.read(switch);
+            self.drain();
+            self.handler.idle();
+            switch.leave(is_hurried);
+        }
+    }
+
+    /// Serves until the worker must leave. Returns whether it has noted that it waits only briefly.
+    fn read(&mut self, switch: &WorkerSwitch) -> bool {
+        let (mut full, mut is_hurried) = (false, false);
+        // The system refuses no time limit of a socket that had one.
+        let _ = self.set_interval(IDLE_INTERVAL);
+        loop {
+            match switch.turn() {
+                WorkerTurn::Read => {}
+                WorkerTurn::ReadBriefly if is_hurried => {}
+                WorkerTurn::ReadBriefly => {
+                    let _ = self.set_interval(BRIEF_INTERVAL);
+                    is_hurried = true;
+                    switch.hurry();
+                }
+                WorkerTurn::Leave => return is_hurried,
+            }
             full = match self.sockets.len() {
                 1 => self.round_of_one(full),
                 _ => self.round_of_many(full),
             };
         }
-        self.drain();
-        self.handler.idle();
+    }
+
+    /// Sets how long the worker waits for datagrams.
+    fn set_interval(&mut self, interval: Duration) -> io::Result<()> {
+        self.interval = interval;
+        match &self.sockets[..] {
+            [only] => only.socket.set_read_timeout(Some(interval)),
+            _ => Ok(()),
+        }
     }
 
     /// Receives once on the only socket. `full` means that the last batch was full, so that more datagrams are
@@ -170,7 +183,7 @@ impl<H: BatchHandler> Worker<H> {
 
     /// Polls all sockets and serves one batch of each that is ready.
     fn round_of_many(&mut self, full: bool) -> bool {
-        let timeout = if full { Duration::ZERO } else { IDLE_INTERVAL };
+        let timeout = if full { Duration::ZERO } else { self.interval };
         if self.poll.wait(timeout) == 0 {
             if !full {
                 self.handler.idle();

@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nameward_serve::listen::bind_all;
 use nameward_serve::raise_descriptor_limit;
 use nameward_serve::tcp::{Endpoints, Later, StreamAction, StreamHandler, TcpSettings, serve};
-use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
+use nameward_serve::udp::{
+    BatchHandler, BatchTiming, DatagramBatch, UdpWorker, WorkerSwitch, spawn_workers,
+};
 use nameward_testkit::wait_until;
 use tokio::sync::watch;
 
@@ -106,7 +108,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     }
     let bound = bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
     let address = bound.addresses[0];
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::<WorkerSwitch>::default();
     let workers = spawn_workers(bound.udp, &stop, |_| Datagrams).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -154,7 +156,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
 
     drop(idle);
     wait_until("all have left", || open() == 0);
-    stop.store(true, Ordering::SeqCst);
+    stop.stop();
     stop_tcp.send_replace(true);
     workers.into_iter().for_each(UdpWorker::join);
     runtime.block_on(serving).unwrap().unwrap();

@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_answer::Engine;
 use nameward_serve::live::{LiveSettings, Running, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpWorker, spawn_workers};
+use nameward_serve::udp::{UdpWorker, WorkerSwitch, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -29,7 +28,7 @@ pub struct Loopback {
     pub address: SocketAddr,
     runtime: Option<tokio::runtime::Runtime>,
     workers: Vec<UdpWorker>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<WorkerSwitch>,
     _stop_tcp: watch::Sender<bool>,
     _running: Running,
 }
@@ -77,7 +76,7 @@ impl Loopback {
         if address.ip().is_unspecified() {
             address.set_ip("127.0.0.1".parse().unwrap());
         }
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::<WorkerSwitch>::default();
         let make = |_| UdpPipeline::new(shared.clone());
         let workers = spawn_workers(bound.udp, &stop, make).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
@@ -171,7 +170,7 @@ impl Loopback {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.stop();
         self.workers.drain(..).for_each(UdpWorker::join);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -6,7 +6,9 @@ use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookie
 use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
-use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
+use nameward_serve::udp::{
+    BatchHandler, BatchTiming, DatagramBatch, UdpWorker, WorkerSwitch, spawn_workers,
+};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_wire::NameBuf;
@@ -18,7 +20,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -330,7 +332,7 @@ impl LiveSource for Memory {
 /// Asks every question twice through a socket, so that its answer is in the packet cache.
 fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
     let bound = listen::bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::<WorkerSwitch>::default();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(bound.addresses[0]).unwrap();
     let make = |_| UdpPipeline::new(shared.clone());
@@ -339,7 +341,7 @@ fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
         socket.send(packet).unwrap();
         socket.recv(&mut [0; 4096]).unwrap();
     }
-    stop.store(true, Ordering::Relaxed);
+    stop.stop();
     workers.into_iter().for_each(UdpWorker::join);
 }
 

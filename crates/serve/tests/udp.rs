@@ -2,12 +2,12 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nameward_serve::listen::{Bound, bind_all};
 use nameward_serve::udp::{
-    BatchHandler, BatchTiming, DatagramBatch, QUERY_MAX, UdpWorker, spawn_workers,
+    BatchHandler, BatchTiming, DatagramBatch, QUERY_MAX, UdpWorker, WorkerSwitch, spawn_workers,
 };
 use nameward_testkit::require;
 use nameward_testkit::wait_until;
@@ -69,7 +69,7 @@ impl BatchHandler for Echo {
 struct Server {
     addresses: Vec<SocketAddr>,
     seen: Arc<Seen>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<WorkerSwitch>,
     workers: Vec<UdpWorker>,
 }
 
@@ -77,7 +77,7 @@ impl Server {
     fn start(addresses: &[&str], workers: usize) -> Server {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
         let Bound { udp, addresses, .. } = bind_all(&addresses, workers).unwrap();
-        let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let (seen, stop) = (Arc::new(Seen::default()), Arc::<WorkerSwitch>::default());
         let workers = spawn_workers(udp, &stop, |_| Echo(Arc::clone(&seen))).unwrap();
         Server {
             addresses,
@@ -88,7 +88,7 @@ impl Server {
     }
 
     fn stop(self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.stop.stop();
         self.workers.into_iter().for_each(UdpWorker::join);
     }
 }
@@ -290,6 +290,27 @@ fn idle_workers_call_on_idle() {
         wait_until("idle twice", || {
             server.seen.idle.load(Ordering::SeqCst) >= 2
         });
+        server.stop();
+    }
+}
+
+#[test]
+fn resting_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
+    for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
+        let server = Server::start(addresses, 2);
+        ask(&client("127.0.0.1:0"), server.addresses[0], b"before");
+        assert!(server.stop.rest());
+        let clients: Vec<UdpSocket> = (0..20).map(|_| client("127.0.0.1:0")).collect();
+        for socket in &clients {
+            socket.send_to(b"waiting", server.addresses[0]).unwrap();
+        }
+        assert_eq!(server.seen.received.load(Ordering::SeqCst), 1);
+        server.stop.read();
+        for socket in &clients {
+            socket.recv(&mut [0; 100]).expect("an answer");
+        }
+        // Again, and the end of workers that rest.
+        assert!(server.stop.rest());
         server.stop();
     }
 }

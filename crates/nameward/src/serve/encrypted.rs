@@ -24,7 +24,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     core::{RUNTIME_THREADS, ServerCore},
-    listeners::opened,
+    opening::opened,
 };
 use crate::config::{Config, clients::Clients, listen_entry::EncryptedEntry};
 

@@ -8,8 +8,9 @@
 //! load                 ->      pauses the state store: changes wait, queries are answered from memory
 //!                      <-      paused
 //! (opens the store, loads all zones)
-//! serve                ->      stops reading its sockets, finishes connections and transfers, ends
+//! serve                ->      stops reading UDP, tells the service manager who serves
 //!                      <-      serving
+//!                              finishes connections and transfers, ends
 //! (reads the sockets)
 //! ```
 //!
@@ -31,12 +32,13 @@ use std::{
 
 use nameward_base::sync::Mutex;
 use nameward_control::operations::{ErrorKind, OperationError};
-use nameward_serve::descriptors;
+use nameward_serve::{descriptors, udp::WorkerSwitch};
 use nameward_store::state::StateStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::ports::Ports;
+use crate::notify;
 
 /// How long a new process may take to check its configuration, and to load its zones.
 const CHECK_PATIENCE: Duration = Duration::from_secs(120);
@@ -65,6 +67,8 @@ pub struct HandOver {
     /// Keeps the file of the control socket.
     keeps_control_socket: Option<Arc<AtomicBool>>,
     store: Option<StateStore>,
+    /// The threads that read UDP.
+    workers: Arc<WorkerSwitch>,
     /// The keys of QUIC connections, for the new process.
     quic: String,
     is_done: watch::Sender<bool>,
@@ -72,13 +76,18 @@ pub struct HandOver {
 
 impl HandOver {
     /// Copies the descriptors of all ports.
-    pub fn new(ports: &Ports, store: Option<StateStore>) -> io::Result<Arc<Self>> {
+    pub fn new(
+        ports: &Ports,
+        workers: &Arc<WorkerSwitch>,
+        store: Option<&StateStore>,
+    ) -> io::Result<Arc<Self>> {
         let descriptors = ports.descriptors()?;
         let control = ports.control.as_ref();
         Ok(Arc::new(Self {
             descriptors: Mutex::new(descriptors),
             keeps_control_socket: control.map(|control| control.handed_over_flag()),
-            store,
+            store: store.cloned(),
+            workers: Arc::clone(workers),
             quic: ports.encrypted.identity.to_successor(),
             is_done: watch::Sender::new(false),
         }))
@@ -125,8 +134,9 @@ impl HandOver {
         let taken = say(stream, PAUSED)
             .and_then(|()| stream.set_read_timeout(Some(LOAD_PATIENCE)))
             .and_then(|()| expect(stream, SERVE))
-            .and_then(|()| say(stream, SERVING));
+            .and_then(|()| self.leave_to(stream));
         if let Err(error) = taken {
+            self.workers.read();
             if let Some(Err(error)) = paused.map(|paused| paused.resume()) {
                 tracing::error!(
                     "upgrade: cannot use the state store again: {error}; restart the server"
@@ -141,6 +151,16 @@ impl HandOver {
         tracing::info!("upgrade: the new process serves; finishing connections");
         self.is_done.send_replace(true);
         Ok(())
+    }
+
+    /// Leaves the sockets to the new process. A datagram that this one read later could be an UPDATE, which only the new one
+    /// can carry out; until that reads, datagrams wait in the sockets.
+    fn leave_to(&self, stream: &UnixStream) -> io::Result<()> {
+        if !self.workers.rest() {
+            tracing::warn!("upgrade: a UDP worker does not stop reading");
+        }
+        notify::successor(descriptors::peer_process(stream)?);
+        say(stream, SERVING)
     }
 
     fn offer(&self, stream: &UnixStream, ports: &[OwnedFd]) -> io::Result<()> {

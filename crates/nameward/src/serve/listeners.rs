@@ -1,19 +1,20 @@
 //! The threads and tasks that receive queries: UDP workers, and listeners for TCP, TLS, HTTPS and QUIC.
 
-use std::sync::{Arc, Weak, atomic::AtomicBool};
+use std::sync::{Arc, Weak};
 
 use nameward_serve::{
     listen::Bound,
     pipeline::{TcpPipeline, UdpPipeline},
     tcp::{Drain, TcpSettings},
-    udp::UdpWorker,
+    udp::{UdpWorker, WorkerSwitch},
 };
-use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     core::{RUNTIME_THREADS, ServerCore},
     encrypted::{self, EncryptedListeners, EncryptedPorts},
     health::ListenerWatch,
+    opening::{Gates, opened},
 };
 use crate::config::{Config, settings};
 
@@ -22,7 +23,7 @@ pub struct Listeners {
     /// The UDP threads.
     pub workers: Vec<UdpWorker>,
     /// Ends them.
-    pub stop_workers: Arc<AtomicBool>,
+    pub switch: Arc<WorkerSwitch>,
     /// Closes connections.
     pub stop: watch::Sender<bool>,
     drain: Drain,
@@ -31,18 +32,16 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Starts them; they wait until `gate` is true.
+    /// Starts them; they wait at their gates.
     pub fn start(
         core: &ServerCore,
         (dns, encrypted): (Bound, EncryptedPorts),
         config: &Config,
         tasks: &mut JoinSet<()>,
-        gate: watch::Receiver<bool>,
+        gates: &Gates,
     ) -> std::io::Result<Self> {
-        let stop_workers = Arc::new(AtomicBool::new(false));
-        let (opening, runtime) = (gate.clone(), Handle::current());
-        let wait = move || runtime.block_on(opened(opening));
-        let workers = UdpPipeline::spawn_workers_after(&core.shared, dns.udp, &stop_workers, wait)?;
+        let (gate, switch) = (gates.dns(), Arc::clone(&gates.workers));
+        let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &switch)?;
         let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
         let (stop, stopping) = watch::channel(false);
         // One client's connections count together, whatever they carry.
@@ -62,7 +61,7 @@ impl Listeners {
         });
         Ok(Self {
             workers,
-            stop_workers,
+            switch,
             stop,
             drain,
             accepting,
@@ -90,12 +89,6 @@ impl Listeners {
             encrypted: self.encrypted.clone(),
         }
     }
-}
-
-/// Waits until the server may serve.
-pub async fn opened(mut gate: watch::Receiver<bool>) {
-    // Without a sender the server has ended.
-    let _ = gate.wait_for(|is_open| *is_open).await;
 }
 
 fn tcp_settings(server: &settings::Server) -> TcpSettings {

@@ -83,6 +83,13 @@ impl Ports {
             }
             _ => bind_control(config)?,
         };
+        if before.is_none() {
+            for (address, protocol) in inherited.unused() {
+                tracing::warn!(
+                    "systemd listens on {address}/{protocol}, which no setting names: queries to it are not answered"
+                );
+            }
+        }
         Ok(Self {
             dns,
             encrypted,

@@ -2,7 +2,7 @@
 
 use std::{
     net::TcpListener,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -22,8 +22,9 @@ use super::{
     core::{DatabaseReads, ServerCore},
     hand_over::HandOver,
     health::{self, HealthSources, ServerHealth},
-    listeners::{Listeners, opened},
+    listeners::Listeners,
     maintenance::{self, CurrentConfig, Maintenance},
+    opening::{Gates, opened},
     operator::{self, Operator},
     page_zones::PageZones,
     rate_limit,
@@ -60,8 +61,7 @@ pub struct RunningServer {
     core: ServerCore,
     listeners: Listeners,
     stop: watch::Sender<bool>,
-    /// Opened when this server begins to serve: at once, unless it takes over from another one.
-    gate: watch::Sender<bool>,
+    gates: Gates,
     take_over: Option<TakeOver>,
     hand_over: Arc<HandOver>,
     tasks: JoinSet<()>,
@@ -112,11 +112,12 @@ impl RunningServer {
             ports,
             tls,
             take_over,
+            ports_from,
             process,
             ..
         } = prepared;
-        let hand_over = HandOver::new(&ports, core.maintain.store().cloned())?;
-        let gate = watch::Sender::new(take_over.is_none());
+        let gates = Gates::new(ports_from, started);
+        let hand_over = HandOver::new(&ports, &gates.workers, core.maintain.store())?;
         let unknown_keys = policies::unknown_keys(&config);
         // The zone settings are in effect as policies, access lists and file sources.
         config.zones = Vec::new();
@@ -134,8 +135,7 @@ impl RunningServer {
         announce::started(&ports, &config, tls.is_some());
         let web = ports.web_address();
         let ports_of_dns = (ports.dns, ports.encrypted);
-        let opening = gate.subscribe();
-        let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, opening)?;
+        let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, &gates)?;
         let health = ServerHealth::new(HealthSources {
             core: core.clone(),
             secondaries: secondaries.clone(),
@@ -166,14 +166,14 @@ impl RunningServer {
             hand_over: Arc::clone(&hand_over),
             process,
         });
-        let http = (ports.web, ports.api);
-        start_http(&config, &operator, http, &mut tasks, (&gate, &stopping))?;
-        start_control(ports.control, operator, &mut tasks, (&gate, stopping));
+        let gate = (&gates.administration(), &stopping);
+        start_http(&config, &operator, (ports.web, ports.api), &mut tasks, gate)?;
+        start_control(ports.control, operator, &mut tasks, gate);
         Ok(Self {
             core,
             listeners,
             stop,
-            gate,
+            gates,
             take_over,
             hand_over,
             tasks,
@@ -193,7 +193,7 @@ impl RunningServer {
     pub async fn watch(&mut self) -> Result<(), StartError> {
         let mut stopping = self.stop.subscribe();
         let mut handed_over = self.hand_over.subscribe();
-        let (mut loading, mut is_announced) = (true, false);
+        let (mut loading, mut is_announced, mut is_overdue) = (true, false, false);
         loop {
             tokio::select! {
                 result = &mut self.loaded, if loading => {
@@ -207,6 +207,11 @@ impl RunningServer {
                 _ = first_asked(&mut self.first_reads), if !loading && !is_announced => {
                     is_announced = true;
                     self.announce_ready()?;
+                }
+                () = self.gates.overdue(), if !is_announced && !is_overdue => {
+                    is_overdue = true;
+                    tracing::warn!("zones are not loaded yet: queries for those that are missing get SERVFAIL");
+                    self.gates.open();
                 }
                 _ = self.signals.hangup.recv() => {
                     tracing::info!("received SIGHUP: reloading");
@@ -230,9 +235,8 @@ impl RunningServer {
         let mut take_over = self.take_over.take();
         if let Some(before) = &mut take_over {
             before.finish()?;
-            self.gate.send_replace(true);
-            notify::main_process();
         }
+        self.gates.open();
         let zones = self.core.shared.zones.load();
         let question = if self.example {
             Some(example::QUESTION.to_string())
@@ -267,10 +271,10 @@ impl RunningServer {
         if !is_replaced {
             notify::stopping();
         }
-        self.listeners.stop_workers.store(true, Ordering::Relaxed);
+        self.listeners.switch.stop();
         self.hand_over.close();
         // Those that wait for their start end, too.
-        self.gate.send_replace(true);
+        self.gates.open();
         self.stop.send_replace(true);
         self.secondaries.end();
         self.core.key_driver.end();
@@ -342,10 +346,10 @@ fn start_control(
     control: Option<ControlSocket>,
     operator: Arc<Operator>,
     tasks: &mut JoinSet<()>,
-    (gate, stopping): (&watch::Sender<bool>, watch::Receiver<bool>),
+    (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
 ) {
     if let Some(control) = control {
-        let opened = opened(gate.subscribe());
+        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
         tasks.spawn(async move {
             opened.await;
             serve_control(control, operator, stopping).await;
@@ -426,7 +430,7 @@ fn start_http(
     operator: &Arc<Operator>,
     ports: (Option<TcpListener>, Option<TcpListener>),
     tasks: &mut JoinSet<()>,
-    (gate, stopping): (&watch::Sender<bool>, &watch::Receiver<bool>),
+    signals: (&watch::Receiver<bool>, &watch::Receiver<bool>),
 ) -> Result<(), StartError> {
     let core = &operator.core;
     let web = super::web::prepare(&config.web, &core.shared.stats, &operator.health)
@@ -441,7 +445,7 @@ fn start_http(
     let web = web.showing_zones(Arc::clone(&zones));
     let api = super::api::prepare(config, (operator, zones), core.notes.tls.clone())
         .map_err(|error| StartError::Secret("api.key", error))?;
-    super::web::start((web, api), ports, tasks, (&gate.subscribe(), stopping));
+    super::web::start((web, api), ports, tasks, signals);
     Ok(())
 }
 

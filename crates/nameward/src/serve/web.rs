@@ -8,7 +8,7 @@ use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::health::ServerHealth;
+use super::{health::ServerHealth, opening::opened};
 use crate::config::settings;
 
 /// Creates the web server for these settings, which shows the state from `health`. Fails for an unusable password
@@ -46,16 +46,16 @@ pub fn start(
         _ => web,
     };
     if let Some(listener) = web_port {
-        let (mut gate, stopping) = (gate.clone(), stopping.clone());
+        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
         tasks.spawn(async move {
-            let _ = gate.wait_for(|is_open| *is_open).await;
+            opened.await;
             serve(web, listener, stopping).await;
         });
     }
     if let (Some(api), Some(listener)) = (api, api_port) {
-        let (mut gate, stopping) = (gate.clone(), stopping.clone());
+        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
         tasks.spawn(async move {
-            let _ = gate.wait_for(|is_open| *is_open).await;
+            opened.await;
             super::api::serve(api, listener, stopping).await;
         });
     }

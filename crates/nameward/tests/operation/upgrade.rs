@@ -1,7 +1,7 @@
 //! `nameward upgrade`: a new process takes over while clients ask.
 
 mod failures;
-mod load;
+pub mod load;
 mod open_connections;
 
 use std::{fs, net::SocketAddr, os::unix::net::UnixDatagram, process::Command, time::Duration};

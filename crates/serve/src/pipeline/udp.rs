@@ -7,7 +7,9 @@ use super::{ReplyTo, ServingState, Snapshots};
 use crate::listen::UdpListener;
 use crate::request::Verdict;
 use crate::tap::Exchange;
-use crate::udp::{self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker};
+use crate::udp::{
+    self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker, WorkerSwitch,
+};
 use nameward_answer::Scratch;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
@@ -15,7 +17,6 @@ use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 /// Answers the datagrams of one worker.
@@ -53,20 +54,9 @@ impl UdpPipeline {
     pub fn spawn_workers(
         shared: &Arc<ServingState>,
         sockets: Vec<Vec<UdpListener>>,
-        stop: &Arc<AtomicBool>,
+        switch: &Arc<WorkerSwitch>,
     ) -> io::Result<Vec<UdpWorker>> {
-        udp::spawn_workers(sockets, stop, |_| UdpPipeline::new(Arc::clone(shared)))
-    }
-
-    /// Like [`UdpPipeline::spawn_workers`]; each worker first calls `wait`.
-    pub fn spawn_workers_after(
-        shared: &Arc<ServingState>,
-        sockets: Vec<Vec<UdpListener>>,
-        stop: &Arc<AtomicBool>,
-        wait: impl FnOnce() + Clone + Send + 'static,
-    ) -> io::Result<Vec<UdpWorker>> {
-        let pipeline = |_| UdpPipeline::new(Arc::clone(shared));
-        udp::spawn_workers_after(sockets, stop, pipeline, wait)
+        udp::spawn_workers(sockets, switch, |_| UdpPipeline::new(Arc::clone(shared)))
     }
 }
 

@@ -102,6 +102,30 @@ fn receive_batch(stream: &UnixStream, all: &mut Vec<OwnedFd>) -> io::Result<()> 
     Ok(())
 }
 
+/// Returns the process that has connected to a socket of this one.
+pub fn peer_process(stream: &UnixStream) -> io::Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: `peer` is a ucred, which SO_PEERCRED fills, and `length` is its size.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    match result {
+        0 => u32::try_from(peer.pid).map_err(io::Error::other),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Makes a descriptor of this process, such as that of stdout, refer to the same file as another one.
 pub fn replace(number: RawFd, by: &OwnedFd) -> io::Result<()> {
     // SAFETY: plain numbers; the descriptor that is replaced is closed by the call.
