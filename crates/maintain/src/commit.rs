@@ -14,6 +14,7 @@
 mod background_jobs;
 mod conflicts;
 mod load;
+mod memory;
 mod outcome;
 mod pending;
 mod storage;

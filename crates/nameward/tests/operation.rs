@@ -22,6 +22,7 @@ mod listeners;
 mod logs;
 mod lost_store;
 mod made_types;
+mod memory;
 mod missing_files;
 mod named_conf;
 mod not_ready;

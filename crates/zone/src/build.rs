@@ -74,6 +74,8 @@ pub struct ZoneBuilder {
     is_merging: bool,
     /// A limit has been reached and reported.
     pub(crate) is_full: bool,
+    /// The limit is the memory of the system.
+    pub(crate) lacks_memory: bool,
 }
 
 /// A node and the source location of its first record.

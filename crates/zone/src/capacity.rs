@@ -68,6 +68,11 @@ impl ZoneBuilder {
         self.is_full
     }
 
+    /// Checks whether the zone was rejected because the system has no memory for it.
+    pub fn lacks_memory(&self) -> bool {
+        self.lacks_memory
+    }
+
     /// Checks the size of the zone, and computes how much the next owner may take.
     pub(crate) fn check_octets(&mut self) -> Result<(), ZoneFull> {
         match self.limits.octets.checked_sub(self.octets()) {
@@ -83,6 +88,7 @@ impl ZoneBuilder {
     #[cold]
     pub(crate) fn refuse(&mut self, full: ZoneFull, from: RecordLocation) {
         self.is_full = true;
+        self.lacks_memory |= full == ZoneFull::Memory;
         self.findings.error(from, format_args!("{full}"));
     }
 

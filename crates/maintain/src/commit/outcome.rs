@@ -77,9 +77,9 @@ pub enum CommitError {
     /// A condition of the change is not met.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
-    /// The digests of the version (ZONEMD) do not match its contents.
+    /// The digests of the version (ZONEMD) do not match its contents, or there is no memory for it.
     #[error("{0}")]
-    WrongDigest(String),
+    Unusable(String),
     /// A file was edited where changes that it lacks were made.
     #[error(
         "the edited file conflicts with updates in the journal at {owner} {rtype}; still serving the previous version. \

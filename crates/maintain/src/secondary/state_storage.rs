@@ -130,9 +130,12 @@ impl SecondaryStorage for StateStorage {
         let rule = zone.settings.policy.zonemd;
         let is_large = (has_version || rule.verifies()) && version.heap_bytes() >= LARGE;
         let commits = Arc::clone(&self.commits);
-        let commit = move || match rule.objection(&version) {
-            Some(error) => ended(Err(CommitError::WrongDigest(error))),
-            None => commits.version_with_contents(source, version, contents, ended),
+        let commit = move || {
+            let objection = rule.objection(&version);
+            match objection.or_else(|| commits.memory_objection(&version)) {
+                Some(error) => ended(Err(CommitError::Unusable(error))),
+                None => commits.version_with_contents(source, version, contents, ended),
+            }
         };
         if is_large {
             self.large.run(zone.settings.name.to_buf(), commit)

@@ -83,6 +83,9 @@ pub enum TransferFailure {
     /// The zone exceeds its memory limit.
     #[error("the zone exceeds {} MiB (transfer_size_max_mb)", .0 >> 20)]
     TooLarge(u64),
+    /// The system has no memory for the zone.
+    #[error("out of memory")]
+    NoMemory,
     /// Too many consecutive messages have no records.
     #[error("the primary sends empty messages")]
     EmptyMessages,

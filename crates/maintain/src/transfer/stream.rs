@@ -403,6 +403,9 @@ impl WholeDraft {
         });
         let (zone, findings) = self.builder.end();
         let Some(mut zone) = zone else {
+            if self.builder.lacks_memory() {
+                return Err(TransferFailure::NoMemory);
+            }
             if self.builder.is_full() {
                 return Err(TransferFailure::TooLarge(self.octets_max));
             }

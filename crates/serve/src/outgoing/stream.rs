@@ -198,6 +198,6 @@ impl MessageBuffer {
 pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
     !matches!(
         failure,
-        TransferFailure::Tsig(_) | TransferFailure::TooLarge(_)
+        TransferFailure::Tsig(_) | TransferFailure::TooLarge(_) | TransferFailure::NoMemory
     )
 }

@@ -52,27 +52,38 @@ pub(super) fn look_at_all<'j>(
         GROUP
     };
     let next = AtomicUsize::new(0);
+    // Checks groups until there are no more, or until `deliver` returns false.
+    let look = &|deliver: &mut dyn FnMut(Vec<Outcome<'j>>) -> bool| {
+        let mut looker = Looker::new(candidates);
+        loop {
+            let start = next.fetch_add(group, Ordering::Relaxed);
+            let end = jobs.len().min(start.saturating_add(group));
+            let Some(mine @ [_, ..]) = jobs.get(start..end) else {
+                return;
+            };
+            let outcomes = mine.iter().map(|job| (job, looker.look_at(job)));
+            if !deliver(outcomes.collect()) {
+                return;
+            }
+        }
+    };
     let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::scope(|scope| {
         for _ in 0..cores.min(jobs.len()) {
-            let (next, sender) = (&next, sender.clone());
-            scope.spawn(move || {
-                let mut looker = Looker::new(candidates);
-                loop {
-                    let start = next.fetch_add(group, Ordering::Relaxed);
-                    let end = jobs.len().min(start.saturating_add(group));
-                    let Some(mine @ [_, ..]) = jobs.get(start..end) else {
-                        return;
-                    };
-                    let outcomes = mine.iter().map(|job| (job, looker.look_at(job)));
-                    if sender.send(outcomes.collect()).is_err() {
-                        return;
-                    }
-                }
-            });
+            let sender = sender.clone();
+            let looking = move || look(&mut |outcomes| sender.send(outcomes).is_ok());
+            // Without memory for another stack, the threads that there are read all files.
+            if thread::Builder::new().spawn_scoped(scope, looking).is_err() {
+                break;
+            }
         }
         drop(sender);
         receiver.into_iter().for_each(&mut take);
+    });
+    // Nothing is left unless no thread could be started.
+    look(&mut |outcomes| {
+        take(outcomes);
+        true
     });
 }
 

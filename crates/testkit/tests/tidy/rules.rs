@@ -21,6 +21,7 @@ const OWNED: [(&str, &[&str], &str); 7] = [
             "crates/serve/src/",
             // Helpers that end with the function that starts them.
             "crates/maintain/src/secondary/start/read_back.rs",
+            "crates/store/src/file/loader.rs",
             "crates/nameward/src/config/zone_chunks.rs",
         ],
         "use nameward_base::worker",

@@ -60,6 +60,7 @@ impl ZoneBuilder {
             octets_left: usize::MAX,
             is_merging: false,
             is_full: false,
+            lacks_memory: false,
         };
         builder.restart(apex, bytes);
         builder
@@ -112,6 +113,7 @@ impl ZoneBuilder {
             octets_left,
             is_merging,
             is_full,
+            lacks_memory,
         } = self;
         key.set(apex);
         current_key.set(apex);
@@ -146,7 +148,8 @@ impl ZoneBuilder {
         (*places, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
         *limits = ZoneLimits::default();
         *current_in_zone = true;
-        (*is_tolerant, *is_merging, *is_full) = (false, false, false);
+        (*is_tolerant, *is_merging) = (false, false);
+        (*is_full, *lacks_memory) = (false, false);
     }
 
     /// Suppresses warnings: a fragment is built for a single answer, and they would never be read.
@@ -221,8 +224,7 @@ impl ZoneBuilder {
         match packed {
             Ok(packed) => Some(Zone::new(packed, summary)),
             Err(full) => {
-                self.findings
-                    .error(RecordLocation::NONE, format_args!("{full}"));
+                self.refuse(full, RecordLocation::NONE);
                 None
             }
         }

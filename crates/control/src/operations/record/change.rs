@@ -432,7 +432,7 @@ fn of_commit(zone: &NameBuf, error: CommitError) -> OperationError {
             OperationError::conflict(format!("zone {zone}: {error}"))
         }
         CommitError::NoStore(_) => OperationError::refused(error.to_string()),
-        CommitError::WrongDigest(_) => OperationError::invalid(format!("zone {zone}: {error}")),
+        CommitError::Unusable(_) => OperationError::invalid(format!("zone {zone}: {error}")),
         CommitError::State(_) => OperationError::backend(format!("zone {zone}: {error}")),
     }
 }

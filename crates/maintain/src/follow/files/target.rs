@@ -38,7 +38,8 @@ impl ZoneTarget for FileTarget {
 
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
-        policies.of(zone.apex_name()).zonemd.objection(zone)
+        let digest = policies.of(zone.apex_name()).zonemd.objection(zone);
+        digest.or_else(|| self.commits.memory_objection(zone))
     }
 
     fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {

@@ -1,0 +1,113 @@
+//! Memory that the system refuses (ENOMEM): a zone file or a transfer that is too large fails with a fault, the previous
+//! version is served, and the process lives.
+//!
+//! The limit is that of the address space, set while the server runs. The allocator reserves a gigabyte by default, which would
+//! hide it.
+
+use std::{fmt::Write as _, fs, process::Command};
+
+use nameward_testkit::{Setup, TestServer};
+
+use super::ask::{answered_address, zone};
+use super::secure::done;
+
+/// Records of the large versions: above the size from which memory is requested before a commit.
+const HOSTS: u32 = 300_000;
+/// Address space that a server is left, in MiB: too little to build the zone, or for what follows. Where the allocator has room of
+/// its own, a version may be accepted.
+const LEFT: [u64; 3] = [20, 36, 52];
+
+fn large(version: u8) -> String {
+    let soa = format!("SOA ns h {version} 3600 600 86400 ");
+    let mut text = zone("www").replace("SOA ns h 1 2 3 4 ", &soa);
+    text = text.replace("192.0.2.2", &format!("192.0.2.{version}"));
+    for host in 0..HOSTS {
+        writeln!(text, "a-host-with-a-number-{host} A 10.{version}.0.1").unwrap();
+    }
+    text
+}
+
+fn setup() -> Setup {
+    Setup::new().environment("MIMALLOC_ARENA_RESERVE", "16384")
+}
+
+/// Limits the address space of a server to what it has and so many MiB; `None` lifts the limit.
+fn limit(server: &TestServer, left: Option<u64>) {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib = size.and_then(|size| size.trim().split(' ').next()?.parse::<u64>().ok());
+    let limit = left.map(|left| (kib.unwrap() + left * 1024) * 1024);
+    let limit = limit.map_or("unlimited".into(), |octets| octets.to_string());
+    let set = Command::new("prlimit")
+        .args([
+            "--pid",
+            &server.pid().to_string(),
+            &format!("--as={limit}:"),
+        ])
+        .status();
+    let set = set.expect("prlimit is installed: run scripts/install-deps");
+    assert!(set.success());
+}
+
+fn www(server: &TestServer) -> Option<u8> {
+    answered_address(server.address(), "www.one.example").map(|address| address[3])
+}
+
+#[test]
+fn a_zone_file_for_which_there_is_no_memory_is_a_fault_and_the_previous_version_is_served() {
+    let state = tempfile::tempdir().unwrap();
+    let config = format!("[server]\nstate_directory = {:?}\n", state.path());
+    let server = setup().config(&config).zone("one.example", &large(2));
+    let server = server.start();
+    let (mut served, mut refused) = (2, 0);
+    for (left, version) in LEFT.into_iter().zip(3..) {
+        server.write_zone("one.example", &large(version));
+        limit(&server, Some(left));
+        let output = server.command(&["reload"]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            served = version;
+        } else {
+            refused += 1;
+            let log = server.log();
+            assert!(text.contains("out of memory"), "{left} MiB: {text}\n{log}");
+            let status = done(&server, &["status"]);
+            assert!(status.contains("zone_errors"), "{left} MiB: {status}");
+        }
+        assert_eq!(www(&server), Some(served), "{left} MiB");
+    }
+    assert!(refused > 0, "{}", server.log());
+    limit(&server, None);
+    server.write_zone("one.example", &large(99));
+    done(&server, &["reload"]);
+    assert_eq!(www(&server), Some(99));
+    assert!(done(&server, &["status"]).contains("faults: none"));
+}
+
+#[test]
+fn a_transfer_for_which_there_is_no_memory_leaves_the_previous_version_served() {
+    let allowed =
+        "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\nnotify_name_servers = false\n";
+    let primary = Setup::new().config(allowed).zone("one.example", &large(2));
+    let primary = primary.start();
+    let state = tempfile::tempdir().unwrap();
+    let secondary = setup().config(&format!(
+        "[server]\nstate_directory = {:?}\n[[zone]]\nname = \"one.example\"\nkind = \"secondary\"\nprimaries = [{{ \
+         address = \"{}\" }}]\n",
+        state.path(),
+        primary.address()
+    ));
+    let secondary = secondary.start();
+    secondary.wait_until("the zone", || www(&secondary) == Some(2));
+    primary.write_zone("one.example", &large(3));
+    done(&primary, &["reload"]);
+    limit(&secondary, Some(LEFT[0]));
+    done(&secondary, &["zone", "retrieve", "one.example"]);
+    secondary.wait_until("the transfer fails", || {
+        secondary.log().contains("out of memory")
+    });
+    assert_eq!(www(&secondary), Some(2));
+    limit(&secondary, None);
+    done(&secondary, &["zone", "retrieve", "one.example"]);
+    secondary.wait_until("the new version", || www(&secondary) == Some(3));
+}
