@@ -23,6 +23,7 @@ use hyper::{Request, Response, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
+use nameward_base::memory::is_available;
 use nameward_control::web::{ApiHandover, KeyGate, RETRY_SECONDS, SecretVerdict, is_allowed};
 use nameward_serve::http::{BodyMemory, Held, HeldBody, StallGuard};
 use nameward_serve::tls::{ServerTls, TlsPurpose};
@@ -61,6 +62,11 @@ pub struct ApiLimits {
     /// Time after which a stream without events sends something.
     pub keep_alive: Duration,
 }
+
+/// Bodies below this size are processed with what is at hand.
+const LARGE_BODY: usize = 256 << 10;
+/// Memory to process a body, in units of its size: parsed JSON, edits, the difference, the journal.
+const WORK_SHARE: usize = 20;
 
 impl Default for ApiLimits {
     fn default() -> Self {
@@ -307,6 +313,10 @@ async fn read_body(
     let Some(room) = shared.bodies.hold(size) else {
         return Err(503);
     };
+    if size >= LARGE_BODY && !is_available(size.saturating_mul(WORK_SHARE)) {
+        tracing::warn!("API: a request of {size} octets is refused: out of memory");
+        return Err(503);
+    }
     let reading = Limited::new(request.into_body(), limit).collect();
     match tokio::time::timeout(shared.limits.read_timeout, reading).await {
         Err(_) => Err(408),

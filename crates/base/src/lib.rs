@@ -6,6 +6,7 @@
 
 pub mod calendar;
 pub mod file;
+pub mod memory;
 pub mod panics;
 pub mod sandbox;
 pub mod secret;

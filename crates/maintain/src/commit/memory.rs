@@ -5,6 +5,7 @@
 //! ends the process. So the memory is requested in one piece before, and the version is rejected if the system refuses it.
 
 use super::Commits;
+use nameward_base::memory::is_available;
 use nameward_zone::Zone;
 
 /// Versions below this size are committed with what is at hand.
@@ -30,21 +31,5 @@ impl Commits {
         Some(format!(
             "out of memory: replacing the served version needs {needed} MiB"
         ))
-    }
-}
-
-/// Checks whether the system grants memory. Nothing is written to it, so it costs no page.
-fn is_available(octets: usize) -> bool {
-    Vec::<u8>::new().try_reserve_exact(octets).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_no_system_has_is_not_available() {
-        assert!(is_available(LARGE));
-        assert!(!is_available(isize::MAX as usize));
     }
 }

@@ -1,5 +1,5 @@
-//! Memory that the system refuses (ENOMEM): a zone file or a transfer that is too large fails with a fault, the previous
-//! version is served, and the process lives.
+//! Memory that the system refuses (ENOMEM): a zone file, a transfer or a request that is too large fails with its reason, the
+//! previous version is served, and the process lives.
 //!
 //! The limit is that of the address space, set while the server runs. The allocator reserves a gigabyte by default, which would
 //! hide it.
@@ -7,6 +7,7 @@
 use std::{fmt::Write as _, fs, process::Command};
 
 use nameward_testkit::{Setup, TestServer};
+use serde_json::json;
 
 use super::ask::{answered_address, zone};
 use super::secure::done;
@@ -110,4 +111,58 @@ fn a_transfer_for_which_there_is_no_memory_leaves_the_previous_version_served() 
     limit(&secondary, None);
     done(&secondary, &["zone", "retrieve", "one.example"]);
     secondary.wait_until("the new version", || www(&secondary) == Some(3));
+}
+
+/// Sends a change of one.example with as many records; returns the status code.
+fn patch(server: &TestServer, records: u32) -> String {
+    let rrsets: Vec<_> = (0..records)
+        .map(|number| {
+            let name = format!("a-new-host-with-a-number-{number}.one.example.");
+            let record = json!({ "content": "192.0.2.7", "disabled": false });
+            json!({ "name": name, "type": "A", "ttl": 60, "changetype": "REPLACE", "records": [record] })
+        })
+        .collect();
+    let body = server.dir().join("body");
+    fs::write(&body, json!({ "rrsets": rrsets }).to_string()).unwrap();
+    let url = format!(
+        "http://{}/api/v1/servers/localhost/zones/one.example.",
+        server.api()
+    );
+    let output = Command::new("curl")
+        .args([
+            "--silent",
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{http_code}",
+        ])
+        .args([
+            "--request",
+            "PATCH",
+            "--header",
+            "X-API-Key: key",
+            "--data-binary",
+        ])
+        .arg(format!("@{}", body.display()))
+        .arg(url)
+        .output()
+        .expect("curl is installed: run scripts/install-deps");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_request_for_which_there_is_no_memory_is_refused_and_small_ones_are_served() {
+    let state = tempfile::tempdir().unwrap();
+    let server = setup().zone("one.example", &zone("www")).config(&format!(
+        "[server]\nstate_directory = {:?}\n[api]\nlisten = \"127.0.0.1:0\"\nkey = \"key\"\n",
+        state.path()
+    ));
+    let server = server.start();
+    limit(&server, Some(LEFT[1]));
+    assert_eq!(patch(&server, 30_000), "503", "{}", server.log());
+    assert!(server.log().contains("out of memory"), "{}", server.log());
+    assert_eq!(patch(&server, 1), "204", "{}", server.log());
+    assert_eq!(www(&server), Some(2));
+    limit(&server, None);
+    assert_eq!(patch(&server, 30_000), "204", "{}", server.log());
 }
