@@ -26,6 +26,7 @@ mod hosts;
 mod keys;
 mod listing;
 mod load;
+mod log_index;
 mod long_strings;
 mod lookup;
 mod metadata;
@@ -301,6 +302,7 @@ impl SqlBackend {
             ConnectTarget::Mysql(target) => Driver::Mysql(Mysql::new(target, connections, timeout)),
         };
         let above = AncestorSets::new(MAX_AGE);
+        let own_commits = write::OwnCommits::new(&options.address);
         let keys = ZoneCache::new(options.security.keys);
         let metadata = ZoneCache::new(options.security.metadata);
         Ok(SqlBackend {
@@ -314,7 +316,7 @@ impl SqlBackend {
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 commits: write::CommitQueue::default(),
-                own_commits: write::OwnCommits::default(),
+                own_commits,
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
                 keys,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod galera;
+mod own_commits;
 mod powerdns;
 
 use crate::common::{block_on, name};

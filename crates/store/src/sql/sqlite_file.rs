@@ -57,6 +57,7 @@ struct FileCheck {
     contents: Contents,
     log: Option<FileIdentity>,
     index: Option<FileIdentity>,
+    /// From before the contents were inspected.
     checkpoint: Option<Checkpoint>,
 }
 
@@ -80,6 +81,8 @@ impl DatabaseFile {
 
     /// Checks the file; the first check reports no change, and a file that never existed is waited for.
     pub(crate) fn look(&mut self) -> FileChange {
+        let index = self.beside("-shm").map(|index| identity(&index));
+        let checkpoint = index.and_then(|index| self.read_checkpoint(index));
         let file = match std::fs::metadata(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound && self.last.is_some() => {
@@ -88,7 +91,6 @@ impl DatabaseFile {
             Err(_) => return FileChange::None,
         };
         let log = self.beside("-wal").map(|log| identity(&log));
-        let index = self.beside("-shm").map(|index| identity(&index));
         let now = FileCheck {
             file: identity(&file),
             contents: Contents {
@@ -97,10 +99,13 @@ impl DatabaseFile {
             },
             log,
             index,
-            checkpoint: index.and_then(|index| self.read_checkpoint(index)),
+            checkpoint,
         };
+        // A checkpoint writes to the file after its first trace and before its last one, and it may run right now: traces are
+        // compared from before the last inspection of the contents until after this one.
+        let latest = index.and_then(|index| self.read_checkpoint(index));
         match self.last.replace(now) {
-            Some(before) => change(&before, &now),
+            Some(before) => change(&before, &now, latest),
             None => FileChange::None,
         }
     }
@@ -138,7 +143,7 @@ fn identity(file: &Metadata) -> FileIdentity {
     }
 }
 
-fn change(before: &FileCheck, now: &FileCheck) -> FileChange {
+fn change(before: &FileCheck, now: &FileCheck, latest: Option<Checkpoint>) -> FileChange {
     // While connections are open, only an operator removes or replaces a log.
     let is_other = |before: Option<FileIdentity>, now| before.is_some() && before != now;
     if before.file != now.file || is_other(before.log, now.log) || is_other(before.index, now.index)
@@ -148,8 +153,10 @@ fn change(before: &FileCheck, now: &FileCheck) -> FileChange {
     if before.contents == now.contents {
         return FileChange::None;
     }
-    match (before.checkpoint, now.checkpoint) {
-        (Some(before), Some(now)) if before == now => FileChange::Replaced,
+    match (before.checkpoint, latest) {
+        // It writes until it has copied what it will copy.
+        (Some(_), Some(latest)) if latest.copied != latest.attempted => FileChange::None,
+        (Some(before), Some(latest)) if before == latest => FileChange::Replaced,
         (Some(_), Some(_)) => FileChange::None,
         _ => FileChange::Written,
     }
@@ -193,6 +200,28 @@ mod tests {
                 .unwrap();
             assert_eq!(file.look(), FileChange::None);
         }
+    }
+
+    #[test]
+    fn checkpoints_that_run_during_a_check_are_no_replacement() {
+        let (_directory, path, connection) = database("WAL");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let writer = connection;
+                let sql = "INSERT INTO t VALUES (zeroblob(20000)); PRAGMA wal_checkpoint(PASSIVE)";
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    writer.execute_batch(sql).unwrap();
+                }
+            });
+            let mut file = DatabaseFile::new(&path);
+            let changes: Vec<FileChange> = (0..20_000).map(|_| file.look()).collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(
+                changes.iter().find(|change| **change != FileChange::None),
+                None
+            );
+        });
     }
 
     #[test]

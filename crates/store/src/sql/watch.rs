@@ -3,26 +3,22 @@
 //! SQLite: its commit counter, polled often because that is cheap, then the table of changes maintained by triggers;
 //! and its file, because it may be replaced. MySQL and PostgreSQL: that table, polled twice a second where reads go, without
 //! relying on any clock ([`versions`], [`transactions`]); PostgreSQL also sends notifications from the primary, which
-//! save the wait. Without triggers, SQLite still shows that something changed; the others show nothing, and the caller's
-//! TTLs apply.
+//! save the wait. Without triggers, SQLite still shows that something changed, and by its log whether this server alone did
+//! it; the others show nothing, and the caller's TTLs apply.
 
 mod listen;
 mod notices;
+mod sqlite;
 mod transactions;
 mod versions;
 
 use super::connection::ConnectTarget;
-use super::dialect::Statement;
 use super::error::SqlError;
-use super::sqlite_file::{DatabaseFile, FileChange};
-use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite};
+use super::{DatabaseAddress, Driver, SqlBackend};
 use listen::listen;
-use nameward_base::worker::{self, panic_guard};
 use notices::TableNotices;
-use std::collections::{HashMap, VecDeque};
-use std::path::Path;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use sqlite::watch_sqlite;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use transactions::SeenTransactions;
@@ -52,16 +48,10 @@ const REPEATS: [Duration; 5] = [
     Duration::from_secs(25),
     Duration::from_secs(125),
 ];
-/// Polling interval for SQLite.
-const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
-/// After how many looks a file that is not there counts as missing.
-const MISSING_LOOKS: u32 = 4;
 /// Polling interval for a table of changes over a network.
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum pause before a database that is down is tried again.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
-/// A zone ID that no database uses.
-const NO_ZONE: i64 = -1;
 /// Zone ID in notifications of changes that belong to no zone. No zone has it.
 pub(super) const NO_ZONE_CHANGED: i64 = 0;
 /// Pause before a database without a table of changes is tried again.
@@ -202,106 +192,6 @@ async fn watch(mut notices: ChangeSender) {
     }
 }
 
-/// Watches SQLite on its own thread, because SQLite blocks: a file that hangs delays nothing else.
-fn watch_sqlite(notices: ChangeSender, path: &Path) {
-    // The commit counter is per connection, so this needs its own.
-    let options = SqlOptions {
-        concurrency: Concurrency {
-            connections: 1,
-            batches: 1,
-        },
-        page_cache_kib: 0,
-        ..notices.backend.inner.options.clone()
-    };
-    let own = Sqlite::new(path, &options);
-    let file = DatabaseFile::new(path);
-    let watching = move || {
-        let (mut notices, own, mut file) = (notices, Driver::Sqlite(own), file);
-        let mut seen = Seen::default();
-        while !panic_guard("watching a SQLite database", || {
-            poll_sqlite(&mut notices, &own, &mut file, &mut seen);
-        }) {
-            seen = Seen::after_gap();
-        }
-    };
-    if let Err(error) = worker::start("watch-sqlite", watching) {
-        tracing::error!(database = %options.address, %error, "change detection failed to start");
-    }
-}
-
-fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile, seen: &mut Seen) {
-    let backend = notices.backend.clone();
-    let reopen = |driver: &Driver| {
-        if let Driver::Sqlite(sqlite) = driver {
-            sqlite.reopen();
-        }
-    };
-    let mut wait = SQLITE_INTERVAL;
-    let mut missing = 0_u32;
-    while !notices.sender.is_closed() {
-        notices.resend_lost();
-        let change = file.look();
-        if change == FileChange::Missing {
-            // A file that is being replaced may be away for a moment.
-            missing += 1;
-            if missing >= MISSING_LOOKS {
-                backend.hold_down(Some("the file is missing"));
-            }
-            notices.send_begun();
-            std::thread::sleep(SQLITE_INTERVAL);
-            continue;
-        }
-        missing = 0;
-        match change {
-            FileChange::None | FileChange::Missing => {}
-            // The data cached by connections is obsolete, and their counter may belong to a different file.
-            FileChange::Written => reopen(&backend.inner.reads),
-            FileChange::Replaced => {
-                tracing::info!(database = %backend.inner.options.address, "database file replaced, reopening");
-                // Writers first: the last of all connections would copy its log into the file.
-                backend.inner.writer.close();
-                reopen(own);
-                reopen(&backend.inner.reads);
-                *seen = Seen::after_gap();
-            }
-        }
-        // SQLite statements never wait for another task.
-        let looked = {
-            let looking = pin!(seen.look(own, Counter::Commits));
-            looking.poll(&mut Context::from_waker(Waker::noop()))
-        };
-        match looked {
-            Poll::Ready(Ok(changes)) => {
-                wait = SQLITE_INTERVAL;
-                backend.hold_down(None);
-                backend.note_watch(Ok(()));
-                changes.into_iter().for_each(|change| notices.send(change));
-            }
-            Poll::Ready(Err(error)) => {
-                match &error {
-                    SqlError::Refused(reason) => {
-                        backend.hold_down(Some(&format!("the file has no zones ({reason})")));
-                    }
-                    _ => backend.hold_down(None),
-                }
-                backend.note_watch(Err(error));
-                *seen = Seen::after_gap();
-                wait = (wait * 2).min(MAX_BACK_OFF);
-            }
-            Poll::Pending => {}
-        }
-        notices.send_begun();
-        std::thread::sleep(wait);
-    }
-}
-
-/// Whether something cheaper than the table of changes shows that there is nothing new.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Counter {
-    Commits,
-    None,
-}
-
 /// Polls the table of changes in MySQL.
 async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
     let mut seen = ZoneVersions::default();
@@ -402,93 +292,5 @@ async fn look_at_transactions(
             }
             Err(error)
         }
-    }
-}
-
-#[derive(Default)]
-struct Seen {
-    commits: Option<i64>,
-    /// The last version of each zone that changed recently; `None` before the first poll.
-    versions: Option<HashMap<i64, i64>>,
-    missed: bool,
-}
-
-impl Seen {
-    /// Restarts after a period in which changes were not seen.
-    fn after_gap() -> Self {
-        Seen {
-            missed: true,
-            ..Seen::default()
-        }
-    }
-
-    async fn look(&mut self, driver: &Driver, counter: Counter) -> Result<Vec<Change>, SqlError> {
-        let mut has_commits = true;
-        if counter == Counter::Commits {
-            let mut commits = None;
-            driver
-                .query(Statement::DataVersion, None, &[], &mut |row| {
-                    commits = row.int(0);
-                    Ok(())
-                })
-                .await?;
-            has_commits = commits != self.commits;
-            self.commits = commits;
-        }
-        if !has_commits {
-            return Ok(Vec::new());
-        }
-        if counter == Counter::Commits && self.missed {
-            // A file that is being restored may have no zones yet: known zones stay as they are.
-            driver
-                .query(Statement::Zone, Some(NO_ZONE), &[], &mut |_| Ok(()))
-                .await?;
-        }
-        let is_first = self.versions.is_none();
-        let mut versions = HashMap::new();
-        let table = driver
-            .query(Statement::Changes, None, &[], &mut |row| {
-                if let (Some(zone), Some(version)) = (row.int(0), row.int(1)) {
-                    versions.insert(zone, version);
-                }
-                Ok(())
-            })
-            .await;
-        if let Err(error) = table {
-            // SQLite without the table still shows that there was a commit.
-            if counter == Counter::None || !matches!(error, SqlError::Refused(_)) {
-                return Err(error);
-            }
-            self.versions = Some(HashMap::new());
-            let missed = std::mem::take(&mut self.missed);
-            return Ok(if is_first && !missed {
-                Vec::new()
-            } else {
-                vec![Change::All]
-            });
-        }
-        let old = self.versions.replace(versions);
-        let (Some(old), Some(new)) = (old, &self.versions) else {
-            let missed = std::mem::take(&mut self.missed);
-            return Ok(if missed {
-                vec![Change::All]
-            } else {
-                Vec::new()
-            });
-        };
-        // Versions only grow, unless the database has been replaced by an older one.
-        let is_older =
-            |(zone, version): (&i64, &i64)| old.get(zone).is_some_and(|old| old > version);
-        if new.iter().any(is_older) {
-            return Ok(vec![Change::All]);
-        }
-        let changed = new
-            .iter()
-            .filter(|(zone, version)| old.get(zone) != Some(version));
-        let changes = changed.map(|(zone, version)| match *zone {
-            NO_ZONE_CHANGED => Change::List,
-            zone => Change::Zone(zone, Some(*version)),
-        });
-        Ok(changes.collect())
     }
 }

@@ -50,6 +50,7 @@ pub(super) use group::CommitQueue;
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use local_changes::CommitMark;
+use local_changes::LoggedTransaction;
 pub(super) use local_changes::OwnCommits;
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
@@ -343,6 +344,12 @@ async fn attempt(
     members: &mut MembersWritten,
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     session.begin().await?;
+    let logged = if session.can_follow_log() {
+        own.begin_logged()
+    } else {
+        None
+    };
+    session.set_logged(logged.is_some());
     let results = match task {
         Task::Change(zone, change) => {
             let row = commit::lock_zone(session, *zone).await?;
@@ -389,14 +396,42 @@ async fn attempt(
         session.rollback().await?;
         return Ok(results);
     }
+    commit_marked(session, own, &results, logged).await?;
+    Ok(results)
+}
+
+/// Commits the transaction of these results, so that its notification is recognised.
+async fn commit_marked(
+    session: &mut Session,
+    own: &OwnCommits,
+    results: &[Result<Committed, WriteError>],
+    logged: Option<LoggedTransaction>,
+) -> Result<(), WriteError> {
     // Before it ends: its notification may arrive before its result.
     let marked = results.iter().flatten();
     let marked = marked.filter_map(|committed| Some((committed.zone, committed.mark?)));
     let marked: Vec<_> = marked.collect();
     own.begin(&marked);
+    // Whatever has no mark is followed by reading everything.
+    let is_followed = |result: &Result<Committed, WriteError>| {
+        result
+            .as_ref()
+            .is_ok_and(|committed| committed.mark.is_some() || !committed.is_changed)
+    };
+    if let Some(logged) = logged
+        && !marked.is_empty()
+        && results
+            .iter()
+            .all(|result| result.is_err() || is_followed(result))
+    {
+        own.announce_logged(logged, marked.iter().map(|(zone, _)| *zone).collect());
+    }
     let ended = session.commit().await;
     if ended.is_err() {
         own.undo(&marked);
+        own.fail_logged();
+    } else {
+        own.end_logged();
     }
     ended.map_err(|failure| match failure {
         Failure::Conflict(text) => WriteError::Conflict(text),
@@ -404,8 +439,7 @@ async fn attempt(
             WriteError::Unknown(error)
         }
         Failure::Sql(error) => WriteError::Sql(error),
-    })?;
-    Ok(results)
+    })
 }
 
 /// Makes changes one after another. A refused change has written nothing, so the others continue.

@@ -103,9 +103,17 @@ impl DatabaseFollower {
             Change::Zone(_, None) => return false,
             Change::Zone(id, version) => (id, version),
         };
-        let Some(zone) = self.zones.get(&id).filter(|zone| zone.is_in_memory()) else {
+        let Some(zone) = self.zones.get(&id) else {
             return false;
         };
+        if !zone.is_in_memory() {
+            // Nothing of a live zone is in memory, and its records alone have changed: perhaps its SOA.
+            let is_own = version.is_none();
+            if is_own {
+                self.soa_check.request();
+            }
+            return is_own;
+        }
         if version.is_some_and(|version| version <= zone.version) {
             return true;
         }

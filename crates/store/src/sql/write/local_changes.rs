@@ -2,9 +2,12 @@
 //!
 //! A database sends a notification for every change, regardless of who made it, and a zone in memory would be reloaded
 //! as a whole. The records that a commit of this server changed are known here, so its notification need not trigger a
-//! read. It is recognised by the versions in the table of changes (SQLite, MySQL), or by the session that sent it
-//! (PostgreSQL). Commits are registered before they end, because a notification can overtake the result of its commit.
+//! read. It is recognised by the versions in the table of changes (SQLite, MySQL), by the session that sent it
+//! (PostgreSQL), or by the heads of the log index before and after it (SQLite without that table). Commits are registered
+//! before they end, because a notification can overtake the result of its commit.
 
+use super::super::DatabaseAddress;
+use super::super::log_index::{LogHead, LogIndex};
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +24,20 @@ pub enum CommitMark {
     },
     /// The commit was made by this PostgreSQL session, which sends one notification for it.
     Session(i32),
+    /// The heads of the log index show that the commit was made here.
+    Log,
 }
 
+/// Maximum number of commits between two checks for changes; with more of them, everything counts as changed.
+const LOGGED_MAX: usize = 4096;
+
 /// The commits of this server that the follower has not received yet.
-#[derive(Default)]
 pub(in crate::sql) struct OwnCommits {
     /// Set when notifications are awaited.
     is_watched: AtomicBool,
     noted: Mutex<NotedCommits>,
+    /// The log index of a SQLite database.
+    log: Option<LogIndex>,
 }
 
 #[derive(Default)]
@@ -37,9 +46,130 @@ struct NotedCommits {
     unfollowed: HashMap<i64, usize>,
     /// Expected notifications for a zone from a session.
     notices: HashMap<(i64, i32), usize>,
+    logged: LoggedCommits,
 }
 
+/// Commits of this server that follow each other in the log.
+#[derive(Default)]
+struct LoggedCommits {
+    /// The commit after a head, by that head.
+    after: HashMap<LogHead, LoggedCommit>,
+    /// The commit that is being written: the head before it, which is the last one as long as its transaction has the lock, and
+    /// its zones.
+    current: Option<(LogHead, Vec<i64>)>,
+    /// A commit failed, and its lock may have been released before that was noticed.
+    is_uncertain: bool,
+}
+
+struct LoggedCommit {
+    head: LogHead,
+    zones: Vec<i64>,
+}
+
+impl LoggedCommits {
+    /// Returns the zones changed from one head to another if all commits in between are known, and forgets those commits.
+    fn between(&mut self, seen: &LogHead, now: &LogHead) -> Option<HashSet<i64>> {
+        let mut zones = HashSet::new();
+        let mut at = *seen;
+        while at != *now {
+            if let Some(commit) = self.after.remove(&at) {
+                zones.extend(commit.zones);
+                at = commit.head;
+                continue;
+            }
+            // The lock keeps others out until the commit after this head is made.
+            match &self.current {
+                Some((before, own)) if *before == at && now.is_next_after(before) => {
+                    zones.extend(own);
+                    at = *now;
+                }
+                _ => return None,
+            }
+        }
+        Some(zones)
+    }
+
+    /// Forgets commits that no later head leads to.
+    fn keep_from(&mut self, now: &LogHead) {
+        let (mut kept, mut at) = (HashMap::new(), *now);
+        while let Some(commit) = self.after.remove(&at) {
+            let before = std::mem::replace(&mut at, commit.head);
+            kept.insert(before, commit);
+        }
+        self.after = kept;
+    }
+}
+
+/// A transaction that has the write lock of a SQLite database, and the head of the log index before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoggedTransaction(LogHead);
+
 impl OwnCommits {
+    pub(in crate::sql) fn new(address: &DatabaseAddress) -> Self {
+        OwnCommits {
+            is_watched: AtomicBool::new(false),
+            noted: Mutex::default(),
+            log: match address {
+                DatabaseAddress::Sqlite(path) => Some(LogIndex::new(path)),
+                DatabaseAddress::Postgres(_) | DatabaseAddress::Mysql(_) => None,
+            },
+        }
+    }
+
+    /// Reads the head of the log index; `None` for other engines, and without a log.
+    pub(in crate::sql) fn log_head(&self) -> Option<LogHead> {
+        self.log.as_ref()?.head()
+    }
+
+    /// Notes the start of a transaction that has the write lock and has not written anything. `None` if its commit cannot be
+    /// recognised in the log.
+    pub(super) fn begin_logged(&self) -> Option<LoggedTransaction> {
+        if !self.is_watched.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.log_head().map(LoggedTransaction)
+    }
+
+    /// Registers the zones of a transaction that is about to be committed.
+    pub(super) fn announce_logged(&self, transaction: LoggedTransaction, zones: Vec<i64>) {
+        self.noted().logged.current = Some((transaction.0, zones));
+    }
+
+    /// Registers that the announced transaction was committed.
+    pub(super) fn end_logged(&self) {
+        let head = self.log_head();
+        let mut noted = self.noted();
+        let Some((before, zones)) = noted.logged.current.take() else {
+            return;
+        };
+        // If another commit followed already, the head of this one is unknown, and the chain ends.
+        let Some(head) = head.filter(|head| head.is_next_after(&before)) else {
+            drop(noted);
+            return self.log.iter().for_each(LogIndex::follow_file);
+        };
+        if noted.logged.after.len() >= LOGGED_MAX {
+            noted.logged.after.clear();
+        }
+        let commit = LoggedCommit { head, zones };
+        noted.logged.after.insert(before, commit);
+    }
+
+    /// Registers that the announced transaction was not committed, or that its outcome is unknown.
+    pub(super) fn fail_logged(&self) {
+        let logged = &mut self.noted().logged;
+        logged.is_uncertain |= logged.current.take().is_some();
+    }
+
+    /// Returns the zones that this server changed between two heads of the log index; `None` if others may have changed something.
+    pub(in crate::sql) fn changed_zones(&self, seen: &LogHead, now: &LogHead) -> Option<Vec<i64>> {
+        let logged = &mut self.noted().logged;
+        let zones = logged.between(seen, now);
+        logged.keep_from(now);
+        let is_uncertain = std::mem::take(&mut logged.is_uncertain);
+        let zones = zones.filter(|_| !is_uncertain)?;
+        Some(zones.into_iter().collect())
+    }
+
     fn noted(&self) -> MutexGuard<'_, NotedCommits> {
         self.noted.lock()
     }
@@ -104,7 +234,7 @@ impl OwnCommits {
 fn notices(changes: &[(i64, CommitMark)]) -> HashSet<(i64, i32)> {
     let notices = changes.iter().filter_map(|(zone, mark)| match mark {
         CommitMark::Session(session) => Some((*zone, *session)),
-        CommitMark::Versions { .. } => None,
+        CommitMark::Versions { .. } | CommitMark::Log => None,
     });
     notices.collect()
 }
@@ -127,7 +257,7 @@ mod tests {
 
     #[test]
     fn each_transaction_claims_one_notice_of_its_session_and_zone() {
-        let own = OwnCommits::default();
+        let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         own.begin_watch();
         let change = (1, CommitMark::Session(7));
         own.begin(&[change, change]);
@@ -143,9 +273,59 @@ mod tests {
 
     #[test]
     fn nothing_is_noted_where_nobody_waits_for_notices() {
-        let own = OwnCommits::default();
+        let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         own.begin(&[(1, CommitMark::Session(7))]);
         assert!(!own.claim_notice(1, 7));
         assert_eq!(own.unfollowed(1), 0);
+    }
+
+    fn commit(before: &LogHead, head: LogHead, zone: i64) -> (LogHead, LoggedCommit) {
+        let zones = vec![zone];
+        (*before, LoggedCommit { head, zones })
+    }
+
+    #[test]
+    fn a_chain_of_commits_explains_a_head_and_one_with_a_gap_does_not() {
+        let head = |commits| LogHead::numbered(commits, 1);
+        let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
+        let chain = [(1, 2, 10), (2, 3, 11), (4, 5, 12), (5, 6, 13)];
+        let add = || {
+            let mut noted = own.noted();
+            let commits = chain
+                .iter()
+                .map(|(a, b, zone)| commit(&head(*a), head(*b), *zone));
+            noted.logged.after.extend(commits);
+        };
+        add();
+        let mut zones = own.changed_zones(&head(1), &head(3)).unwrap();
+        zones.sort_unstable();
+        assert_eq!(zones, [10, 11]);
+        add();
+        assert_eq!(
+            own.changed_zones(&head(1), &head(6)),
+            None,
+            "3 to 4 is not ours"
+        );
+        // What follows the head that was compared stays known.
+        add();
+        assert_eq!(own.changed_zones(&head(3), &head(5)), None);
+        assert_eq!(own.changed_zones(&head(5), &head(6)), Some(vec![13]));
+        assert_eq!(own.changed_zones(&head(6), &head(6)), Some(vec![]));
+    }
+
+    #[test]
+    fn a_commit_that_is_being_written_explains_the_next_head_only() {
+        let head = |commits| LogHead::numbered(commits, 1);
+        let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
+        own.announce_logged(LoggedTransaction(head(1)), vec![7]);
+        assert_eq!(own.changed_zones(&head(1), &head(3)), None);
+        assert_eq!(own.changed_zones(&head(1), &head(2)), Some(vec![7]));
+        own.fail_logged();
+        assert_eq!(
+            own.changed_zones(&head(1), &head(1)),
+            None,
+            "it is unknown who wrote"
+        );
+        assert_eq!(own.changed_zones(&head(1), &head(2)), None);
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Session {
     has_changes_table: bool,
     /// The session number, if notifications carry it.
     process: Option<i32>,
+    /// The log index shows who committed the current transaction.
+    is_logged: bool,
 }
 
 /// Writes to rows of a zone, as counted by triggers: an update counts once for the row before and once for the row
@@ -130,6 +132,7 @@ impl Session {
             can_notify: false,
             has_changes_table: false,
             process: None,
+            is_logged: false,
         })
     }
 
@@ -235,6 +238,16 @@ impl Session {
         self.claim != ZoneClaim::RowLock
     }
 
+    /// Checks whether commits have to be recognised in the log of SQLite, for lack of a table of changes.
+    pub(super) fn can_follow_log(&self) -> bool {
+        self.engine() == SqlEngine::Sqlite && !self.can_notify
+    }
+
+    /// Sets whether the commit of the current transaction will be recognised in the log.
+    pub(super) fn set_logged(&mut self, is_logged: bool) {
+        self.is_logged = is_logged;
+    }
+
     /// Checks whether the open file has been replaced by another: data written to it would be lost.
     pub(super) fn is_replaced(&self) -> bool {
         let file = self.file.as_ref();
@@ -292,7 +305,7 @@ impl Session {
         written: RowWrites,
     ) -> Result<Option<CommitMark>, Failure> {
         if !self.can_notify {
-            return Ok(None);
+            return Ok(self.is_logged.then_some(CommitMark::Log));
         }
         let after = match self.engine() {
             SqlEngine::Postgres => return Ok(self.process.map(CommitMark::Session)),

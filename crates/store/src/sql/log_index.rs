@@ -1,0 +1,138 @@
+//! The head of a SQLite log index: identifies the last commit in a database with a write-ahead log.
+//!
+//! A transaction that has the write lock reads the head before and after it commits. A chain of such pairs from one head to another
+//! shows that nothing else was committed in between: SQLite has one writer at a time, and every commit makes a new head.
+
+use nameward_base::sync::Mutex;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Octets of a head. The index starts with two copies, which are equal unless one is just being written
+/// (https://www.sqlite.org/walformat.html section 2.1).
+const HEAD: usize = 48;
+/// The counter of commits in a head.
+const COMMITS: std::ops::Range<usize> = 8..12;
+/// How often a head is read that is just being written.
+const TRIES: usize = 3;
+
+/// The head of a log index: counters, checksums and salts of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LogHead([u8; HEAD]);
+
+impl LogHead {
+    /// Checks whether this is the head of the commit after another. The caller knows that no recovery was in between, which starts
+    /// to count again.
+    pub(crate) fn is_next_after(&self, before: &LogHead) -> bool {
+        self.commits() == before.commits().wrapping_add(1)
+    }
+
+    fn commits(&self) -> u32 {
+        let mut octets = [0; 4];
+        octets.copy_from_slice(&self.0[COMMITS]);
+        // The index is in the byte order of the machine: it is shared memory.
+        u32::from_ne_bytes(octets)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn numbered(commits: u32, content: u8) -> Self {
+        let mut head = [content; HEAD];
+        head[COMMITS].copy_from_slice(&commits.to_ne_bytes());
+        LogHead(head)
+    }
+}
+
+/// The log index of one database.
+pub(crate) struct LogIndex {
+    path: PathBuf,
+    /// It stays open: closing any descriptor of a file drops all locks of the process on it, including those of SQLite
+    /// (https://www.sqlite.org/howtocorrupt.html section 2.2).
+    open: Mutex<Option<OpenIndex>>,
+}
+
+struct OpenIndex {
+    file: File,
+    inode: u64,
+}
+
+impl LogIndex {
+    pub(crate) fn new(database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-shm");
+        LogIndex {
+            path: path.into(),
+            open: Mutex::default(),
+        }
+    }
+
+    /// Reads the head; `None` if the database has no write-ahead log, or somebody writes the head all the time.
+    pub(crate) fn head(&self) -> Option<LogHead> {
+        let mut open = self.open.lock();
+        if open.is_none() {
+            *open = self.open_file().ok();
+        }
+        let mut heads = [0; 2 * HEAD];
+        let file = &open.as_ref()?.file;
+        for _ in 0..TRIES {
+            file.read_exact_at(&mut heads, 0).ok()?;
+            let (first, second) = heads.split_at(HEAD);
+            if first == second {
+                return first.try_into().ok().map(LogHead);
+            }
+        }
+        None
+    }
+
+    /// Opens the index again if its file is another one by now: the database was replaced.
+    pub(crate) fn follow_file(&self) {
+        let mut open = self.open.lock();
+        let inode = std::fs::metadata(&self.path).map(|file| file.ino()).ok();
+        if open.as_ref().is_some_and(|open| Some(open.inode) != inode) {
+            *open = None;
+        }
+    }
+
+    fn open_file(&self) -> io::Result<OpenIndex> {
+        let file = File::open(&self.path)?;
+        let inode = file.metadata()?.ino();
+        Ok(OpenIndex { file, inode })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    #[test]
+    fn every_commit_makes_the_next_head_and_reading_makes_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        let connection = Connection::open(&path).unwrap();
+        let sql = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4; CREATE TABLE t (x)";
+        connection.execute_batch(sql).unwrap();
+        let index = LogIndex::new(&path);
+        let other = Connection::open(&path).unwrap();
+        for n in 0..40 {
+            let before = index.head().unwrap();
+            other
+                .query_row("SELECT count(*) FROM t", [], |_| Ok(()))
+                .unwrap();
+            assert_eq!(index.head(), Some(before));
+            let sql = "INSERT INTO t VALUES (zeroblob(9000))";
+            [&connection, &other][n % 2].execute(sql, []).unwrap();
+            let after = index.head().unwrap();
+            assert!(after.is_next_after(&before), "commit {n}");
+        }
+    }
+
+    #[test]
+    fn a_database_without_a_log_has_no_head() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE t (x)").unwrap();
+        assert_eq!(LogIndex::new(&path).head(), None);
+    }
+}
