@@ -71,7 +71,7 @@ pub fn operations(
     let (shared, maintain, runtime) = (&core.shared, &core.maintain, Handle::current());
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
-        let listed = followed.clone();
+        let (listed, commits) = (followed.clone(), Arc::clone(&maintain.commits));
         Database {
             rank: followed.rank,
             mode: match followed.served_from {
@@ -79,7 +79,10 @@ pub fn operations(
                 ServedFrom::Memory => "resident",
             },
             backend: followed.backend.clone(),
-            publish: Box::new(move |committed| own.follow(&runtime, committed)),
+            publish: Box::new(move |committed| {
+                let followed = own.follow_all(&commits, &runtime, &[committed]);
+                followed.into_iter().collect()
+            }),
             request_list: Box::new(move || listed.request_list()),
         }
     };

@@ -12,16 +12,22 @@ use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Changes of one transaction.
 const GROUP_MAX: usize = 64;
 
-/// The changes that wait, and the turn of the one that writes.
+/// The changes that wait, and whether a thread writes them.
 #[derive(Default)]
 pub(in crate::sql) struct CommitQueue {
-    waiting: Mutex<VecDeque<WaitingChange>>,
-    turn: tokio::sync::Mutex<()>,
+    state: Mutex<QueuedChanges>,
+}
+
+#[derive(Default)]
+struct QueuedChanges {
+    waiting: VecDeque<WaitingChange>,
+    is_written: bool,
 }
 
 struct WaitingChange {
@@ -30,34 +36,71 @@ struct WaitingChange {
     done: oneshot::Sender<Result<Committed, WriteError>>,
 }
 
+/// Ends the turn of a thread that writes, even if it panics: the changes it had taken lose their senders, and the next one that
+/// arrives starts another thread.
+struct WriterTurn<'q> {
+    queue: &'q CommitQueue,
+    has_ended: bool,
+}
+
+impl WriterTurn<'_> {
+    /// Returns the next changes; `None` ends the turn.
+    fn next_group(&mut self) -> Option<Vec<WaitingChange>> {
+        let mut state = self.queue.state.lock();
+        let count = state.waiting.len().min(GROUP_MAX);
+        if count == 0 {
+            state.is_written = false;
+            self.has_ended = true;
+            return None;
+        }
+        Some(state.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for WriterTurn<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut state = self.queue.state.lock();
+            state.is_written = false;
+            // Nobody would write them before the next change arrives.
+            state.waiting.clear();
+        }
+    }
+}
+
 impl SqlBackend {
-    /// Commits a change, in one transaction with others that wait at the same time. Each has its own result.
+    /// Commits a change, in one transaction with others that wait at the same time. Each has its own result. Call within the
+    /// runtime of the database.
     pub async fn commit_queued(
         &self,
         zone: NameBuf,
         change: Arc<dyn ConditionalChange>,
     ) -> Result<Committed, WriteError> {
-        let queue = &self.inner.commits;
-        let (done, mut result) = oneshot::channel();
-        queue
-            .waiting
-            .lock()
-            .push_back(WaitingChange { zone, change, done });
-        let _turn = queue.turn.lock().await;
-        loop {
-            match result.try_recv() {
-                Ok(result) => return result,
-                Err(oneshot::error::TryRecvError::Empty) => {}
-                Err(oneshot::error::TryRecvError::Closed) => {
-                    let text = "the change ended without a result".to_owned();
-                    return Err(WriteError::Unknown(SqlError::Unavailable(text)));
-                }
-            }
-            let group: Vec<WaitingChange> = {
-                let mut waiting = queue.waiting.lock();
-                let count = waiting.len().min(GROUP_MAX);
-                waiting.drain(..count).collect()
-            };
+        let (done, result) = oneshot::channel();
+        let is_first = {
+            let mut state = self.inner.commits.state.lock();
+            let waiting = WaitingChange { zone, change, done };
+            state.waiting.push_back(waiting);
+            !std::mem::replace(&mut state.is_written, true)
+        };
+        if is_first {
+            let (backend, runtime) = (self.clone(), Handle::current());
+            // A thread that may block: SQLite waits for the disk.
+            tokio::task::spawn_blocking(move || runtime.block_on(backend.write_queued()));
+        }
+        result.await.unwrap_or_else(|_| {
+            let text = "the change ended without a result".to_owned();
+            Err(WriteError::Unknown(SqlError::Unavailable(text)))
+        })
+    }
+
+    /// Writes the changes that wait, until there are none.
+    async fn write_queued(&self) {
+        let mut turn = WriterTurn {
+            queue: &self.inner.commits,
+            has_ended: false,
+        };
+        while let Some(group) = turn.next_group() {
             let changes: Vec<(NameBuf, &dyn ConditionalChange)> =
                 group.iter().map(|one| (one.zone, &*one.change)).collect();
             let results = self.commit_group(&changes).await;
