@@ -126,6 +126,14 @@ impl SerialRule {
             _ => return None,
         })
     }
+
+    /// Parses a SOA-EDIT-API metadata value, for a zone with this SOA-EDIT metadata value. Without it, and with a word that
+    /// PowerDNS does not know, the serial stays as it is.
+    pub fn for_api(api: Option<&str>, soa_edit: Option<&str>) -> SerialRule {
+        let soa_edit = soa_edit.and_then(SoaEdit::read).unwrap_or_default();
+        let rule = api.and_then(|word| SerialRule::from_word(word, soa_edit));
+        rule.unwrap_or(SerialRule::Keep)
+    }
 }
 
 impl fmt::Display for Serial {
@@ -150,6 +158,20 @@ mod tests {
 
     fn at(seconds: u64) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_serial_stays_without_soa_edit_api() {
+        assert_eq!(SerialRule::for_api(None, None), SerialRule::Keep);
+        assert_eq!(SerialRule::for_api(Some("OFF"), None), SerialRule::Keep);
+        assert_eq!(
+            SerialRule::for_api(Some("DEFAULT"), None),
+            SerialRule::Dated
+        );
+        assert_eq!(
+            SerialRule::for_api(Some("soa-edit-increase"), Some("EPOCH")),
+            SerialRule::SoaEdit(SoaEdit::read("EPOCH").unwrap())
+        );
     }
 
     /// 29 February 2024.

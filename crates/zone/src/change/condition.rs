@@ -4,6 +4,7 @@
 //! of an in-memory zone, or inside a database transaction.
 
 use super::{ChangeAuthor, ChangeError, ChangeOrigin, Edit, ZoneChange};
+use crate::serial::SerialRule;
 use crate::signing_state::SigningState;
 use crate::zone::Zone;
 use nameward_dnssec::{MadeTypes, is_signature_or_denial};
@@ -17,6 +18,11 @@ pub trait RecordsAt {
 
     /// Returns the source of the zone's DNSSEC records.
     fn signed_by(&self) -> SignedBy;
+
+    /// Returns how a change by the API raises the serial, if that is stored with the records: SOA-EDIT-API.
+    fn api_serial_rule(&self) -> Option<SerialRule> {
+        None
+    }
 }
 
 /// The source of a zone's DNSSEC records.

@@ -34,6 +34,31 @@ pub(in crate::operations) enum ChangeMode {
     Try,
 }
 
+/// How an operator's change raises the serial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::operations) enum RequestedSerial {
+    /// By default; a SOA is stored as given.
+    Default,
+    /// By this rule, also that of a SOA among the edits.
+    Rule(SerialRule),
+    /// By the SOA-EDIT-API metadata of the zone; if `raises`, by default where it has none.
+    Stored { raises: bool },
+}
+
+impl RequestedSerial {
+    /// Returns the rule for a zone; `None` is the default one, which stores a SOA as given.
+    fn rule(self, records: &dyn RecordsAt) -> Option<SerialRule> {
+        match self {
+            RequestedSerial::Default => None,
+            RequestedSerial::Rule(rule) => Some(rule),
+            RequestedSerial::Stored { raises } => match records.api_serial_rule() {
+                None | Some(SerialRule::Keep) if raises => Some(SerialRule::default()),
+                rule => Some(rule.unwrap_or(SerialRule::Keep)),
+            },
+        }
+    }
+}
+
 /// A zone change requested by an operator.
 #[derive(Clone)]
 pub(in crate::operations) struct OperatorChange {
@@ -49,8 +74,8 @@ pub(in crate::operations) struct OperatorChange {
     pub(in crate::operations) now: SystemTime,
     /// The author, and the reason.
     pub(in crate::operations) author: Option<Arc<ChangeAuthor>>,
-    /// How the serial is raised, also that of a SOA among the edits. `None` raises it by default and stores a SOA as given.
-    pub(in crate::operations) serial_rule: Option<SerialRule>,
+    /// How the serial is raised.
+    pub(in crate::operations) serial_rule: RequestedSerial,
     /// Attributes that are stored in the same transaction; database zones only.
     pub(in crate::operations) attributes: Vec<AttributeChange>,
 }
@@ -65,7 +90,7 @@ impl OperatorChange {
             is_strict: false,
             now: SystemTime::now(),
             author: None,
-            serial_rule: None,
+            serial_rule: RequestedSerial::Default,
             attributes: Vec::new(),
         }
     }
@@ -74,7 +99,8 @@ impl OperatorChange {
     /// an old serial would otherwise turn the zone back.
     fn numbered_edits(&self, records: &dyn RecordsAt) -> Vec<Edit> {
         let mut edits = self.edits.clone();
-        let Some(rule) = self.serial_rule.filter(|rule| *rule != SerialRule::Keep) else {
+        let rule = self.serial_rule.rule(records);
+        let Some(rule) = rule.filter(|rule| *rule != SerialRule::Keep) else {
             return edits;
         };
         let mut stored = None;
@@ -195,7 +221,7 @@ impl ConditionalChange for OperatorChange {
             edits: self.numbered_edits(records),
             origin: ChangeOrigin::Operator,
             now: self.now,
-            serial: self.serial_rule.unwrap_or_default(),
+            serial: self.serial_rule.rule(records).unwrap_or_default(),
         })
     }
 }

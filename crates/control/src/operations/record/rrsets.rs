@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
-use nameward_dnssec::SoaEdit;
 use nameward_store::sql::split_long_strings;
 use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata, keeps_text};
 use nameward_wire::{NameBuf, Type};
@@ -15,7 +14,7 @@ use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use nameward_zone::{Serial, SerialRule};
 use serde::{Deserialize, Serialize};
 
-use super::change::{ChangeMode, OperatorChange};
+use super::change::{ChangeMode, OperatorChange, RequestedSerial};
 use super::{owner, read_content, read_type};
 use crate::operations::zone::place::ZoneLocation;
 use crate::operations::zone::provision::{MetadataSpec, read_zone_file};
@@ -222,22 +221,26 @@ impl Operations {
             edits.extend(deletions);
         }
         let rule = match place {
+            // Decided where the change is made, which reads the metadata of the zone in any case.
+            ZoneLocation::Database(..) if metadata.is_empty() => RequestedSerial::Stored {
+                raises: request.raise_serial,
+            },
             ZoneLocation::Database(database, row) => {
                 let items = self.runtime.block_on(database.backend.stored_metadata(row));
                 let items = items.map_err(|error| database.error(&error))?;
-                match serial_rule(&items, metadata) {
+                RequestedSerial::Rule(match serial_rule(&items, metadata) {
                     SerialRule::Keep if request.raise_serial => SerialRule::default(),
                     rule => rule,
-                }
+                })
             }
             ZoneLocation::Memory(_) => {
                 attributes.retain(|change| !is_empty_comment_list(change));
                 refuse_stored_only(&apex, &edits, &attributes)?;
-                self.local_serial_rule(&apex, metadata)
+                RequestedSerial::Rule(self.local_serial_rule(&apex, metadata))
             }
         };
         Ok(OperatorChange {
-            serial_rule: Some(rule),
+            serial_rule: rule,
             attributes,
             serial: request.serial.map(Serial),
             ..OperatorChange::new(apex, edits)
@@ -372,17 +375,7 @@ fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
         let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
         item.map(|item| item.content.as_str())
     };
-    read_serial_rule(find("SOA-EDIT-API"), find("SOA-EDIT"))
-}
-
-/// Reads SOA-EDIT-API. Without it, and with a word that PowerDNS does not know, the serial stays as it is.
-pub(in crate::operations) fn read_serial_rule(
-    api: Option<&str>,
-    soa_edit: Option<&str>,
-) -> SerialRule {
-    let soa_edit = soa_edit.and_then(SoaEdit::read).unwrap_or_default();
-    let rule = api.and_then(|word| SerialRule::from_word(word, soa_edit));
-    rule.unwrap_or(SerialRule::Keep)
+    SerialRule::for_api(find("SOA-EDIT-API"), find("SOA-EDIT"))
 }
 
 /// Reads data, and keeps its text for types that a client expects back as it wrote them. Strings of more than 255 octets are split.
@@ -425,17 +418,6 @@ pub(in crate::operations) fn refuse_stored_only(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_serial_stays_without_soa_edit_api() {
-        assert_eq!(read_serial_rule(None, None), SerialRule::Keep);
-        assert_eq!(read_serial_rule(Some("OFF"), None), SerialRule::Keep);
-        assert_eq!(read_serial_rule(Some("DEFAULT"), None), SerialRule::Dated);
-        assert_eq!(
-            read_serial_rule(Some("soa-edit-increase"), Some("EPOCH")),
-            SerialRule::SoaEdit(SoaEdit::read("EPOCH").unwrap())
-        );
-    }
 
     #[test]
     fn a_deleted_rrset_loses_its_comments_unless_new_ones_are_given() {

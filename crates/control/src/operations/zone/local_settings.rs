@@ -16,7 +16,6 @@ use super::local::{LocalZone, check_settings, declared, is_file, read_primaries}
 use super::provision::MetadataSpec;
 use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
-use crate::operations::record::rrsets::read_serial_rule;
 use crate::operations::{
     ListedKind, ListedMetadata, OperationError, OperationResult, Operations, ZoneChanged,
     ZoneSettings, zone_name,
@@ -111,7 +110,7 @@ fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, Oper
 /// Returns a keyword for serials that a journal can follow: it needs a new serial for each change.
 fn serial_word(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
     let word = word.unwrap_or_default().to_ascii_uppercase();
-    if word.is_empty() || read_serial_rule(Some(&word), None) != SerialRule::Keep {
+    if word.is_empty() || SerialRule::for_api(Some(&word), None) != SerialRule::Keep {
         Ok(word)
     } else {
         Err(OperationError::invalid(format!(
@@ -394,7 +393,7 @@ impl Operations {
             Some(item) => item.content.first().cloned().unwrap_or_default(),
             None => kept,
         };
-        match read_serial_rule(Some(&word), None) {
+        match SerialRule::for_api(Some(&word), None) {
             SerialRule::Keep => SerialRule::default(),
             rule => rule,
         }

@@ -10,7 +10,7 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{self, Options, Record, Severity};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Edit, RrsetData, soa_serial};
-use nameward_zone::{Serial, ZoneKind};
+use nameward_zone::{Serial, SerialRule, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::local::is_file;
@@ -18,7 +18,7 @@ use super::local_settings::LocalMetadata;
 use super::metadata_check::{check_kind, check_values};
 use super::{creatable, new_zone_warnings, stored_primaries};
 use crate::operations::key::signing_settings::{check_denial_item, check_item, is_signing_kind};
-use crate::operations::record::rrsets::{read_serial_rule, refuse_stored_only};
+use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
     RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
@@ -328,7 +328,7 @@ impl ZoneProvision {
             let item = items.find(|item| item.kind.eq_ignore_ascii_case(kind));
             item.and_then(|item| item.content.first().map(String::as_str))
         };
-        let rule = read_serial_rule(find("SOA-EDIT-API"), find("SOA-EDIT"));
+        let rule = SerialRule::for_api(find("SOA-EDIT-API"), find("SOA-EDIT"));
         for rrset in rrsets.iter_mut().filter(|rrset| rrset.rtype == Type::SOA) {
             for record in &mut rrset.records {
                 // A new SOA counts from 0, as that of PowerDNS does.

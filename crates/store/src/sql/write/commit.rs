@@ -171,6 +171,7 @@ pub(super) struct Work {
     pub(super) apex: CanonicalName,
     pub(super) denial: CachedDenial,
     pub(super) made: MadeTypes,
+    pub(super) api_serial: SerialRule,
     pub(super) rows: Rows,
     /// Names that edits refer to.
     pub(super) touched: BTreeSet<CanonicalName>,
@@ -212,6 +213,7 @@ impl Work {
             apex,
             denial: signing.denial.clone(),
             made: signing.made,
+            api_serial: signing.api_serial,
             rows,
             touched,
             flipped: BTreeSet::new(),

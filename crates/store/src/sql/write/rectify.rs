@@ -7,6 +7,7 @@ use super::derive::{CachedDenial, CanonicalName, ancestors, key};
 use super::rows::Rows;
 use super::session::{Failure, Session};
 use nameward_dnssec::MadeTypes;
+use nameward_zone::SerialRule;
 use std::collections::{BTreeSet, HashMap};
 
 /// Sets `auth`, `ordername` and the rows of empty non-terminals as the zone's denial requires; the caller ends the
@@ -32,6 +33,7 @@ pub(super) async fn rectify(
         denial,
         // Nothing is served from this.
         made: MadeTypes::ALL,
+        api_serial: SerialRule::Keep,
         rows,
         touched,
         flipped: BTreeSet::new(),

@@ -12,6 +12,7 @@ use crate::sql::dialect::SqlEngine;
 use crate::sql::row::Cells;
 use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
 use nameward_wire::{Name, Type};
+use nameward_zone::SerialRule;
 use nameward_zone::change::{
     ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
 };
@@ -71,11 +72,14 @@ pub(super) struct SigningRows {
     pub(super) made: MadeTypes,
     /// How the served serial is derived: SOA-EDIT applies while the zone is signed here.
     pub(super) soa_edit: SoaEdit,
+    /// How a change by the API raises the serial.
+    pub(super) api_serial: SerialRule,
 }
 
 pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<SigningRows, Failure> {
     let (mut param, mut narrow, mut is_presigned) = (None, false, false);
     let (mut policy, mut has_key_server) = (SigningPolicy::default(), false);
+    let (mut soa_edit, mut soa_edit_api) = (None, None);
     let text = match session.engine() {
         SqlEngine::Mysql => "CAST(content AS BINARY)",
         _ => "CAST(content AS VARCHAR)",
@@ -83,7 +87,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     let sql = format!(
         "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
          AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED', 'PUBLISH-CDS', 'PUBLISH-CDNSKEY', 'SOA-EDIT', \
-         '{KEY_SERVER}')"
+         'SOA-EDIT-API', '{KEY_SERVER}')"
     );
     session
         .rows(&sql, &[Value::Int(zone)], &mut |row| {
@@ -91,9 +95,15 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             match row.text(1).unwrap_or_default().trim_ascii() {
                 b"NSEC3PARAM" => param = Some(content),
                 b"NSEC3NARROW" => narrow = content == "1",
+                b"SOA-EDIT-API" => {
+                    soa_edit_api.get_or_insert(content);
+                }
                 kind @ (b"PUBLISH-CDS" | b"PUBLISH-CDNSKEY" | b"SOA-EDIT") => {
                     // Values that cannot be read there are not in effect either.
                     let _ = policy.take(&String::from_utf8_lossy(kind), &content);
+                    if kind == b"SOA-EDIT" {
+                        soa_edit.get_or_insert(content);
+                    }
                 }
                 kind if kind == KEY_SERVER.as_bytes() => has_key_server = true,
                 _ => is_presigned = content == "1",
@@ -115,6 +125,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             (true, Some(param)) => CachedDenial::Nsec3 { param, narrow },
         },
         is_presigned,
+        api_serial: SerialRule::for_api(soa_edit_api.as_deref(), soa_edit.as_deref()),
         soa_edit: if has_keys && !is_presigned {
             policy.soa_edit
         } else {
@@ -155,5 +166,9 @@ impl RecordsAt for Work {
             CachedDenial::Unsigned => SignedBy::Nobody,
             CachedDenial::Nsec | CachedDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
         }
+    }
+
+    fn api_serial_rule(&self) -> Option<SerialRule> {
+        Some(self.api_serial)
     }
 }
