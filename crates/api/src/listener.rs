@@ -3,12 +3,14 @@
 //! The order is: access list, connection limit, TLS handshake, head, key, body, operation. Nothing of a body is read for a client without the key.
 //! - Connections are bounded, and shared fairly: when all are taken, the client with the most connections loses the one that has been
 //!   idle longest. A connection whose operation is running is never closed for another.
-//! - Head, body and reply have time limits; bodies of all clients together are bounded, so are the replies not yet read.
+//! - Head, body and reply have time limits; bodies of all clients together are bounded, so are the replies not yet read. Long lists are
+//!   made while the client reads.
 //! - Operations run on threads that may block, a bounded number at a time.
 
 mod admin;
 mod connections;
 mod events;
+mod reply;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -38,7 +40,8 @@ use crate::response::{ApiResponse, ErrorForm, HEADERS};
 use crate::routes;
 
 use connections::{ApiConnection, Connections};
-use events::{EventStreams, ReplyBody};
+use events::EventStreams;
+use reply::ReplyBody;
 
 /// Bounds on what clients may take.
 #[derive(Debug, Clone, Copy)]
@@ -289,8 +292,13 @@ async fn answer(
     };
     let busy = place.begin();
     let (running, caller) = (Arc::clone(shared), Arc::clone(&key));
-    let responding = tokio::task::spawn_blocking(move || running.api.respond(&parsed, &caller));
+    let parsed = Arc::new(parsed);
+    let request = Arc::clone(&parsed);
+    let responding = tokio::task::spawn_blocking(move || running.api.respond(&request, &caller));
     let response = responding.await.unwrap_or_else(|_| error(500));
+    if response.rest.is_some() {
+        return reply::start(shared, place, (key, parsed), response);
+    }
     events::start(shared, (key, client, busy), response, form)
 }
 

@@ -13,6 +13,7 @@ use nameward_stats::Snapshot;
 
 use crate::request::ApiRequest;
 use crate::resources::conditional::ConditionalTurns;
+use crate::resources::zones::ReplyRest;
 use crate::response::{ApiError, ApiResponse, ApiResult};
 use crate::routes;
 
@@ -92,6 +93,20 @@ impl Api {
     /// The feed of zone changes.
     pub(crate) fn feed(&self) -> Option<Arc<ChangeFeed>> {
         self.operator.feed()
+    }
+
+    /// Makes the next part of a long reply, and what follows it. It may block.
+    pub fn continue_reply(
+        &self,
+        rest: ReplyRest,
+        request: &ApiRequest,
+        key: &Arc<ApiKey>,
+    ) -> ApiResult<(Vec<u8>, Option<ReplyRest>)> {
+        rest.make(&Call {
+            api: self,
+            request,
+            caller: Caller::for_key(key, request.client, None),
+        })
     }
 
     /// Answers a request of a client that has shown this key. It may block.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::resources::events::EventSubscription;
+use crate::resources::zones::ReplyRest;
 
 /// Media types.
 pub mod media {
@@ -50,6 +51,8 @@ pub struct ApiResponse {
     pub headers: Vec<(&'static str, String)>,
     /// The events that follow; none for other replies.
     pub events: Option<Box<EventSubscription>>,
+    /// The rest of a long body, which is made while the client reads; none for other replies.
+    pub rest: Option<Box<ReplyRest>>,
 }
 
 /// The form of errors that a client takes.
@@ -137,6 +140,7 @@ impl ApiResponse {
             body: to_json(value),
             headers: Vec::new(),
             events: None,
+            rest: None,
         }
     }
 
@@ -148,6 +152,7 @@ impl ApiResponse {
             body: Vec::new(),
             headers: Vec::new(),
             events: None,
+            rest: None,
         }
     }
 
@@ -159,6 +164,7 @@ impl ApiResponse {
             body: body.into(),
             headers: Vec::new(),
             events: None,
+            rest: None,
         }
     }
 
@@ -227,10 +233,15 @@ fn reason(status: u16) -> &'static str {
 /// Writes JSON with a space after each comma and colon, as PowerDNS does: some scripts match on the text.
 pub fn to_json(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
+    write_json(value, &mut out);
+    out
+}
+
+/// Appends JSON as [`to_json`] writes it.
+pub fn write_json(value: &impl Serialize, out: &mut Vec<u8>) {
+    let mut serializer = serde_json::Serializer::with_formatter(out, Spaced);
     // Writing to memory cannot fail, and all keys are strings.
     let _ = value.serialize(&mut serializer);
-    out
 }
 
 struct Spaced;

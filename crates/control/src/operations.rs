@@ -210,6 +210,7 @@ impl Operations {
             Request::ZoneCreate(template) => self.create_zone(template),
             Request::ZoneProvision(request) => self.provision_zone(request),
             Request::ZoneAttributes { zone } => self.list_attributes(zone.as_deref(), items),
+            Request::ZoneAttributesPage { position } => self.list_attributes_page(position, items),
             Request::RrsetsChange(request) => self.change_rrsets(request, author),
             Request::RrsetsBatch { zones, dry_run } => {
                 self.change_many_rrsets(zones, *dry_run, author, items)

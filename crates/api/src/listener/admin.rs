@@ -11,7 +11,7 @@ use hyper::{Request, Response};
 use nameward_control::web::{RETRY_SECONDS, SecretVerdict};
 
 use super::connections::ApiConnection;
-use super::events::ReplyBody;
+use super::reply::ReplyBody;
 use super::{ApiShared, finish_with, read_body};
 use crate::admin::{
     Admin, AdminRequest, HEADERS, LOGIN_MAX, ask_for_login, logged_in, login_page, refusal,

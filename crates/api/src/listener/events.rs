@@ -5,22 +5,20 @@
 //! expires.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use hyper::Response;
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use hyper::body::Bytes;
 use nameward_base::sync::Mutex;
 use nameward_control::api_keys::ApiKey;
 use nameward_control::web::counted_as;
 use nameward_maintain::change_feed::ChangeFeed;
-use nameward_serve::http::HeldBody;
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::RunningOperation;
+use super::reply::ReplyBody;
 use super::{ApiShared, finish};
 use crate::resources::events::EventSubscription;
 use crate::response::{ApiError, ApiResponse, ErrorForm};
@@ -114,10 +112,10 @@ impl EventStreams {
 }
 
 /// The next part of a stream, and the stream; `None` at its end.
-type NextPart = Pin<Box<dyn Future<Output = Option<(EventStream, Bytes)>> + Send>>;
+pub type NextEvents = Pin<Box<dyn Future<Output = Option<(EventStream, Bytes)>> + Send>>;
 
 impl EventStream {
-    async fn next(mut self) -> Option<(Self, Bytes)> {
+    pub async fn next(mut self) -> Option<(Self, Bytes)> {
         let mut out = Vec::new();
         if !self.is_started {
             self.is_started = true;
@@ -151,51 +149,6 @@ impl EventStream {
                 self.subscription.write_position(&self.feed, &mut out);
                 return Some((self, out.into()));
             }
-        }
-    }
-}
-
-/// The body of a reply.
-pub enum ReplyBody {
-    /// All of it is in memory.
-    Whole(HeldBody),
-    /// Events as they happen.
-    Events(NextPart),
-}
-
-impl Body for ReplyBody {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut *self {
-            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context),
-            ReplyBody::Events(next) => {
-                let part = ready!(next.as_mut().poll(context));
-                let Some((stream, octets)) = part else {
-                    *self = ReplyBody::Whole(HeldBody::new(Vec::new(), None));
-                    return Poll::Ready(None);
-                };
-                *self = ReplyBody::Events(Box::pin(stream.next()));
-                Poll::Ready(Some(Ok(Frame::data(octets))))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            ReplyBody::Whole(body) => body.is_end_stream(),
-            ReplyBody::Events(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            ReplyBody::Whole(body) => body.size_hint(),
-            ReplyBody::Events(_) => SizeHint::default(),
         }
     }
 }

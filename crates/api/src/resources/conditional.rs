@@ -8,48 +8,31 @@ use data_encoding::HEXLOWER;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_control::operations::ZoneAttributes;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Write as _};
 
 use crate::operator::Call;
 use crate::request::ApiRequest;
-use crate::response::{ApiError, ApiResult};
+use crate::response::{ApiError, ApiResult, to_json};
 
-use super::zone_views::RrsetJson;
-use super::{metadata, rrsets};
+use super::metadata;
+use super::rrsets::{self, ShownRrsets};
 
 /// Zones share turns, so that their number is bounded: more than operations that run at the same time.
 const TURNS: usize = 64;
 /// Octets of the digest in a tag.
 const DIGEST: usize = 12;
 
-struct Hashing(Context);
-
-impl io::Write for Hashing {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        self.0.update(octets);
-        Ok(octets.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The tag of a zone with these contents.
+/// The tag of a zone with these settings and with these RRsets, as [`rrsets::write`] writes all of them.
 pub fn entity_tag(
     zone: &ZoneAttributes,
     metadata: &[(String, Vec<String>)],
-    rrsets: &[RrsetJson],
+    rrsets: &[u8],
 ) -> String {
-    // The digest costs more per call than per octet.
-    let mut hashing = io::BufWriter::new(Hashing(Context::new(&SHA256)));
     let kind = zone.kind.name();
     let settings = (kind, &zone.account, &zone.catalog, &zone.primaries);
-    // Writing to a digest cannot fail.
-    let _ = serde_json::to_writer(&mut hashing, &(settings, zone.is_signed, metadata, rrsets));
-    let _ = hashing.flush();
-    let digest = hashing.get_ref().0.clone().finish();
-    let digest = HEXLOWER.encode(&digest.as_ref()[..DIGEST]);
+    let mut digest = Context::new(&SHA256);
+    digest.update(&to_json(&(settings, zone.is_signed, metadata)));
+    digest.update(rrsets);
+    let digest = HEXLOWER.encode(&digest.finish().as_ref()[..DIGEST]);
     format!("\"{}-{digest}\"", zone.serial)
 }
 
@@ -93,7 +76,8 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
         return Ok(None);
     }
     let metadata = metadata::stored(call, zone, None)?;
-    let rrsets = rrsets::list(call, zone, None, None, true)?;
+    let mut rrsets = Vec::new();
+    rrsets::write(call, zone, ShownRrsets::default(), &mut rrsets)?;
     if matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
         // A zone without contents has no serial.
         Ok((zone.serial > 0).then_some(zone.serial))

@@ -13,7 +13,7 @@ use crate::fields::{
     canonical_name, optional_bool, optional_list, optional_string, string, unsigned,
 };
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResult};
+use crate::response::{ApiError, ApiResult, write_json};
 
 use super::zone_views::{CommentJson, RecordJson, RrsetJson};
 use super::zones::{REPLY_MAX, too_large};
@@ -168,27 +168,37 @@ fn read_comments(rrset: &Value) -> ApiResult<Option<Vec<CommentSpec>>> {
     comments.collect::<ApiResult<Vec<_>>>().map(Some)
 }
 
-/// Lists the RRsets of a zone, or those of a name or type, with their comments.
-pub fn list(
+/// The RRsets of a zone that a client asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShownRrsets<'f> {
+    /// Only at this name.
+    pub name: Option<&'f str>,
+    /// Only of this type.
+    pub rtype: Option<&'f str>,
+    /// Without records that are stored and not served.
+    pub served_only: bool,
+}
+
+/// Passes on the RRsets of a zone with their comments, one after another.
+pub fn each(
     call: &Call<'_>,
     zone: &ZoneAttributes,
-    name: Option<&str>,
-    rtype: Option<&str>,
-    include_disabled: bool,
-) -> ApiResult<Vec<RrsetJson>> {
+    filter: ShownRrsets<'_>,
+    each: &mut (dyn FnMut(&RrsetJson) + Send),
+) -> ApiResult<()> {
     let mut comments = comments_by_rrset(call, zone)?;
-    let mut rrsets: Vec<RrsetJson> = Vec::new();
+    let mut current: Option<RrsetJson> = None;
     let mut octets = 0;
     let request = OperationRequest::RecordList {
         zone: zone.name.clone(),
-        name: name.map(str::to_owned),
-        rtype: rtype.map(str::to_owned),
+        name: filter.name.map(str::to_owned),
+        rtype: filter.rtype.map(str::to_owned),
     };
     call.list(&request, &mut |item| {
         let ListedItem::Record(record) = item else {
             return true;
         };
-        if record.disabled && !include_disabled {
+        if record.disabled && filter.served_only {
             return true;
         }
         let view = RecordJson {
@@ -196,29 +206,48 @@ pub fn list(
             disabled: record.disabled,
         };
         octets += RRSET_OVERHEAD + record.name.len() + view.content.len();
-        match rrsets.last_mut() {
+        match &mut current {
             Some(last)
                 if last.rtype == record.rtype && last.name.eq_ignore_ascii_case(&record.name) =>
             {
                 last.records.push(view);
             }
-            _ => rrsets.push(RrsetJson {
-                comments: comments
-                    .remove(&(record.name.to_ascii_lowercase(), record.rtype.clone()))
-                    .unwrap_or_default(),
-                name: record.name,
-                records: vec![view],
-                ttl: record.ttl,
-                rtype: record.rtype,
-            }),
+            _ => {
+                let next = RrsetJson {
+                    comments: comments
+                        .remove(&(record.name.to_ascii_lowercase(), record.rtype.clone()))
+                        .unwrap_or_default(),
+                    name: record.name,
+                    records: vec![view],
+                    ttl: record.ttl,
+                    rtype: record.rtype,
+                };
+                current.replace(next).iter().for_each(&mut *each);
+            }
         }
         octets <= REPLY_MAX
     })?;
     if octets > REPLY_MAX {
-        Err(too_large())
-    } else {
-        Ok(rrsets)
+        return Err(too_large());
     }
+    current.iter().for_each(each);
+    Ok(())
+}
+
+/// Appends the RRsets of a zone as JSON, without the brackets around them.
+pub fn write(
+    call: &Call<'_>,
+    zone: &ZoneAttributes,
+    filter: ShownRrsets<'_>,
+    out: &mut Vec<u8>,
+) -> ApiResult<()> {
+    let start = out.len();
+    each(call, zone, filter, &mut |rrset| {
+        if out.len() > start {
+            out.extend_from_slice(b", ");
+        }
+        write_json(rrset, out);
+    })
 }
 
 type CommentsByRrset = HashMap<(String, String), Vec<CommentJson>>;

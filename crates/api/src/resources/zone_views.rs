@@ -132,7 +132,7 @@ impl ZoneDocument {
 }
 
 /// An RRset. No `]` stands between `name` and the content of its records: acme.sh depends on it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct RrsetJson {
     /// Its comments.
     pub comments: Vec<CommentJson>,
@@ -157,7 +157,7 @@ impl RrsetJson {
 }
 
 /// A record.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct RecordJson {
     /// The data.
     pub content: String,

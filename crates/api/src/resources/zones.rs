@@ -2,7 +2,7 @@
 
 use nameward_control::operations::{
     ListedItem, ListedKind, MetadataSpec, OperationRequest, OperationResult, RrsetStep,
-    RrsetsRequest, ZoneProvision, ZoneSettings,
+    RrsetsRequest, ZoneAttributes, ZoneProvision, ZoneSettings,
 };
 use nameward_zone::ZoneKind;
 use serde_json::Value;
@@ -12,14 +12,18 @@ use crate::fields::{
     optional_strings,
 };
 use crate::operator::{ApiDefaults, Call};
-use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
+use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json, write_json};
 
 use super::paging::ListPage;
+use super::rrsets::ShownRrsets;
 use super::zone_views::{RrsetJson, ZoneDocument, ZoneListEntry};
 use super::{changes, conditional, metadata, rrsets, tsigkeys, zone_name};
 
 /// Octets of the texts in one reply.
 pub const REPLY_MAX: usize = 256 << 20;
+
+/// Octets of a part of the list of all zones, at least.
+const PART_MIN: usize = 256 << 10;
 
 /// The error of a zone that does not fit into a reply.
 pub fn too_large() -> ApiError {
@@ -36,6 +40,18 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         None | Some("") => None,
         Some(name) => Some(check_canonical(name)?.to_owned()),
     };
+    let page = ListPage::read(call.request)?;
+    if zone.is_none() && page.is_whole() {
+        let start = ReplyRest {
+            position: String::new(),
+            with_dnssec,
+            is_empty: true,
+        };
+        let (body, rest) = start.make(call)?;
+        let mut reply = ApiResponse::text(200, media::JSON, body);
+        reply.rest = rest.map(Box::new);
+        return Ok(reply);
+    }
     let listed = call.list(&OperationRequest::ZoneAttributes { zone }, &mut |item| {
         if let ListedItem::Attributes(zone) = item {
             zones.push(ZoneListEntry::new(*zone, with_dnssec));
@@ -46,13 +62,59 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         Ok(_) | Err(ApiError::NotFound) => {}
         Err(error) => return Err(error),
     }
-    let page = ListPage::read(call.request)?;
     if page.is_whole() {
         return Ok(ApiResponse::text(200, media::JSON, to_json(&zones)));
     }
     let total = page.apply(&mut zones, ZoneListEntry::name, ZoneListEntry::SORT_FIELDS)?;
     let reply = ApiResponse::text(200, media::JSON, to_json(&zones));
     Ok(reply.with("x-total-count", total.to_string()))
+}
+
+/// The rest of the list of all zones. It is made page by page, so that a list of any length takes the memory of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyRest {
+    position: String,
+    with_dnssec: bool,
+    /// Nothing is in the list so far.
+    is_empty: bool,
+}
+
+impl ReplyRest {
+    /// Makes the next part of the reply, and what follows it.
+    pub fn make(mut self, call: &Call<'_>) -> ApiResult<(Vec<u8>, Option<Self>)> {
+        let mut body = Vec::new();
+        if self.position.is_empty() {
+            body.push(b'[');
+        }
+        loop {
+            let position = std::mem::take(&mut self.position);
+            let request = OperationRequest::ZoneAttributesPage { position };
+            let with_dnssec = self.with_dnssec;
+            let is_empty = &mut self.is_empty;
+            let listed = call.list(&request, &mut |item| {
+                if let ListedItem::Attributes(zone) = item {
+                    if !std::mem::take(is_empty) {
+                        body.extend_from_slice(b", ");
+                    }
+                    write_json(&ZoneListEntry::new(*zone, with_dnssec), &mut body);
+                }
+                true
+            })?;
+            match listed {
+                OperationResult::ListedPage {
+                    next: Some(next), ..
+                } => self.position = next,
+                _ => {
+                    body.push(b']');
+                    return Ok((body, None));
+                }
+            }
+            // A key for some zones sees few of a page.
+            if body.len() >= PART_MIN {
+                return Ok((body, Some(self)));
+            }
+        }
+    }
 }
 
 /// Creates a zone.
@@ -135,43 +197,70 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
     };
     // As in PowerDNS, a type selects RRsets of a name only.
     let rtype = call.request.parameter("rrset_type");
-    let rtype = rtype.filter(|rtype| !rtype.is_empty() && name.is_some());
-    let include_disabled = call.request.flag("include_disabled", true)?;
-    let rrsets = match with_rrsets && (zone.serial > 0 || !zone.is_transferred()) {
-        true => Some(rrsets::list(
-            call,
-            &zone,
-            name.as_deref(),
-            rtype,
-            include_disabled,
-        )?),
-        false if with_rrsets => Some(Vec::new()),
-        false => None,
+    let filter = ShownRrsets {
+        name: name.as_deref(),
+        rtype: rtype.filter(|rtype| !rtype.is_empty() && name.is_some()),
+        served_only: !call.request.flag("include_disabled", true)?,
     };
-    let is_all = name.is_none() && include_disabled;
-    let tag = match &rrsets {
-        Some(rrsets) if is_all => Some(conditional::entity_tag(&zone, &metadata, rrsets)),
-        _ => None,
-    };
+    let has_rrsets = zone.serial > 0 || !zone.is_transferred();
+    let page = ListPage::read(call.request)?;
+    if !with_rrsets {
+        let view = ZoneDocument::new(zone, &metadata, None);
+        return Ok(ApiResponse::text(status, media::JSON, to_json(&view)));
+    }
+    if !page.is_whole() {
+        return show_page(call, &zone, &metadata, (filter, page), status);
+    }
+    // The RRsets of a large zone take most of the memory: they are written where they stay.
+    let mut body = to_json(&ZoneDocument::new(
+        zone.clone(),
+        &metadata,
+        Some(Vec::new()),
+    ));
+    let tail = split_at_rrsets(&mut body);
+    let start = body.len();
+    if has_rrsets {
+        rrsets::write(call, &zone, filter, &mut body)?;
+    }
+    let is_all = filter.name.is_none() && !filter.served_only;
+    let tag = is_all.then(|| conditional::entity_tag(&zone, &metadata, &body[start..]));
     let known = call.request.if_none_match.as_deref();
     if let (Some(tag), Some(known), 200) = (&tag, known, status)
         && conditional::matches(known, tag)
     {
         return Ok(ApiResponse::empty(304).with("etag", tag));
     }
-    let page = ListPage::read(call.request)?;
-    let (mut rrsets, mut total) = (rrsets, None);
-    if let Some(rrsets) = rrsets.as_mut().filter(|_| !page.is_whole()) {
-        let count = page.apply(rrsets, |rrset| &rrset.name, RrsetJson::SORT_FIELDS)?;
-        total = Some(count.to_string());
-    }
-    let view = ZoneDocument::new(zone, &metadata, rrsets);
-    let mut reply = ApiResponse::text(status, media::JSON, to_json(&view));
+    body.extend_from_slice(&tail);
+    let mut reply = ApiResponse::text(status, media::JSON, body);
     reply.headers.extend(tag.map(|tag| ("etag", tag)));
-    reply
-        .headers
-        .extend(total.map(|total| ("x-total-count", total)));
     Ok(reply)
+}
+
+/// Cuts the document of a zone without RRsets where they belong, and returns what follows them.
+fn split_at_rrsets(document: &mut Vec<u8>) -> Vec<u8> {
+    // No text in the document has a quotation mark without a backslash before it.
+    const LIST: &[u8] = b"\"rrsets\": [";
+    let mut found = document.windows(LIST.len());
+    let at = found.position(|octets| octets == LIST);
+    document.split_off(at.map_or(document.len(), |at| at + LIST.len()))
+}
+
+/// A zone with one page of its RRsets.
+fn show_page(
+    call: &Call<'_>,
+    zone: &ZoneAttributes,
+    metadata: &[(String, Vec<String>)],
+    (filter, page): (ShownRrsets<'_>, ListPage<'_>),
+    status: u16,
+) -> ApiResult {
+    let mut list = Vec::new();
+    if zone.serial > 0 || !zone.is_transferred() {
+        rrsets::each(call, zone, filter, &mut |rrset| list.push(rrset.clone()))?;
+    }
+    let total = page.apply(&mut list, |rrset| &rrset.name, RrsetJson::SORT_FIELDS)?;
+    let view = ZoneDocument::new(zone.clone(), metadata, Some(list));
+    let reply = ApiResponse::text(status, media::JSON, to_json(&view));
+    Ok(reply.with("x-total-count", total.to_string()))
 }
 
 /// Changes attributes of a zone, and all of its RRsets if the body has them.

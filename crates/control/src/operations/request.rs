@@ -104,6 +104,12 @@ pub enum OperationRequest {
         #[serde(default)]
         zone: Option<String>,
     },
+    /// Lists one page of the attributes of all zones.
+    ZoneAttributesPage {
+        /// The position, from the result of the page before; the start by default.
+        #[serde(default)]
+        position: String,
+    },
     /// Changes RRsets with their comments in one transaction.
     RrsetsChange(RrsetsRequest),
     /// Changes RRsets of several zones, each zone all or nothing, or shows what would change.

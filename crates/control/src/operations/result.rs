@@ -209,6 +209,14 @@ pub enum OperationResult {
         /// Items that were sent.
         items: u64,
     },
+    /// The end of a page of a listing.
+    ListedPage {
+        /// Items that were sent.
+        items: u64,
+        /// The position of the next page; none after the last one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next: Option<String>,
+    },
     /// Result of `zone show`.
     Zone(ZoneDetails),
     /// Result of `zone create`.

@@ -152,6 +152,10 @@ impl KeyScope {
         let result = run(wider.as_ref().unwrap_or(request), &mut take)?;
         Ok(match result {
             OperationResult::Listed { .. } => OperationResult::Listed { items: shown },
+            OperationResult::ListedPage { next, .. } => {
+                let items = shown;
+                OperationResult::ListedPage { items, next }
+            }
             other => other,
         })
     }

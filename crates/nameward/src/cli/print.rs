@@ -89,7 +89,7 @@ impl Printer {
         self.table.print(&mut self.out)?;
         match (self.form, result) {
             // Already printed as items.
-            (_, OperationResult::Listed { .. }) => {}
+            (_, OperationResult::Listed { .. } | OperationResult::ListedPage { .. }) => {}
             (OutputForm::Json, result) => self.json(result)?,
             (OutputForm::Text, result) => {
                 write!(self.out, "{}", terminal::lines(result.text()))?;

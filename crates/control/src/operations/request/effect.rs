@@ -38,6 +38,7 @@ impl OperationRequest {
             | OperationRequest::ZoneList
             | OperationRequest::ZoneShow { .. }
             | OperationRequest::ZoneAttributes { .. }
+            | OperationRequest::ZoneAttributesPage { .. }
             | OperationRequest::DeletedZoneList
             | OperationRequest::CatalogList
             | OperationRequest::CatalogMembers { .. }
@@ -84,6 +85,7 @@ impl OperationRequest {
             OperationRequest::ZoneList
             | OperationRequest::ZoneStatus { zone: None, .. }
             | OperationRequest::ZoneAttributes { zone: None }
+            | OperationRequest::ZoneAttributesPage { .. }
             | OperationRequest::DeletedZoneList
             | OperationRequest::CatalogList
             | OperationRequest::RecordSearch { .. }

@@ -17,6 +17,7 @@ pub enum RequestReach<'r> {
 
 impl OperationRequest {
     /// Returns what it needs; all but [`RequestReach::Server`] can be done on the stores themselves.
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     pub fn reach(&self) -> RequestReach<'_> {
         use OperationRequest as Request;
         let one = |zone| RequestReach::Zones(vec![zone]);
@@ -42,6 +43,7 @@ impl OperationRequest {
             | Request::CommentSearch { .. }
             | Request::CatalogList
             | Request::ZoneAttributes { zone: None }
+            | Request::ZoneAttributesPage { .. }
             | Request::ZoneSecureAll => RequestReach::AllZones,
             Request::ZoneList
             | Request::DeletedZoneList

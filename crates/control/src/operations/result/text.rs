@@ -53,7 +53,7 @@ impl OperationResult {
             Self::LogLevel { level } => format!("{level}\n"),
             Self::Flushed { entries: 1 } => "flushed 1 cache entry\n".into(),
             Self::Flushed { entries } => format!("flushed {entries} cache entries\n"),
-            Self::Listed { .. } => String::new(),
+            Self::Listed { .. } | Self::ListedPage { .. } => String::new(),
             Self::Zone(details) => details_text(details),
             Self::ZoneCreated(changed) => zone_in_backend("created", changed),
             Self::ZoneDeleted {

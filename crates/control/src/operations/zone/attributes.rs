@@ -1,6 +1,7 @@
 //! Owns the attributes of zones as an API shows them: kind, primaries, account, catalog, serials and whether they are signed,
 //! of one zone or of all, without reading their records.
 
+use std::fmt;
 use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
@@ -80,22 +81,82 @@ impl ZoneAttributes {
     }
 }
 
+/// A position in the list of all zones.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct AttributesPosition {
+    /// 0 for zones in memory, else the number of a database.
+    source: usize,
+    /// The last zone of the page before, as the database has it.
+    after: Option<String>,
+}
+
+impl AttributesPosition {
+    fn start_of(source: usize) -> Self {
+        AttributesPosition {
+            source,
+            after: None,
+        }
+    }
+
+    /// Reads a position; an empty text is the start.
+    fn read(text: &str) -> Result<Self, OperationError> {
+        if text.is_empty() {
+            return Ok(AttributesPosition::default());
+        }
+        let (source, after) = text.split_once(':').unwrap_or((text, ""));
+        let invalid =
+            |_| OperationError::invalid(format!("invalid position {text:?} in the list of zones"));
+        Ok(AttributesPosition {
+            source: source.parse().map_err(invalid)?,
+            after: (!after.is_empty()).then(|| after.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for AttributesPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.source, self.after.as_deref().unwrap_or(""))
+    }
+}
+
 impl Operations {
-    /// Lists the attributes of a zone, or of all zones in the order of their names.
+    /// Lists the attributes of a zone, or of all zones: those in memory, then those of each database, sorted by name.
     pub fn list_attributes(
         &self,
         zone: Option<&str>,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let zones = match zone {
-            Some(zone) => vec![self.attributes_of(&zone_name(zone)?)?],
-            None => self.all_attributes()?,
-        };
-        let count = zones.len() as u64;
-        let _ = zones
-            .into_iter()
-            .all(|zone| items(ListedItem::Attributes(Box::new(zone))));
+        if let Some(zone) = zone {
+            let zone = self.attributes_of(&zone_name(zone)?)?;
+            items(ListedItem::Attributes(Box::new(zone)));
+            return Ok(OperationResult::Listed { items: 1 });
+        }
+        let (mut count, mut next) = (0, Some(AttributesPosition::default()));
+        while let Some(position) = next {
+            next = self.list_attributes_at(&position, &mut |zone| {
+                count += 1;
+                items(ListedItem::Attributes(Box::new(zone)))
+            })?;
+        }
         Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Lists one page of the attributes of all zones. A position comes from the result of the page before.
+    pub fn list_attributes_page(
+        &self,
+        position: &str,
+        items: ItemSink<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let position = AttributesPosition::read(position)?;
+        let mut count = 0;
+        let next = self.list_attributes_at(&position, &mut |zone| {
+            count += 1;
+            items(ListedItem::Attributes(Box::new(zone)))
+        })?;
+        Ok(OperationResult::ListedPage {
+            items: count,
+            next: next.map(|position| position.to_string()),
+        })
     }
 
     fn attributes_of(&self, name: &NameBuf) -> Result<ZoneAttributes, OperationError> {
@@ -119,35 +180,49 @@ impl Operations {
         Ok(stored_attributes(database, &row, overview))
     }
 
-    fn all_attributes(&self) -> Result<Vec<ZoneAttributes>, OperationError> {
+    /// Lists the zones of a page until `each` returns false, and returns the position of the next one.
+    fn list_attributes_at(
+        &self,
+        position: &AttributesPosition,
+        each: &mut dyn FnMut(ZoneAttributes) -> bool,
+    ) -> Result<Option<AttributesPosition>, OperationError> {
         let table = self.commits.table().load();
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
-        let resident = table.zones().filter(|zone| !is_database(zone.rank()));
-        let mut zones: Vec<ZoneAttributes> = resident
-            .map(|zone| self.resident_attributes(zone))
-            .collect();
-        for database in &self.databases {
-            let failed = |error: &dyn std::fmt::Display| self.failure_of(database, &error);
-            let listed = self.runtime.block_on(database.backend.zones());
-            let listed = listed.map_err(|error| failed(&error))?;
-            let overview = self.runtime.block_on(database.backend.overview_of_all());
-            let overview = overview.map_err(|error| failed(&error))?;
+        let next_source = position.source + 1;
+        let Some(at) = position.source.checked_sub(1) else {
+            let resident = table.zones().filter(|zone| !is_database(zone.rank()));
+            let mut zones: Vec<ZoneAttributes> = resident
+                .map(|zone| self.resident_attributes(zone))
+                .collect();
+            zones.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            let goes_on = zones.into_iter().all(each);
+            let next = goes_on && !self.databases.is_empty();
+            return Ok(next.then(|| AttributesPosition::start_of(next_source)));
+        };
+        let Some(database) = self.databases.get(at) else {
+            return Ok(None);
+        };
+        let page = database.backend.zone_page(position.after.as_deref());
+        let page = self.runtime.block_on(page);
+        let page = page.map_err(|error| self.failure_of(database, &error))?;
+        for (row, overview) in &page.zones {
             // Of two backends that have a zone one serves it.
-            let is_ours = |row: &&ZoneRow| {
-                let served = table.exact(row.name.as_name());
-                served.is_none_or(|zone| zone.rank() == database.rank)
-            };
-            zones.extend(
-                listed
-                    .zones
-                    .iter()
-                    .filter(is_ours)
-                    .map(|row| stored_attributes(database, row, overview.get(&row.id))),
-            );
+            let served = table.exact(row.name.as_name());
+            let is_ours = served.is_none_or(|zone| zone.rank() == database.rank);
+            if is_ours && !each(stored_attributes(database, row, overview.as_ref())) {
+                return Ok(None);
+            }
         }
-        zones.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        zones.dedup_by(|a, b| a.name == b.name);
-        Ok(zones)
+        Ok(match page.end {
+            Some(end) => Some(AttributesPosition {
+                source: position.source,
+                after: Some(end),
+            }),
+            None if next_source <= self.databases.len() => {
+                Some(AttributesPosition::start_of(next_source))
+            }
+            None => None,
+        })
     }
 
     fn resident_attributes(&self, zone: &Arc<Zone>) -> ZoneAttributes {
@@ -216,5 +291,25 @@ fn stored_attributes(
         backend: database.number(),
         is_in_database: true,
         settings: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_read_as_they_are_written() {
+        for after in [
+            None,
+            Some("example.org".to_owned()),
+            Some("a:b.test".to_owned()),
+        ] {
+            let position = AttributesPosition { source: 2, after };
+            let read = AttributesPosition::read(&position.to_string()).unwrap();
+            assert_eq!(read, position);
+        }
+        assert_eq!(AttributesPosition::read("").unwrap().source, 0);
+        assert!(AttributesPosition::read("x:example.org").is_err());
     }
 }

@@ -91,10 +91,6 @@ impl Operations {
         database: &Database,
         zones: &mut Vec<ListedZone>,
     ) -> Result<(), OperationError> {
-        let listed = self.runtime.block_on(database.backend.zones());
-        let listed = listed.map_err(|error| self.failure_of(database, &error))?;
-        let overview = self.runtime.block_on(database.backend.overview_of_all());
-        let overview = overview.map_err(|error| self.failure_of(database, &error))?;
         let number = database.number();
         let mut places: HashMap<String, usize> = HashMap::new();
         for (at, zone) in zones.iter().enumerate() {
@@ -108,27 +104,34 @@ impl Operations {
         } else {
             "not served"
         };
-        for row in listed.zones {
-            let overview = overview.get(&row.id);
-            let name = row.name.to_string();
-            if let Some(at) = places.get(&name.to_ascii_lowercase()) {
-                let policy = policies.of(row.name.as_name());
-                zones[*at].kind = row.kind.into();
-                complete(&mut zones[*at], overview, policy);
-                continue;
+        let mut after = None;
+        loop {
+            let page = database.backend.zone_page(after.as_deref());
+            let page = self.runtime.block_on(page);
+            let page = page.map_err(|error| self.failure_of(database, &error))?;
+            for (row, overview) in &page.zones {
+                let (name, policy) = (row.name.to_string(), policies.of(row.name.as_name()));
+                if let Some(at) = places.get(&name.to_ascii_lowercase()) {
+                    zones[*at].kind = row.kind.into();
+                    complete(&mut zones[*at], overview.as_ref(), policy);
+                    continue;
+                }
+                let mut zone = ListedZone {
+                    name,
+                    kind: row.kind.into(),
+                    backend: number,
+                    serial: None,
+                    state: state.into(),
+                    signing: "unknown".into(),
+                };
+                complete(&mut zone, overview.as_ref(), policy);
+                zones.push(zone);
             }
-            let mut zone = ListedZone {
-                name,
-                kind: row.kind.into(),
-                backend: number,
-                serial: None,
-                state: state.into(),
-                signing: "unknown".into(),
-            };
-            complete(&mut zone, overview, policies.of(row.name.as_name()));
-            zones.push(zone);
+            after = page.end;
+            if after.is_none() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Completes rows of live zones with what their databases have; a page of a list has few. Databases that fail are named.

@@ -1,8 +1,8 @@
 //! Database zones as shown in lists: the stored serial, how the served serial is derived, and whether there are keys.
 
-use super::super::SqlBackend;
-use super::super::dialect::{SqlEngine, int, text};
+use super::super::dialect::{SqlEngine, Statement, int, text};
 use super::super::row::{Cells, read_content, read_name};
+use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::WriteError;
 use super::current::text_of;
 use super::session::Value;
@@ -14,6 +14,17 @@ use std::collections::HashMap;
 
 /// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
+/// Zones of a page: few enough to take little memory, and enough that the two statements cost nothing beside their rows.
+const PAGE: usize = 2000;
+
+/// Some of the zones of a database.
+#[derive(Debug, Default)]
+pub struct OverviewPage {
+    /// The zones; one that was created in between has no overview.
+    pub zones: Vec<(ZoneRow, Option<ZoneOverview>)>,
+    /// Where the next page starts; `None` after the last one.
+    pub end: Option<String>,
+}
 
 /// A database zone as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,19 +104,59 @@ fn select(engine: SqlEngine, first: String, reads_keys: bool) -> String {
 }
 
 impl SqlBackend {
-    /// Reads the data for a list of all zones, by `domains.id`: a name for each would take most of the memory.
-    pub async fn overview_of_all(&self) -> Result<HashMap<i64, ZoneOverview>, WriteError> {
+    /// Reads a page of the zones, in the order in which the database sorts their names, after the end of another page.
+    pub async fn zone_page(&self, after: Option<&str>) -> Result<OverviewPage, WriteError> {
         let mut session = self.reader().await?;
         let engine = session.engine();
-        let reads_keys = self.inner.options.security.is_read;
-        let select = select(engine, int(engine, "d.id"), reads_keys);
-        let mut found = HashMap::new();
+        let mut page = OverviewPage::default();
+        let mut values: Vec<Value<'_>> = after.map(Value::Text).into_iter().collect();
+        let sql = format!(
+            "{}{} ORDER BY name LIMIT {PAGE}",
+            Statement::Zones.sql(engine, 0),
+            if after.is_some() {
+                " WHERE name > ?"
+            } else {
+                ""
+            },
+        );
+        let (mut count, mut last) = (0, None);
         let each = &mut |row: &dyn Cells| {
-            found.extend(row.int(0).map(|id| (id, ZoneOverview::read(row))));
+            count += 1;
+            last = row
+                .text(1)
+                .map(|name| String::from_utf8_lossy(name).into_owned());
+            // A row that cannot be read is reported where zones are loaded.
+            page.zones
+                .extend(read_zone(row).ok().map(|zone| (zone, None)));
         };
-        session.rows(&select, &[], each).await?;
+        session.rows(&sql, &values, each).await?;
+        let Some(last) = last else {
+            self.inner.writer.give_back(session);
+            return Ok(page);
+        };
+        values.push(Value::Text(&last));
+        let reads_keys = self.inner.options.security.is_read;
+        let sql = format!(
+            "{} WHERE {}d.name <= ?",
+            select(engine, int(engine, "d.id"), reads_keys),
+            if after.is_some() {
+                "d.name > ? AND "
+            } else {
+                ""
+            },
+        );
+        let places = page.zones.iter().enumerate();
+        let places: HashMap<i64, usize> = places.map(|(at, (zone, _))| (zone.id, at)).collect();
+        let each = &mut |row: &dyn Cells| {
+            let at = row.int(0).and_then(|id| places.get(&id));
+            if let Some((_, overview)) = at.and_then(|at| page.zones.get_mut(*at)) {
+                *overview = Some(ZoneOverview::read(row));
+            }
+        };
+        session.rows(&sql, &values, each).await?;
         self.inner.writer.give_back(session);
-        Ok(found)
+        page.end = (count == PAGE).then_some(last);
+        Ok(page)
     }
 
     /// Reads the data for a list of these zones.
