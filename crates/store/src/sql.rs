@@ -31,6 +31,7 @@ mod long_strings;
 mod lookup;
 mod metadata;
 mod mysql;
+mod packed_zones;
 mod peer_settings;
 mod postgres;
 mod postgres_pooler;
@@ -67,6 +68,7 @@ use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
+pub use packed_zones::{PackedZone, PackedZones};
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
@@ -372,21 +374,6 @@ impl SqlBackend {
         };
         let inner = &self.inner;
         inner.watched.note(&result, &inner.options.address);
-    }
-
-    /// Returns all zones, in arbitrary order.
-    pub async fn zones(&self) -> Result<ZoneList, SqlError> {
-        let mut list = ZoneList::default();
-        self.query(Statement::Zones, None, &[], &mut |row| {
-            match read_zone(row) {
-                Ok(zone) => list.zones.push(zone),
-                Err(error) if list.bad.len() < MAX_REPORTED => list.bad.push(error),
-                Err(_) => {}
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(list)
     }
 
     /// Checks whether reads go to a replica.

@@ -11,7 +11,8 @@ use crate::policy::{
 };
 use nameward_dnssec::tsig::TsigKey;
 use nameward_store::sql::{
-    SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey, ZoneRow,
+    PackedZone, SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey,
+    ZoneRow,
 };
 use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
@@ -122,7 +123,7 @@ impl FollowedPolicies {
 
 impl DatabaseFollower {
     /// Applies the policies of all zones. Call before new zones are published.
-    pub(super) fn apply_policies(&mut self, zones: &[ZoneRow], terms: StoredSettings) {
+    pub(super) fn apply_policies(&mut self, zones: &[PackedZone], terms: StoredSettings) {
         self.apply_keys(terms.keys, terms.autoprimaries);
         let name = self.name.clone();
         let policies = &mut self.policies;
@@ -138,9 +139,9 @@ impl DatabaseFollower {
                 policies.is_read = true;
                 // Drops fragments that no zone has any longer.
                 policies.shared.clear();
-                for row in zones {
+                for row in zones.iter().map(PackedZone::row) {
                     let items = items.remove(&row.id).unwrap_or_default();
-                    if let Some(part) = policies.part(row, &items, &name) {
+                    if let Some(part) = policies.part(&row, &items, &name) {
                         set.set_zone(row.name.as_name(), part);
                     }
                 }
@@ -152,11 +153,12 @@ impl DatabaseFollower {
                      and updates"
                 ));
                 let is_new =
-                    |row: &&ZoneRow| !policies.is_read || !self.zones.contains_key(&row.id);
-                let new: Vec<&ZoneRow> = zones.iter().filter(is_new).collect();
-                let closed = new
-                    .into_iter()
-                    .map(|row| (row.name, Some(policies.closed(row))));
+                    |row: &&PackedZone| !policies.is_read || !self.zones.contains_key(&row.id);
+                let new: Vec<&PackedZone> = zones.iter().filter(is_new).collect();
+                let closed = new.into_iter().map(|zone| {
+                    let row = zone.row();
+                    (row.name, Some(policies.closed(&row)))
+                });
                 let closed: Vec<_> = closed.collect();
                 policies.table.change(policies.source, closed);
             }

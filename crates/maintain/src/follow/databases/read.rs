@@ -9,7 +9,7 @@ use super::{
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
 use nameward_store::sql::{
-    Change, LiveZone, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, db, row_error,
+    Change, LiveZone, PackedZones, RowError, SqlBackend, SqlError, ZoneRow, db, row_error,
 };
 use nameward_wire::{Name, NameBuf, zonefile::Severity};
 use nameward_zone::{Live, Zone, ZoneBuilder, ZoneKind};
@@ -32,7 +32,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// The zone list of a database, and the version of each zone before it was read.
 pub(super) struct ListedZones {
-    list: ZoneList,
+    list: PackedZones,
     versions: HashMap<i64, i64>,
     terms: StoredSettings,
 }
@@ -46,7 +46,7 @@ impl ListedZones {
             ServedFrom::Memory => backend.zone_versions().await?,
             ServedFrom::Lookups => HashMap::new(),
         };
-        let list = backend.zones().await?;
+        let list = backend.packed_zones().await?;
         let terms = StoredSettings::read(backend).await;
         Ok(ListedZones {
             list,
@@ -169,7 +169,7 @@ impl DatabaseFollower {
             tracing::info!("{name}: removed {zones} in total");
         }
         for row in &list.zones {
-            self.add_listed(row, &mut steps);
+            self.add_listed(&row.row(), &mut steps);
         }
         self.publish(&steps);
         self.soa_check.request();
