@@ -4,7 +4,7 @@
 //! position is no longer in the list learns that it has missed events, and goes on with the oldest that is left.
 //!
 //! The zone table records zones that appear and vanish, the commit path records new versions, and the database followers record changes
-//! of live zones. Zones that are loaded at start are not recorded.
+//! of live zones; operations and key policies record what they change besides records. Zones that are loaded at start are not recorded.
 
 use crate::commit::CommittedVersion;
 use nameward_base::sync::Mutex;
@@ -37,6 +37,8 @@ pub struct FeedEvent {
 pub enum FeedKind {
     /// A zone was added, changed or removed.
     Zone(Box<FeedZoneChange>),
+    /// Settings or keys were changed.
+    Setting(Box<FeedSettingChange>),
     /// Any live zone may have changed: the connection that reports changes of its database was interrupted.
     Unknown,
 }
@@ -54,6 +56,28 @@ pub struct FeedZoneChange {
     pub origin: Option<JournalOrigin>,
     /// The author, if known.
     pub author: Option<Arc<ChangeAuthor>>,
+}
+
+/// A change of settings or keys through this server, which may leave the records of a zone as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedSettingChange {
+    /// The zone; `None` if it concerns the server.
+    pub zone: Option<NameBuf>,
+    /// The subject of the change.
+    pub subject: SettingSubject,
+    /// The operation, as in the audit log, or the step that a key was taken by its policy.
+    pub operation: String,
+    /// The author; `None` for the server itself.
+    pub author: Option<Arc<ChangeAuthor>>,
+}
+
+/// The subject of a change besides records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SettingSubject {
+    /// Settings of a zone or of the server.
+    Settings,
+    /// DNSSEC keys, TSIG keys, API keys and other secrets.
+    Keys,
 }
 
 /// The kinds of changes.
@@ -166,6 +190,11 @@ impl ChangeFeed {
                 author: change.author,
             }))
         });
+    }
+
+    /// Records a change of settings or keys.
+    pub fn record_setting(&self, change: FeedSettingChange) {
+        self.record(|| FeedKind::Setting(Box::new(change)));
     }
 
     /// Records that any live zone may have changed.

@@ -1,8 +1,10 @@
-//! `/events`: the changes of zones as server-sent events. The listener sends them; here is what a client subscribes to.
+//! `/events`: the changes of zones, settings and keys as server-sent events. The listener sends them; here is what a client subscribes to.
 
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{KeyScope, OperationError, zone_name};
-use nameward_maintain::change_feed::{ChangeFeed, ChangeKind, FeedEvent, FeedKind, FeedZoneChange};
+use nameward_maintain::change_feed::{
+    ChangeFeed, ChangeKind, FeedEvent, FeedKind, FeedSettingChange, FeedZoneChange, SettingSubject,
+};
 use nameward_store::state::JournalOrigin;
 use nameward_wire::NameBuf;
 use serde_json::{Value, json};
@@ -93,7 +95,14 @@ impl EventSubscription {
                 FeedKind::Zone(changed) if self.includes(changed) => {
                     self.write(feed, out, "zone", &view(event, changed));
                 }
-                FeedKind::Zone(_) => {}
+                FeedKind::Setting(changed) if self.includes_setting(changed) => {
+                    let name = match changed.subject {
+                        SettingSubject::Settings => "settings",
+                        SettingSubject::Keys => "keys",
+                    };
+                    self.write(feed, out, name, &setting_view(event, changed));
+                }
+                FeedKind::Zone(_) | FeedKind::Setting(_) => {}
             }
         }
         !batch.events.is_empty()
@@ -103,6 +112,17 @@ impl EventSubscription {
         let name = changed.zone.as_name();
         let is_wanted = self.zone.as_ref().is_none_or(|zone| *zone == changed.zone);
         is_wanted && self.scope.covers_name(name)
+    }
+
+    /// Checks whether the client gets a change of settings or keys. Those of the server are for keys that are not limited.
+    fn includes_setting(&self, changed: &FeedSettingChange) -> bool {
+        match &changed.zone {
+            Some(zone) => {
+                let is_wanted = self.zone.as_ref().is_none_or(|wanted| wanted == zone);
+                is_wanted && self.scope.covers_name(zone.as_name())
+            }
+            None => self.zone.is_none() && !self.scope.is_limited(),
+        }
     }
 
     fn write(&self, feed: &ChangeFeed, out: &mut Vec<u8>, event: &str, data: &Value) {
@@ -143,6 +163,17 @@ fn view(event: &FeedEvent, changed: &FeedZoneChange) -> Value {
         "time": UtcTime::from_unix(event.time).to_string(),
         "who": changed.author.as_ref().map(|author| &*author.who),
         "zone": changed.zone.to_string().to_ascii_lowercase(),
+    })
+}
+
+fn setting_view(event: &FeedEvent, changed: &FeedSettingChange) -> Value {
+    let zone = changed.zone.as_ref();
+    json!({
+        "message": changed.author.as_ref().and_then(|author| author.message.as_deref()),
+        "operation": changed.operation,
+        "time": UtcTime::from_unix(event.time).to_string(),
+        "who": changed.author.as_ref().map(|author| &*author.who),
+        "zone": zone.map(|zone| zone.to_string().to_ascii_lowercase()),
     })
 }
 

@@ -16,6 +16,7 @@ mod status;
 pub use parent::{ParentAnswer, ParentQuery, QueryParent};
 pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
 
+use crate::change_feed::{FeedSettingChange, SettingSubject};
 use crate::keys::local::{KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError};
 use crate::keys::storage::{KeyStorage, KeyStorages};
 use crate::policy::PolicyTable;
@@ -208,6 +209,12 @@ impl RolloverManager {
                 None => format!("key {key}"),
             };
             tracing::info!("zone {zone}: {text}: {words}");
+            self.table.feed().record_setting(FeedSettingChange {
+                zone: Some(zone.into()),
+                subject: SettingSubject::Keys,
+                operation: format!("key {key}: {words}"),
+                author: None,
+            });
         }
         let is_ended = progress.keys.is_empty() && !progress.steps.is_empty();
         if is_ended {

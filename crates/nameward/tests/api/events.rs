@@ -137,6 +137,51 @@ fn created_changed_and_deleted_zones_are_events_with_serial_and_author() {
     assert_eq!(deleted.data["serial"], Value::Null);
 }
 
+#[test]
+fn changed_settings_and_keys_are_events_without_secrets() {
+    let (server, client) = start("");
+    create_zones(&client, &["a.test.", "b.test."]);
+    let (_, limited) = create_key(&server, &["--zone", "a.test"]);
+    let limited = client.with_key(&limited);
+    let mut streams = [&client, &limited].map(|client| Events::open(client, "", None));
+    let metadata = json!({ "kind": "ALSO-NOTIFY", "metadata": ["192.0.2.9:53"] });
+    client.expect(201, "POST", "/zones/a.test./metadata", Some(&metadata));
+    let key = json!({ "keytype": "csk", "active": true });
+    let key = client.expect(201, "POST", "/zones/b.test./cryptokeys", Some(&key));
+    let tsig = json!({ "name": "transfer", "algorithm": "hmac-sha256" });
+    let tsig = client.expect(201, "POST", "/tsigkeys", Some(&tsig));
+    let end = json!({ "account": "sales" });
+    client.expect(204, "PUT", "/zones/a.test.", Some(&end));
+    let secrets = [&key["privatekey"], &tsig["key"]].map(|secret| secret.as_str().unwrap_or("-"));
+    let seen = streams.each_mut().map(|events| {
+        let mut seen = Vec::new();
+        while seen.last() != Some(&("settings".into(), "zone_set".into(), json!("a.test."))) {
+            let event = events.next().expect("an event");
+            let text = event.data.to_string();
+            assert!(
+                secrets.iter().all(|secret| !text.contains(secret)),
+                "{text}"
+            );
+            if event.name != "zone" {
+                let operation = event.data["operation"].as_str().unwrap().to_owned();
+                seen.push((event.name, operation, event.data["zone"].clone()));
+            }
+        }
+        seen
+    });
+    let event =
+        |name: &str, operation: &str, zone: Value| (name.to_owned(), operation.into(), zone);
+    let of_zone = event("settings", "metadata_change", json!("a.test."));
+    let last = event("settings", "zone_set", json!("a.test."));
+    let all = [
+        of_zone.clone(),
+        event("keys", "key_add", json!("b.test.")),
+        event("keys", "tsig_generate", Value::Null),
+        last.clone(),
+    ];
+    assert_eq!(seen, [all.to_vec(), vec![of_zone, last]]);
+}
+
 const ZONE: &str = "@ 60 SOA ns1 admin 1 2 3 4 5\n@ 60 NS ns1\nns1 60 A 192.0.2.1\n";
 
 /// A server with a zone file that takes updates.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use nameward_maintain::change_feed::SettingSubject;
+
 use super::{OperationRequest, RequestReach};
 
 /// The effect of a request.
@@ -64,6 +66,34 @@ impl OperationRequest {
             OperationRequest::RrsetsBatch { dry_run: true, .. }
             | OperationRequest::ZoneRollback { dry_run: true, .. } => RequestEffect::Read,
             _ => RequestEffect::Change,
+        }
+    }
+
+    /// Returns what a change concerns besides records; `None` if it is about records, zones as a whole, or the running server.
+    pub fn setting_subject(&self) -> Option<SettingSubject> {
+        match self {
+            OperationRequest::ZoneSet(_)
+            | OperationRequest::MetadataChange(_)
+            | OperationRequest::RecordComment(_)
+            | OperationRequest::ZoneRectify { .. }
+            | OperationRequest::AutoprimaryAdd(_)
+            | OperationRequest::AutoprimaryRemove(_) => Some(SettingSubject::Settings),
+            OperationRequest::ZoneSecure { .. }
+            | OperationRequest::ZoneUnsecure { .. }
+            | OperationRequest::ZoneSecureAll
+            | OperationRequest::KeyAdd(_)
+            | OperationRequest::KeyImport { .. }
+            | OperationRequest::KeyChange { .. }
+            | OperationRequest::KeyRollover { .. }
+            | OperationRequest::KeyDs { .. }
+            | OperationRequest::KeyRemove { .. }
+            | OperationRequest::TsigGenerate { .. }
+            | OperationRequest::TsigImport { .. }
+            | OperationRequest::TsigRemove { .. }
+            | OperationRequest::CookieRoll { .. }
+            | OperationRequest::ApiKeyCreate(_)
+            | OperationRequest::ApiKeyDelete { .. } => Some(SettingSubject::Keys),
+            _ => None,
         }
     }
 

@@ -4,9 +4,12 @@
 //! DNS UPDATE and transfers are not requested by operators; the history of a zone has them.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
+use nameward_maintain::change_feed::FeedSettingChange;
 use nameward_store::state::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter, StateChange};
+use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -155,7 +158,35 @@ impl Operations {
         };
         let result = caller.scope().run(request, &mut take, run);
         self.record(caller, request, &result, &serials);
+        if result.is_ok() {
+            self.report(caller, request);
+        }
         result
+    }
+
+    /// Reports a change of settings or keys to the clients that follow the feed of changes.
+    fn report(&self, caller: &Caller, request: &OperationRequest) {
+        let Some(subject) = request.setting_subject() else {
+            return;
+        };
+        let report = |zone: Option<NameBuf>| {
+            self.commits
+                .table()
+                .feed()
+                .record_setting(FeedSettingChange {
+                    zone,
+                    subject,
+                    operation: request.name(),
+                    author: Some(Arc::clone(&caller.author)),
+                });
+        };
+        match request.subject() {
+            RequestSubject::Zones(zones) => {
+                let names = zones.into_iter().take(ZONES_MAX).map(zone_name);
+                names.flatten().for_each(|zone| report(Some(zone)));
+            }
+            RequestSubject::Server | RequestSubject::Listing => report(None),
+        }
     }
 
     fn record(
