@@ -303,7 +303,7 @@ impl DatagramBatch {
                 socket.as_raw_fd(),
                 (&raw mut (*self.frame.as_ptr()).received).cast(),
                 BATCH as libc::c_uint,
-                flags,
+                flags as _,
                 ptr::null_mut(),
             )
         };

@@ -93,7 +93,12 @@ impl Outbox {
             // this function, each with its length; sendmmsg only reads what they point to.
             let sent = unsafe {
                 let first = headers.as_mut_ptr().add(next);
-                libc::sendmmsg(fd, first, (end - next) as libc::c_uint, libc::MSG_DONTWAIT)
+                libc::sendmmsg(
+                    fd,
+                    first,
+                    (end - next) as libc::c_uint,
+                    libc::MSG_DONTWAIT as _,
+                )
             };
             match usize::try_from(sent) {
                 Ok(sent) => {

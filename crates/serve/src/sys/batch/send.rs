@@ -93,7 +93,8 @@ impl DatagramBatch {
                 fd,
                 (&raw mut (*self.frame.as_ptr()).sending[next]).cast(),
                 (total - next) as libc::c_uint,
-                libc::MSG_DONTWAIT,
+                // The type of flags differs between glibc and musl.
+                libc::MSG_DONTWAIT as _,
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
