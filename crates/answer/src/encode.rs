@@ -2,6 +2,7 @@
 //! far as there is room.
 
 use crate::alias::AliasAddresses;
+use crate::computed::ComputedName;
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
@@ -27,6 +28,8 @@ pub(crate) struct Encoder<'n, 'b> {
     pub(crate) making: Making,
     /// Addresses of the external target of an ALIAS.
     pub(crate) addresses: Option<&'n AliasAddresses>,
+    /// Names whose records were computed.
+    pub(crate) computed_names: &'n [ComputedName],
     /// The queried type, if it does not exist.
     pub(crate) absent: Option<Type>,
     /// Hashes of the synthesised denial records written so far.
@@ -76,6 +79,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             now: 0,
             making: Making::NOW,
             addresses: None,
+            computed_names: &[],
             absent: None,
             proofs: ArrayVec::new(),
             uses_lists: false,
@@ -186,6 +190,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
             Data::Addresses => {
                 let state = entry.zone.signing();
                 self.foreign_addresses(owner, (entry.node, entry.ttl), state)
+            }
+            Data::Computed(index, number) => {
+                let state = entry.zone.signing();
+                self.computed(owner, (index, number), entry.node, state)
             }
             // Only planned for signed zones.
             Data::Proof(_) => Ok(0),

@@ -9,6 +9,7 @@
 mod alias;
 mod asker;
 mod chaos;
+mod computed;
 mod encode;
 mod plan;
 mod scratch;
@@ -18,6 +19,7 @@ mod without_question;
 
 pub use alias::{AliasAddresses, TargetLocation, alias_of, find_target};
 pub use asker::Asker;
+pub use computed::{ComputedName, ComputedRrset, WantedScripts};
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
 use nameward_wire::message::{OptRecord, Query, extended_error};
@@ -97,6 +99,8 @@ pub enum AnswerKind {
     /// The answer needs addresses of a name outside the zones served here ([`Scratch::unresolved`]); nothing was
     /// written.
     Resolving,
+    /// The answer needs the results of scripts ([`Scratch::wanted_scripts`]); nothing was written.
+    Computing,
     /// Signatures needed for the answer do not exist yet, and this caller makes none; nothing was written.
     Unsigned,
     /// A backend did not deliver the contents.
@@ -137,10 +141,26 @@ impl Reply {
         ..Reply::PENDING
     };
 
+    const COMPUTING: Reply = Reply {
+        outcome: AnswerKind::Computing,
+        ..Reply::PENDING
+    };
+
     const UNSIGNED: Reply = Reply {
         outcome: AnswerKind::Unsigned,
         ..Reply::PENDING
     };
+
+    /// Returns the reply to a query whose answer needs something that is not available.
+    #[inline]
+    fn postponed(outcome: AnswerKind) -> Option<Reply> {
+        match outcome {
+            AnswerKind::Pending => Some(Reply::PENDING),
+            AnswerKind::Resolving => Some(Reply::RESOLVING),
+            AnswerKind::Computing => Some(Reply::COMPUTING),
+            _ => None,
+        }
+    }
 
     /// Checks whether nothing was written because the answer needs contents, addresses or signatures that are not
     /// available.
@@ -148,7 +168,10 @@ impl Reply {
     pub fn comes_later(&self) -> bool {
         matches!(
             self.outcome,
-            AnswerKind::Pending | AnswerKind::Resolving | AnswerKind::Unsigned
+            AnswerKind::Pending
+                | AnswerKind::Resolving
+                | AnswerKind::Computing
+                | AnswerKind::Unsigned
         )
     }
 }
@@ -242,13 +265,11 @@ impl Engine {
         };
         let mut plan = plan::Plan::new();
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
-        match plan.outcome {
-            AnswerKind::Pending => return Reply::PENDING,
-            AnswerKind::Resolving => return Reply::RESOLVING,
-            AnswerKind::BackendFailure => {
-                return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
-            }
-            _ => {}
+        if let Some(reply) = Reply::postponed(plan.outcome) {
+            return reply;
+        }
+        if plan.outcome == AnswerKind::BackendFailure {
+            return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
         }
         plan.truncate &= medium == Medium::Datagram;
         let mut encoder = Encoder::new(query, out, self.limit(query, medium));
@@ -256,6 +277,7 @@ impl Engine {
         encoder.dnssec_ok = question.dnssec_ok;
         encoder.making = scratch.making;
         encoder.addresses = scratch.alias.known.as_deref();
+        encoder.computed_names = &scratch.computed.known;
         encoder.absent = (plan.outcome == AnswerKind::NoData).then_some(query.qtype);
         let mut opt = self.opt(query, None);
         if let Some(subnet) = opt.as_mut().and_then(|opt| opt.subnet.as_mut()) {

@@ -20,6 +20,7 @@ mod parts;
 pub(crate) use parts::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 
 use crate::alias::AliasScratch;
+use crate::computed::ComputedScratch;
 use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, AnswerPolicy, AnyPolicy, Scratch};
@@ -42,11 +43,12 @@ pub(crate) enum PlanStep<'z> {
 pub(crate) struct Planner<'z, 'p, Z: Zones> {
     pub(crate) zones: &'z Z,
     policy: &'p AnswerPolicy,
-    qname: Name<'p>,
+    pub(crate) qname: Name<'p>,
     pub(crate) qtype: Type,
     wants_proofs: bool,
     pub(crate) compact_ok: bool,
     pub(crate) alias: &'p mut AliasScratch,
+    pub(crate) computed: &'p mut ComputedScratch,
     pub(crate) plan: &'p mut Plan<'z, Z::View>,
 }
 
@@ -76,6 +78,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
         key: chain_key,
         made,
         alias,
+        computed,
         ..
     } = scratch;
     alias.begin();
@@ -87,6 +90,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
         wants_proofs: question.dnssec_ok,
         compact_ok: question.compact_ok,
         alias,
+        computed,
         plan,
     };
     made.clear();
@@ -122,7 +126,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             Find::Exact(node) | Find::Wildcard { node, .. } => {
                 self.plan.is_expanded |=
                     matches!((found, current), (Find::Wildcard { .. }, Current::Question));
-                let step = self.at_name(zone, node, key, current);
+                let step = self.at_name(zone, node, key, current, made);
                 if self.wants_proofs
                     && let Find::Wildcard { encloser, .. } = found
                 {
@@ -158,29 +162,34 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
+        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
     ) -> PlanStep<'z> {
         if self.qtype == Type::ANY {
-            return self.any(zone, node, key, current);
+            return self.any(zone, node, key, current, made);
         }
-        if node.has(flags::CNAME)
-            && self.qtype != Type::CNAME
-            && let Some(cname) = node.rrset(Type::CNAME)
-            && node.rrset(self.qtype).is_none()
-            // RFC 4035 section 2.5: an alias has its own NSEC record.
-            && (self.qtype != Type::NSEC || !has_own_nsec(zone, node, node.name()))
-        {
-            self.push(
-                Section::Answer,
-                owner(current),
-                Data::Rrset(cname),
-                cname.ttl(),
-                (zone, node),
-            );
-            let target = cname
-                .records()
-                .next()
-                .and_then(|record| Name::from_wire(record.rdata).ok());
-            return target.map_or(PlanStep::Done, PlanStep::Follow);
+        if node.has(flags::CNAME_OR_LUA) {
+            if self.qtype != Type::CNAME
+                && let Some(cname) = node.rrset(Type::CNAME)
+                && node.rrset(self.qtype).is_none()
+                // RFC 4035 section 2.5: an alias has its own NSEC record.
+                && (self.qtype != Type::NSEC || !has_own_nsec(zone, node, node.name()))
+            {
+                self.push(
+                    Section::Answer,
+                    owner(current),
+                    Data::Rrset(cname),
+                    cname.ttl(),
+                    (zone, node),
+                );
+                let target = cname
+                    .records()
+                    .next()
+                    .and_then(|record| Name::from_wire(record.rdata).ok());
+                return target.map_or(PlanStep::Done, PlanStep::Follow);
+            }
+            if let Some(step) = self.computed(zone, node, current, made) {
+                return step;
+            }
         }
         self.at_name_without_alias(zone, node, key, current)
     }
@@ -260,10 +269,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
+        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
     ) -> PlanStep<'z> {
         let mut shown = node.rrsets();
         let Some(first) = shown.find(|rrset| !rrset.rtype().is_server_internal()) else {
-            return self.no_data(zone, node, key, current);
+            // A name with scripts alone: there are no records of its own to choose from.
+            let computed = self.computed(zone, node, current, made);
+            return computed.unwrap_or_else(|| self.no_data(zone, node, key, current));
         };
         match self.policy.any {
             AnyPolicy::OneRrset => {

@@ -1,6 +1,7 @@
 //! Working memory for answers, kept between queries so that planning does not allocate.
 
 use crate::alias::AliasScratch;
+use crate::computed::ComputedScratch;
 use crate::plan::MAX_CHAIN;
 use arrayvec::ArrayVec;
 use nameward_dnssec::Making;
@@ -17,6 +18,7 @@ pub struct Scratch {
     pub(crate) alias: AliasScratch,
     /// The leading bits of the client's address that the answer depends on, if it depends on the client.
     client_bits: Option<u8>,
+    pub(crate) computed: ComputedScratch,
 }
 
 impl Scratch {
@@ -71,7 +73,11 @@ impl Scratch {
     pub(crate) fn client_bits(&self) -> u8 {
         let addresses = self.alias.known.as_ref().filter(|_| self.alias.is_used);
         let resolved_for = addresses.and_then(|addresses| addresses.client_bits);
-        self.client_bits.max(resolved_for).unwrap_or(0)
+        let computed = self.computed.known.iter();
+        let computed_for = computed.filter_map(|name| name.client_bits).max();
+        let computed_for = computed_for.filter(|_| self.computed.is_used);
+        let bits = self.client_bits.max(resolved_for).max(computed_for);
+        bits.unwrap_or(0)
     }
 
     /// Checks whether the answer has names that a DNAME synthesised from the query name, including its case.
@@ -89,6 +95,7 @@ impl Default for Scratch {
             making: Making::NOW,
             alias: AliasScratch::default(),
             client_bits: None,
+            computed: ComputedScratch::default(),
         }
     }
 }

@@ -233,6 +233,9 @@ impl<'n> Encoder<'n, '_> {
             // RFC 6672 section 5.3.1: it follows from the DNAME, which is signed.
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
             Data::Addresses => self.foreign_addresses(owner, (entry.node, entry.ttl), state),
+            Data::Computed(index, number) => {
+                self.computed(owner, (index, number), entry.node, state)
+            }
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {

@@ -42,6 +42,9 @@ pub trait Zones {
     type View: ZoneView;
     /// Returns the zone that answers for a name and type: the longest match, for DS the parent.
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Self::View>;
+    /// Notes that the next name does not follow from the contents of the current zone: what is known of the zone may not
+    /// include it.
+    fn leave_zone(&self) {}
 }
 
 impl ZoneView for Zone {

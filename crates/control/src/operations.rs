@@ -61,6 +61,7 @@ use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
+pub use server::health::{ForcedTarget, HealthTarget};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
 pub use server::status::{
     BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, ListenerStatus,
@@ -300,6 +301,8 @@ impl Operations {
             | Request::QueryLogOn(_)
             | Request::QueryLogOff
             | Request::QueryLogStatus
+            | Request::HealthList
+            | Request::HealthForce { .. }
             | Request::LogLevel { .. }
             | Request::CacheFlush { .. } => Err(OperationError::refused(
                 "not an operation on zones or records",

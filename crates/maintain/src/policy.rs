@@ -101,6 +101,8 @@ pub struct ZonePolicy {
     pub is_incremental: bool,
     /// Whether outgoing transfers have the addresses of ALIAS targets in place of the ALIAS records.
     pub expands_alias: bool,
+    /// Whether its LUA records are run; `None` if the setting for all zones decides.
+    pub runs_scripts: Option<bool>,
     /// Whether the zone has its own signatures, whatever keys there are.
     pub is_presigned: bool,
     /// The file for a text copy of a transferred zone.

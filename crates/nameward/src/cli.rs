@@ -14,11 +14,13 @@ mod catalog;
 mod cookie;
 mod export;
 mod hash_password;
+mod health;
 mod import;
 mod key;
 mod logs;
 mod pdns;
 pub mod print;
+mod state_directory;
 mod target;
 mod tls;
 mod tsig;
@@ -33,12 +35,14 @@ use audit_log::AuditLogArguments;
 use catalog::{AutoprimaryCommand, CatalogCommand};
 use cookie::CookieCommand;
 use export::ExportCommand;
+use health::HealthCommand;
 use import::ImportCommand;
 use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use pdns::PdnsCommand;
 use print::{OutputForm, Printer};
+use state_directory::StateArguments;
 use target::{ChangeArguments, RemoteArguments};
 use tls::TlsCommand;
 use tsig::TsigCommand;
@@ -136,6 +140,9 @@ enum Command {
     /// Control the query log: all answers, or those of some zones, clients, or a sample
     #[command(subcommand)]
     QueryLog(QueryLogCommand),
+    /// List the targets of health checks, or force their state
+    #[command(subcommand)]
+    Health(HealthCommand),
     /// Show or change the log level
     LogLevel(LogLevelArguments),
     /// List the changes that operators and API clients made: who, what, from where, with which outcome
@@ -218,26 +225,6 @@ enum StateCommand {
         #[command(flatten)]
         arguments: StateArguments,
     },
-}
-
-#[derive(Args)]
-struct StateArguments {
-    /// Configuration file of the server, used to find its state directory
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// The state directory
-    #[arg(long, value_name = "DIRECTORY")]
-    directory: Option<PathBuf>,
-}
-
-impl StateArguments {
-    fn find(self) -> Result<PathBuf, CommandError> {
-        let overrides = Overrides {
-            file: self.config.or_else(location::of_this_machine),
-            ..Overrides::default()
-        };
-        state::directory(self.directory, &overrides)
-    }
 }
 
 #[derive(Args)]
@@ -389,6 +376,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Cookie(command) => cookie::request(command),
         Command::ApiKey(command) => api_key::request(command),
         Command::QueryLog(command) => logs::query_log(command),
+        Command::Health(command) => health::health(command),
         Command::LogLevel(arguments) => logs::log_level(arguments),
         Command::Serve(arguments) => {
             serve::run(&arguments.overrides())?;

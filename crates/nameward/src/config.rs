@@ -9,9 +9,12 @@ mod cookie_settings;
 pub mod dnssec_policy;
 mod document;
 pub mod error;
+pub mod geoip_settings;
+pub mod health_settings;
 pub mod listen_entry;
 pub mod location;
 pub mod log_settings;
+pub mod lua_settings;
 mod overload_settings;
 pub mod rate_limit_settings;
 pub mod read;
@@ -45,7 +48,10 @@ pub use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
+use geoip_settings::GeoipTable;
+use health_settings::HealthTable;
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
+use lua_settings::LuaTable;
 use rate_limit_settings::RateLimit;
 use setting::{ConfigTable, Listed, list};
 use settings::{
@@ -102,6 +108,12 @@ pub struct Config {
     pub cookies: CookieTable,
     /// `[client_subnet]`
     pub client_subnet: ClientSubnetTable,
+    /// `[geoip]`
+    pub geoip: GeoipTable,
+    /// `[health]`
+    pub health: HealthTable,
+    /// `[lua]`
+    pub lua: LuaTable,
     /// `[recursor]`
     pub recursor: Recursor,
     /// `[security_poll]`
@@ -160,6 +172,9 @@ impl Config {
             rate_limit: RateLimit::defaults(),
             cookies: CookieTable::defaults(),
             client_subnet: ClientSubnetTable::defaults(),
+            geoip: GeoipTable::defaults(),
+            health: HealthTable::defaults(),
+            lua: LuaTable::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
@@ -330,6 +345,9 @@ impl Config {
                 RateLimit::NAME => reader.section(&mut config.rate_limit, value),
                 CookieTable::NAME => reader.section(&mut config.cookies, value),
                 ClientSubnetTable::NAME => reader.section(&mut config.client_subnet, value),
+                GeoipTable::NAME => reader.section(&mut config.geoip, value),
+                HealthTable::NAME => reader.section(&mut config.health, value),
+                LuaTable::NAME => reader.section(&mut config.lua, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
@@ -445,6 +463,9 @@ pub fn tables() -> Vec<TableListing> {
         of::<RateLimit>(),
         of::<CookieTable>(),
         of::<ClientSubnetTable>(),
+        of::<LuaTable>(),
+        of::<GeoipTable>(),
+        of::<HealthTable>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),

@@ -33,5 +33,9 @@ mod zones;
 
 fn main() -> std::process::ExitCode {
     signals::hold_hangup();
+    nameward_zone::set_script_check(|rdata| {
+        let problems = nameward_steering::lua::check_script(rdata);
+        problems.iter().map(ToString::to_string).collect()
+    });
     cli::run()
 }

@@ -7,6 +7,7 @@ mod conformance;
 mod databases;
 mod differential;
 mod encrypted;
+mod lua;
 mod mesh;
 mod moving;
 mod operation;

@@ -33,7 +33,7 @@ mod reload;
 mod rolled_copies;
 mod sandbox;
 mod secrets;
-mod secure;
+pub mod secure;
 mod signatures;
 mod signed_copy;
 mod start;

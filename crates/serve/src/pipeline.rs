@@ -37,6 +37,7 @@ use crate::proxy::HeaderLog;
 use crate::rate_limit::RateLimiter;
 use crate::recursor::RecursorForwarder;
 use crate::request::{NoZoneRequests, ZoneRequests};
+use crate::scripts::Scripts;
 use crate::signing::SigningQueue;
 use crate::tap::ExchangeTap;
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
@@ -75,6 +76,8 @@ pub struct ServingState {
     hand_off: ArcSwapOption<RecursorForwarder>,
     /// Resolves the targets of ALIAS records.
     aliases: OnceLock<Arc<AliasResolver>>,
+    /// Runs the scripts of LUA records.
+    scripts: OnceLock<Arc<Scripts>>,
     /// Decides NOTIFY, UPDATE and transfers.
     zone_requests: OnceLock<Arc<dyn ZoneRequests>>,
     /// Sends late replies of components without a thread of their own.
@@ -102,6 +105,7 @@ impl ServingState {
             live: LiveZones::new(live),
             hand_off: ArcSwapOption::empty(),
             aliases: OnceLock::new(),
+            scripts: OnceLock::new(),
             zone_requests: OnceLock::new(),
             late: Mutex::new(None),
         });
@@ -127,6 +131,16 @@ impl ServingState {
     /// Returns the resolver for the targets of ALIAS records.
     pub fn aliases(&self) -> Option<&Arc<AliasResolver>> {
         self.aliases.get()
+    }
+
+    /// Sets the runner of LUA records, once, before the workers start. Without one they compute nothing.
+    pub fn set_scripts(&self, scripts: Arc<Scripts>) {
+        let _ = self.scripts.set(scripts);
+    }
+
+    /// Returns the runner of LUA records.
+    pub fn scripts(&self) -> Option<&Arc<Scripts>> {
+        self.scripts.get()
     }
 
     /// Checks whether a client's queries outside our zones are forwarded.

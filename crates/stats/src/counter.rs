@@ -207,6 +207,8 @@ counters! {
         RecursingAnswers,
         RecursionUnanswered,
         Signatures,
+        LuaRuns,
+        LuaFailures,
         SigningWaits,
         SigningRefusals,
         QueryDenied,

@@ -267,6 +267,8 @@ pub static VARIABLES: &[Variable] = &[
                                           zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
     gauge("secondary-zones-stale", "Secondary zones whose last refresh failed and that are still served", VariableSource::Gauge(Gauge::SecondariesStale)),
     gauge("signing-queue", "Queries waiting for signatures", VariableSource::Gauge(Gauge::SigningQueue)),
+    counter("lua-failures", "Queries answered SERVFAIL because a LUA record failed", VariableSource::Counter(Counter::LuaFailures)),
+    counter("lua-runs", "LUA records run", VariableSource::Counter(Counter::LuaRuns)),
     counter("signing-refusals", "Queries that found the signing queue full: TC over UDP, SERVFAIL over TCP", VariableSource::Counter(Counter::SigningRefusals)),
     counter("signing-waits", "Queries that waited for signatures", VariableSource::Counter(Counter::SigningWaits)),
     gauge("stored-signatures-broken", "Presigned zones with expired or missing signatures or gaps in the NSEC or NSEC3 \

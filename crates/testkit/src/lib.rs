@@ -14,6 +14,7 @@ mod faulty_system;
 pub mod golden;
 pub mod mesh;
 mod missing;
+pub mod mmdb;
 pub mod peers;
 mod properties;
 pub mod server;

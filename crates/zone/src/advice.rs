@@ -1,22 +1,47 @@
 //! Warnings about data that is legal but probably not intended: a missing final dot, an address in place of a host
-//! name, name servers that cannot be reached.
+//! name, name servers that cannot be reached, scripts that cannot be compiled.
 //!
 //! A warning never keeps a zone from being served. Database zones are not checked here: their names are absolute, and
 //! most are built one fragment at a time.
 
 use crate::build::{PlacedNode, ZoneBuilder};
-use crate::draft::Draft;
+use crate::draft::{Draft, DraftEntry};
 use crate::key::NameKey;
 use crate::node::{Node, flags};
 use nameward_wire::{Name, NameBuf, Type};
+use std::sync::OnceLock;
+
+/// Finds problems in the data of a LUA record: the texts of warnings about it.
+pub type ScriptCheck = fn(&[u8]) -> Vec<String>;
+
+/// The check of LUA records. The interpreter is above this crate, and the same for all zones of a process.
+static SCRIPT_CHECK: OnceLock<ScriptCheck> = OnceLock::new();
+
+/// Sets the check of LUA records, once, before the first zone is loaded. Without one they are not checked.
+pub fn set_script_check(check: ScriptCheck) {
+    let _ = SCRIPT_CHECK.set(check);
+}
 
 impl ZoneBuilder {
+    /// Checks the scripts of LUA records.
+    fn advise_on_script(&mut self, draft: &Draft, entry: &DraftEntry) {
+        let problems = SCRIPT_CHECK.get().map(|check| check(draft.rdata(entry)));
+        for problem in problems.into_iter().flatten() {
+            let owner = self.current_name;
+            let message = format_args!("{owner} LUA: {problem}");
+            self.findings.warning(entry.from, message);
+        }
+    }
+
     /// Checks record data whose names are not resolved later: CNAME, DNAME and PTR.
     pub(crate) fn advise_on_aliases(&mut self, draft: &Draft) {
         if self.is_tolerant || self.findings.are_silent() {
             return;
         }
         for entry in &draft.entries {
+            if entry.rtype == Type::LUA {
+                self.advise_on_script(draft, entry);
+            }
             if !matches!(entry.rtype, Type::CNAME | Type::DNAME | Type::PTR) {
                 continue;
             }
@@ -116,7 +141,7 @@ impl ZoneBuilder {
         let found = self.find(&key, key.labels());
         found.is_some_and(|place| {
             let node = self.node(place);
-            has_address(node) || node.has(flags::CNAME)
+            has_address(node) || node.has(flags::CNAME_OR_LUA)
         })
     }
 

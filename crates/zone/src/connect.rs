@@ -170,7 +170,7 @@ impl ZoneBuilder {
         let (owner, name) = (self.node(owner), self.name_at(target));
         let node = found.map(|place| self.node(place));
         let is_host = matches!(rtype, Type::NS | Type::MX | Type::SRV);
-        if is_host && node.is_some_and(|node| node.has(flags::CNAME)) {
+        if is_host && node.is_some_and(|node| node.rrset(Type::CNAME).is_some()) {
             let owner = owner.name();
             Some(format!(
                 "{owner} {rtype} points to {name}, which is a CNAME"

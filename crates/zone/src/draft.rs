@@ -231,7 +231,7 @@ impl Draft {
             match group[0].rtype {
                 Type::NS if !is_apex => bits |= flags::CUT,
                 Type::DNAME => bits |= flags::DNAME,
-                Type::CNAME => bits |= flags::CNAME,
+                Type::CNAME | Type::LUA => bits |= flags::CNAME_OR_LUA,
                 _ => {}
             }
             self.encode_rrset(group, out);

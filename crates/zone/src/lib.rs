@@ -42,6 +42,7 @@ pub use access::{
     AccessClient, AccessEntry, AccessList, AccessRules, AccessSource, AccessWord, SpkiPin,
     TlsEntry, TlsPeer, TlsTerm,
 };
+pub use advice::{ScriptCheck, set_script_check};
 pub use build::{PackedApex, ZoneBuilder};
 pub use capacity::ZoneLimits;
 pub use chain::{

@@ -33,8 +33,9 @@ pub mod flags {
     pub const CUT: u8 = 1;
     /// The node has a DNAME.
     pub const DNAME: u8 = 2;
-    /// The node has a CNAME.
-    pub const CNAME: u8 = 4;
+    /// The node has a CNAME, or a LUA record, which answers for another type: queries for types that it does not have are
+    /// not necessarily negative.
+    pub const CNAME_OR_LUA: u8 = 4;
     /// The node has a child `*`.
     pub const WILDCARD_CHILD: u8 = 8;
     /// A record of the node is unreadable: answers from it fail.

@@ -46,6 +46,8 @@ pub(crate) enum Data<'z> {
     MadeCname(usize, u32),
     /// Addresses of the external target of an ALIAS.
     Addresses,
+    /// Records that a script computed: the index of the name among the computed ones, and of its RRset.
+    Computed(usize, usize),
     /// The NSEC or NSEC3 records that prove a claim about the node.
     Proof(Claim),
 }

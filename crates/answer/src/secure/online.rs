@@ -5,6 +5,7 @@
 
 use super::{Claim, wildcard_below};
 use crate::alias::is_alias;
+use crate::computed::script_types;
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
@@ -18,7 +19,8 @@ use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
 
 /// Returns the types that a proof lists. A name with an ALIAS can have addresses at any time, so no address type is
-/// denied except the queried type if it is `absent` (RFC 8198: a resolver answers other queries from the proof).
+/// denied except the queried type if it is `absent` (RFC 8198: a resolver answers other queries from the proof). The
+/// same holds for the types that LUA records compute.
 pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
     let is_cut = node.has(flags::CUT);
     let of_alias = [Type::A, Type::AAAA]
@@ -26,7 +28,12 @@ pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item 
         .filter(move |&rtype| !is_cut && is_alias(node) && absent != Some(rtype));
     let of_node = node.types_of_denial();
     let of_node = of_node.filter(|rtype| !rtype.is_server_internal());
-    of_node.chain(of_alias)
+    let of_scripts = script_types(node).filter(move |&rtype| {
+        // RFC 6840 section 4.3: a proof with CNAME among the types denies none.
+        let is_denied = rtype == Type::CNAME && absent.is_some();
+        !is_cut && absent != Some(rtype) && !is_denied
+    });
+    of_node.chain(of_alias).chain(of_scripts)
 }
 
 /// Returns a hash that identifies a proof within an answer. A collision would make the answer to one query bogus, with

@@ -6,14 +6,15 @@ mod reach;
 pub use effect::{RequestEffect, RequestSubject};
 pub use reach::RequestReach;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApiKeyTemplate, AuditRequest, AutoprimaryTemplate, BatchRequest, DsReport, KeyChange,
-    KeyTemplate, MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate, RecordUse,
-    RrsetsRequest, SecretText, ZoneProvision, ZoneSettings, ZoneTemplate,
+    ApiKeyTemplate, AuditRequest, AutoprimaryTemplate, BatchRequest, DsReport, ForcedTarget,
+    KeyChange, KeyTemplate, MetadataRequest, QueryLogTemplate, RecordComment, RecordTemplate,
+    RecordUse, RrsetsRequest, SecretText, ZoneProvision, ZoneSettings, ZoneTemplate,
 };
 
 /// A request line on the control socket.
@@ -75,6 +76,15 @@ pub enum OperationRequest {
     QueryLogOff,
     /// Returns whether responses are logged.
     QueryLogStatus,
+    /// Returns the targets that are checked, and their state.
+    HealthList,
+    /// Forces the state of a target, whatever its checks find.
+    HealthForce {
+        /// Its address.
+        address: IpAddr,
+        /// The state.
+        state: ForcedTarget,
+    },
     /// Shows the log level, or changes it.
     LogLevel {
         /// `error`, `warn`, `info`, `debug` or `trace`.

@@ -8,10 +8,11 @@ pub(super) use row::{dash_if_empty, or_dash};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DsAdvice, FoundRecord, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary, ListedCatalog,
-    ListedComment, ListedCookieSecret, ListedDeletedZone, ListedKind, ListedMember, ListedMetadata,
-    ListedTsigKey, ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus,
-    SecretText, SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
+    DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary,
+    ListedCatalog, ListedComment, ListedCookieSecret, ListedDeletedZone, ListedKind, ListedMember,
+    ListedMetadata, ListedTsigKey, ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError,
+    QueryLogStatus, SecretText, SecuredZone, ServerProcess, ServerStatus, ZoneAttributes,
+    ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -194,6 +195,11 @@ pub enum OperationResult {
     },
     /// Result of `query-log`.
     QueryLog(QueryLogStatus),
+    /// Result of `health`.
+    Health {
+        /// The targets, sorted.
+        targets: Vec<HealthTarget>,
+    },
     /// Result of `log-level`.
     LogLevel {
         /// The least important level that is logged.

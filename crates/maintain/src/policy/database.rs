@@ -87,6 +87,8 @@ pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
         update_serial: Some(update_serial),
         forward_updates: is_on(items, "FORWARD-DNSUPDATE").then_some(true),
         is_incremental: first(items, "IXFR").map(|_| is_on(items, "IXFR")),
+        runs_scripts: first(items, "ENABLE-LUA-RECORDS")
+            .map(|_| is_on(items, "ENABLE-LUA-RECORDS")),
         is_presigned: is_on(items, "PRESIGNED").then_some(true),
         dnssec_policy: first(items, POLICY_METADATA).map(|name| name.trim().into()),
         catalog: row

@@ -45,6 +45,8 @@ pub struct PolicyFragment {
     pub transfer_octets_max: Option<u64>,
     /// [`ZonePolicy::is_incremental`].
     pub is_incremental: Option<bool>,
+    /// [`ZonePolicy::runs_scripts`].
+    pub runs_scripts: Option<bool>,
     /// [`ZonePolicy::expands_alias`].
     pub expands_alias: Option<bool>,
     /// [`ZonePolicy::is_presigned`].
@@ -114,6 +116,7 @@ impl PolicyFragment {
             transfer_unsigned: self.transfer_unsigned.or(other.transfer_unsigned),
             transfer_octets_max: self.transfer_octets_max.or(other.transfer_octets_max),
             is_incremental: self.is_incremental.or(other.is_incremental),
+            runs_scripts: self.runs_scripts.or(other.runs_scripts),
             expands_alias: self.expands_alias.or(other.expands_alias),
             is_presigned: self.is_presigned.or(other.is_presigned),
             copy_file: first(&self.copy_file, &other.copy_file),
@@ -166,6 +169,7 @@ impl PolicyFragment {
             transfer_unsigned: self.transfer_unsigned.unwrap_or(false),
             transfer_octets_max: self.transfer_octets_max.unwrap_or(u64::MAX),
             is_incremental: self.is_incremental.unwrap_or(true),
+            runs_scripts: self.runs_scripts,
             expands_alias: self.expands_alias.unwrap_or(false),
             is_presigned: self.is_presigned.unwrap_or(false),
             copy_file: self.copy_file,

@@ -245,6 +245,9 @@ macro_rules! zone_section {
                 /// Replace ALIAS records by the addresses of their targets in outgoing transfers. By default the ALIAS
                 /// records are transferred.
                 expand_alias: InheritedSetting<bool> = r#""""#;
+                /// Run the LUA records of the zone ([lua.md](lua.md)). By default `lua.records` decides; the metadata
+                /// ENABLE-LUA-RECORDS of a database zone means the same.
+                lua_records: InheritedSetting<bool> = r#""""#;
                 /// Transfer a zone that is signed here without its keys and signatures. Zones with narrow NSEC3 can only
                 /// be transferred this way.
                 transfer_unsigned: InheritedSetting<bool> = r#""""#;
@@ -293,6 +296,7 @@ macro_rules! zone_section {
                     notify_at_once: self.notify_at_once.0,
                     allow_transfer: list(&self.allow_transfer),
                     expands_alias: self.expand_alias.0,
+                    runs_scripts: self.lua_records.0,
                     transfer_unsigned: self.transfer_unsigned.0,
                     allow_notify: list(&self.allow_notify),
                     allow_update: list(&self.allow_update),

@@ -114,6 +114,9 @@ impl FileAccess {
         for file in configured.map(PathBuf::as_path).chain(named.config_file) {
             access.read_beside(file);
         }
+        for file in &config.geoip.databases.0 {
+            access.read_beside(file);
+        }
         for path in &config.server.sandbox_paths.0 {
             access.read.extend(path.canonicalize());
         }
@@ -349,11 +352,12 @@ mod tests {
     use crate::zones;
 
     /// Settings with paths, each of which is part of the sandbox above.
-    const PATHS: [&str; 16] = [
+    const PATHS: [&str; 17] = [
         "backend.directory",
         "backend.named_conf",
         "backend.path",
         "dnstap.socket",
+        "geoip.databases",
         "key.secret_file",
         "query_log.file",
         "server.control_socket",

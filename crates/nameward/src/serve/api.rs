@@ -129,7 +129,10 @@ fn powerdns_settings(config: &Config) -> Vec<(String, String)> {
         ("default-ksk-algorithm", "ecdsa256".to_owned()),
         ("default-soa-edit", config.api.default_soa_edit.clone()),
         ("dnsupdate", "yes".to_owned()),
-        ("enable-lua-records", "no".to_owned()),
+        (
+            "enable-lua-records",
+            if config.lua.records { "yes" } else { "no" }.to_owned(),
+        ),
         ("launch", launch.join(",")),
         ("local-address", addresses.join(",")),
         ("local-port", port.to_string()),

@@ -24,8 +24,10 @@ use nameward_serve::{
     live::Running,
     outgoing::{Notifier, NotifyContext, PeerConnections},
     pipeline::ServingState,
+    scripts::Scripts,
 };
 use nameward_stats::Gauge;
+use nameward_steering::Steering;
 use nameward_store::state::{CopyBoundsInForce, StateStore};
 use nameward_wire::Name;
 use nameward_zone::{AccessSource, TableChange};
@@ -37,7 +39,7 @@ use super::{
 };
 use crate::{
     check,
-    config::{dnssec_policy, settings::BackendMode},
+    config::{Config, dnssec_policy, settings::BackendMode},
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
@@ -54,6 +56,8 @@ pub const RUNTIME_THREADS: usize = 2;
 pub struct ServerCore {
     /// The state that all workers read: zones, settings, counters.
     pub shared: Arc<ServingState>,
+    /// Everything that LUA records read besides the query.
+    pub steering: Arc<Steering>,
     /// The secrets of DNS cookies.
     pub cookies: Arc<CookieKeeper>,
     /// Commits, policies and databases.
@@ -139,6 +143,9 @@ impl ServerCore {
         let commits = Commits::new(Arc::clone(&table), durable, listener)?;
 
         policies.set(PolicySource::Configured, policies::set(config));
+        let steering = steering(config);
+        let scripts = Scripts::new(Arc::clone(&steering), Arc::clone(&policies));
+        shared.set_scripts(Arc::new(scripts));
         let stored_policies = StoredPolicies::new(store.clone(), Arc::clone(&policies));
         policies::apply_kept(&stored_policies, config);
         if store.is_none() {
@@ -154,6 +161,7 @@ impl ServerCore {
         keeper.set_policies(dnssec_policy::policies(config));
         let core = ServerCore {
             shared,
+            steering,
             cookies,
             maintain: nameward_maintain::Core {
                 commits,
@@ -209,6 +217,21 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
     let count = move || zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     shared
+}
+
+/// Creates everything that LUA records read besides the query.
+fn steering(config: &Config) -> Arc<Steering> {
+    let steering = Arc::<Steering>::default();
+    apply_steering(&steering, config);
+    steering
+}
+
+/// Applies the settings for LUA records, GeoIP databases and health checks.
+pub fn apply_steering(steering: &Steering, config: &Config) {
+    steering.set_script_settings(config.lua.script_settings());
+    steering.geo().load(&config.geoip.databases.0);
+    let interval = config.health.interval.get() as u64;
+    steering.health().set_interval(interval);
 }
 
 /// Creates the table of zone policies, which passes on TSIG keys, cookie secrets and the zones whose keys may have to change.

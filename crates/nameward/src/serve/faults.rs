@@ -17,13 +17,18 @@ use nameward_maintain::follow::{
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_serve::outgoing::PeerTlsFault;
+use nameward_serve::scripts::FailingScript;
 use nameward_serve::tls::TlsFault;
+use nameward_steering::geo::GeoFault;
+use nameward_steering::health::TargetReport;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use process::{of_certificate, of_internal_error, of_peers};
+use process::{
+    of_certificate, of_geo_database, of_internal_error, of_peers, of_scripts, of_start, of_targets,
+};
 
 /// The sources that faults are derived from.
 pub struct FaultSources<'a> {
@@ -49,6 +54,12 @@ pub struct FaultSources<'a> {
     pub never_transferred: &'a UntransferredZones,
     pub databases: &'a DatabaseZoneFaults,
     pub secondaries: &'a SecondariesSummary,
+    /// GeoIP databases that are not used.
+    pub geo: &'a [GeoFault],
+    /// Targets of health checks that are down, with the number of all.
+    pub targets: (&'a [TargetReport], usize),
+    /// LUA records that failed when they were last run.
+    pub scripts: &'a [FailingScript],
     /// Checks whether a zone is transferred from a primary.
     pub is_transferred: &'a dyn Fn(Name<'_>) -> bool,
 }
@@ -69,16 +80,6 @@ impl FirstSeen {
             }
         }
     }
-}
-
-/// Returns the single fault of a server whose zones are not loaded yet.
-fn of_start() -> Vec<ServerFault> {
-    vec![fault(
-        FaultKind::Starting,
-        "The server is starting: zones are being loaded.",
-        "Zones that are not loaded yet are answered SERVFAIL.",
-        "Wait: each zone is served as soon as it is loaded.",
-    )]
 }
 
 impl FaultSources<'_> {
@@ -106,6 +107,9 @@ impl FaultSources<'_> {
         faults.extend(self.reload());
         faults.extend(self.tls.map(of_certificate));
         faults.extend(of_peers(self.peers));
+        faults.extend(self.geo.iter().map(of_geo_database));
+        faults.extend(of_targets(self.targets));
+        faults.extend(of_scripts(self.scripts));
         faults.extend(of_internal_error(self.status));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());

@@ -28,6 +28,7 @@ use nameward_maintain::follow::{
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
+use nameward_steering::health::TargetHealth;
 use nameward_store::state::StateStore;
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
@@ -227,6 +228,9 @@ impl ServerHealth {
             tls.fault(now)
         });
         let peers = core.peer_connections.faults(&core.maintain.policies.load());
+        let mut down = core.steering.health().reports();
+        let all_targets = down.len();
+        down.retain(|report| report.health == TargetHealth::Down);
         let sources = FaultSources {
             tls: tls_fault.as_ref(),
             peers: &peers,
@@ -242,6 +246,12 @@ impl ServerHealth {
             never_transferred: &zones.never_transferred,
             databases: &zones.databases,
             secondaries: &zones.secondaries,
+            geo: &core.steering.geo().faults(),
+            targets: (&down, all_targets),
+            scripts: &core
+                .shared
+                .scripts()
+                .map_or_else(Vec::new, |scripts| scripts.failing()),
             is_transferred: &|zone| secondaries.is_transferred(zone),
         };
         sources.find()

@@ -26,7 +26,12 @@ use nameward_store::file::{FileSource, Look, Withdrawal};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, core::ServerCore, live, rate_limit, recursion::Recursion};
+use super::{
+    StartError,
+    core::{ServerCore, apply_steering},
+    live, rate_limit,
+    recursion::Recursion,
+};
 use crate::{
     config::{Config, Overrides, dnssec_policy},
     memory, policies,
@@ -365,6 +370,7 @@ fn reload(
     core.copies.set(config.journal.copy_bounds());
     files.set_copies_max(config.journal.file_copy_octets());
     rate_limit::apply(&core.shared, &config);
+    apply_steering(&core.steering, &config);
     if config.cookies != current.config.cookies {
         core.cookies.set_table(&config.cookies);
     }

@@ -34,6 +34,7 @@ use super::{
     flush,
     hand_over::HandOver,
     health::ServerHealth,
+    health_targets,
     maintenance::Maintenance,
     secondaries::{SecondaryZones, TroubledStates},
     zone_files::FollowedFiles,
@@ -238,6 +239,10 @@ impl Operator {
             OperationRequest::QueryLogOn(template) => self.core.logs.turn_on(template),
             OperationRequest::QueryLogOff => Ok(self.core.logs.turn_off()),
             OperationRequest::QueryLogStatus => Ok(self.core.logs.status()),
+            OperationRequest::HealthList => Ok(health_targets::list(&self.core.steering)),
+            OperationRequest::HealthForce { address, state } => {
+                health_targets::force(&self.core.steering, *address, *state)
+            }
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
             OperationRequest::ZoneStatus { zone, secondaries } => {
                 self.secondaries.status(zone.as_deref(), &mut |item| {

@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     Prepared, StartError, announce,
     core::{DatabaseReads, ServerCore},
+    geoip,
     hand_over::HandOver,
     health::{self, HealthSources, ServerHealth},
     listeners::Listeners,
@@ -386,6 +387,11 @@ fn start_periodic_tasks(
 ) {
     tasks.spawn(tick(Arc::clone(&core.shared), stopping.clone()));
     tasks.spawn(health::keep_fresh(Arc::clone(health), stopping.clone()));
+    tasks.spawn(nameward_serve::health_checks::run(
+        Arc::clone(&core.steering),
+        stopping.clone(),
+    ));
+    tasks.spawn(geoip::follow(Arc::clone(&core.steering), stopping.clone()));
     tasks.spawn(rate_limit::report(
         Arc::clone(&core.shared),
         stopping.clone(),

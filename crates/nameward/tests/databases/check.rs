@@ -91,7 +91,7 @@ const FOREIGN: &str = "INSERT INTO domains (name, type, master) VALUES \
      INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'PRESIGNED', '1')";
 
 const WARNINGS: [&str; 2] = [
-    "1 LUA record, not executed: clients get no addresses from them: lua.one.test",
+    "1 LUA record, run only with lua.records or ENABLE-LUA-RECORDS: lua.one.test",
     "1 presigned zone without NSEC or NSEC3 rows, answered without signatures and denial of existence: validation \
      fails: one.test",
 ];

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nameward_answer::{AnswerKind, BackendFailure, Engine, Medium, Reply, Scratch, Zones};
+use nameward_answer::{
+    AnswerKind, BackendFailure, ComputedName, Engine, Medium, Reply, Scratch, Zones,
+};
 use nameward_stats::{Counter, Latency, Recorder};
+use nameward_wire::NameBuf;
 use nameward_wire::message::Query;
 use nameward_zone::{Live, LookupRequest, NameKey};
 
@@ -13,7 +16,8 @@ use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
 use crate::pipeline::record_signatures;
 use crate::recursor::UpstreamMessage;
-use crate::request::ViewId;
+use crate::request::{Request, ViewId};
+use crate::scripts::{Computation, Scripts};
 use crate::signing::SigningLocation;
 
 use super::{Cached, FetchedFragment, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
@@ -22,6 +26,8 @@ use super::{Cached, FetchedFragment, Fit, Hit, LiveView, LiveZones, Lookup, Part
 pub(crate) struct Attempt<'a> {
     pub(crate) live: &'a LiveZones,
     pub(crate) aliases: Option<&'a Arc<AliasResolver>>,
+    pub(crate) scripts: Option<&'a Arc<Scripts>>,
+    pub(crate) request: Request<'a>,
     pub(crate) engine: &'a Engine,
     pub(crate) zones: ClientZones<'a>,
     pub(crate) query: &'a Query<'a>,
@@ -111,6 +117,7 @@ impl Attempt<'_> {
         let tried = self.run_with_addresses(parts, scratch, recorder, out);
         // Addresses expire, so the next query must look them up in the cache again.
         scratch.set_addresses(None);
+        scratch.clear_computed();
         tried
     }
 
@@ -144,7 +151,13 @@ impl Attempt<'_> {
                     None => continue,
                 }
             }
-            if reply.outcome != AnswerKind::Pending {
+            let mut of_script = None;
+            if reply.outcome == AnswerKind::Computing {
+                match self.compute(parts, scratch, recorder) {
+                    Some(name) => of_script = Some(NameKey::new(name.as_name())),
+                    None => continue,
+                }
+            } else if reply.outcome != AnswerKind::Pending {
                 record_signatures(recorder, scratch);
                 // A zone that cannot be signed is not cached: its keys may work the next time.
                 if let Used::One(index) = used
@@ -153,13 +166,18 @@ impl Attempt<'_> {
                     && !scratch.has_made_names()
                     && !scratch.has_foreign_addresses()
                     && !scratch.depends_on_client()
+                    && !scratch.has_computed()
                 {
                     self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
                 }
                 return Tried::Answered(reply);
             }
             let is_own = zone.is_none_or(|zone| zone.live().is_some());
-            let wanted = if is_own { self.key } else { scratch.pending() };
+            let wanted = match &of_script {
+                Some(key) => key,
+                None if is_own => self.key,
+                None => scratch.pending(),
+            };
             let zone = self.zones.find(wanted, self.query.qtype);
             let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
                 // Unreachable, since the engine reported a live zone; a bug costs one answer.
@@ -212,6 +230,40 @@ impl Attempt<'_> {
                 Some(Tried::Answered(reply))
             }
         }
+    }
+
+    /// Runs the scripts that an answer needs. `None` means that the engine must run again; otherwise a script needs the
+    /// records of the returned name, which are not in memory.
+    #[cold]
+    fn compute(
+        &self,
+        parts: &Parts,
+        scratch: &mut Scratch,
+        recorder: &mut Recorder,
+    ) -> Option<NameBuf> {
+        let wanted = scratch.wanted_scripts()?;
+        let nothing = ComputedName {
+            name: wanted.name,
+            rrsets: Some(Vec::new()),
+            client_bits: None,
+        };
+        let computed = match self.scripts {
+            None => nothing,
+            Some(scripts) => {
+                recorder.add(Counter::LuaRuns, wanted.scripts.len() as u64);
+                // A view of its own for each look-up: one that follows a chain stays in the fragment it is in.
+                let zones = || LiveView::new(self.zones, parts);
+                match scripts.compute(&wanted, &self.request, zones) {
+                    Computation::Lacks(name) => return Some(name),
+                    Computation::Done(computed) => computed,
+                }
+            }
+        };
+        if computed.rrsets.is_none() {
+            recorder.add(Counter::LuaFailures, 1);
+        }
+        scratch.add_computed(computed);
+        None
     }
 
     /// Returns the query's position in the signing queue.

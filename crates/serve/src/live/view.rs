@@ -86,6 +86,10 @@ impl<'a> LiveView<'a> {
 impl Zones for LiveView<'_> {
     type View = Zone;
 
+    fn leave_zone(&self) {
+        self.current.set(None);
+    }
+
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
         let zone = self.table.find(key, qtype);
         let live = zone.and_then(|zone| zone.live());

@@ -102,6 +102,7 @@ pub(crate) fn record_answer(
             AnswerKind::BackendFailure => stats::Outcome::BackendFailure,
             AnswerKind::Pending
             | AnswerKind::Resolving
+            | AnswerKind::Computing
             | AnswerKind::Unsigned
             | AnswerKind::Other => stats::Outcome::Other,
         },

@@ -149,6 +149,8 @@ impl<'t> Turn<'t> {
         Attempt {
             live: &self.shared.live,
             aliases: self.shared.aliases(),
+            scripts: self.shared.scripts(),
+            request: *request,
             engine: self.engine,
             zones: self.zones_of(request.client()),
             query: request.query,

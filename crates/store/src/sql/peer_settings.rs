@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 /// Metadata kinds about who may transfer, notify and update a zone, and how.
-pub(crate) const TERM_KINDS: [&str; 14] = [
+pub(crate) const TERM_KINDS: [&str; 15] = [
     "ALLOW-AXFR-FROM",
     "TSIG-ALLOW-AXFR",
     "AXFR-MASTER-TSIG",
@@ -28,6 +28,7 @@ pub(crate) const TERM_KINDS: [&str; 14] = [
     "SLAVE-RENOTIFY",
     "IXFR",
     "PRESIGNED",
+    "ENABLE-LUA-RECORDS",
     "X-NAMEWARD-DNSSEC-POLICY",
 ];
 /// Returns a metadata kind about transfers and updates as used in items, if it is one; `kind` must be in upper case.

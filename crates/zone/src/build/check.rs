@@ -124,6 +124,12 @@ impl ZoneBuilder {
 pub(super) fn is_checked_alone(rtype: Type) -> bool {
     matches!(
         rtype,
-        Type::SOA | Type::CNAME | Type::DNAME | Type::PTR | Type::NSEC3 | Type::NSEC3PARAM
+        Type::SOA
+            | Type::CNAME
+            | Type::DNAME
+            | Type::PTR
+            | Type::LUA
+            | Type::NSEC3
+            | Type::NSEC3PARAM
     )
 }

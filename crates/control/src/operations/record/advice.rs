@@ -34,7 +34,7 @@ pub(in crate::operations) fn of_edits(
         }
         if rrset.rtype == Type::LUA {
             warn(format!(
-                "{name} LUA is stored but not executed: clients get no answer from it"
+                "{name} LUA is a script: it is run only where lua.records or the zone's lua_records is on"
             ));
         }
         if let Some(child) = child_above(name, rrset.rtype, apex, &is_zone)
@@ -149,6 +149,6 @@ mod tests {
             let found = warnings(name, rtype);
             assert_eq!(!found.is_empty(), is_warned_of, "{name} {rtype}: {found:?}");
         }
-        assert!(warnings("a.example.org.", Type::LUA)[0].contains("not executed"));
+        assert!(warnings("a.example.org.", Type::LUA)[0].contains("is a script"));
     }
 }

@@ -36,6 +36,7 @@ impl OperationRequest {
             | OperationRequest::Process
             | OperationRequest::Stats { .. }
             | OperationRequest::QueryLogStatus
+            | OperationRequest::HealthList
             | OperationRequest::LogLevel { level: None }
             | OperationRequest::ZoneList
             | OperationRequest::ZoneShow { .. }

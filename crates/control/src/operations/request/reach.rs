@@ -31,6 +31,8 @@ impl OperationRequest {
             | Request::QueryLogOn(_)
             | Request::QueryLogOff
             | Request::QueryLogStatus
+            | Request::HealthList
+            | Request::HealthForce { .. }
             | Request::LogLevel { .. }
             | Request::CacheFlush { .. }
             | Request::ZoneStatus { .. }

@@ -6,7 +6,7 @@ use nameward_base::text::{counted, utc_text, zone_text};
 
 use crate::operations::key::text as key_text;
 use crate::operations::record::text as record_text;
-use crate::operations::server::{logs::query_log_text, status_text};
+use crate::operations::server::{health::health_text, logs::query_log_text, status_text};
 use crate::operations::zone::status_text as zone_status_text;
 use crate::operations::{
     FoundRecord, ListedItem, ListedTsigKey, NamedCounter, OperationResult, ZoneChanged, ZoneDetails,
@@ -50,6 +50,7 @@ impl OperationResult {
             Self::Reloaded(report) => format!("reloaded: {}\n", report.summary),
             Self::Counters { counters } => counters_text(counters),
             Self::QueryLog(status) => query_log_text(status),
+            Self::Health { targets } => health_text(targets),
             Self::LogLevel { level } => format!("{level}\n"),
             Self::Flushed { entries: 1 } => "flushed 1 cache entry\n".into(),
             Self::Flushed { entries } => format!("flushed {entries} cache entries\n"),

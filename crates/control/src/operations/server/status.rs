@@ -294,6 +294,12 @@ fault_kinds! {
     TlsCertificate = "tls_certificate", "a TLS certificate expires soon, or a new one cannot be loaded";
     /// No encrypted connection can be made to a primary, or to a server that is notified.
     PeerTls = "peer_tls", "no encrypted connection can be made to a primary or a secondary";
+    /// A GeoIP database is damaged or missing.
+    GeoDatabase = "geo_database", "a GeoIP database cannot be used";
+    /// A target of a health check is down.
+    TargetDown = "target_down", "a target of a health check is down";
+    /// A LUA record failed when it was last run.
+    LuaFailed = "lua_failed", "a LUA record failed";
     /// A panic within the last day.
     InternalError = "internal_error", "a piece of work ended with an internal error";
     /// Stored signatures expire soon.

@@ -8,9 +8,8 @@ use nameward_store::sql::{SettingItem, ZoneRow, term_kind};
 use crate::operations::OperationError;
 
 /// PowerDNS metadata kinds that this server does not read, but a PowerDNS on the same database may.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 6] = [
     "API-RECTIFY",
-    "ENABLE-LUA-RECORDS",
     "GSS-ACCEPTOR-PRINCIPAL",
     "GSS-ALLOW-AXFR-PRINCIPAL",
     "LUA-AXFR-SCRIPT",

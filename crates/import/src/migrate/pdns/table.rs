@@ -20,7 +20,7 @@ use SettingOutcome::{Breaks, Changed, NotNeeded, NotPossible};
 const SERVICE: SettingOutcome = NotNeeded("done by the service unit");
 const THREADS: SettingOutcome = NotNeeded("one worker per core and automatic pools");
 const INSIDE: SettingOutcome = NotNeeded("internal to PowerDNS");
-const LUA: SettingOutcome = Breaks("Lua is not supported: answers that depend on it would differ");
+const LUA: SettingOutcome = Breaks("Lua scripts other than LUA records are not supported");
 const SIGNING: SettingOutcome = NotPossible("new keys have fixed defaults");
 const CONTROL: SettingOutcome =
     NotPossible("the control socket is a Unix socket (server.control_socket)");
@@ -109,7 +109,10 @@ const TABLE: &[(&str, SettingOutcome)] = &[
         "edns-subnet-processing",
         NotPossible("answers do not depend on a client subnet"),
     ),
-    ("enable-lua-records", LUA),
+    (
+        "enable-lua-records",
+        Changed("LUA records are off until you set records = true in [lua]"),
+    ),
     ("entropy-source", INSIDE),
     (
         "forward-notify",
@@ -134,7 +137,10 @@ const TABLE: &[(&str, SettingOutcome)] = &[
     ("lua-health-checks-expire-delay", INSIDE),
     ("lua-health-checks-interval", INSIDE),
     ("lua-prequery-script", LUA),
-    ("lua-records-exec-limit", INSIDE),
+    (
+        "lua-records-exec-limit",
+        Changed("instructions_max in [lua] counts calls and loop iterations"),
+    ),
     ("lua-records-insert-whitespace", INSIDE),
     ("max-ent-entries", NotNeeded("not needed")),
     (

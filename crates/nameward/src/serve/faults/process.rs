@@ -4,7 +4,10 @@ use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 use nameward_serve::outgoing::{PeerRole, PeerTlsFault};
+use nameward_serve::scripts::FailingScript;
 use nameward_serve::tls::TlsFault;
+use nameward_steering::geo::GeoFault;
+use nameward_steering::health::TargetReport;
 
 use nameward_base::text::utc_text;
 
@@ -12,6 +15,16 @@ use super::{NAMED_MAX, and_more, fault};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
+
+/// Returns the single fault of a server whose zones are not loaded yet.
+pub(super) fn of_start() -> Vec<ServerFault> {
+    vec![fault(
+        FaultKind::Starting,
+        "The server is starting: zones are being loaded.",
+        "Zones that are not loaded yet are answered SERVFAIL.",
+        "Wait: each zone is served as soon as it is loaded.",
+    )]
+}
 
 /// Returns the fault of a TLS certificate that expires soon or cannot be loaded.
 pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
@@ -38,6 +51,84 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
             "Renew the certificate; the new files are loaded when they change.",
         ),
     }
+}
+
+/// Returns the fault of a GeoIP database that is not used.
+pub(super) fn of_geo_database(found: &GeoFault) -> ServerFault {
+    let effect = if found.has_previous {
+        "The previous contents are still in use."
+    } else {
+        "Clients have no location: LUA records that depend on it answer as for an unknown client."
+    };
+    fault(
+        FaultKind::GeoDatabase,
+        format!(
+            "GeoIP database {} cannot be used: {}.",
+            found.path.display(),
+            found.error
+        ),
+        effect,
+        "Install an intact file in the MaxMind format. It is loaded when it changes.",
+    )
+}
+
+/// Returns the fault of targets that are down.
+pub(super) fn of_targets((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
+    let first = down.first()?;
+    let named = down.iter().take(NAMED_MAX).map(|report| {
+        let TargetReport { check, error, .. } = report;
+        format!("{check}: {error}")
+    });
+    let named: Vec<String> = named.collect();
+    let mut fault = fault(
+        FaultKind::TargetDown,
+        format!(
+            "{} of {all} targets of health checks are down: {}{}.",
+            down.len(),
+            named.join("; "),
+            and_more(down.len().saturating_sub(NAMED_MAX))
+        ),
+        "Answers of LUA records do not contain them, unless all targets of a record are down.",
+        "Check the targets and the network path. `nameward health list` shows all of them; `nameward health force` sets a state.",
+    );
+    fault.since = down
+        .iter()
+        .map(|report| report.since)
+        .min()
+        .unwrap_or(first.since);
+    Some(fault)
+}
+
+/// Returns the fault of LUA records that failed when they were last run.
+pub(super) fn of_scripts(failing: &[FailingScript]) -> Option<ServerFault> {
+    let first = failing.first()?;
+    let named = failing.iter().take(NAMED_MAX).map(|script| {
+        let FailingScript {
+            name,
+            rtype,
+            reason,
+            ..
+        } = script;
+        format!("{name} {rtype}: {reason}")
+    });
+    let named: Vec<String> = named.collect();
+    let mut fault = fault(
+        FaultKind::LuaFailed,
+        format!(
+            "{} failed: {}{}.",
+            counted(failing.len(), "LUA record"),
+            named.join("; "),
+            and_more(failing.len().saturating_sub(NAMED_MAX))
+        ),
+        "Queries for these names are answered SERVFAIL.",
+        "Fix the scripts. The fault ends when a script has run without an error.",
+    );
+    fault.since = failing
+        .iter()
+        .map(|script| script.since)
+        .min()
+        .unwrap_or(first.since);
+    Some(fault)
 }
 
 /// Returns the faults of servers to which no encrypted connection can be made. Of many the first are named.

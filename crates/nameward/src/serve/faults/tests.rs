@@ -118,6 +118,18 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             first_stale: Some(name),
             ..SecondariesSummary::default()
         },
+        geo: &[nameward_steering::geo::GeoFault {
+            path: "/geo/city.mmdb".into(),
+            error: "no such file".into(),
+            has_previous: true,
+        }],
+        targets: (&[], 0),
+        scripts: &[nameward_serve::scripts::FailingScript {
+            name,
+            rtype: nameward_wire::Type::A,
+            since: 86_400,
+            reason: nameward_steering::lua::ScriptFailure::Instructions(1000),
+        }],
         is_transferred: &|_| false,
     };
     let faults = sources.find();
@@ -154,6 +166,8 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "reload_failed",
             "tls_certificate",
             "peer_tls",
+            "geo_database",
+            "lua_failed",
             "internal_error",
             "primary_behind",
             "zone_stale"

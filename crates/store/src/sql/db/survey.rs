@@ -72,7 +72,7 @@ impl ForeignKind {
             ForeignKind::Lua => [
                 "LUA record",
                 "LUA records",
-                "not executed: clients get no addresses from them",
+                "run only with lua.records or ENABLE-LUA-RECORDS",
             ],
             ForeignKind::Presigned => [
                 "presigned zone without NSEC or NSEC3 rows",
@@ -166,11 +166,11 @@ mod tests {
         };
         assert_eq!(
             content(1, &["a.test"]).to_string(),
-            "1 LUA record, not executed: clients get no addresses from them: a.test"
+            "1 LUA record, run only with lua.records or ENABLE-LUA-RECORDS: a.test"
         );
         assert_eq!(
             content(12, &["a.test", "b.test", "c.test"]).to_string(),
-            "12 LUA records, not executed: clients get no addresses from them: a.test, b.test, c.test and 9 more"
+            "12 LUA records, run only with lua.records or ENABLE-LUA-RECORDS: a.test, b.test, c.test and 9 more"
         );
     }
 }

@@ -152,6 +152,11 @@ impl ChainLister {
         if types.contains(&UNREADABLE) {
             types.push(if is_cut { Type::DS } else { Type::CNAME });
         }
+        // The types that a script computes are in its record, which is not read for the list: as for an unreadable name,
+        // none is denied.
+        if types.contains(&Type::LUA) && !is_cut {
+            types.push(Type::CNAME);
+        }
         // Such a name can have addresses at any time.
         if types.contains(&Type::ALIAS) {
             types.extend([Type::A, Type::AAAA]);

@@ -1,0 +1,43 @@
+//! The command line of `nameward health`, and its conversion to requests.
+
+use std::net::IpAddr;
+
+use clap::Subcommand;
+use nameward_control::operations::{ForcedTarget, OperationRequest};
+
+use super::RemoteArguments;
+
+#[derive(Subcommand)]
+pub enum HealthCommand {
+    /// List the targets of health checks and their state
+    List(RemoteArguments),
+    /// Force the state of a target, whatever its checks find, until the server ends
+    Force {
+        /// Address of the target
+        address: IpAddr,
+        /// New state; auto lets the checks decide again
+        #[arg(value_parser = ["up", "down", "auto"])]
+        state: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+/// Returns the request of `nameward health`.
+pub fn health(command: HealthCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        HealthCommand::List(remote) => (OperationRequest::HealthList, remote),
+        HealthCommand::Force {
+            address,
+            state,
+            remote,
+        } => {
+            let state = match state.as_str() {
+                "up" => ForcedTarget::Up,
+                "down" => ForcedTarget::Down,
+                _ => ForcedTarget::Auto,
+            };
+            (OperationRequest::HealthForce { address, state }, remote)
+        }
+    }
+}

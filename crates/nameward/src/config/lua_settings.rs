@@ -1,0 +1,32 @@
+//! The `[lua]` table: LUA records.
+
+use nameward_steering::ScriptRules;
+
+use super::read::Count;
+use super::setting::section;
+
+section! {
+    /// LUA records, as in PowerDNS ([lua.md](lua.md)). Changes take effect on reload.
+    LuaTable = "lua" {
+        /// Run the LUA records of all zones; `lua_records` of a zone, or ENABLE-LUA-RECORDS in a database, decides for one.
+        /// Where they are not run, they are plain data that no client sees.
+        records: bool = "false";
+        /// Let scripts share their global names, within each thread: what one sets, later ones see. By default every run
+        /// starts without them, and nothing that a script sets outlives it.
+        shared: bool = "false";
+        /// Calls and loop iterations that a script may make for one query; more is SERVFAIL. 0 removes the limit: only for scripts
+        /// that you wrote yourself.
+        instructions_max: Count<0, 4_000_000_000> = "1000";
+    }
+}
+
+impl LuaTable {
+    /// Returns the settings for scripts.
+    pub fn script_settings(&self) -> ScriptRules {
+        ScriptRules {
+            is_enabled: self.records,
+            is_shared: self.shared,
+            instructions_max: self.instructions_max.get() as u32,
+        }
+    }
+}

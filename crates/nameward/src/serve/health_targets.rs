@@ -1,0 +1,55 @@
+//! The targets of health checks for operators.
+
+use std::net::IpAddr;
+
+use nameward_control::operations::{ForcedTarget, HealthTarget, OperationError, OperationResult};
+use nameward_steering::Steering;
+use nameward_steering::health::{ForcedHealth, TargetHealth, TargetReport};
+
+/// Returns all targets and their state.
+pub fn list(steering: &Steering) -> OperationResult {
+    let reports = steering.health().reports();
+    OperationResult::Health {
+        targets: reports.into_iter().map(target).collect(),
+    }
+}
+
+/// Forces the state of the targets with an address.
+pub fn force(
+    steering: &Steering,
+    address: IpAddr,
+    state: ForcedTarget,
+) -> Result<OperationResult, OperationError> {
+    let forced = match state {
+        ForcedTarget::Up => ForcedHealth::Up,
+        ForcedTarget::Down => ForcedHealth::Down,
+        ForcedTarget::Auto => ForcedHealth::No,
+    };
+    if steering.health().force(address, forced) == 0 {
+        return Err(OperationError::not_found(format!(
+            "{address} is not checked: no LUA record that was run names it"
+        )));
+    }
+    tracing::info!("health of {address} set by an operator: {state:?}");
+    Ok(list(steering))
+}
+
+fn target(report: TargetReport) -> HealthTarget {
+    let state = match report.health {
+        TargetHealth::Unknown => "unknown",
+        TargetHealth::Down => "down",
+        TargetHealth::Up(_) => "up",
+    };
+    HealthTarget {
+        target: report.check.to_string(),
+        state: state.to_owned(),
+        forced: match report.forced {
+            ForcedHealth::No => None,
+            ForcedHealth::Up => Some(ForcedTarget::Up),
+            ForcedHealth::Down => Some(ForcedTarget::Down),
+        },
+        since: report.since,
+        last_checked: report.last_checked,
+        error: report.error,
+    }
+}

@@ -1,0 +1,273 @@
+//! LUA records: which zones run them, what a script finds in our zones, and which ones fail.
+//!
+//! ```text
+//! worker:  engine reports the scripts it needs -> run each, in this thread -> their RRsets -> the engine again
+//!                                                   └── needs records that are not in memory: the query waits for a look-up
+//! ```
+//! A script that fails costs its own name an answer (SERVFAIL) and is listed as a fault until it works again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use nameward_answer::{ComputedName, ComputedRrset, WantedScripts, ZoneView, Zones};
+use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds;
+use nameward_maintain::policy::PolicyTable;
+use nameward_stats::LogThrottle;
+use nameward_steering::Steering;
+use nameward_steering::lua::{
+    FoundRecords, NeededRecords, ScriptAnswer, ScriptClient, ScriptFailure, ScriptQuery, run_script,
+};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::{Find, NameKey};
+
+use crate::request::Request;
+
+/// Maximum number of record sets that one script may read: each is found by a further run.
+const FACTS_MAX: usize = 8;
+/// Maximum number of failing scripts listed.
+const FAILURES_MAX: usize = 100;
+/// Interval at which one failure is logged.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Maximum number of different failures logged in that time.
+const LOG_MOST: usize = 10;
+
+/// A name whose script failed when it was last run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingScript {
+    /// The queried name.
+    pub name: NameBuf,
+    /// The type that the script computes.
+    pub rtype: Type,
+    /// When it first failed, in seconds since 1970.
+    pub since: u64,
+    /// Why it failed last.
+    pub reason: ScriptFailure,
+}
+
+/// Runs the scripts of LUA records.
+pub struct Scripts {
+    steering: Arc<Steering>,
+    policies: Arc<PolicyTable>,
+    failing: Mutex<HashMap<(NameBuf, u16), FailingScript>>,
+    /// Whether any script is listed as failing.
+    has_failing: AtomicBool,
+    log: Mutex<LogThrottle>,
+}
+
+/// The outcome of the scripts of a name.
+pub(crate) enum Computation {
+    Done(ComputedName),
+    /// A script needs the records of this name, which are not in memory.
+    Lacks(NameBuf),
+}
+
+impl Scripts {
+    /// Creates the runner of scripts for zones with these policies.
+    pub fn new(steering: Arc<Steering>, policies: Arc<PolicyTable>) -> Self {
+        Scripts {
+            steering,
+            policies,
+            failing: Mutex::default(),
+            has_failing: AtomicBool::new(false),
+            log: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
+        }
+    }
+
+    /// Returns the scripts that failed when they were last run.
+    pub fn failing(&self) -> Vec<FailingScript> {
+        let mut failing: Vec<_> = self.failing.lock().values().cloned().collect();
+        failing.sort_by(|a, b| a.name.as_name().canonical_cmp(b.name.as_name()));
+        failing
+    }
+
+    /// Checks whether the LUA records of a zone are run.
+    fn is_enabled_for(&self, zone: &NameBuf) -> bool {
+        let policies = self.policies.load();
+        let own = policies.of(zone.as_name()).runs_scripts;
+        own.unwrap_or_else(|| self.steering.script_settings().is_enabled)
+    }
+
+    /// Runs the scripts that an answer needs. Where they are not enabled they compute nothing.
+    pub(crate) fn compute<Z: Zones>(
+        &self,
+        wanted: &WantedScripts,
+        request: &Request<'_>,
+        zones: impl Fn() -> Z,
+    ) -> Computation {
+        let done = |rrsets, bits| {
+            Computation::Done(ComputedName {
+                name: wanted.name,
+                rrsets,
+                client_bits: Some(bits).filter(|bits| *bits > 0),
+            })
+        };
+        if !self.is_enabled_for(&wanted.apex) {
+            return done(Some(Vec::new()), 0);
+        }
+        let mut bits = 0;
+        let query = script_query(wanted, request);
+        let mut rrsets = Vec::<ComputedRrset>::new();
+        for script in &wanted.scripts {
+            let (rtype, records) = match self.run(script, &query, &zones, &mut bits) {
+                Ok(result) => result,
+                Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
+                Err(RunStop::Failed(failure)) => {
+                    self.note_failure(wanted, script, failure);
+                    return done(None, bits);
+                }
+            };
+            self.note_success(wanted, rtype);
+            if records.is_empty() {
+                continue;
+            }
+            match rrsets.iter_mut().find(|rrset| rrset.rtype == rtype) {
+                Some(rrset) => rrset.records.extend(records),
+                None => rrsets.push(ComputedRrset {
+                    rtype,
+                    ttl: wanted.ttl,
+                    records,
+                }),
+            }
+        }
+        if let Some(rrset) = rrsets
+            .iter_mut()
+            .find(|rrset| rrset.rtype == request.query.qtype)
+        {
+            rrset.records.extend_from_slice(&wanted.records);
+            rrset.records.sort_unstable();
+            rrset.records.dedup();
+        }
+        done(Some(rrsets), bits)
+    }
+
+    /// Runs one script, again for each record set that it turns out to need.
+    fn run<Z: Zones>(
+        &self,
+        script: &[u8],
+        query: &ScriptQuery,
+        zones: &impl Fn() -> Z,
+        bits: &mut u8,
+    ) -> Result<(Type, Vec<Vec<u8>>), RunStop> {
+        let mut facts = Vec::new();
+        loop {
+            let mut scope = 0;
+            let answer = run_script(&self.steering, script, (query, &facts), &mut scope);
+            *bits = (*bits).max(scope);
+            match answer {
+                ScriptAnswer::Records(rtype, records) => return Ok((rtype, records)),
+                ScriptAnswer::Failed(failure) => return Err(RunStop::Failed(failure)),
+                ScriptAnswer::Needs(_) if facts.len() == FACTS_MAX => {
+                    let reason = format!("it reads more than {FACTS_MAX} record sets");
+                    return Err(RunStop::Failed(ScriptFailure::Error(reason)));
+                }
+                ScriptAnswer::Needs(need) => {
+                    let NeededRecords::Records(name, rtype) = &*need;
+                    let records = find_records(&zones(), name, *rtype)?;
+                    facts.push(FoundRecords {
+                        need: *need,
+                        records,
+                    });
+                }
+            }
+        }
+    }
+
+    fn note_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
+        let rtype = script
+            .split_first_chunk()
+            .map_or(0, |(octets, _)| u16::from_be_bytes(*octets));
+        let (name, rtype) = (wanted.name, Type(rtype));
+        let text = format!("{name} {rtype}: {reason}");
+        if let Some(others) = self.log.lock().admit(&text, Instant::now()) {
+            tracing::warn!(
+                "zone {}: the LUA record at {text}; answering SERVFAIL ({others} similar messages suppressed)",
+                wanted.apex
+            );
+        }
+        let mut failing = self.failing.lock();
+        let is_full = failing.len() >= FAILURES_MAX;
+        match failing.get_mut(&(name, rtype.0)) {
+            Some(known) => known.reason = reason,
+            None if is_full => {}
+            None => {
+                let since = now_seconds();
+                let entry = FailingScript {
+                    name,
+                    rtype,
+                    since,
+                    reason,
+                };
+                failing.insert((name, rtype.0), entry);
+            }
+        }
+        self.has_failing.store(true, Ordering::Relaxed);
+    }
+
+    fn note_success(&self, wanted: &WantedScripts, rtype: Type) {
+        if self.has_failing.load(Ordering::Relaxed) {
+            let mut failing = self.failing.lock();
+            failing.remove(&(wanted.name, rtype.0));
+            self.has_failing
+                .store(!failing.is_empty(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why a script has no result yet.
+enum RunStop {
+    Lacks(Box<NameBuf>),
+    Failed(ScriptFailure),
+}
+
+/// Finds records in our zones. Scripts that are found are not run.
+fn find_records<Z: Zones>(zones: &Z, name: &NameBuf, rtype: Type) -> Result<Vec<Vec<u8>>, RunStop> {
+    let key = NameKey::new(name.as_name());
+    let Some(zone) = zones.zone_for(&key, rtype) else {
+        return Ok(Vec::new());
+    };
+    if zone.is_elsewhere() {
+        return if zone.is_ready() {
+            Err(RunStop::Lacks(Box::new(*name)))
+        } else {
+            let reason = format!("the zone of {name} is not loaded");
+            Err(RunStop::Failed(ScriptFailure::Error(reason)))
+        };
+    }
+    let node = match zone.find(&key) {
+        Find::Exact(node) | Find::Wildcard { node, .. } => node,
+        Find::Missing { .. } | Find::Cut { .. } | Find::Dname { .. } => return Ok(Vec::new()),
+    };
+    let records = node
+        .rrset(rtype)
+        .into_iter()
+        .flat_map(|rrset| rrset.records());
+    Ok(records.map(|record| record.rdata.to_vec()).collect())
+}
+
+/// Describes a query to scripts.
+fn script_query(wanted: &WantedScripts, request: &Request<'_>) -> ScriptQuery {
+    let (query, asker) = (request.query, request.asker());
+    let subnet = IpNet::new(asker.address, asker.prefix).ok();
+    let mut header = [0; 12];
+    if let Some(octets) = query.packet().first_chunk() {
+        header = *octets;
+    }
+    ScriptQuery {
+        name: wanted.name,
+        zone: wanted.apex,
+        zone_id: 0,
+        client: ScriptClient {
+            address: request.peer,
+            local: request.local,
+            subnet: subnet.filter(|_| asker.is_subnet),
+        },
+        is_stream: request.medium() == nameward_answer::Medium::Stream,
+        dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+        udp_payload: query.edns.map_or(0, |edns| edns.payload),
+        header,
+    }
+}

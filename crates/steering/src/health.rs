@@ -1,0 +1,332 @@
+//! The health of targets: which addresses are checked how, and what the last checks found. The checker itself is above this
+//! crate; here are the list of checks and their state.
+//!
+//! A target is checked from the time it is first named, whether a client asks or a zone is loaded, until it has not been named
+//! for a while. Readers take no lock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use nameward_base::sync::Mutex;
+
+/// Maximum number of checks.
+const CHECKS_MAX: usize = 20_000;
+/// How long a target is checked after it was last named.
+const EXPIRE_AFTER: Duration = Duration::from_secs(3600);
+/// The state of a target that was not checked yet.
+const UNKNOWN: i64 = -1;
+
+/// How a target is checked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CheckKind {
+    /// A TCP connection to a port.
+    Port(u16),
+    /// An HTTP request.
+    Url {
+        /// The URL; its host is the name in the request, the connection goes to the target.
+        url: String,
+        /// A text that the response must contain.
+        string_match: String,
+        /// The User-Agent of the request.
+        user_agent: String,
+        /// Octets of the response that are read; 0 is the default limit.
+        bytes_limit: usize,
+        /// The status that the response must have.
+        http_code: u16,
+        /// Whether the body is the weight of the target.
+        has_weight: bool,
+    },
+}
+
+/// A check of one target.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HealthCheck {
+    /// The address that is connected to; `None` connects to the host of the URL.
+    pub address: Option<IpAddr>,
+    /// How it is checked.
+    pub kind: CheckKind,
+    /// The address to connect from.
+    pub source: Option<IpAddr>,
+    /// The time that a check may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// Seconds between checks; 0 is the configured interval.
+    pub interval: u64,
+    /// Failed checks in a row after which the target is down.
+    pub minimum_failures: u32,
+}
+
+/// The health of a target as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetHealth {
+    /// It was not checked yet.
+    Unknown,
+    /// The checks fail.
+    Down,
+    /// It works, with this weight: 1 unless it says otherwise.
+    Up(u32),
+}
+
+/// A state that an operator set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForcedHealth {
+    /// The checks decide.
+    No,
+    /// The target is down whatever checks find.
+    Down,
+    /// The target is up whatever checks find.
+    Up,
+}
+
+/// The reason why a check failed, for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CheckFailure(pub String);
+
+impl From<&str> for CheckFailure {
+    fn from(text: &str) -> Self {
+        CheckFailure(text.to_owned())
+    }
+}
+
+impl From<std::io::Error> for CheckFailure {
+    fn from(error: std::io::Error) -> Self {
+        CheckFailure(error.to_string())
+    }
+}
+
+/// A check and its state.
+#[derive(Debug)]
+pub struct CheckedTarget {
+    /// How it is checked.
+    pub check: HealthCheck,
+    /// [`UNKNOWN`], 0 for down, else the weight.
+    state: AtomicI64,
+    forced: AtomicU8,
+    failures: AtomicU32,
+    last_named: AtomicU64,
+    last_checked: AtomicU64,
+    last_changed: AtomicU64,
+    is_running: AtomicBool,
+    error: Mutex<String>,
+}
+
+/// The state of a check, for displays.
+#[derive(Debug, Clone)]
+pub struct TargetReport {
+    /// How it is checked.
+    pub check: HealthCheck,
+    /// The result of the checks.
+    pub health: TargetHealth,
+    /// The state that an operator set.
+    pub forced: ForcedHealth,
+    /// When it was last checked, in seconds since 1970; 0 if never.
+    pub last_checked: u64,
+    /// Since when it is in this state.
+    pub since: u64,
+    /// Why the last check failed; empty if it did not.
+    pub error: String,
+}
+
+/// All checks.
+#[derive(Debug, Default)]
+pub struct HealthChecks {
+    targets: ArcSwap<HashMap<HealthCheck, Arc<CheckedTarget>>>,
+    /// Held while the list changes.
+    changes: Mutex<()>,
+    /// Seconds between checks of targets without their own interval.
+    interval: AtomicU64,
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+impl CheckedTarget {
+    fn new(check: HealthCheck) -> Self {
+        CheckedTarget {
+            check,
+            state: AtomicI64::new(UNKNOWN),
+            forced: AtomicU8::new(0),
+            failures: AtomicU32::new(0),
+            last_named: AtomicU64::new(now()),
+            last_checked: AtomicU64::new(0),
+            last_changed: AtomicU64::new(now()),
+            is_running: AtomicBool::new(false),
+            error: Mutex::default(),
+        }
+    }
+
+    /// Returns the health of the target, as forced or found.
+    pub fn health(&self) -> TargetHealth {
+        match self.forced() {
+            ForcedHealth::Down => TargetHealth::Down,
+            ForcedHealth::Up => TargetHealth::Up(1),
+            ForcedHealth::No => self.found(),
+        }
+    }
+
+    fn found(&self) -> TargetHealth {
+        match self.state.load(Ordering::Relaxed) {
+            UNKNOWN => TargetHealth::Unknown,
+            0 => TargetHealth::Down,
+            weight => TargetHealth::Up(u32::try_from(weight).unwrap_or(1)),
+        }
+    }
+
+    fn forced(&self) -> ForcedHealth {
+        match self.forced.load(Ordering::Relaxed) {
+            1 => ForcedHealth::Down,
+            2 => ForcedHealth::Up,
+            _ => ForcedHealth::No,
+        }
+    }
+
+    /// Notes the result of a check: the weight of the target, or why it failed.
+    pub fn finish(&self, result: Result<u32, CheckFailure>) {
+        let state = match result {
+            Ok(weight) => {
+                self.failures.store(0, Ordering::Relaxed);
+                self.error.lock().clear();
+                i64::from(weight)
+            }
+            Err(error) => {
+                let failures = self
+                    .failures
+                    .fetch_add(1, Ordering::Relaxed)
+                    .saturating_add(1);
+                *self.error.lock() = error.0;
+                let before = self.state.load(Ordering::Relaxed);
+                let is_patient = before > 0 && failures < self.check.minimum_failures;
+                if is_patient { before } else { 0 }
+            }
+        };
+        if self.state.swap(state, Ordering::Relaxed) != state {
+            self.last_changed.store(now(), Ordering::Relaxed);
+        }
+        self.last_checked.store(now(), Ordering::Relaxed);
+        self.is_running.store(false, Ordering::Release);
+    }
+
+    /// Returns the state for displays.
+    pub fn report(&self) -> TargetReport {
+        TargetReport {
+            check: self.check.clone(),
+            health: self.found(),
+            forced: self.forced(),
+            last_checked: self.last_checked.load(Ordering::Relaxed),
+            since: self.last_changed.load(Ordering::Relaxed),
+            error: self.error.lock().clone(),
+        }
+    }
+}
+
+/// The target and how it is checked.
+impl fmt::Display for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, self.address) {
+            (CheckKind::Port(port), Some(address)) => write!(f, "{address} port {port}"),
+            (CheckKind::Port(port), None) => write!(f, "port {port}"),
+            (CheckKind::Url { url, .. }, Some(address)) => write!(f, "{address} {url}"),
+            (CheckKind::Url { url, .. }, None) => f.write_str(url),
+        }
+    }
+}
+
+impl HealthChecks {
+    /// Sets the seconds between checks of targets without their own interval.
+    pub fn set_interval(&self, seconds: u64) {
+        self.interval.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Returns the health of a target, which is checked from now on if it was not.
+    pub fn health_of(&self, check: &HealthCheck) -> TargetHealth {
+        let targets = self.targets.load();
+        match targets.get(check) {
+            Some(target) => {
+                target.last_named.store(now(), Ordering::Relaxed);
+                target.health()
+            }
+            None => {
+                self.add(check);
+                TargetHealth::Unknown
+            }
+        }
+    }
+
+    fn add(&self, check: &HealthCheck) {
+        let _changing = self.changes.lock();
+        let targets = self.targets.load();
+        if targets.contains_key(check) {
+            return;
+        }
+        if targets.len() >= CHECKS_MAX {
+            tracing::warn!(
+                "health checks: more than {CHECKS_MAX} targets; the others count as down"
+            );
+            return;
+        }
+        let mut targets = HashMap::clone(&targets);
+        let target = Arc::new(CheckedTarget::new(check.clone()));
+        targets.insert(check.clone(), target);
+        self.targets.store(Arc::new(targets));
+    }
+
+    /// Returns the targets that must be checked now; each is reserved until [`CheckedTarget::finish`]. Forgets those that were
+    /// not named for long.
+    pub fn take_due(&self) -> Vec<Arc<CheckedTarget>> {
+        let (now, interval) = (now(), self.interval.load(Ordering::Relaxed));
+        let targets = self.targets.load_full();
+        let is_expired = |target: &CheckedTarget| {
+            target.last_named.load(Ordering::Relaxed) + EXPIRE_AFTER.as_secs() < now
+        };
+        if targets.values().any(|target| is_expired(target)) {
+            let _changing = self.changes.lock();
+            let mut kept = HashMap::clone(&self.targets.load());
+            kept.retain(|_, target| !is_expired(target));
+            self.targets.store(Arc::new(kept));
+        }
+        let due = targets.values().filter(|target| {
+            let interval = match target.check.interval {
+                0 => interval,
+                own => own,
+            };
+            let last = target.last_checked.load(Ordering::Relaxed);
+            (last == 0 || last + interval <= now)
+                && !target.is_running.swap(true, Ordering::Acquire)
+        });
+        due.cloned().collect()
+    }
+
+    /// Returns the state of all checks, sorted.
+    pub fn reports(&self) -> Vec<TargetReport> {
+        let targets = self.targets.load();
+        let mut reports: Vec<_> = targets.values().map(|target| target.report()).collect();
+        reports.sort_by(|a, b| a.check.cmp(&b.check));
+        reports
+    }
+
+    /// Forces the state of all targets with an address; returns how many there are.
+    pub fn force(&self, address: IpAddr, forced: ForcedHealth) -> usize {
+        let targets = self.targets.load();
+        let matching = targets
+            .values()
+            .filter(|target| target.check.address == Some(address));
+        matching
+            .map(|target| {
+                let state = match forced {
+                    ForcedHealth::No => 0,
+                    ForcedHealth::Down => 1,
+                    ForcedHealth::Up => 2,
+                };
+                target.forced.store(state, Ordering::Relaxed);
+            })
+            .count()
+    }
+}

@@ -1,0 +1,130 @@
+//! Functions that read records of our zones, include other scripts, and write to the log.
+
+use mlua::{Lua, Table, Value};
+use nameward_wire::{NameBuf, Type, rdata};
+
+use super::super::budget;
+use super::super::host;
+use super::super::objects::{DnsName, parse_name};
+use super::super::run::{NeededRecords, find_fact, with_current};
+
+/// Names of the log levels of PowerDNS, by number.
+const LOG_LEVELS: [&str; 8] = [
+    "Emergency",
+    "Alert",
+    "Critical",
+    "Error",
+    "Warning",
+    "Notice",
+    "Info",
+    "Debug",
+];
+/// Octets of a logged message.
+const LOG_MAX: usize = 1024;
+
+pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
+    base.raw_set(
+        "include",
+        lua.create_function(|lua, name: mlua::LuaString| {
+            let zone = with_current(|run| run.query.zone)?;
+            let name = NameBuf::from_text(&name.as_bytes(), zone.as_name())
+                .map_err(|error| mlua::Error::runtime(format!("include: {error}")))?;
+            if !name.as_name().is_at_or_below(zone.as_name()) {
+                return Err(mlua::Error::runtime(format!(
+                    "include: {name} is not in {zone}"
+                )));
+            }
+            for data in find_fact(NeededRecords::Records(name, Type::LUA))? {
+                if data.starts_with(&Type::LUA.0.to_be_bytes()) {
+                    host::include(lua, &data)?;
+                }
+            }
+            Ok(())
+        })?,
+    )?;
+    base.raw_set(
+        "dblookup",
+        lua.create_function(|lua, (name, rtype): (Value, Value)| {
+            let (name, rtype) = (name_of(&name)?, type_of(&rtype)?);
+            // Scripts are never shown, and another zone may have another owner.
+            if rtype.is_server_internal() {
+                return Err(mlua::Error::runtime(format!(
+                    "dblookup: {rtype} records are not shown"
+                )));
+            }
+            let records = find_fact(NeededRecords::Records(name, rtype))?;
+            budget::charge(records.len())?;
+            let texts = records.iter().map(|data| text_of(rtype, data));
+            lua.create_sequence_from(texts)
+        })?,
+    )?;
+    base.raw_set(
+        "pdnslog",
+        lua.create_function(|_, (message, level): (mlua::LuaString, Option<usize>)| {
+            let message = message.to_string_lossy();
+            budget::charge(message.len())?;
+            let zone = with_current(|run| run.query.zone)?;
+            let message: String = message.chars().take(LOG_MAX).collect();
+            match level.unwrap_or(4) {
+                0..=3 => tracing::error!("zone {zone}: LUA record: {message}"),
+                4 => tracing::warn!("zone {zone}: LUA record: {message}"),
+                5 | 6 => tracing::info!("zone {zone}: LUA record: {message}"),
+                _ => tracing::debug!("zone {zone}: LUA record: {message}"),
+            }
+            Ok(())
+        })?,
+    )?;
+    base.raw_set("pdns", constants(lua)?)
+}
+
+/// Returns the table `pdns`: types, response codes and log levels by name.
+fn constants(lua: &Lua) -> mlua::Result<Table> {
+    let pdns = lua.create_table()?;
+    for info in rdata::types() {
+        pdns.raw_set(info.mnemonic, info.rtype.0)?;
+    }
+    let codes = [
+        "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
+    ];
+    for (code, name) in codes.into_iter().enumerate() {
+        pdns.raw_set(name, code)?;
+    }
+    let levels = lua.create_table()?;
+    for (level, name) in LOG_LEVELS.into_iter().enumerate() {
+        levels.raw_set(name, level)?;
+    }
+    levels.set_readonly(true);
+    pdns.raw_set("loglevels", levels)?;
+    pdns.set_readonly(true);
+    Ok(pdns)
+}
+
+fn name_of(value: &Value) -> mlua::Result<NameBuf> {
+    match value {
+        Value::String(text) => parse_name(&text.as_bytes()),
+        Value::UserData(object) => Ok(object.borrow::<DnsName>()?.0),
+        other => Err(mlua::Error::runtime(format!(
+            "{} is not a name",
+            other.type_name()
+        ))),
+    }
+}
+
+fn type_of(value: &Value) -> mlua::Result<Type> {
+    let number = match value {
+        Value::String(text) => Type::from_text(&text.as_bytes()).map(|rtype| rtype.0),
+        Value::Number(number) => Some(*number as u16),
+        Value::Integer(number) => u16::try_from(*number).ok(),
+        _ => None,
+    };
+    number
+        .map(Type)
+        .ok_or_else(|| mlua::Error::runtime("unknown record type"))
+}
+
+/// Returns record data as text. Names have their final dot.
+fn text_of(rtype: Type, data: &[u8]) -> String {
+    let mut text = String::new();
+    let _ = rdata::write_text(rtype, data, &mut text);
+    text
+}

@@ -1,0 +1,171 @@
+//! One run of a script: the query it runs for, what it may know, and what became of it.
+//!
+//! Functions that scripts call read the current run from their thread. A run never waits: a function that needs records
+//! which are not known yet notes the need and ends the run, the caller finds them, and the script runs again.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use nameward_wire::{NameBuf, Type};
+
+use crate::Steering;
+
+/// The sender of a query, as scripts see it.
+#[derive(Debug, Clone, Copy)]
+pub struct ScriptClient {
+    /// The address that the query was sent from.
+    pub address: SocketAddr,
+    /// The address it was sent to, if known.
+    pub local: Option<SocketAddr>,
+    /// The client subnet in the query, if it is believed (RFC 7871).
+    pub subnet: Option<IpNet>,
+}
+
+impl ScriptClient {
+    /// Returns the best known address of the client: the network of its subnet option, else its address.
+    pub fn best_address(&self) -> IpAddr {
+        self.subnet
+            .map_or(self.address.ip(), |subnet| subnet.network())
+            .to_canonical()
+    }
+}
+
+/// A query that a script answers.
+#[derive(Debug, Clone)]
+pub struct ScriptQuery {
+    /// The queried name.
+    pub name: NameBuf,
+    /// The zone of the LUA record.
+    pub zone: NameBuf,
+    /// The number of the zone in its database; 0 if it is in none.
+    pub zone_id: u64,
+    /// The sender.
+    pub client: ScriptClient,
+    /// Whether it was received over a stream.
+    pub is_stream: bool,
+    /// Whether DNSSEC records are requested.
+    pub dnssec_ok: bool,
+    /// The size of UDP messages that the client accepts; 0 without EDNS.
+    pub udp_payload: u16,
+    /// The header of the message.
+    pub header: [u8; 12],
+}
+
+/// Records that a script needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NeededRecords {
+    /// The records of a name in our zones.
+    Records(NameBuf, Type),
+}
+
+/// Records that were found for a script; empty if there are none.
+#[derive(Debug, Clone)]
+pub struct FoundRecords {
+    /// The need that they meet.
+    pub need: NeededRecords,
+    /// Record data in wire form.
+    pub records: Vec<Vec<u8>>,
+}
+
+/// Why a script has no result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptFailure {
+    /// The data of the LUA record is malformed.
+    #[error("the LUA record is malformed")]
+    Malformed,
+    /// The script cannot be compiled.
+    #[error("{0}")]
+    Syntax(String),
+    /// The script raised an error.
+    #[error("{0}")]
+    Error(String),
+    /// It made too many calls and loop iterations.
+    #[error("it exceeds instructions_max ({0})")]
+    Instructions(u32),
+    /// It used too much memory.
+    #[error("it needs more than {0} KiB of memory")]
+    Memory(usize),
+    /// The result is not data of the computed type.
+    #[error("invalid {0} record data {1:?}")]
+    Result(Type, String),
+    /// The result is neither text nor a list of texts.
+    #[error("it returned {0}, not a string or a list of strings")]
+    Kind(&'static str),
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptAnswer {
+    /// Data of the computed type, possibly none.
+    Records(Type, Vec<Vec<u8>>),
+    /// Records that must be found before the script runs again.
+    Needs(Box<NeededRecords>),
+    /// No result.
+    Failed(ScriptFailure),
+}
+
+/// The state of the current run.
+pub(crate) struct CurrentRun {
+    pub(crate) steering: Arc<Steering>,
+    pub(crate) query: ScriptQuery,
+    pub(crate) facts: Vec<FoundRecords>,
+    pub(crate) need: Option<NeededRecords>,
+    /// Octets of the client's address that the script has used, in bits.
+    pub(crate) scope: u8,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<CurrentRun>> = const { RefCell::new(None) };
+}
+
+/// Makes a run the current one; it ends when the guard is dropped.
+pub(crate) fn enter(run: CurrentRun) -> RunGuard {
+    CURRENT.with_borrow_mut(|current| *current = Some(run));
+    RunGuard
+}
+
+/// The end of the current run.
+pub(crate) struct RunGuard;
+
+impl RunGuard {
+    /// Ends the run and returns its state.
+    pub(crate) fn end(self) -> Option<CurrentRun> {
+        CURRENT.with_borrow_mut(Option::take)
+    }
+}
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        CURRENT.with_borrow_mut(|current| *current = None);
+    }
+}
+
+/// Calls a function with the current run.
+pub(crate) fn with_current<T>(read: impl FnOnce(&mut CurrentRun) -> T) -> mlua::Result<T> {
+    CURRENT.with_borrow_mut(|current| match current {
+        Some(run) => Ok(read(run)),
+        None => Err(mlua::Error::runtime("no query is being answered")),
+    })
+}
+
+/// Returns the best known address of the client and notes that the answer depends on all of it.
+pub(crate) fn best_address() -> mlua::Result<IpAddr> {
+    with_current(|run| {
+        let address = run.query.client.best_address();
+        run.scope = if address.is_ipv4() { 32 } else { 128 };
+        address
+    })
+}
+
+/// Returns the records that a script needs, or ends the run until they are known.
+pub(crate) fn find_fact(need: NeededRecords) -> mlua::Result<Vec<Vec<u8>>> {
+    with_current(|run| {
+        if let Some(fact) = run.facts.iter().find(|fact| fact.need == need) {
+            return Ok(fact.records.clone());
+        }
+        run.need = Some(need);
+        Err(mlua::Error::runtime("records are not known yet"))
+    })?
+}
