@@ -54,7 +54,7 @@ const ROUTES: &[ApiRoute] = &[
     ApiRoute { pattern: server!["views", ANY], methods: &[(Get, views::show), (Post, views::change)] },
     ApiRoute { pattern: server!["views", ANY, ANY], methods: &[(Delete, views::change)] },
     ApiRoute { pattern: server!["networks"], methods: &[(Get, views::networks)] },
-    ApiRoute { pattern: server!["networks", ANY, ANY], methods: &[(Get, views::show), (Put, views::change)] },
+    ApiRoute { pattern: server!["networks", ANY, ANY], methods: &[(Get, views::network), (Put, views::change)] },
     ApiRoute {
         pattern: server!["zones"],
         methods: &[(Get, zones::list), (Post, zones::create), (Patch, changes::patch_many)],

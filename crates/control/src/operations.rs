@@ -27,6 +27,7 @@ mod scope;
 mod server;
 mod templates;
 mod tsig;
+mod views;
 mod zone;
 
 pub use api_keys::{ApiKeyTemplate, ListedApiKey};
@@ -72,6 +73,7 @@ pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
 pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage, source_text};
+pub use views::ListedView;
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
 pub use zone::files::ZoneFiles;
@@ -270,6 +272,7 @@ impl Operations {
             | Request::TsigRemove { .. } => self.run_on_tsig_keys(request, items),
             Request::CookieRoll { delay, revoke } => self.roll_cookies(*delay, *revoke),
             Request::CookieList => self.list_cookies(items),
+            Request::ViewList => self.list_views(items),
             Request::AuditList(request) => self.list_audit(request, items),
             Request::ApiKeyCreate(template) => self.create_api_key(template),
             Request::ApiKeyList => self.list_api_keys(items),
@@ -368,8 +371,25 @@ impl Operations {
 /// Reads the name of a zone; a final dot is not needed.
 pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
-    NameBuf::from_text(text.as_bytes(), Name::ROOT)
+    NameBuf::zone_from_text(text)
         .map_err(|error| OperationError::invalid(format!("invalid zone name {text:?}: {error}")))
+}
+
+/// Reads a domain name that is not that of a zone version; a final dot is not needed.
+pub fn domain_name(text: &str) -> Result<NameBuf, OperationError> {
+    check_ascii(text)?;
+    NameBuf::from_text(text.as_bytes(), Name::ROOT)
+        .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))
+}
+
+/// Rejects the name of a zone version: these are declared in the configuration or in a database.
+pub(crate) fn check_common(name: &NameBuf) -> Result<(), OperationError> {
+    match name.as_name().variant() {
+        None => Ok(()),
+        Some(_) => Err(OperationError::invalid(format!(
+            "{name} is a version of a zone for views: declare it in a [[view]] of the configuration"
+        ))),
+    }
 }
 
 /// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.

@@ -231,7 +231,7 @@ impl SigningKey {
 
     /// Returns the record data of its DS and CDS with this digest type; `None` if the type is not supported.
     pub fn ds(&self, apex: Name<'_>, digest_type: u8) -> Option<Vec<u8>> {
-        ds_data(apex, &self.dnskey, digest_type)
+        ds_data(apex.zone(), &self.dnskey, digest_type)
     }
 
     /// Signs a message; `None` only if the library fails.

@@ -178,7 +178,7 @@ impl Signing {
         policy: Arc<SigningPolicy>,
         cache: Arc<SignatureCache>,
     ) -> Self {
-        let mut apex: NameBuf = apex.into();
+        let mut apex: NameBuf = apex.zone().into();
         apex.make_lowercase();
         Signing {
             early: early_of(apex.as_name()),

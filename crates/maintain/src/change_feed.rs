@@ -171,7 +171,7 @@ impl ChangeFeed {
     pub(crate) fn record_commit(&self, committed: &CommittedVersion) {
         self.record(|| {
             FeedKind::Zone(Box::new(FeedZoneChange {
-                zone: committed.zone.apex_name().into(),
+                zone: committed.zone.id().into(),
                 change: ChangeKind::Changed,
                 serial: Some(committed.zone.serial().0),
                 origin: Some(committed.origin),

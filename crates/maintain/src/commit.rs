@@ -470,6 +470,6 @@ fn is_rewrite(difference: &Difference, zone: &Zone) -> bool {
 
 /// Returns the name of a zone, for a source.
 pub fn name_of(zone: &Zone) -> NameBuf {
-    let name: Name<'_> = zone.apex_name();
+    let name: Name<'_> = zone.id();
     name.into()
 }

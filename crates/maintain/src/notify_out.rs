@@ -44,7 +44,7 @@ impl NotifyChange {
     /// Creates a change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
     pub fn of(zone: &Zone) -> Self {
         Self::new(
-            zone.apex_name().into(),
+            zone.id().into(),
             Some(zone).filter(|zone| !zone.is_stand_in()),
         )
     }

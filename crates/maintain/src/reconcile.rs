@@ -81,7 +81,7 @@ impl Reconciler {
     fn read_new(&self, changes: &[TableChange]) -> CachedByName {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
-            let offered = table.offered_by(zone.apex_name(), zone.rank());
+            let offered = table.offered_by(zone.id(), zone.rank());
             !zone.is_stand_in() && offered.is_none_or(|version| version.is_stand_in())
         };
         let new = changes.iter().filter_map(|change| match change {
@@ -131,7 +131,7 @@ impl Reconciler {
                 continue;
             };
             if !zone.is_stand_in()
-                && let Some(kept) = kept.remove(&key(zone.apex_name().as_wire()))
+                && let Some(kept) = kept.remove(&key(zone.id().as_wire()))
                 && let Some(newer) = self.reconcile(zone, &kept)
             {
                 *zone = newer;
@@ -238,7 +238,7 @@ impl Reconciler {
     fn is_as_kept(&self, zone: &Zone, kept: &JournaledZone) -> bool {
         let is_same = kept.digest.map(|digest| digest == ContentsDigest::of(zone));
         if is_same == Some(true) {
-            self.commits.note_digest(zone.apex_name(), zone.rank());
+            self.commits.note_digest(zone.id(), zone.rank());
         }
         is_same.unwrap_or(true)
     }

@@ -136,7 +136,7 @@ impl SignatureWatch {
             .zones()
             .filter(|zone| matches!(zone.signing(), SigningState::Stored(_)));
         for zone in stored {
-            let name: NameBuf = zone.apex_name().into();
+            let name: NameBuf = zone.id().into();
             let known = before.remove(&name);
             let is_known = known.as_ref().is_some_and(|known| {
                 known.version.as_ptr() == Arc::as_ptr(zone)

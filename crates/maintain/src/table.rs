@@ -12,8 +12,8 @@ use nameward_base::sync::Mutex;
 use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
 use nameward_wire::Name;
 use nameward_zone::{
-    AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, Zone, ZoneTable,
-    is_digest_of,
+    AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, ViewId, ViewRule,
+    Zone, ZoneTable, is_digest_of,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ struct ServedAdditions {
     signings: HashMap<Box<[u8]>, Arc<Signing>>,
     /// Zone digests made here: ZONEMD data.
     digests: HashMap<Box<[u8]>, Vec<u8>>,
+    /// The names of all views there have been. Their numbers are kept: requests that wait have them.
+    views: Vec<String>,
 }
 
 impl ServedAdditions {
@@ -103,7 +105,7 @@ impl TableWriter {
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
         self.prepare(&zone);
         self.write(|table, additions| {
-            let is_there = table.offered_by(zone.apex_name(), zone.rank()).is_some();
+            let is_there = table.offered_by(zone.id(), zone.rank()).is_some();
             if is_there {
                 table.offer(served(zone, additions));
             }
@@ -162,6 +164,27 @@ impl TableWriter {
         }
     }
 
+    /// Applies views; their numbers are assigned here.
+    pub fn set_views(&self, mut rules: Vec<ViewRule>) {
+        if rules.is_empty() && self.snapshot.load().views().is_none() {
+            return;
+        }
+        self.write(|table, additions| {
+            for rule in &mut rules {
+                let known = additions.views.iter().position(|name| *name == rule.name);
+                let number = known.unwrap_or_else(|| {
+                    additions.views.push(rule.name.clone());
+                    additions.views.len() - 1
+                });
+                // Number 0 is for clients without a view.
+                rule.id = ViewId(u16::try_from(number + 1).unwrap_or_default());
+            }
+            // More names than numbers in the life of a process: their clients get the common versions.
+            rules.retain(|rule| rule.id != ViewId::DEFAULT);
+            table.set_views(&rules);
+        });
+    }
+
     /// Returns the version of a zone from the source with this rank, as it was published.
     pub fn version(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         self.snapshot
@@ -175,7 +198,7 @@ impl TableWriter {
     fn prepare(&self, zone: &Arc<Zone>) {
         let signing = {
             let additions = self.writing.lock();
-            let name = zone.apex_name().as_wire();
+            let name = zone.id().as_wire();
             if additions.signings.is_empty() {
                 None
             } else {
@@ -257,7 +280,7 @@ fn served_digest<'d>(
 /// with its digest.
 fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
     let unsigned = zone.unsigned();
-    let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
+    let name = unsigned.id().as_wire().to_ascii_lowercase();
     let signing = additions.signings.get(&name[..]);
     let brings_signatures = unsigned.signing().is_signed();
     if signing.is_none_or(|signing| !signing.signs()) && !brings_signatures {
@@ -275,7 +298,7 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
         Ok(served) => Arc::new(served),
         Err(error) => {
             // Resolvers that know a DS of the zone would treat unsigned answers as forged.
-            let name = unsigned.apex_name();
+            let name = unsigned.id();
             tracing::error!("zone {name}: not served: it cannot be signed: {error}");
             let mut stand_in = Zone::not_ready(name);
             stand_in.set_rank(unsigned.rank());

@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
-    config::{Config, Overrides},
+    config::{Config, Overrides, view_settings},
     db, example,
     policies::{self, UnknownKey},
     privileges,
@@ -69,7 +69,7 @@ impl ZoneTarget for CheckedZones {
 
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
-        policies.of(zone.apex_name()).zonemd.objection(zone)
+        policies.of(zone.id()).zonemd.objection(zone)
     }
 
     fn last_good(&self, _: Name<'_>) -> Option<Zone> {
@@ -111,6 +111,10 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
             "{place}: TSIG key {key} is not in the configuration; it works only if it is in the state store or a \
              database"
         );
+        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
+    }
+    for text in view_settings::unknown_listeners(&config) {
+        counts.warnings += 1;
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
     for zone in zones::primaries_without_kind(&config) {

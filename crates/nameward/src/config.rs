@@ -26,6 +26,7 @@ mod state_settings;
 mod tables_reader;
 pub mod tls_settings;
 mod tsig_key;
+pub mod view_settings;
 mod zone_chunks;
 pub mod zone_files;
 mod zone_tables;
@@ -61,6 +62,7 @@ use settings::{
 use state_settings::Journal;
 use tables_reader::ConfigReader;
 use tls_settings::{HttpsTable, QuicTable, TlsSettings};
+use view_settings::ViewSettings;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -94,8 +96,10 @@ pub struct Config {
     pub templates: Vec<TemplateSettings>,
     /// `[[autoprimary]]`
     pub autoprimaries: Vec<AutoprimarySettings>,
-    /// `[[zone]]`, with unique names.
+    /// `[[zone]]`, with unique names, and the zones of views.
     pub zones: Vec<ZoneSettings>,
+    /// `[[view]]`
+    pub views: Vec<ViewSettings>,
     /// `[cache]`
     pub cache: Cache,
     /// `[journal]`
@@ -166,6 +170,7 @@ impl Config {
             templates: Vec::new(),
             autoprimaries: Vec::new(),
             zones: Vec::new(),
+            views: Vec::new(),
             cache: Cache::defaults(),
             journal: Journal::defaults(),
             overload: Overload::defaults(),
@@ -321,7 +326,7 @@ impl Config {
             return Err(reader.problems);
         }
         let mut config = Self::defaults();
-        let (mut autoprimaries, mut zones) = (None, None);
+        let (mut autoprimaries, mut zones, mut views) = (None, None, None);
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
                 Server::NAME => reader.section(&mut config.server, value),
@@ -339,6 +344,7 @@ impl Config {
                 TemplateSettings::NAME => reader.templates(&mut config.templates, value),
                 AutoprimarySettings::NAME => autoprimaries = Some(value),
                 ZoneSettings::NAME => zones = Some(value),
+                ViewSettings::NAME => views = Some(value),
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
@@ -375,6 +381,7 @@ impl Config {
                 None => reader.problem(0..0, "zones are wrong".into()),
             },
         }
+        { views.into_iter() }.for_each(|value| reader.views(&mut config, value));
         reader.known_keys(&config, table.get_ref());
         reader.known_policies(&config, table.get_ref());
         if reader.problems.is_empty() {
@@ -457,6 +464,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<TemplateSettings>(),
         of::<AutoprimarySettings>(),
         of::<ZoneSettings>(),
+        of::<ViewSettings>(),
         of::<Cache>(),
         of::<Journal>(),
         of::<Overload>(),

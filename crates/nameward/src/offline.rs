@@ -42,7 +42,7 @@ use crate::{
     author,
     cli::print,
     command_error::CommandError,
-    config::{Config, Overrides, dnssec_policy, settings::BackendMode},
+    config::{Config, Overrides, dnssec_policy, settings::BackendMode, view_settings},
     policies, privileges,
     serve::{cookies, databases},
     zones::sources as zone_sources,
@@ -103,6 +103,7 @@ fn work(
     let signatures = Arc::new(SignatureCache::new(1));
     let databases = databases::prepare(config, &signatures).map_err(CommandError::Address)?;
     let table = Arc::new(TableWriter::default());
+    table.set_views(view_settings::rules(config));
     let durable = store
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);

@@ -146,6 +146,12 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
             note(key, &|| format!("zone {}", zone.name.0));
         }
     }
+    for view in &config.views {
+        let listed = query_keys(view.match_clients.as_ref());
+        for key in view.keys.iter().map(|key| key.0).chain(listed) {
+            note(key, &|| format!("view {:?}", view.name));
+        }
+    }
     for autoprimary in &config.autoprimaries {
         if let Some(key) = &autoprimary.key.0 {
             note(key.0, &|| format!("autoprimary {}", autoprimary.address.0));

@@ -59,6 +59,7 @@ mod update;
 mod update_hostile;
 mod update_notify;
 mod update_powerdns;
+mod views;
 mod without_server;
 mod writes;
 mod zone_faults;

@@ -48,6 +48,7 @@ mod update_clients;
 mod update_file;
 mod update_kill;
 mod upgrade;
+mod views;
 mod watch;
 mod without_server;
 mod zone_create;

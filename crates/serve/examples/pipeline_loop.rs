@@ -1,7 +1,8 @@
 //! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
-//! `pipeline_loop SCENARIO[+forged][+limit][+cookie] COUNT`, for counting instructions (`bench/instructions`) and for
+//! `pipeline_loop SCENARIO[+forged][+limit][+cookie][+view|+views] COUNT`, for counting instructions (`bench/instructions`) and for
 //! profiling. `+limit` is response rate limiting, `+cookie` a cookie in every query, `+forged` a million client networks
-//! in random order.
+//! in random order. `+view` is one view with one network, `+views` a thousand with ten networks each; the clients are in none
+//! of them.
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
@@ -12,7 +13,7 @@ use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{ViewId, ViewRule, Zone, ZoneBuilder, ZoneTable};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -127,6 +128,26 @@ fn limiter() -> Option<Arc<RateLimiter>> {
     limiter.map(Arc::new)
 }
 
+/// Views with networks all over the address space, each with its own version of a zone.
+fn views(number: u16, networks: u32) -> Vec<ViewRule> {
+    let view = |at: u16| ViewRule {
+        id: ViewId(at),
+        name: format!("view{at}"),
+        networks: (0..networks)
+            .map(|i| {
+                let network =
+                    (u32::from(at) * networks + i).wrapping_mul(0x9e37_79b1) & 0x7fff_ff00;
+                (Ipv4Addr::from(network | 0x8000_0000).into(), 24)
+            })
+            .collect(),
+        keys: Vec::new(),
+        listen: Vec::new(),
+        match_clients: None,
+        zones: vec![NameBuf::zone_from_text(&format!("small.test..view{at}")).expect("a version")],
+    };
+    (1..=number).map(view).collect()
+}
+
 /// Adds a COOKIE option with a client cookie to a question.
 fn add_cookie(packet: &mut Vec<u8>) {
     let length = packet.len() - 1;
@@ -140,10 +161,17 @@ fn main() {
         panic!("pipeline_loop SCENARIO COUNT");
     };
     let count: usize = count.parse().expect("a number");
-    let (name, has_cookies) = without(&name, "+cookie");
+    let (name, has_views) = without(&name, "+views");
+    let (name, has_view) = without(name, "+view");
+    let (name, has_cookies) = without(name, "+cookie");
     let (name, is_limited) = without(name, "+limit");
     let (name, is_forged) = without(name, "+forged");
-    let (table, names) = scenario(name);
+    let (mut table, names) = scenario(name);
+    match (has_view, has_views) {
+        (true, _) => table.set_views(&views(1, 1)),
+        (_, true) => table.set_views(&views(1000, 10)),
+        _ => {}
+    }
     let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(table));
     if is_limited {

@@ -1,4 +1,4 @@
-//! Access control for queries: the zones that one client is allowed to query.
+//! Access control for queries: the zones that one client is allowed to query, in its view.
 //!
 //! A zone whose access list does not include the client exists, but not for that client: a query for it gets REFUSED,
 //! and a CNAME chain that leads into it ends there, as at the edge of what we serve. Caches are behind this step, so
@@ -6,26 +6,37 @@
 
 use nameward_answer::Zones;
 use nameward_wire::Type;
-use nameward_zone::{AccessClient, NameKey, Zone, ZoneMatch, ZoneTable};
+use nameward_zone::{AccessClient, NameKey, ViewId, Zone, ZoneMatch, ZoneTable};
 
 /// A zone table as one client sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct ClientZones<'t> {
     pub(crate) table: &'t ZoneTable,
     pub(crate) client: AccessClient<'t>,
+    pub(crate) view: ViewId,
 }
 
 impl<'t> ClientZones<'t> {
     /// Returns the zone that answers a query, if the client is allowed to query it.
     #[inline]
     pub(crate) fn find(&self, key: &NameKey, qtype: Type) -> Option<&'t Zone> {
-        let found = self.table.match_for(key, qtype)?;
+        let found = self.matching(key, qtype)?;
         self.allows(found).then_some(found.zone)
+    }
+
+    /// Returns the zone of the client's view that matches a query.
+    #[inline]
+    pub(crate) fn matching(&self, key: &NameKey, qtype: Type) -> Option<ZoneMatch<'t>> {
+        if self.view == ViewId::DEFAULT {
+            self.table.match_for(key, qtype)
+        } else {
+            self.table.match_in(self.view, key, qtype)
+        }
     }
 
     /// Checks whether a zone matches the query but the client is not allowed to query it.
     pub(crate) fn denies(&self, key: &NameKey, qtype: Type) -> bool {
-        let found = self.table.match_for(key, qtype);
+        let found = self.matching(key, qtype);
         found.is_some_and(|found| !self.allows(found))
     }
 

@@ -20,6 +20,7 @@ mod record;
 mod signed;
 mod tcp;
 mod udp;
+mod views;
 mod waiting;
 
 pub use late::{LateReply, ReplyPath};

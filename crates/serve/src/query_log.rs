@@ -62,6 +62,8 @@ pub(crate) struct LoggedAnswer {
     /// Flags and response code, the second word of the header.
     pub flags: u16,
     pub octets: usize,
+    /// The view that it was answered from.
+    pub view: Option<Arc<str>>,
     /// The client subnet that the reply was made for (RFC 7871).
     pub subnet: Option<ClientSubnet>,
 }
@@ -197,6 +199,7 @@ impl ExchangeSink for LogSink {
             rtype,
             flags: u16::from_be_bytes([reply[2], reply[3]]),
             octets: reply.len(),
+            view: exchange.view.cloned(),
             // Replies name only subnets that are believed.
             subnet: ClientSubnet::find_in(reply),
         });

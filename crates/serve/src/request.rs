@@ -16,20 +16,11 @@ use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
 use nameward_wire::{Name, Rcode};
-pub use nameward_zone::TlsPeer;
 use nameward_zone::{AccessClient, Zone};
+pub use nameward_zone::{TlsPeer, ViewId};
 use tokio::sync::Notify;
 
 use crate::pipeline::ReplyPath;
-
-/// Identifies a view: which of several sets of zones a client sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct ViewId(pub u16);
-
-impl ViewId {
-    /// The only view if none are configured.
-    pub const DEFAULT: ViewId = ViewId(0);
-}
 
 /// A parsed request with everything that its handling depends on.
 #[derive(Clone, Copy)]

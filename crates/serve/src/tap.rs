@@ -23,6 +23,8 @@ pub struct Exchange<'e> {
     pub client: SocketAddr,
     /// The address that was queried, if known.
     pub local: Option<SocketAddr>,
+    /// The name of the view that it was answered from.
+    pub view: Option<&'e Arc<str>>,
     /// The request as received; none with a reply that is sent later than its batch.
     pub query: Option<&'e [u8]>,
     /// The reply as sent; none for a request that is answered later or not at all.

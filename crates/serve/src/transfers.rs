@@ -248,12 +248,12 @@ impl OutgoingTransfers {
     ) -> Result<TransferSource, TransferRefusal> {
         let query = request.query;
         let table = shared.zones.load();
-        let zone = table
-            .exact(query.qname)
-            .filter(|_| query.qclass == Class::IN);
+        let version = table.version_in(request.view, query.qname);
+        let zone = version.as_ref().and_then(|id| table.exact(id.as_name()));
+        let zone = zone.filter(|_| query.qclass == Class::IN);
         let zone = zone.ok_or(TransferRefusal::NotOurs)?;
         let policies = self.policies.load();
-        let policy = policies.of(zone.apex_name());
+        let policy = policies.of(zone.id());
         let access = access_of(policy, request, zone, &table);
         if access == TransferAccess::Refused {
             return Err(TransferRefusal::NotAllowed);
@@ -275,6 +275,7 @@ impl OutgoingTransfers {
                 AliasForm::Records
             },
             client: request.peer.ip(),
+            view: request.view,
             access,
         })
     }
@@ -309,7 +310,7 @@ impl OutgoingTransfers {
             }
             return self.answer_datagram(source, transfer_request, way_back, out);
         }
-        let log = TransferLog::new(request, source.zone.apex_name());
+        let log = TransferLog::new(request, source.zone.id());
         match OutgoingTransfer::begin(self, &shared, (source, transfer_request), log) {
             Some(transfer) => Verdict::Stream(Box::new(transfer)),
             None => {
@@ -380,7 +381,7 @@ impl OutgoingTransfers {
     /// for others the SOA expire value.
     pub(crate) fn expires_in(&self, zone: &Zone) -> Option<u32> {
         let policies = self.policies.load();
-        let name = zone.apex_name();
+        let name = zone.id();
         if policies.of(name).kind.is_transferred() {
             self.expiry.as_ref()?(name)
         } else {

@@ -105,12 +105,13 @@ impl UpdateRequests {
             return Verdict::Code(Rcode::FormErr, None);
         }
         let table = self.zones.load();
-        let found = table.exact(query.qname);
+        let version = table.version_in(request.view, query.qname);
+        let found = version.as_ref().and_then(|id| table.exact(id.as_name()));
         let Some(zone) = found.filter(|_| query.qclass == Class::IN) else {
             return refuse(Rcode::NotAuth, None, "not authoritative for this zone");
         };
         let policies = self.policies.load();
-        let policy = policies.of(zone.apex_name());
+        let policy = policies.of(zone.id());
         if !is_allowed(policy, &sender) {
             let reason = match (policy.allow_update.is_none(), sender.key) {
                 (true, _) => "allow_update is not set",
@@ -129,7 +130,7 @@ impl UpdateRequests {
         if !zone.is_ready() {
             return refuse(Rcode::ServFail, None, "the zone is not loaded");
         }
-        if self.updates.is_frozen(zone.apex_name()) {
+        if self.updates.is_frozen(zone.id()) {
             return refuse(Rcode::Refused, None, "the zone is frozen");
         }
         self.submit(request, way_back, (zone, policy), sender)
@@ -180,7 +181,7 @@ impl UpdateRequests {
         let refusals = Arc::clone(&self.refusals);
         let job = UpdateJob {
             message: request.query.packet().into(),
-            zone: zone.apex_name().into(),
+            zone: zone.id().into(),
             rank: zone.rank(),
             permission: Box::new(ClientRights {
                 policy: Arc::clone(policy),

@@ -67,7 +67,7 @@ impl ZoneRequestHandler {
 }
 
 impl ZoneRequests for ZoneRequestHandler {
-    fn notify(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         let query = request.query;
         // RFC 1996 section 3.7: only a change of the SOA can be notified.
         if query.qtype != Type::SOA {
@@ -77,14 +77,18 @@ impl ZoneRequests for ZoneRequestHandler {
         let Some(sink) = self.notify.as_ref().filter(|_| query.qclass == Class::IN) else {
             return not_auth;
         };
+        let table = way_back.shared().zones.load();
+        let Some(version) = table.version_in(request.view, query.qname) else {
+            return not_auth;
+        };
         let notification = Notification {
-            zone: query.qname,
+            zone: version.as_name(),
             serial: notified_serial(request),
             peer: request.peer,
             key: request.key_name(),
         };
         let policies = self.policies.load();
-        let policy = policies.own(query.qname);
+        let policy = policies.own(version.as_name());
         let secondary = policy.filter(|policy| policy.kind.is_transferred());
         let outcome = match secondary {
             Some(policy) if policy.takes_notify(&request.client()) => sink.notified(&notification),

@@ -71,7 +71,7 @@ use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
 pub use packed_zones::{PackedZone, PackedZones};
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
-use row::{Cells, read_name, shown};
+use row::{Cells, read_zone_name, shown};
 use shared_fragments::SharedFragments;
 use sqlite::Sqlite;
 use std::collections::HashMap;
@@ -461,7 +461,7 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
         reason,
     };
     let mut name = NameBuf::root();
-    read_name(row.text(1).unwrap_or_default(), &mut name)
+    read_zone_name(row.text(1).unwrap_or_default(), &mut name)
         .map_err(|fault| bad(fault.to_string()))?;
     let kind = row.text(2).unwrap_or_default();
     let Some(kind) = read_kind(kind) else {

@@ -5,9 +5,11 @@
 //! (RFC 4343). Nothing here allocates.
 
 mod octets;
+mod variant;
 
 pub(crate) use octets::common_tail;
 pub use octets::{lower8, same_octets};
+pub use variant::{MAX_VARIANT, Verbatim, is_variant};
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -43,6 +45,9 @@ pub enum NameError {
     /// A backslash that is not followed by a character or by three digits up to 255.
     #[error("invalid escape: expected \\DDD with DDD up to 255, or \\ and one character")]
     Escape,
+    /// A variant of a zone that is not valid.
+    #[error("a variant has 1 to 61 lower-case letters, digits, \"-\" and \"_\"")]
+    Variant,
     /// More octets follow the name.
     #[error("trailing octets after the name")]
     Trailing,
@@ -199,19 +204,14 @@ impl PartialEq<Name<'_>> for Name<'_> {
 
 impl Eq for Name<'_> {}
 
-/// Absolute presentation format with the final dot.
+/// Absolute presentation format with the final dot; the name of a zone version with its variant.
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() {
-            return f.write_str(".");
+        self.zone().verbatim().fmt(f)?;
+        match self.variant() {
+            Some(variant) => write!(f, ".{variant}"),
+            None => Ok(()),
         }
-        for label in self.labels() {
-            for &byte in label {
-                write_name_byte(f, byte)?;
-            }
-            f.write_str(".")?;
-        }
-        Ok(())
     }
 }
 

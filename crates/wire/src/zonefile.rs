@@ -121,9 +121,9 @@ pub const GENERATED_FACTOR: u64 = 1000;
 
 impl Options {
     /// Returns the settings for class IN without a default TTL.
-    pub fn new(origin: NameBuf) -> Self {
+    pub fn new(zone: NameBuf) -> Self {
         Options {
-            origin,
+            origin: zone.as_name().zone().into(),
             default_ttl: None,
             class: Class::IN,
             include_base: None,

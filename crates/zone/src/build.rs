@@ -34,6 +34,8 @@ pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
 pub struct ZoneBuilder {
     apex: NameKey,
     pub(crate) apex_name: NameBuf,
+    /// The name of the version, if it has a variant.
+    id: Option<Box<[u8]>>,
     pub(crate) arena: Vec<u8>,
     pub(crate) slots: Vec<u64>,
     pub(crate) names: usize,

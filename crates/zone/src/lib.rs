@@ -34,6 +34,7 @@ mod signed_version;
 mod signing_state;
 mod source;
 mod table;
+mod view;
 mod walk;
 mod zone;
 mod zone_digest;
@@ -68,6 +69,7 @@ pub use source::{
     LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
 pub use table::{PageStart, RankSums, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable};
+pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewTables};
 pub use walk::{WalkPosition, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};
 pub use zone_digest::{DigestCheck, DigestFault};

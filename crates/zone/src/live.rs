@@ -86,7 +86,8 @@ impl Zone {
         zone
     }
 
-    fn without_contents(apex: Name<'_>) -> Zone {
+    fn without_contents(id: Name<'_>) -> Zone {
+        let apex = id.zone();
         let labels = apex.label_count() as u8;
         let draft = Draft::default();
         let mut arena = Vec::with_capacity(ALIGN + draft.encoded_len_max(apex));
@@ -107,7 +108,9 @@ impl Zone {
             cut_depths: DepthSet::default(),
             names: 1,
         };
-        Zone::new(packed, summary)
+        let zone = Zone::new(packed, summary);
+        zone.set_id(id);
+        zone
     }
 }
 

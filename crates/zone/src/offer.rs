@@ -42,7 +42,7 @@ impl TableChange {
     /// Returns the name of the zone.
     pub fn name(&self) -> Name<'_> {
         match self {
-            TableChange::Offer(zone) | TableChange::Move(zone, _) => zone.apex_name(),
+            TableChange::Offer(zone) | TableChange::Move(zone, _) => zone.id(),
             TableChange::Withdraw(name, _) => Name::from_valid_wire(name),
         }
     }
@@ -75,7 +75,7 @@ impl ZoneTable {
     /// Like [`ZoneTable::offer`], with a reusable key.
     fn offer_with(&mut self, key: &mut NameKey, zone: Arc<Zone>) -> Offered {
         let rank = zone.rank();
-        key.set(zone.apex_name());
+        key.set(zone.id());
         let Some(there) = self.exact_by(key) else {
             self.insert_by(key, zone);
             return Offered::Taken;
@@ -88,7 +88,7 @@ impl ZoneTable {
         }
         let there = Arc::clone(there);
         let before = there.rank();
-        let mut all = self.take_standing_by(zone.apex_name());
+        let mut all = self.take_standing_by(zone.id());
         all.push(there);
         let own = all.iter().position(|other| other.rank() == rank);
         let own = own.map(|at| all.swap_remove(at));
@@ -133,13 +133,13 @@ impl ZoneTable {
                 && before.is_none_or(|before| before != other && before != served)
             {
                 contests.push(Contest {
-                    name: zone.apex_name().into(),
+                    name: zone.id().into(),
                     served,
                     other,
                 });
             }
             if let Some(before) = before {
-                self.withdraw(zone.apex_name(), before);
+                self.withdraw(zone.id(), before);
             }
         }
         contests
@@ -197,7 +197,7 @@ impl ZoneTable {
         let best = (0..all.len()).min_by_key(order)?;
         let best = all.swap_remove(best);
         if !all.is_empty() {
-            let name = lower_case(best.apex_name());
+            let name = lower_case(best.id());
             Arc::make_mut(&mut self.standing_by).insert(name, all);
         }
         let rank = best.rank();

@@ -1,15 +1,17 @@
 //! The table of served zones, searched by longest match.
 //!
 //! The table is immutable and published as a whole; it is split into shards, so that a new version after a change to
-//! one zone copies one shard and shares the others.
+//! one zone copies one shard and shares the others. Versions for views ([`crate::view`]) are in tables of their own.
 
 mod page;
 mod sums;
+mod versions;
 
 use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::StandbyZones;
 use crate::prefetch::prefetch;
+use crate::view::ViewTables;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
 use std::net::IpAddr;
@@ -46,6 +48,9 @@ pub struct ZoneTable {
     depth_mask: u128,
     len: usize,
     pub(crate) standing_by: StandbyZones,
+    /// The versions of zones that have a variant, by their names.
+    variants: Option<Arc<ZoneTable>>,
+    views: Option<Arc<ViewTables>>,
     access: Arc<AccessIndex>,
 }
 
@@ -66,37 +71,43 @@ impl Default for ZoneTable {
             depth_mask: 0,
             len: 0,
             standing_by: StandbyZones::default(),
+            variants: None,
+            views: None,
             access: Arc::default(),
         }
     }
 }
 
 impl ZoneTable {
-    /// Returns the number of served zones.
+    /// Returns the number of served zones; each version of a zone counts.
     pub fn len(&self) -> usize {
-        self.len
+        self.len + self.variants.as_ref().map_or(0, |variants| variants.len)
     }
 
     /// Checks whether no zone is served.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    /// Returns all zones, in arbitrary order.
+    /// Returns all versions of all zones, in arbitrary order.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
-        self.shards
-            .iter()
+        let variants = self.variants.iter().flat_map(|table| table.shards.iter());
+        let shards = self.shards.iter().chain(variants);
+        shards
             .flat_map(|shard| shard.slots.iter())
             .filter_map(|slot| slot.zone.as_ref())
     }
 
-    /// Returns the zone with exactly this name.
+    /// Returns the zone, or the version of a zone, with exactly this name.
     pub fn exact(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
         self.exact_by(&NameKey::new(name))
     }
 
     /// Returns the zone with exactly the name of this key.
     pub(crate) fn exact_by(&self, key: &NameKey) -> Option<&Arc<Zone>> {
+        if key.suffix(key.labels()).variant().is_some() {
+            return self.variants.as_ref()?.probe_id(key)?.zone.as_ref();
+        }
         self.probe(key, key.labels())?.zone.as_ref()
     }
 
@@ -106,15 +117,25 @@ impl ZoneTable {
             return;
         }
         self.access = Arc::new(self.access.with(source, rules));
+        let access = Arc::clone(&self.access);
+        self.number_lists(&access);
+        if let Some(variants) = &mut self.variants {
+            Arc::make_mut(variants).number_lists(&access);
+            self.fill_views();
+        }
+    }
+
+    /// Gives each slot the number of its zone's access list.
+    fn number_lists(&mut self, access: &AccessIndex) {
         for shard in &mut self.shards {
             let is_other = |slot: &TableSlot| {
                 let zone = slot.zone.as_ref();
-                zone.is_some_and(|zone| self.access.number_of(zone.apex_name()) != slot.access)
+                zone.is_some_and(|zone| access.number_of(zone.id()) != slot.access)
             };
             if shard.slots.iter().any(is_other) {
                 for slot in &mut Arc::make_mut(shard).slots {
                     if let Some(zone) = &slot.zone {
-                        slot.access = self.access.number_of(zone.apex_name());
+                        slot.access = access.number_of(zone.id());
                     }
                 }
             }
@@ -253,14 +274,22 @@ impl ZoneTable {
 
     /// Adds a zone, or replaces the one with its name.
     pub fn insert(&mut self, zone: Arc<Zone>) {
-        self.insert_by(&NameKey::new(zone.apex_name()), zone);
+        self.insert_by(&NameKey::new(zone.id()), zone);
     }
 
     /// Adds or replaces the zone with the name of this key.
     pub(crate) fn insert_by(&mut self, key: &NameKey, zone: Arc<Zone>) {
+        let access = self.access.number_of(zone.id());
+        if zone.id().variant().is_some() {
+            self.insert_variant(key, zone, access);
+        } else {
+            self.put(key, zone, access);
+        }
+    }
+
+    fn put(&mut self, key: &NameKey, zone: Arc<Zone>, access: u32) {
         let labels = key.labels();
         let hash = key.hash(labels);
-        let access = self.access.number_of(zone.apex_name());
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
         if shard.put(hash as u32, access, zone) {
             self.len += 1;
@@ -271,6 +300,13 @@ impl ZoneTable {
 
     /// Removes a zone; returns false if it does not exist.
     pub fn remove(&mut self, name: Name<'_>) -> bool {
+        if name.variant().is_some() {
+            return self.remove_variant(name);
+        }
+        self.take(name)
+    }
+
+    fn take(&mut self, name: Name<'_>) -> bool {
         let key = NameKey::new(name);
         let labels = key.labels();
         let hash = key.hash(labels);
@@ -297,7 +333,7 @@ impl Shard {
         let mut at = hash as usize & mask;
         let mut is_new = true;
         while let Some(there) = &self.slots[at].zone {
-            if self.slots[at].hash == hash && there.apex_name() == zone.apex_name() {
+            if self.slots[at].hash == hash && there.id() == zone.id() {
                 is_new = false;
                 break;
             }
@@ -314,11 +350,7 @@ impl Shard {
 
     fn take(&mut self, hash: u32, name: Name<'_>) -> bool {
         let found = self.slots.iter_mut().find(|slot| {
-            slot.hash == hash
-                && slot
-                    .zone
-                    .as_ref()
-                    .is_some_and(|zone| zone.apex_name() == name)
+            slot.hash == hash && slot.zone.as_ref().is_some_and(|zone| zone.id() == name)
         });
         let Some(slot) = found else { return false };
         slot.zone = None;

@@ -81,6 +81,8 @@ pub(crate) struct ZoneIndexes {
     pub(crate) order: OnceLock<Box<[u32]>>,
     /// The denial chain. Used by the code that changes zones; answers get it from the signing state.
     pub(crate) chain: Mutex<Option<Arc<DenialChain>>>,
+    /// The name of the version, if it has a variant.
+    pub(crate) id: OnceLock<Box<[u8]>>,
 }
 
 /// The result of searching a name in a zone (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
@@ -141,6 +143,7 @@ impl Zone {
     /// same contents; [`Zone::follow_chain`] applies changes to it.
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
+        self.set_id(from.id());
         self.signing = match &from.signing {
             state @ (SigningState::Online(_) | SigningState::Chained(_)) => state.clone(),
             SigningState::Listed(listed) => SigningState::Online(Arc::clone(&listed.signing)),

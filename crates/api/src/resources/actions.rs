@@ -63,7 +63,7 @@ pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 /// Errors and warnings about the zone, as `nameward zone check` reports them.
 pub fn check(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let apex: NameBuf = zone.parse().map_err(|_| ApiError::NotFound)?;
+    let apex = NameBuf::zone_from_text(&zone).map_err(|_| ApiError::NotFound)?;
     let text = zone_file(call, zone.clone())?;
     let found = zone_from_text_with_warnings(apex.as_name(), "zone", text.as_bytes());
     let found = found.map_or_else(|errors| errors, |(_, warnings)| warnings);

@@ -63,11 +63,11 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
     let rtype = Type::from_text(word.as_bytes()).filter(|rtype| !rtype.is_meta());
     let rtype = rtype
         .ok_or_else(|| ApiError::invalid(format!("RRset {name} IN {word}: unknown type given")))?;
-    let of_name = nameward_control::operations::zone_name(name);
+    let of_name = nameward_control::operations::domain_name(name);
     let of_name =
         of_name.map_err(|_| ApiError::invalid(format!("Unable to parse DNS Name '{name}'")))?;
     let of_zone = nameward_control::operations::zone_name(zone)?;
-    if !of_name.as_name().is_at_or_below(of_zone.as_name()) {
+    if !of_name.as_name().is_at_or_below(of_zone.as_name().zone()) {
         return Err(ApiError::invalid(format!(
             "RRset {name} IN {rtype}: Name is out of zone"
         )));
@@ -77,7 +77,7 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
             "Name '{of_name}' contains unsupported characters"
         )));
     }
-    let is_apex = of_name == of_zone;
+    let is_apex = of_name.as_name() == of_zone.as_name().zone();
     let misplaced = match rtype {
         Type::DS if is_apex => Some("is not allowed at apex"),
         Type::SOA | Type::DNSKEY if !is_apex => Some("is only allowed at apex"),

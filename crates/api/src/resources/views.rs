@@ -1,29 +1,66 @@
-//! `/views` and `/networks`: lists that are empty. Zones have no variants here, as in PowerDNS with a database backend.
+//! `/views` and `/networks`: the views of the configuration, as PowerDNS shows its own. They are changed in the configuration.
 
+use std::net::IpAddr;
+
+use nameward_control::operations::{ListedItem, ListedView, OperationRequest};
 use serde_json::json;
 
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult};
 
-const UNSUPPORTED: &str =
-    "views and networks are not supported: a zone has the same contents for every client";
+const CONFIGURED: &str = "views and networks are set in the configuration of the server ([[view]])";
 
-/// No view.
-pub fn list(_: &Call<'_>, _: &[&str]) -> ApiResult {
-    Ok(ApiResponse::json(200, &json!({ "views": [] })))
+/// The names of all views.
+pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let views = views(call)?;
+    let names: Vec<_> = views.iter().map(|view| &view.name).collect();
+    Ok(ApiResponse::json(200, &json!({ "views": names })))
 }
 
-/// No network.
-pub fn networks(_: &Call<'_>, _: &[&str]) -> ApiResult {
-    Ok(ApiResponse::json(200, &json!({ "networks": [] })))
+/// The zone versions of a view.
+pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let views = views(call)?;
+    let view = views.iter().find(|view| view.name == arguments[0]);
+    let view = view.ok_or(ApiError::NotFound)?;
+    Ok(ApiResponse::json(200, &json!({ "zones": view.zones })))
 }
 
-/// A view or network that does not exist.
-pub fn show(_: &Call<'_>, _: &[&str]) -> ApiResult {
-    Err(ApiError::NotFound)
+/// All networks, each with its view.
+pub fn networks(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let views = views(call)?;
+    let networks: Vec<_> = { views.iter() }
+        .flat_map(|view| {
+            let networks = view.networks.iter();
+            networks.map(|network| json!({ "network": network, "view": view.name }))
+        })
+        .collect();
+    Ok(ApiResponse::json(200, &json!({ "networks": networks })))
+}
+
+/// One network with its view.
+pub fn network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let wrong = || ApiError::invalid("expected an address and a prefix length");
+    let address: IpAddr = arguments[0].parse().map_err(|_| wrong())?;
+    let network = format!("{address}/{}", arguments[1]);
+    let views = views(call)?;
+    let view = views.iter().find(|view| view.networks.contains(&network));
+    let view = view.ok_or(ApiError::NotFound)?;
+    let found = json!({ "network": network, "view": view.name });
+    Ok(ApiResponse::json(200, &json!({ "networks": [found] })))
 }
 
 /// Refuses a change.
 pub fn change(_: &Call<'_>, _: &[&str]) -> ApiResult {
-    Err(ApiError::invalid(UNSUPPORTED))
+    Err(ApiError::invalid(CONFIGURED))
+}
+
+fn views(call: &Call<'_>) -> Result<Vec<ListedView>, ApiError> {
+    let mut views = Vec::new();
+    call.list(&OperationRequest::ViewList, &mut |item| {
+        if let ListedItem::View(view) = item {
+            views.push(view);
+        }
+        true
+    })?;
+    Ok(views)
 }

@@ -10,7 +10,9 @@ use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
 
 use super::{Columns, TableRow, dash_if_empty, or_dash};
-use super::{ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name};
+use super::{
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, domain_name, zone_name,
+};
 
 /// A catalog that is produced or consumed here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +132,7 @@ impl AutoprimaryTemplate {
                 self.address
             ))
         })?;
-        let server = zone_name(&self.name_server)?;
+        let server = domain_name(&self.name_server)?;
         if server.as_name().is_root() {
             return Err(OperationError::invalid("the root is not a name server"));
         }

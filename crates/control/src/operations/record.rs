@@ -222,7 +222,7 @@ pub(super) fn read_deletion(
 ) -> Result<Edit, OperationError> {
     let name = owner(name, apex)?;
     let Some(rtype) = rtype.map(read_type).transpose()? else {
-        if name == *apex {
+        if name.as_name() == apex.as_name().zone() {
             return Err(OperationError::invalid(format!(
                 "{name} is the zone apex: specify a type, or use `nameward zone delete`"
             )));
@@ -245,8 +245,9 @@ pub(super) fn read_deletion(
 /// it.
 pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
     let wrong = |error| OperationError::invalid(format!("invalid name {text:?}: {error}"));
+    let apex = NameBuf::from(apex.as_name().zone());
     if text == "@" {
-        return Ok(*apex);
+        return Ok(apex);
     }
     check_ascii(text)?;
     let absolute = NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(wrong)?;

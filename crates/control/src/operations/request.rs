@@ -442,6 +442,8 @@ pub enum OperationRequest {
     },
     /// Lists the secrets of DNS cookies, without their octets.
     CookieList,
+    /// Lists the views.
+    ViewList,
     /// Lists entries of the audit log, newest first.
     AuditList(AuditRequest),
     /// Creates a key for the HTTP API.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary,
     ListedCatalog, ListedComment, ListedCookieSecret, ListedDeletedZone, ListedKind, ListedMember,
-    ListedMetadata, ListedTsigKey, ListedVersion, ListedZoneKey, ListedZoneStatus, OperationError,
-    QueryLogStatus, SecretText, SecuredZone, ServerProcess, ServerStatus, ZoneAttributes,
-    ZoneDetails,
+    ListedMetadata, ListedTsigKey, ListedVersion, ListedView, ListedZoneKey, ListedZoneStatus,
+    OperationError, QueryLogStatus, SecretText, SecuredZone, ServerProcess, ServerStatus,
+    ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -43,6 +43,8 @@ pub enum ListedItem {
     TsigKey(ListedTsigKey),
     /// A secret of DNS cookies.
     CookieSecret(ListedCookieSecret),
+    /// A view.
+    View(ListedView),
     /// A key of a zone.
     ZoneKey(ListedZoneKey),
     /// The status of a zone.

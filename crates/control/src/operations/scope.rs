@@ -180,6 +180,7 @@ impl ListedItem {
             ListedItem::Record(_)
             | ListedItem::TsigKey(_)
             | ListedItem::CookieSecret(_)
+            | ListedItem::View(_)
             | ListedItem::Difference(_)
             | ListedItem::Changed(_)
             | ListedItem::Version(_)

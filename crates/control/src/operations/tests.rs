@@ -158,7 +158,7 @@ fn requests_without_a_database_are_answered_with_a_reason() {
             ErrorKind::NotFound,
             "zone a.test. not found",
         ),
-        (show("a..test"), ErrorKind::Invalid, "invalid zone name"),
+        (show("a..b.test"), ErrorKind::Invalid, "invalid zone name"),
         (
             create(
                 "a.test",

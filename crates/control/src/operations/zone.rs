@@ -42,7 +42,8 @@ use nameward_zone::{Serial, ZoneKind};
 
 use super::record::read_rrset;
 use super::{
-    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, zone_name,
+    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, check_common,
+    domain_name, zone_name,
 };
 use local::read_primaries;
 
@@ -55,6 +56,7 @@ impl Operations {
     /// Creates a zone with its SOA and NS records.
     pub fn create_zone(&self, template: &ZoneTemplate) -> Result<OperationResult, OperationError> {
         let name = zone_name(&template.zone)?;
+        check_common(&name)?;
         let kind = creatable(template.kind)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
@@ -185,11 +187,11 @@ pub(super) fn new_zone_warnings(name: &NameBuf, rrsets: &[RrsetData]) -> Vec<Str
         addresses.any(|rrset| rrset.name.as_name() == server)
     };
     let of_ns = rrsets.iter().filter(|rrset| rrset.rtype == Type::NS);
-    let of_apex = of_ns.filter(|rrset| rrset.name == *name);
+    let of_apex = of_ns.filter(|rrset| rrset.name.as_name() == name.as_name().zone());
     let records = of_apex.flat_map(|rrset| &rrset.records);
     let servers = records.filter_map(|record| Name::from_wire(&record.rdata).ok());
-    let lacking =
-        servers.filter(|server| server.is_at_or_below(name.as_name()) && !has_address(*server));
+    let lacking = servers
+        .filter(|server| server.is_at_or_below(name.as_name().zone()) && !has_address(*server));
     let warn = |server| {
         format!(
             "{server} has no address yet; add it with `nameward record set {name} {server} A 3600 ADDRESS`"
@@ -289,7 +291,7 @@ impl ZoneTemplate {
         now: SystemTime,
     ) -> Result<Vec<RrsetData>, OperationError> {
         let host = |text: &str| {
-            zone_name(text).map_err(|_| {
+            domain_name(text).map_err(|_| {
                 OperationError::invalid(format!("invalid name server or mailbox name {text:?}"))
             })
         };

@@ -248,6 +248,11 @@ fn write_work_metrics(out: &mut String, status: &ServerStatus) {
             let _ = writeln!(out, "{name}{{queue=\"{label}\"}} {value}");
         }
     }
+    let name = "nameward_view_requests_total";
+    head(out, name, "Requests that were in a view", "counter");
+    for (view, requests) in &status.views {
+        let _ = writeln!(out, "{name}{{view=\"{}\"}} {requests}", label(view));
+    }
     let name = "nameward_internal_errors_total";
     head(
         out,
@@ -266,6 +271,7 @@ mod tests {
     fn queues_and_panics_are_metrics() {
         let status = ServerStatus {
             internal_errors: 3,
+            views: vec![("internal".into(), 9)],
             queues: vec![QueueStatus {
                 name: "updates".into(),
                 waiting: 2,
@@ -281,6 +287,7 @@ mod tests {
             "nameward_queue_limit{queue=\"updates\"} 1024\n",
             "nameward_queue_full_total{queue=\"updates\"} 5\n",
             "nameward_internal_errors_total 3\n",
+            "nameward_view_requests_total{view=\"internal\"} 9\n",
         ] {
             assert!(out.contains(line), "{line}: {out}");
         }

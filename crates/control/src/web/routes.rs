@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nameward_base::secret::Secret;
 use nameward_stats::Ring;
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::NameBuf;
 use nameward_zone::PageStart;
 
 use super::health::{PageFrame, PageView};
@@ -280,7 +280,7 @@ fn unknown_zone(shared: &WebState, request: &HttpRequest, zone: &str) -> Respons
 fn zone_list(shared: &WebState, request: &HttpRequest, search: &str) -> Response {
     let name = |parameter| {
         let text = request.parameter(parameter)?;
-        NameBuf::from_text(text.as_bytes(), Name::ROOT).ok()
+        NameBuf::zone_from_text(&text).ok()
     };
     let start = match (name("after"), name("before")) {
         (Some(after), _) => PageStart::After(after),

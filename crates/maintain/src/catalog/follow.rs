@@ -210,7 +210,8 @@ impl CatalogFollower {
                 }
                 _ => {}
             }
-            if let Some(catalog) = &policy.catalog {
+            // A catalog names zones, not their versions for views.
+            if let Some(catalog) = policy.catalog.as_ref().filter(|_| zone.variant().is_none()) {
                 let catalog = catalog.as_name().as_wire().to_ascii_lowercase();
                 let mut properties = policy.catalog_properties.clone();
                 properties.groups.extend(policy.catalog_group.clone());
@@ -267,7 +268,7 @@ impl CatalogFollower {
                 continue;
             }
             self.seen.insert(catalog.clone(), Arc::clone(zone));
-            let (name, serial) = (zone.apex_name(), zone.serial());
+            let (name, serial) = (zone.id(), zone.serial());
             match read_catalog(zone) {
                 Ok(read) => {
                     let members = counted(read.members.len(), "member");

@@ -17,7 +17,7 @@ impl Commits {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
             TableChange::Offer(zone) if !zone.is_stand_in() => table
-                .offered_by(zone.apex_name(), zone.rank())
+                .offered_by(zone.id(), zone.rank())
                 .is_some_and(|older| !older.is_stand_in()),
             _ => false,
         };
@@ -26,7 +26,7 @@ impl Commits {
             let newer: Vec<_> = newer.filter_map(offered).map(Arc::clone).collect();
             let contests = self.table.publish(&changes);
             for zone in newer {
-                let older = table.offered_by(zone.apex_name(), zone.rank());
+                let older = table.offered_by(zone.id(), zone.rank());
                 if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
                     let difference = Arc::new(Difference::default());
                     self.report(&CommittedVersion {
@@ -75,10 +75,9 @@ impl Commits {
     fn forget_sources(&self, changes: &[TableChange]) {
         let left = changes.iter().filter_map(|change| match change {
             TableChange::Withdraw(name, rank) => Some((name.to_ascii_lowercase().into(), *rank)),
-            TableChange::Move(zone, rank) => Some((
-                zone.apex_name().as_wire().to_ascii_lowercase().into(),
-                *rank,
-            )),
+            TableChange::Move(zone, rank) => {
+                Some((zone.id().as_wire().to_ascii_lowercase().into(), *rank))
+            }
             TableChange::Offer(_) => None,
         });
         let mut zones = self.zones.lock();

@@ -18,7 +18,7 @@ impl Commits {
     /// Returns why a version cannot replace the served one: there is no memory for that.
     pub(crate) fn memory_objection(&self, version: &Zone) -> Option<String> {
         let table = self.table.load();
-        let older = table.exact(version.apex_name());
+        let older = table.exact(version.id());
         let older = older.filter(|older| !older.is_stand_in())?;
         // Without a state store versions are not compared.
         self.durable.as_ref()?;

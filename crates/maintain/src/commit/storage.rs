@@ -13,7 +13,7 @@ fn merged(rebased: Rebased, tip: &Zone) -> NewVersion {
     let zone = Arc::clone(&rebased.merged);
     tracing::info!(
         "zone {}: merged the edited zone file with changes from the journal, serial {}",
-        zone.apex_name(),
+        zone.id(),
         zone.serial()
     );
     NewVersion {
@@ -86,7 +86,7 @@ impl Commits {
 
     /// Records that a zone's file only has this version, although more is served.
     pub(crate) fn home_lacks(&self, file: &Arc<Zone>) {
-        let place = self.zone(file.apex_name(), file.rank());
+        let place = self.zone(file.id(), file.rank());
         place.lock().home = Some(Arc::clone(file));
     }
 

@@ -216,7 +216,7 @@ impl<'w> FileCopyWriter<'w> {
         }
         if work.is_all {
             for zone in table.offered() {
-                let (name, rank) = (zone.apex_name(), zone.rank());
+                let (name, rank) = (zone.id(), zone.rank());
                 if rank_of(name) == Some(rank) {
                     self.compare(name, rank)?;
                 }

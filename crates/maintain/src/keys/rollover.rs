@@ -173,12 +173,12 @@ impl RolloverManager {
     pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
-            let own = policies.of(zone.apex_name());
+            let own = policies.of(zone.id());
             let policy = own.dnssec_policy.as_deref();
             policy.is_some_and(|name| name != NO_POLICY) || own.key_directory.is_some()
         };
         let wanted = table.zones().filter(is_wanted);
-        wanted.map(|zone| zone.apex_name().into()).collect()
+        wanted.map(|zone| zone.id().into()).collect()
     }
 
     /// Counts the signed zones in memory, and finds the earliest expiration of their signatures: for zones with

@@ -222,7 +222,7 @@ impl SignedCopy {
 
     /// Builds the zone from all pieces, with the digest if the copy gets one; returns how many signatures were made.
     pub fn finish(&self) -> Result<(Arc<Zone>, u32), SignedCopyError> {
-        let mut builder = ZoneBuilder::new(self.zone().apex_name());
+        let mut builder = ZoneBuilder::new(self.zone().id());
         for chunk in &self.chunks {
             let chunk = chunk.get();
             let chunk =

@@ -13,7 +13,7 @@ pub fn unsigned_copy(zone: &Zone, signing: &Signing) -> Option<Zone> {
         let mut made = made.iter();
         made.any(|(made_type, made_data)| *made_type == rtype && made_data == rdata)
     };
-    let mut builder = ZoneBuilder::new(apex);
+    let mut builder = ZoneBuilder::new(zone.id());
     for node in zone.nodes_in_order() {
         let owner = node.name();
         for rrset in node.rrsets() {

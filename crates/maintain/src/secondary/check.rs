@@ -313,13 +313,15 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         let here = zone.serial();
         let serial = whole.zone.serial();
-        if whole.zone.apex_name() != zone.settings.name.as_name() {
+        if whole.zone.apex_name() != zone.settings.name.as_name().zone() {
             let apex = whole.zone.apex_name();
             return self.fail(number, format!("the primary sent zone {apex}"), now);
         }
         if !zone.is_forced && here.is_some_and(|here| !serial.is_after(here)) {
             return self.fail(number, format!("serial {serial} is not higher"), now);
         }
+        // The primary knows nothing of our views.
+        whole.zone.set_id(zone.settings.name.as_name());
         zone.is_bringing = true;
         let done = self.report(move |outcome| StorageReport::Brought(number, outcome));
         if let Some(zone) = self.zones.get(&number) {

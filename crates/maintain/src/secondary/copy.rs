@@ -67,7 +67,7 @@ fn write_copies(pending: PendingVersions) {
     for (path, version) in pending {
         panic_guard_item("writing the text copy of a zone", || {
             if let Err(error) = write_copy(&path, &version) {
-                let zone = version.apex_name();
+                let zone = version.id();
                 tracing::error!(
                     "zone {zone}: cannot write the copy {}: {error}",
                     path.display()
@@ -106,7 +106,7 @@ fn write_node(
     out: &mut impl Write,
     is_wanted: impl Fn(nameward_wire::Type) -> bool,
 ) -> io::Result<()> {
-    let owner = node.name();
+    let owner = node.name().verbatim();
     for rrset in node.rrsets().filter(|rrset| is_wanted(rrset.rtype())) {
         let (ttl, rtype) = (rrset.ttl(), rrset.rtype());
         for record in rrset.records() {

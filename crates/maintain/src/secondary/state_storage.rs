@@ -212,7 +212,7 @@ fn warn_of_large_rrsets(committed: &CommittedVersion) {
         }
     }
     for found in large {
-        tracing::warn!("zone {}: {found}", zone.apex_name());
+        tracing::warn!("zone {}: {found}", zone.id());
     }
 }
 

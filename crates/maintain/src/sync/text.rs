@@ -307,7 +307,7 @@ impl TextEdit<'_> {
                     let takes_over = matches!(text.first(), Some(b' ' | b'\t'));
                     if let Some(owner) = missing_owner.take().filter(|_| takes_over) {
                         let name = Name::from_wire(owner).unwrap_or(Name::ROOT);
-                        out.extend_from_slice(name.to_string().as_bytes());
+                        out.extend_from_slice(name.verbatim().to_string().as_bytes());
                     }
                     out.extend_from_slice(text);
                 }
@@ -393,6 +393,7 @@ fn written(record: WireRecord<'_>) -> Vec<u8> {
     let WireRecord {
         owner, rtype, ttl, ..
     } = record;
+    let owner = owner.verbatim();
     format!("{owner}\t{ttl}\tIN\t{rtype}\t{}\n", data_text(record)).into_bytes()
 }
 

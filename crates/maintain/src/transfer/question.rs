@@ -26,12 +26,12 @@ pub struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Creates a query to a primary about a zone.
+    /// Creates a query to a primary about a zone; which of our versions it is about is not for the primary to know.
     pub fn query(id: u16, zone: NameBuf, qtype: Type) -> Self {
         AskedQuestion {
             id,
             opcode: Opcode::QUERY,
-            zone,
+            zone: zone.as_name().zone().into(),
             qtype,
         }
     }
@@ -41,7 +41,7 @@ impl AskedQuestion {
         AskedQuestion {
             id,
             opcode: Opcode::NOTIFY,
-            zone,
+            zone: zone.as_name().zone().into(),
             qtype: Type::SOA,
         }
     }

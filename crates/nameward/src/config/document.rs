@@ -8,6 +8,7 @@ use super::{
     setting::{ConfigTable, Listed},
     settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
+    view_settings::ViewSettings,
 };
 
 /// Joins documentation lines to one paragraph.
@@ -27,6 +28,7 @@ fn is_repeated(table: &str) -> bool {
         DnssecPolicySettings::NAME,
         KeySettings::NAME,
         TemplateSettings::NAME,
+        ViewSettings::NAME,
         ZoneSettings::NAME,
     ];
     repeated.contains(&table)

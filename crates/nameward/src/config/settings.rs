@@ -364,6 +364,11 @@ zone_section! {
     ZoneSettings = "zone" {
         /// Name of the zone.
         name: ZoneName = r#"".""#;
+        /// The version of the zone that the table is about, for views: `example.org..inside` has the variant `inside`. ""
+        /// is the common version, or in a `[[view]]` the name of the view.
+        variant: String = r#""""#;
+        /// In a `[[view]]`: the file has only the names that differ from the common version.
+        base: bool = "false";
         /// The `[[template]]` for settings that the zone does not have itself.
         template: String = r#""""#;
         /// Native: served from its file or database. Primary: the same, and a database zone notifies its secondaries.

@@ -69,6 +69,14 @@ fn every_printed_default_can_be_written_into_a_file() {
             && key != "name"
         {
             format!("[[{section}]]\nname = \"example\"\n{key} = {default}\n")
+        } else if section == ViewSettings::NAME && key == "name" {
+            // A view needs one.
+            continue;
+        } else if section == ViewSettings::NAME {
+            // Two rules, one of which may be the setting itself.
+            let (one, other) = ("networks = [\"::/0\"]\n", "match_clients = [\"any\"]\n");
+            let rule = if key == "networks" { other } else { one };
+            format!("[[view]]\nname = \"v\"\n{rule}{key} = {default}\n")
         } else if section == ZoneSettings::NAME {
             format!("[[zone]]\n{key} = {default}\n")
         } else {
@@ -146,7 +154,7 @@ fn an_unknown_table_is_named_with_the_nearest_known_one() {
 fn the_error_of_a_key_outside_its_table_names_the_table() {
     assert_eq!(
         mistakes("listen = []\n"),
-        "test.toml:1:1: unknown key \"listen\"; it belongs in [server] or [web] or [api]"
+        "test.toml:1:1: unknown key \"listen\"; it belongs in [server] or [web] or [api] or [view]"
     );
     assert_eq!(
         mistakes("[web]\nworkers = 1\n"),

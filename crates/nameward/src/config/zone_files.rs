@@ -112,7 +112,8 @@ impl Shortened {
         while let Some((before, list)) = split_at_list(rest) {
             short.text.reveal_mut().push_str(before);
             let mut plain = Plain::new(list, base);
-            rest = match plain.list() {
+            let is_files = !is_in_view(short.text.reveal());
+            rest = match plain.list().filter(|_| is_files) {
                 Some(zones) => {
                     short
                         .lists
@@ -133,6 +134,17 @@ impl Shortened {
             short.text.reveal().contains("\"\"\"") || short.text.reveal().contains("'''");
         (!short.lists.is_empty() && !has_long_strings).then_some(short)
     }
+}
+
+/// Checks whether a text ends within a view, whose list of this name is another one.
+fn is_in_view(text: &str) -> bool {
+    let lines = || text.lines().rev().map(str::trim_start);
+    let header = lines().find(|line| line.starts_with('['));
+    let is_inline = |line: &str| {
+        let value = line.strip_prefix("view");
+        value.is_some_and(|value| value.trim_start().starts_with('='))
+    };
+    header.is_some_and(|line| line.starts_with("[[view]]")) || lines().any(is_inline)
 }
 
 /// Splits a text before the bracket of the first line that starts with `zones = [`.
@@ -311,6 +323,8 @@ mod tests {
             "[[backend]]\nzones = [{ name = \"a\", file = \"b\"\n",
             "[[backend]]\nzones = [{ name = \"a\", file = \"b\" } # \u{1}\n]\n",
             "# zones = [{ name = \"a\", file = \"b\" }]\n",
+            "[[view]]\nname = \"v\"\nnetworks = [\"::/0\"]\nzones = [{ name = \"a\", file = \"b\" }]\n",
+            "view = [{ name = \"v\", networks = [\"::/0\"],\nzones = [{ name = \"a\", file = \"b\" }] }]\n",
             "[server]\nversion = \"\"\"\nzones = [{ name = \"a\", file = \"b\" }]\n\"\"\"\n",
         ];
         for text in others {

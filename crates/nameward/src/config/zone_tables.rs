@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use nameward_maintain::keys::rollover::NO_POLICY;
 use nameward_maintain::policy::{PolicyFragment, UpdateScope, ZoneKind};
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::{Name, NameBuf, NameError};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -148,7 +148,10 @@ impl ConfigReader<'_> {
         value: &Spanned<DeValue<'_>>,
     ) {
         let mut names = HashSet::new();
-        self.each(value, |reader, entry, zone: ZoneSettings| {
+        self.each(value, |reader, entry, mut zone: ZoneSettings| {
+            if let Err(error) = zone.take_variant() {
+                return reader.problem(entry.span(), error.to_string());
+            }
             if !names.insert(distinct_name(&zone)) {
                 let message = format!("duplicate [[zone]] {}", zone.name.0);
                 return reader.problem(entry.span(), message);
@@ -159,7 +162,7 @@ impl ConfigReader<'_> {
     }
 
     /// Reads every table of a list; each must have a name.
-    fn each<S: ConfigTable>(
+    pub(super) fn each<S: ConfigTable>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         mut take: impl FnMut(&mut Self, &Spanned<DeValue<'_>>, S),
@@ -189,7 +192,12 @@ impl ConfigReader<'_> {
     }
 
     /// Checks that the settings of a zone do not contradict each other.
-    fn zone(&mut self, config: &Config, zone: &ZoneSettings, entry: &Spanned<DeValue<'_>>) {
+    pub(super) fn zone(
+        &mut self,
+        config: &Config,
+        zone: &ZoneSettings,
+        entry: &Spanned<DeValue<'_>>,
+    ) {
         let table = entry.get_ref().as_table();
         let span_of = |key: &str| {
             let value = table.and_then(|table| table.get(key));
@@ -215,7 +223,7 @@ impl ConfigReader<'_> {
             let (UpdateScope::Subtree(name) | UpdateScope::Name(name)) = &rule.scope else {
                 continue;
             };
-            if !name.as_name().is_at_or_below(zone.name.0.as_name()) {
+            if !name.as_name().is_at_or_below(zone.name.0.as_name().zone()) {
                 let message = format!("update_policy: {name} is not in the zone");
                 self.problem(span_of("update_policy"), message);
             }
@@ -253,6 +261,45 @@ impl ConfigReader<'_> {
                 self.problem(span, format!("unknown [[key]] {name}{hint}"));
             }
         }
+    }
+}
+
+/// Why a table is not about a version of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum VersionError {
+    /// `base` is set.
+    #[error("zone {0}: base is not supported yet: write a whole zone file for the view")]
+    Base(Box<NameBuf>),
+    /// The variant is not valid.
+    #[error("zone {zone}: invalid variant {variant:?}: {error}")]
+    Variant {
+        /// The zone.
+        zone: Box<NameBuf>,
+        /// The text.
+        variant: String,
+        /// The reason.
+        error: NameError,
+    },
+}
+
+impl ZoneSettings {
+    /// Makes the variant a part of the name, by which everything knows the version.
+    pub(super) fn take_variant(&mut self) -> Result<(), VersionError> {
+        let zone = self.name.0;
+        if self.base {
+            return Err(VersionError::Base(Box::new(zone)));
+        }
+        if self.variant.is_empty() {
+            return Ok(());
+        }
+        let version = NameBuf::with_variant(zone.as_name(), &self.variant);
+        let wrong = |error| VersionError::Variant {
+            zone: Box::new(zone),
+            variant: self.variant.clone(),
+            error,
+        };
+        self.name.0 = version.map_err(wrong)?;
+        Ok(())
     }
 }
 
@@ -294,6 +341,11 @@ fn contradiction(zone: &ZoneSettings, terms: &PolicyFragment) -> Option<(&'stati
         .primaries
         .as_ref()
         .is_some_and(|list| !list.is_empty());
+    if zone.name.0.as_name().variant().is_some()
+        && let Some(found) = contradiction_of_version(zone, terms)
+    {
+        return Some(found);
+    }
     // A zone that has only a file is served from it.
     let kind = terms.kind.or(zone.file.as_ref().map(|_| ZoneKind::Native));
     match kind? {
@@ -318,6 +370,24 @@ fn contradiction(zone: &ZoneSettings, terms: &PolicyFragment) -> Option<(&'stati
         }
         _ => None,
     }
+}
+
+/// Returns settings that the version of a zone for views cannot have.
+fn contradiction_of_version(
+    zone: &ZoneSettings,
+    terms: &PolicyFragment,
+) -> Option<(&'static str, String)> {
+    if matches!(terms.kind, Some(ZoneKind::Producer | ZoneKind::Consumer)) {
+        return Some(("kind", "a catalog has no versions for views".into()));
+    }
+    if terms.catalog.is_some() {
+        let message = "a version of a zone for views cannot be a member of a catalog";
+        return Some(("catalog", message.into()));
+    }
+    zone.responses_per_second.0.is_some().then(|| {
+        let message = "responses_per_second holds for all versions of a zone: set it in its [[zone]] without a variant";
+        ("responses_per_second", message.into())
+    })
 }
 
 #[cfg(test)]

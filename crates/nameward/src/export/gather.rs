@@ -73,6 +73,10 @@ fn collect_zone(
     name: NameBuf,
     (order, config, overrides): (&ExportOrder, &Config, &Overrides),
 ) -> Result<(), CommandError> {
+    if name.as_name().variant().is_some() {
+        server.warn(format!("zone {name}: versions for views are not exported"));
+        return Ok(());
+    }
     let own = config.zones.iter().find(|zone| zone.name.0 == name);
     let defaults = config.zone_defaults.shared_terms();
     let terms = match own {

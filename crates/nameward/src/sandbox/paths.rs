@@ -352,7 +352,7 @@ mod tests {
     use crate::zones;
 
     /// Settings with paths, each of which is part of the sandbox above.
-    const PATHS: [&str; 17] = [
+    const PATHS: [&str; 18] = [
         "backend.directory",
         "backend.named_conf",
         "backend.path",
@@ -368,6 +368,7 @@ mod tests {
         "tls.certificate",
         "tls.client_ca",
         "tls.key",
+        "view.zones",
         "zone.file",
         "zone.key_directory",
     ];

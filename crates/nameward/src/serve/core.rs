@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     check,
-    config::{Config, dnssec_policy, settings::BackendMode},
+    config::{Config, dnssec_policy, settings::BackendMode, view_settings},
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
@@ -197,6 +197,7 @@ impl ServerCore {
 fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError> {
     let config = &prepared.config;
     table.set_access(AccessSource::Configured, zones::access(config));
+    table.set_views(view_settings::rules(config));
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);

@@ -30,7 +30,7 @@ use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
 use nameward_steering::health::TargetHealth;
 use nameward_store::state::StateStore;
-use nameward_zone::{TableSums, ZoneSums};
+use nameward_zone::{TableSums, ZoneSums, ZoneTable};
 use tokio::sync::watch;
 
 use super::{
@@ -214,6 +214,7 @@ impl ServerHealth {
                 at: last.at,
                 location: last.location,
             }),
+            views: view_requests(&core.shared.zones.load()),
             queues: worker::queues().into_iter().map(queue_status).collect(),
             faults: Vec::new(),
         }
@@ -336,4 +337,14 @@ pub async fn keep_fresh(health: Arc<ServerHealth>, mut stopping: watch::Receiver
         // On a blocking thread: a large table takes time after many changes.
         let _ = tokio::task::spawn_blocking(move || health.refresh()).await;
     }
+}
+/// Returns the number of requests in each view.
+fn view_requests(zones: &ZoneTable) -> Vec<(String, u64)> {
+    let views = zones.views();
+    let rules = views.map_or(&[][..], |views| views.rules());
+    let requests = |view| views.map_or(0, |views| views.requests(view));
+    rules
+        .iter()
+        .map(|rule| (rule.name.clone(), requests(rule.id)))
+        .collect()
 }

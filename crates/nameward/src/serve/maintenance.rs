@@ -8,6 +8,7 @@
 use nameward_base::time::now_seconds;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard};
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +25,7 @@ use nameward_maintain::{
 };
 use nameward_store::file::{FileSource, Look, Withdrawal};
 use nameward_wire::NameBuf;
-use nameward_zone::AccessSource;
+use nameward_zone::{AccessSource, ViewRule};
 
 use super::{
     StartError,
@@ -33,7 +34,7 @@ use super::{
     recursion::Recursion,
 };
 use crate::{
-    config::{Config, Overrides, dnssec_policy},
+    config::{Config, Overrides, dnssec_policy, view_settings},
     memory, policies,
     sandbox::NamedPaths,
     terminal, zones,
@@ -383,6 +384,12 @@ fn reload(
     // A zone that this reload is about to remove keeps its list until it is removed.
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
+    // Views lose versions before these are withdrawn, and get new ones after they are loaded: there is no gap.
+    let views = view_settings::rules(&config);
+    table.set_views(without_removed(
+        view_settings::rules(&current.config),
+        &views,
+    ));
     let set = policies::set(&config);
     core.keeper.set_policies(dnssec_policy::policies(&config));
     core.maintain.policies.set(PolicySource::Configured, set);
@@ -397,6 +404,7 @@ fn reload(
     let outcome = files.load(&current.sources, withdrawal);
     core.key_driver.look_at_all();
     table.set_access(AccessSource::Configured, access);
+    table.set_views(views);
     let report = ReloadReport {
         summary: outcome.describe(),
         warnings,
@@ -411,6 +419,15 @@ fn reload(
             Err(OperationError::invalid(lines.join("\n")))
         }
     }
+}
+
+/// Returns the views from before a reload without the versions that no view has after it.
+fn without_removed(mut before: Vec<ViewRule>, after: &[ViewRule]) -> Vec<ViewRule> {
+    let kept: HashSet<_> = after.iter().flat_map(|view| &view.zones).collect();
+    for view in &mut before {
+        view.zones.retain(|zone| kept.contains(zone));
+    }
+    before
 }
 
 #[cfg(test)]

@@ -94,9 +94,7 @@ pub fn operations(
         rank_of: Box::new(move |name| one.zones.load().exact(name).map(|zone| zone.rank())),
         each_zone: Box::new(move |each| {
             let table = all.zones.load();
-            table
-                .zones()
-                .for_each(|zone| each(zone.apex_name(), zone.rank()));
+            table.zones().for_each(|zone| each(zone.id(), zone.rank()));
         }),
         commits: Arc::clone(&maintain.commits),
         is_frozen: Box::new(move |name| frozen.is_frozen(name)),

@@ -32,7 +32,7 @@ impl PageZones {
     /// Returns the row of a zone, without querying a database.
     fn row(&self, zone: &Zone) -> ListedZone {
         let policies = self.operations.policies.load();
-        let name = zone.apex_name();
+        let name = zone.id();
         let row = self
             .operations
             .served_row(name, zone.rank(), &policies, Some(zone));
@@ -60,9 +60,9 @@ impl ListedZonesView for PageZones {
         let [row] = rows;
         (facts.status.serial, facts.status.state) = (row.serial, row.state);
         facts.status.kind = row.kind.name().into();
-        let error = failure.or_else(|| self.files.error_of(served.apex_name()));
+        let error = failure.or_else(|| self.files.error_of(served.id()));
         facts.status.last_error = facts.status.last_error.or(error);
-        facts.signing = self.operations.signing_of(served.apex_name());
+        facts.signing = self.operations.signing_of(served.id());
         Some(facts)
     }
 
@@ -72,7 +72,7 @@ impl ListedZonesView for PageZones {
         };
         let table = self.shared.zones.load();
         let found = table.zone_for(&NameKey::new(name.as_name()), Type::A);
-        found.is_some_and(|found| found.apex_name() == zone.as_name())
+        found.is_some_and(|found| found.id() == zone.as_name())
     }
 
     fn list(&self, query: &ZoneListQuery) -> ZoneListPage {
@@ -81,13 +81,13 @@ impl ListedZonesView for PageZones {
         let finder = memchr::memmem::Finder::new(query.search.as_bytes());
         let pass = self.pass.lock();
         let page = table.page(&query.start, ZONE_ROWS, |zone| {
-            if query.without_data && zone.is_ready() || !query.scope.covers_name(zone.apex_name()) {
+            if query.without_data && zone.is_ready() || !query.scope.covers_name(zone.id()) {
                 return false;
             }
             if query.search.is_empty() {
                 return true;
             }
-            write_lower(zone.apex_name(), &mut name);
+            write_lower(zone.id(), &mut name);
             finder.find(name.as_bytes()).is_some()
         });
         drop(pass);

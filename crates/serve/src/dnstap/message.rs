@@ -133,6 +133,7 @@ mod tests {
             protocol: Protocol::Tcp,
             client: "192.0.2.1:300".parse().unwrap(),
             local: Some("192.0.2.53:53".parse().unwrap()),
+            view: None,
             query: Some(b"QQ"),
             reply: Some(b"RRR"),
             received: UNIX_EPOCH + Duration::new(1, 2),

@@ -62,6 +62,7 @@ fn pass(tap: &ExchangeTap, query: &[u8], reply: &[u8]) {
         protocol: Protocol::Udp,
         client: "192.0.2.1:300".parse().unwrap(),
         local: None,
+        view: None,
         query: Some(query),
         reply: Some(reply),
         received: SystemTime::UNIX_EPOCH,

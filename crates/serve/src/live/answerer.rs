@@ -93,7 +93,8 @@ impl Answerer {
                 return (Some(question), verdict);
             }
             key.set(query.qname);
-            let found = turn.zones.match_for(key, query.qtype);
+            turn.view = request.view;
+            let found = turn.zones.match_in(request.view, key, query.qtype);
             let mut attempt = turn.attempt(&request, (key, found), Instant::now());
             attempt.keeping = Keeping::UnlessInQueryCache;
             let lacking = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {

@@ -270,10 +270,12 @@ impl Attempt<'_> {
     pub(crate) fn place_for_signing(&self) -> SigningLocation {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
+        // A question in another view is another one.
+        let of_view = u64::from(self.view.0).wrapping_mul(0xd1b5_4a32_d192_ed03);
         let of_type = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         SigningLocation {
-            zone: self.key.hash(apex_labels),
-            question: self.key.hash(self.key.labels()) ^ of_type,
+            zone: self.key.hash(apex_labels) ^ of_view,
+            question: self.key.hash(self.key.labels()) ^ of_type ^ of_view,
         }
     }
 

@@ -154,11 +154,11 @@ impl Notifier {
             .zones()
             .filter(|zone| zone.is_ready() && !zone.is_stand_in())
         {
-            let policy = policies.of(zone.apex_name());
+            let policy = policies.of(zone.id());
             // Databases store the serials of their zones themselves.
             let is_notified = policy.sends_notify(context.databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
-            let name = NameBuf::from(zone.apex_name());
+            let name = NameBuf::from(zone.id());
             if is_notified && !kept.has(&name, zone.serial()) {
                 self.changed(name);
             }

@@ -105,9 +105,11 @@ fn alone(server: SocketAddr) -> Arc<Resolvers> {
 }
 
 async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>> {
-    let question = UpstreamMessage::new(zone.as_name(), Type::DS);
+    // The parent has one delegation for all versions of a zone.
+    let name = zone.as_name().zone();
+    let question = UpstreamMessage::new(name, Type::DS);
     match server.ask(question).await {
-        Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(zone.as_name(), reply.octets()),
+        Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(name, reply.octets()),
         Ok(reply) => {
             let rcode = rcode_name(reply.rcode() as u8);
             tracing::debug!("zone {zone}: DS query to the parent failed: {rcode}");

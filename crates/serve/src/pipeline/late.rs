@@ -172,10 +172,10 @@ impl LateReplies {
             }
         };
         if self.tap.is_on() {
-            tap_reply(&self.tap, &late, octets);
+            tap_reply(shared, &self.tap, &late, octets);
         }
         let leaving = Leaving {
-            done: Done::new(reply, &late.query()),
+            done: Done::new(reply, &late.query(), late.view),
             transport: late.transport,
             client: late.peer.ip(),
             received: late.received,
@@ -215,13 +215,15 @@ impl LateReplies {
 
 /// Passes a late reply to the query log and dnstap. Its request was passed on before.
 #[cold]
-fn tap_reply(tap: &ExchangeTap, late: &LateRequest, octets: &[u8]) {
+fn tap_reply(shared: &ServingState, tap: &ExchangeTap, late: &LateRequest, octets: &[u8]) {
+    let zones = shared.zones.load();
     let replied = SystemTime::now();
     let received = replied.checked_sub(late.received.elapsed());
     tap.pass(&Exchange {
         protocol: late.transport.protocol,
         client: late.peer,
         local: late.local,
+        view: zones.views().and_then(|views| views.name(late.view)),
         query: None,
         reply: Some(octets),
         received: received.unwrap_or(replied),

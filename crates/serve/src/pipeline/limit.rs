@@ -184,7 +184,7 @@ pub(super) fn limit_late<'o>(
     }
     let request = late.request(&query);
     let (key, zones) = (NameKey::new(query.qname), shared.zones.load());
-    let found = zones.match_for(&key, query.qtype);
+    let found = zones.match_in(request.view, &key, query.qtype);
     let account = Account::new(&reply, &query, (&key, found.map(|found| found.zone)));
     let limits = Limits::new(limiter);
     match limits.check(

@@ -6,7 +6,7 @@
 //! | cookie | required over UDP, and missing or not valid | TC; BADCOOKIE ([`super::cookies`]) |
 //! | policy | clients in the blackhole; clients not in the access list of the listener or of the zone | drop; REFUSED |
 //! | opcode | other than QUERY, transfers, unknown EDNS versions | from a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
-//! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
+//! | view | by TSIG key, listener or client network, if there are views ([`super::views`]) | |
 //! | engine | zones in memory | reply |
 //! | cache | zones that are looked up: packet cache, query cache | reply |
 //! | look-up | not cached | later; none is free: drop over UDP, SERVFAIL over a stream |
@@ -57,6 +57,10 @@ pub(crate) struct Turn<'t> {
     hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// The client of the encrypted connection whose message this turn decides.
     pub(super) tls: Option<&'t Arc<TlsPeer>>,
+    /// The view of the request that is decided.
+    pub(crate) view: ViewId,
+    /// Requests in that view that are not counted yet.
+    pub(super) in_view: u32,
     /// Read for the first query to a live zone; others need no clock.
     pub(super) now: Option<Instant>,
 }
@@ -82,7 +86,7 @@ pub(crate) trait Arrival {
     fn request<'q>(
         &self,
         (query, tsig): (&'q Query<'q>, Option<&'q ReplySigner>),
-        tls: Option<&'q Arc<TlsPeer>>,
+        (tls, view): (Option<&'q Arc<TlsPeer>>, ViewId),
     ) -> Request<'q> {
         Request {
             query,
@@ -91,7 +95,7 @@ pub(crate) trait Arrival {
             transport: self.transport(),
             tsig,
             tls,
-            view: ViewId::DEFAULT,
+            view,
         }
     }
 }
@@ -119,6 +123,8 @@ impl<'t> Turn<'t> {
             rules: &NO_RULES,
             hand_off: snapshots.hand_off.load().as_ref(),
             tls: None,
+            view: ViewId::DEFAULT,
+            in_view: 0,
             recorder,
             scratch,
             now: None,
@@ -152,6 +158,21 @@ impl<'t> Turn<'t> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
+        match self.zones.views() {
+            None => self.decide_in_view(request, arrival, asked, out),
+            Some(views) => self.select_view(views, request, arrival, asked, out),
+        }
+    }
+
+    /// Decides a request whose view is known.
+    #[inline]
+    pub(super) fn decide_in_view(
+        &mut self,
+        request: (&Query<'_>, Option<&ReplySigner>),
+        arrival: &mut impl Arrival,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
         let client = arrival.peer().ip();
         if let Some(list) = &self.rules.allow_query
             && !list.allows(&self.access_client(client, request.1))
@@ -179,7 +200,7 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         if !is_question(query) {
-            let request = arrival.request((query, tsig), self.tls);
+            let request = arrival.request((query, tsig), (self.tls, self.view));
             return self.decide_other(&request, &mut || arrival.reply_to(), out);
         }
         let medium = medium_of(transport);
@@ -195,7 +216,7 @@ impl<'t> Turn<'t> {
             .engine
             .respond(&zones, query, (key, zone), medium, self.scratch, out);
         if reply.comes_later() {
-            let request = arrival.request((query, tsig), self.tls);
+            let request = arrival.request((query, tsig), (self.tls, self.view));
             let reply_to = &mut || arrival.reply_to();
             return self.decide_later(&request, (asked, reply), reply_to, out);
         }
@@ -220,7 +241,7 @@ impl<'t> Turn<'t> {
             offer_recursion(out);
             return Verdict::Reply(reply);
         }
-        let request = arrival.request((query, tsig), self.tls);
+        let request = arrival.request((query, tsig), (self.tls, self.view));
         let reply_to = &mut || arrival.reply_to();
         let mut way_back = ReplyPath::new(self.shared, &request, reply_to);
         if hand_off.hand_over(&request, &mut way_back).is_ok() {
@@ -245,12 +266,21 @@ impl<'t> Turn<'t> {
         't: 'k,
     {
         let table = self.zones;
-        ClientZones { table, client }
+        let view = self.view;
+        ClientZones {
+            table,
+            client,
+            view,
+        }
     }
 
     /// Returns the client of a request as access lists see it.
     #[inline]
-    fn access_client<'k>(&self, address: IpAddr, tsig: Option<&'k ReplySigner>) -> AccessClient<'k>
+    pub(super) fn access_client<'k>(
+        &self,
+        address: IpAddr,
+        tsig: Option<&'k ReplySigner>,
+    ) -> AccessClient<'k>
     where
         't: 'k,
     {
@@ -350,6 +380,9 @@ impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
         record_signatures(self.recorder, self.scratch);
+        if self.in_view > 0 {
+            self.count_view();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use nameward_answer::{AnswerKind, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
+use nameward_zone::ViewId;
 use std::net::IpAddr;
 
 /// A reply that was written: what the counters need until it has been sent.
@@ -11,15 +12,18 @@ pub(crate) struct Done {
     pub(super) reply: Reply,
     qtype: u16,
     qname_len: u8,
+    /// The view that it was answered from.
+    pub(super) view: ViewId,
 }
 
 impl Done {
     #[inline]
-    pub(crate) fn new(reply: Reply, query: &Query<'_>) -> Self {
+    pub(crate) fn new(reply: Reply, query: &Query<'_>, view: ViewId) -> Self {
         Done {
             reply,
             qtype: query.qtype.0,
             qname_len: query.qname.as_wire().len() as u8,
+            view,
         }
     }
 
@@ -29,6 +33,7 @@ impl Done {
             reply,
             qtype: 0,
             qname_len: 0,
+            view: ViewId::DEFAULT,
         }
     }
 

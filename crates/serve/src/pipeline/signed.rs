@@ -30,6 +30,7 @@ impl Turn<'_> {
         asked: Asked<'_>,
         out: &mut [u8],
     ) -> Verdict {
+        self.leave_view();
         let mut with_options = *query;
         if let Some(edns) = &mut with_options.edns {
             let client = arrival.peer().ip();

@@ -15,7 +15,7 @@ use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_stats::{Counter, Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
-use nameward_zone::NameKey;
+use nameward_zone::{NameKey, ViewId};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -38,6 +38,8 @@ struct TcpState {
     recorder: Recorder,
     scratch: Scratch,
     key: NameKey,
+    /// The view of the last message.
+    view: ViewId,
     out: Box<[u8; TCP_MAX]>,
 }
 
@@ -57,6 +59,7 @@ impl TcpPipeline {
                 recorder: shared.stats.recorder(),
                 scratch: Scratch::default(),
                 key: NameKey::default(),
+                view: ViewId::DEFAULT,
                 out: vec![0; TCP_MAX]
                     .into_boxed_slice()
                     .try_into()
@@ -198,10 +201,12 @@ impl TcpState {
     #[cold]
     fn tap(&self, ends: Endpoints, (query, reply): (&[u8], Option<&[u8]>), took: Duration) {
         let replied = SystemTime::now();
+        let zones = self.shared.zones.load();
         self.shared.tap.pass(&Exchange {
             protocol: self.protocol,
             client: ends.client,
             local: Some(ends.local),
+            view: zones.views().and_then(|views| views.name(self.view)),
             query: Some(query),
             reply: reply.filter(|reply| !reply.is_empty()),
             received: replied.checked_sub(took).unwrap_or(replied),
@@ -239,8 +244,10 @@ impl TcpState {
                     ends,
                     later,
                 };
-                match turn.decide(&query, &mut message, asked, &mut self.out[..]) {
-                    Verdict::Reply(reply) => Done::new(reply, &query),
+                let verdict = turn.decide(&query, &mut message, asked, &mut self.out[..]);
+                self.view = turn.view;
+                match verdict {
+                    Verdict::Reply(reply) => Done::new(reply, &query, turn.view),
                     // Codes have become replies by now.
                     Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
                     Verdict::Stream(mut stream) => {
@@ -250,7 +257,7 @@ impl TcpState {
                             NextMessage::End | NextMessage::Broken => return StreamAction::Close,
                         };
                         action = StreamAction::Messages(stream);
-                        Done::new(first, &query)
+                        Done::new(first, &query, turn.view)
                     }
                 }
             }

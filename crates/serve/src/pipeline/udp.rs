@@ -13,7 +13,7 @@ use crate::udp::{
 use nameward_answer::Scratch;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
-use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
+use nameward_zone::{NameKey, ViewId, ZoneMatch, ZoneTable};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,11 +65,14 @@ impl UdpPipeline {
     #[cold]
     fn tap_batch(&self, batch: &DatagramBatch, took: Duration) {
         let replied = SystemTime::now();
+        let zones = self.shared.zones.load();
         for i in 0..batch.len() {
+            let view = self.done[i].map_or(ViewId::DEFAULT, |done| done.view);
             self.shared.tap.pass(&Exchange {
                 protocol: Protocol::Udp,
                 client: batch.client(i),
                 local: batch.local(i),
+                view: zones.views().and_then(|views| views.name(view)),
                 query: Some(batch.query(i)),
                 reply: Some(batch.replied(i)).filter(|reply| !reply.is_empty()),
                 received: replied.checked_sub(took).unwrap_or(replied),
@@ -122,7 +125,7 @@ impl BatchHandler for UdpPipeline {
                     };
                     let asked = (&self.keys[i], found[i]);
                     match turn.decide(query, &mut datagram, asked, out) {
-                        Verdict::Reply(reply) => Some(Done::new(reply, query)),
+                        Verdict::Reply(reply) => Some(Done::new(reply, query, turn.view)),
                         // Codes and streams have become replies by now.
                         Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
                             None

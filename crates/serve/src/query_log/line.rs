@@ -30,6 +30,7 @@ impl QueryLogForm {
         } = answer;
         // The sink accepts valid names only.
         let name = Name::from_wire(&answer.name).unwrap_or(Name::ROOT);
+        let name = name.verbatim();
         let (rtype, protocol) = (Type(*rtype), answer.protocol.name());
         let rcode = rcode_name((answer.flags & 15) as u8);
         let is_truncated = answer.flags & 0x0200 != 0;
@@ -44,11 +45,13 @@ impl QueryLogForm {
                     let scope = subnet.scope();
                     format!(",\"client_subnet\":\"{subnet}\",\"scope\":{scope}")
                 });
+                let view = answer.view.as_ref();
+                let view = view.map_or_else(String::new, |view| format!(",\"view\":\"{view}\""));
                 let _ = writeln!(
                     line,
                     "{{\"time\":\"{time}\",\"event\":\"query\",\"client\":\"{address}\",\"port\":{port},\
                      \"transport\":\"{protocol}\",\"name\":\"{name}\",\"type\":\"{rtype}\",\"rcode\":\"{rcode}\",\
-                     \"octets\":{octets},\"truncated\":{is_truncated}{subnet}}}"
+                     \"octets\":{octets},\"truncated\":{is_truncated}{view}{subnet}}}"
                 );
             }
             QueryLogForm::Text | QueryLogForm::Journal => {
@@ -60,9 +63,11 @@ impl QueryLogForm {
                 let subnet = answer.subnet.map_or_else(String::new, |subnet| {
                     format!(" for {subnet} scope {}", subnet.scope())
                 });
+                let view = answer.view.as_ref();
+                let view = view.map_or_else(String::new, |view| format!(" in view {view}"));
                 let _ = writeln!(
                     line,
-                    "query {name} {rtype} from {address} port {port}{subnet} over {protocol}: {rcode}{tc}, {octets} \
+                    "query {name} {rtype} from {address} port {port}{view}{subnet} over {protocol}: {rcode}{tc}, {octets} \
                      octets"
                 );
             }
@@ -108,6 +113,7 @@ mod tests {
             rtype: 28,
             flags: 0x8703,
             octets: 77,
+            view: subnet.map(|_| "internal".into()),
             subnet,
         };
         let mut line = String::new();
@@ -135,14 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_name_the_client_subnet() {
+    fn lines_name_the_view_and_the_client_subnet() {
         let mut subnet = ClientSubnet::parse(&[0, 1, 24, 0, 192, 0, 2]).unwrap();
         subnet.lengthen_scope(16);
         let text = line_for(QueryLogForm::Journal, "a.test.", Some(subnet));
-        let client = "from 2001:db8::1 port 53000 for 192.0.2.0/24 scope 16 over udp";
+        let client =
+            "from 2001:db8::1 port 53000 in view internal for 192.0.2.0/24 scope 16 over udp";
         assert!(text.contains(client), "{text}");
         let json = line_for(QueryLogForm::Json, "a.test.", Some(subnet));
-        let end = ",\"truncated\":true,\"client_subnet\":\"192.0.2.0/24\",\"scope\":16}\n";
+        let end = ",\"truncated\":true,\"view\":\"internal\",\"client_subnet\":\"192.0.2.0/24\",\"scope\":16}\n";
         assert!(json.ends_with(end), "{json}");
     }
 }

@@ -19,6 +19,7 @@ fn exchange<'e>(client: &str, reply: &'e [u8]) -> Exchange<'e> {
         protocol: Protocol::Udp,
         client: SocketAddr::new(client.parse().unwrap(), 5300),
         local: None,
+        view: None,
         query: None,
         reply: Some(reply),
         received: SystemTime::UNIX_EPOCH,

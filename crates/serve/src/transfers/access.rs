@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nameward_maintain::policy::ZonePolicy;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{NameKey, Node, Zone, ZoneTable};
+use nameward_zone::{NameKey, Node, ViewId, Zone, ZoneTable};
 
 use super::OutgoingTransfers;
 use super::prepare::{PrepareFault, TransferSource};
@@ -42,7 +42,7 @@ pub(super) fn access_of(
     if zone.live().is_some() {
         return TransferAccess::NameServers;
     }
-    if is_name_server(client, zone, table) {
+    if is_name_server((client, request.view), zone, table) {
         TransferAccess::Allowed
     } else {
         TransferAccess::Refused
@@ -50,12 +50,12 @@ pub(super) fn access_of(
 }
 
 /// Checks whether an address is that of a zone's name server, according to the zones in memory.
-fn is_name_server(client: IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
+fn is_name_server((client, view): (IpAddr, ViewId), zone: &Zone, table: &ZoneTable) -> bool {
     let mut names = name_servers(zone);
     names.any(|name| {
         let key = NameKey::new(name);
-        let host = table.zone_for(&key, Type::A);
-        let node = host.and_then(|zone| zone.node(&key, key.labels()));
+        let host = table.match_in(view, &key, Type::A);
+        let node = host.and_then(|host| host.zone.node(&key, key.labels()));
         node.is_some_and(|node| has_address(node, client))
     })
 }
@@ -92,10 +92,11 @@ impl OutgoingTransfers {
         })?;
         for mut server in servers {
             server.make_lowercase();
-            let Some(zone) = table.zone_for(&NameKey::new(server.as_name()), Type::A) else {
+            let key = NameKey::new(server.as_name());
+            let Some(found) = table.match_in(source.view, &key, Type::A) else {
                 continue;
             };
-            let is_client = self.with_contents(shared, (zone, server), |zone| {
+            let is_client = self.with_contents(shared, (found.zone, server), |zone| {
                 let node = zone.node_of(server.as_name());
                 node.is_some_and(|node| has_address(node, source.client))
             })?;

@@ -56,7 +56,7 @@ impl OutgoingTransfers {
             return false;
         }
         let policies = self.policies.load();
-        policies.of(zone.apex_name()).zonemd == ZonemdRule::Generate
+        policies.of(zone.id()).zonemd == ZonemdRule::Generate
     }
 
     /// Starts the thread that keeps the digests in answers current. It ends with the transfers.
@@ -114,7 +114,7 @@ impl DigestUpdater {
             .filter(|zone| transfers.makes_digest(zone))
             .cloned()
             .collect();
-        let names: HashSet<NameBuf> = zones.iter().map(|zone| zone.apex_name().into()).collect();
+        let names: HashSet<NameBuf> = zones.iter().map(|zone| zone.id().into()).collect();
         let made = self.digested.keys().copied();
         let gone: Vec<NameBuf> = made.filter(|name| !names.contains(name)).collect();
         for name in gone {
@@ -123,7 +123,7 @@ impl DigestUpdater {
         }
         for zone in zones {
             let state = VersionState::of(&zone, &transfers.policies.load(), now);
-            let name = NameBuf::from(zone.apex_name());
+            let name = NameBuf::from(zone.id());
             let before = self.digested.get(&name);
             if before.is_some_and(|before| before.is_same(&state)) {
                 continue;
@@ -149,7 +149,7 @@ impl DigestUpdater {
 
     /// Computes a zone's digest and publishes it in answers.
     fn digest(&self, transfers: &Arc<OutgoingTransfers>, zone: Arc<Zone>) {
-        let name = NameBuf::from(zone.apex_name());
+        let name = NameBuf::from(zone.id());
         let version = transfers.whole_version(zone, &self.shared);
         match transfers.runtime.block_on(version) {
             Ok(sent) => {

@@ -29,6 +29,7 @@ use crate::alias::AliasResolver;
 use crate::live::{FetchedFragment, LiveView, Parts};
 use crate::pipeline::ServingState;
 use crate::recursor::UpstreamMessage;
+use crate::request::ViewId;
 
 /// Maximum number of targets resolved in parallel for one transfer.
 const AT_ONCE: usize = 32;
@@ -77,6 +78,7 @@ pub(super) struct AliasExpansion<'e> {
     pub(super) zone: &'e Arc<Zone>,
     pub(super) shared: &'e ServingState,
     pub(super) client: IpAddr,
+    pub(super) view: ViewId,
     pub(super) runtime: &'e Handle,
     pub(super) gone: &'e ClientGone,
 }
@@ -160,6 +162,7 @@ impl AliasExpansion<'_> {
         let zones = ClientZones {
             table,
             client: AccessClient::in_plain_text(self.client, None),
+            view: self.view,
         };
         let unresolved = || ExpandFault::Unresolved(Box::new(target.into()), rtype);
         let (mut parts, mut key) = (Parts::new(), NameKey::default());
@@ -325,7 +328,7 @@ impl Zones for ExpansionView<'_> {
 
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
         match self.zones.find(key, qtype) {
-            Some(zone) if zone.apex_name() == self.own.apex_name() => Some(self.own),
+            Some(zone) if zone.id() == self.own.id() => Some(self.own),
             _ => self.live.zone_for(key, qtype),
         }
     }

@@ -75,6 +75,7 @@ impl LiveReads {
             .runtime
             .block_on(gone.or(source.read_zone(&request)))?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
+        zone.set_id(stand_in.id());
         let mut read = self.read.lock();
         read.retain(|_, (_, zone)| zone.strong_count() > 0);
         read.insert(live.number(), (generation, Arc::downgrade(&zone)));

@@ -28,7 +28,7 @@ use super::signers::SignerQueue;
 use super::version_state::VersionState;
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
 use crate::pipeline::ServingState;
-use crate::request::extended_error;
+use crate::request::{ViewId, extended_error};
 use crate::sys;
 
 /// Number, and total octets, of differences from which on they are condensed into one (RFC 1995 section 5).
@@ -48,6 +48,8 @@ pub(super) struct TransferSource {
     pub(super) wanted: Wanted,
     pub(super) alias_form: AliasForm,
     pub(super) client: IpAddr,
+    /// The view that the client is in.
+    pub(super) view: ViewId,
     pub(super) access: TransferAccess,
 }
 
@@ -236,6 +238,7 @@ impl OutgoingTransfers {
                 zone: &zone,
                 shared,
                 client: source.client,
+                view: source.view,
                 runtime: &self.runtime,
                 gone: &gone,
             };
@@ -320,12 +323,12 @@ impl OutgoingTransfers {
         shared: &Arc<ServingState>,
         zone: Arc<Zone>,
     ) -> Result<OpenedCopy, PrepareFault> {
-        let name = NameBuf::from(zone.apex_name());
+        let name = NameBuf::from(zone.id());
         let makes_digest = self.makes_digest(&zone);
         let (state, is_unsigned) = {
             let policies = self.policies.load();
             let state = VersionState::of(&zone, &policies, sys::seconds_since_1970());
-            (state, policies.of(zone.apex_name()).transfer_unsigned)
+            (state, policies.of(zone.id()).transfer_unsigned)
         };
         let signing = zone.signing().online().cloned();
         if let Some(signing) = signing.clone().filter(|_| !is_unsigned) {
@@ -376,7 +379,7 @@ impl OutgoingTransfers {
     /// the whole zone is smaller.
     pub(super) fn differences(&self, zone: &Zone, since: Serial) -> Option<Vec<Difference>> {
         let store = self.store.as_ref()?;
-        let name = NameBuf::from(zone.apex_name());
+        let name = NameBuf::from(zone.id());
         let serial = zone.serial();
         let deadline = Instant::now() + JOURNAL_PATIENCE;
         let (entries, end) = loop {

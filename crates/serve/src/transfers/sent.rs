@@ -207,7 +207,7 @@ impl SentZone {
 }
 
 fn name_of(zone: &Zone) -> Box<[u8]> {
-    zone.apex_name().as_wire().to_ascii_lowercase().into()
+    zone.id().as_wire().to_ascii_lowercase().into()
 }
 
 #[cfg(test)]

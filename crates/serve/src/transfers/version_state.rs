@@ -27,7 +27,7 @@ impl VersionState {
             serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
             signatures_end: signing.map(|signing| signing.earliest_end(now.into())),
             signing: signing.map(Arc::downgrade),
-            goes_unsigned: policies.of(zone.apex_name()).transfer_unsigned,
+            goes_unsigned: policies.of(zone.id()).transfer_unsigned,
         }
     }
 

@@ -478,5 +478,9 @@ pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
 /// Returns the zone that a file name represents; `None` if it is not a zone file.
 fn zone_name(file_name: &OsStr) -> Option<Result<NameBuf, nameward_wire::NameError>> {
     let stem = file_name.as_bytes().strip_suffix(b".zone")?;
-    Some(NameBuf::from_text(stem, Name::ROOT))
+    // A text that is not UTF-8 cannot have a variant.
+    Some(match std::str::from_utf8(stem) {
+        Ok(stem) => NameBuf::zone_from_text(stem),
+        Err(_) => NameBuf::from_text(stem, Name::ROOT),
+    })
 }

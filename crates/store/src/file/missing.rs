@@ -226,7 +226,7 @@ impl FileBackend {
     ) {
         let table = load.publisher.table();
         for zone in table.offered() {
-            let (name, rank) = (zone.apex_name(), zone.rank());
+            let (name, rank) = (zone.id(), zone.rank());
             if !self.known.is_gone(name, rank, spared) {
                 continue;
             }

@@ -119,7 +119,7 @@ impl ZoneFileReader {
             // Before it is read: later writes are a different state.
             stamp.add_path(journal);
         }
-        self.options.origin = name.into();
+        self.options.origin = name.zone().into();
         self.options.generated_octets = limits.generated_octets;
         // Packed, lines with one short record take 1.8 to 2.2 times the size of their text; unused space is never
         // touched, but growing copies and doubles.

@@ -88,6 +88,17 @@ pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     }
 }
 
+/// Returns the name at the apex of the zone `d`: its name without a variant.
+pub(crate) fn apex_name(engine: SqlEngine) -> &'static str {
+    match engine {
+        SqlEngine::Sqlite => {
+            "CASE WHEN instr(d.name, '..') > 1 THEN substr(d.name, 1, instr(d.name, '..') - 1) ELSE d.name END"
+        }
+        SqlEngine::Mysql => "SUBSTRING_INDEX(d.name, '..', 1)",
+        SqlEngine::Postgres => "split_part(d.name, '..', 1)",
+    }
+}
+
 /// Returns the columns of a record: id, name, type, ttl, prio, content.
 pub(crate) fn record_columns(engine: SqlEngine) -> String {
     let content = match engine {

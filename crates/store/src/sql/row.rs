@@ -47,6 +47,29 @@ pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowFault>
     read.map_err(|error| RowFault::Name(shown(text), error))
 }
 
+/// Parses the name of a zone in `domains`: `example.org`, or `example.org..inside` for the version with the variant `inside`,
+/// as PowerDNS 5 names it.
+pub(crate) fn read_zone_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowFault> {
+    match std::str::from_utf8(text) {
+        Ok(version) if version.contains("..") => {
+            let read = NameBuf::zone_from_text(version);
+            *name = read.map_err(|error| RowFault::Name(shown(text), error))?;
+            Ok(())
+        }
+        _ => read_name(text, name),
+    }
+}
+
+/// Writes the name of a zone as it is in `domains`.
+pub(crate) fn write_zone_name(name: Name<'_>, out: &mut String) {
+    write_name(name.zone(), out);
+    if let Some(variant) = name.variant() {
+        // The root is a dot itself.
+        out.push_str(if name.zone().is_root() { "." } else { ".." });
+        out.push_str(variant);
+    }
+}
+
 /// Writes a name as PowerDNS stores it: lower case, no final dot, non-printable octets as `\DDD`.
 pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
     out.clear();

@@ -58,7 +58,7 @@ fn generic(rdata: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
 
 fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     match field {
-        Field::Name(_) => write!(out, "{}", Name::from_valid_wire(data)),
+        Field::Name(_) => write!(out, "{}", Name::from_valid_wire(data).verbatim()),
         Field::Names(_) => names(data, out),
         Field::U8 | Field::U16 | Field::U32 | Field::U64 | Field::Period => {
             write!(out, "{}", number(data))
@@ -121,7 +121,7 @@ fn names(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut separator = "";
     while !data.is_empty() {
         let (name, rest) = Name::split_from(data).map_err(|_| fmt::Error)?;
-        write!(out, "{separator}{name}")?;
+        write!(out, "{separator}{}", name.verbatim())?;
         separator = " ";
         data = rest;
     }

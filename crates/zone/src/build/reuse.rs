@@ -22,16 +22,17 @@ const KEPT_OCTETS: usize = 64 << 10;
 const KEPT_ENTRIES: usize = 1 << 10;
 
 impl ZoneBuilder {
-    /// Starts a zone.
-    pub fn new(apex: Name<'_>) -> Self {
-        Self::with_capacity(apex, 0)
+    /// Starts a zone, or the version of a zone with a variant.
+    pub fn new(id: Name<'_>) -> Self {
+        Self::with_capacity(id, 0)
     }
 
     /// Starts a zone whose text or transfer has about this many bytes.
-    pub fn with_capacity(apex: Name<'_>, bytes: usize) -> Self {
+    pub fn with_capacity(id: Name<'_>, bytes: usize) -> Self {
         let mut builder = ZoneBuilder {
             apex: NameKey::default(),
             apex_name: NameBuf::root(),
+            id: None,
             arena: Vec::new(),
             slots: Vec::new(),
             names: 0,
@@ -62,7 +63,7 @@ impl ZoneBuilder {
             is_full: false,
             lacks_memory: false,
         };
-        builder.restart(apex, bytes);
+        builder.restart(id, bytes);
         builder
     }
 
@@ -80,11 +81,12 @@ impl ZoneBuilder {
 
     /// Starts another zone, reusing the buffers; an unfinished zone is dropped. Limits, tolerance and warnings are
     /// reset to those of a new builder.
-    pub fn restart(&mut self, apex: Name<'_>, bytes: usize) {
+    pub fn restart(&mut self, name: Name<'_>, bytes: usize) {
         // Destructured exhaustively, so that no field is forgotten.
         let ZoneBuilder {
             apex: key,
             apex_name,
+            id,
             arena,
             slots,
             names,
@@ -115,6 +117,8 @@ impl ZoneBuilder {
             is_full,
             lacks_memory,
         } = self;
+        let apex = name.zone();
+        *id = name.variant().map(|_| name.as_wire().into());
         key.set(apex);
         current_key.set(apex);
         apex_name.assign(apex);
@@ -222,7 +226,13 @@ impl ZoneBuilder {
             Ok(Packed { slots, arena })
         });
         match packed {
-            Ok(packed) => Some(Zone::new(packed, summary)),
+            Ok(packed) => {
+                let zone = Zone::new(packed, summary);
+                if let Some(id) = &self.id {
+                    zone.set_id(Name::from_valid_wire(id));
+                }
+                Some(zone)
+            }
             Err(full) => {
                 self.refuse(full, RecordLocation::NONE);
                 None

@@ -38,7 +38,7 @@ struct ByName<'t>(&'t Arc<Zone>);
 
 impl Ord for ByName<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        alphabetical(self.0.apex_name(), other.0.apex_name())
+        alphabetical(self.0.id(), other.0.id())
     }
 }
 
@@ -60,11 +60,14 @@ fn alphabetical(a: Name<'_>, b: Name<'_>) -> Ordering {
     fn letters(label: &[u8]) -> impl Iterator<Item = u8> + '_ {
         label.iter().map(u8::to_ascii_lowercase)
     }
-    let (mut a, mut b) = (a.labels(), b.labels());
+    // The versions of a zone follow its common one.
+    let variants = a.variant().cmp(&b.variant());
+    let (mut a, mut b) = (a.zone().labels(), b.zone().labels());
     loop {
         match (a.next(), b.next()) {
             (Some(one), Some(other)) if one.eq_ignore_ascii_case(other) => {}
             (Some(one), Some(other)) => return letters(one).cmp(letters(other)),
+            (None, None) => return variants,
             (one, other) => return one.is_some().cmp(&other.is_some()),
         }
     }
@@ -111,7 +114,7 @@ impl ZoneTable {
         let mut matching = 0;
         for zone in self.zones().filter(|zone| matches(zone)) {
             matching += 1;
-            let name = zone.apex_name();
+            let name = zone.id();
             match start {
                 PageStart::First => later.add(ByName(zone)),
                 PageStart::After(from) => match alphabetical(name, from.as_name()) {
@@ -210,7 +213,7 @@ mod tests {
                 let Some(last) = page.zones.last().filter(|_| page.has_later) else {
                     break;
                 };
-                start = PageStart::After(last.apex_name().into());
+                start = PageStart::After(last.id().into());
             }
             prop_assert_eq!(shown, all);
         }

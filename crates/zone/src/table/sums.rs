@@ -49,7 +49,7 @@ impl ZoneSums {
             if !zone.is_ready() {
                 sums.not_ready += 1;
                 if sums.not_ready_names.len() < NAMED_MAX {
-                    sums.not_ready_names.push(zone.apex_name().into());
+                    sums.not_ready_names.push(zone.id().into());
                 }
             }
         }
@@ -107,10 +107,11 @@ pub struct TableSums {
 impl TableSums {
     /// Returns the totals over a table; shards unchanged since the last call are not recounted.
     pub fn over(&mut self, table: &ZoneTable) -> ZoneSums {
-        self.shards
-            .resize_with(table.shards.len(), Default::default);
+        let variants = table.variants.iter().flat_map(|table| table.shards.iter());
+        let shards: Vec<_> = table.shards.iter().chain(variants).collect();
+        self.shards.resize_with(shards.len(), Default::default);
         let mut all = ZoneSums::default();
-        for (shard, (known, sums)) in table.shards.iter().zip(&mut self.shards) {
+        for (shard, (known, sums)) in shards.into_iter().zip(&mut self.shards) {
             if known.as_ptr() != Arc::as_ptr(shard) {
                 *sums = ZoneSums::of(shard);
                 *known = Arc::downgrade(shard);

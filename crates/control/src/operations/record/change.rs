@@ -104,7 +104,7 @@ impl OperatorChange {
             return edits;
         };
         let mut stored = None;
-        records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {
+        records.each_record(self.apex.as_name().zone(), &mut |rtype, ttl, rdata| {
             if rtype == Type::SOA {
                 stored = Some((ttl, rdata.to_vec()));
             }
@@ -121,7 +121,7 @@ impl OperatorChange {
             let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
                 continue;
             };
-            if rrset.rtype != Type::SOA || rrset.name != self.apex {
+            if rrset.rtype != Type::SOA || rrset.name.as_name() != self.apex.as_name().zone() {
                 continue;
             }
             for record in &mut rrset.records {
@@ -142,7 +142,7 @@ impl OperatorChange {
             return Ok(());
         };
         let mut found = None;
-        records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
+        records.each_record(self.apex.as_name().zone(), &mut |rtype, _, rdata| {
             if rtype == Type::SOA {
                 found = soa_serial(rdata);
             }
@@ -195,7 +195,7 @@ impl ConditionalChange for OperatorChange {
     }
 
     fn names(&self) -> Vec<NameBuf> {
-        let mut names: Vec<NameBuf> = vec![self.apex];
+        let mut names: Vec<NameBuf> = vec![self.apex.as_name().zone().into()];
         names.extend(self.edits.iter().map(|edit| *edit.name()));
         names.sort_unstable_by(|a, b| a.as_name().canonical_cmp(b.as_name()));
         names.dedup();
@@ -205,7 +205,7 @@ impl ConditionalChange for OperatorChange {
     fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
         let signed_by = records.signed_by();
         for edit in &self.edits {
-            let checked = signed_by.check_edit(edit, self.apex.as_name());
+            let checked = signed_by.check_edit(edit, self.apex.as_name().zone());
             checked.map_err(|error| ChangeRefused {
                 rcode: Rcode::Refused,
                 reason: format!("zone {}: {error}", self.apex),

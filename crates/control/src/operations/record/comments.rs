@@ -77,7 +77,7 @@ impl Operations {
     pub fn comment(&self, request: &RecordComment) -> Result<OperationResult, OperationError> {
         let (database, row) = self.stored(&request.zone)?;
         let name = owner(&request.name, &row.name)?;
-        if !name.as_name().is_at_or_below(row.name.as_name()) {
+        if !name.as_name().is_at_or_below(row.name.as_name().zone()) {
             let zone = row.name;
             return Err(OperationError::invalid(format!(
                 "{name} is outside zone {zone}"

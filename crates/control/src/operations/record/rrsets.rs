@@ -20,7 +20,7 @@ use crate::operations::zone::place::ZoneLocation;
 use crate::operations::zone::provision::{MetadataSpec, read_zone_file};
 use crate::operations::{
     ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
-    RecordChange, zone_name,
+    RecordChange, domain_name, zone_name,
 };
 
 /// Changes of RRsets of one zone, all or nothing.
@@ -262,7 +262,7 @@ impl Operations {
         let mut deletions = Vec::new();
         let mut take = |item: ListedItem| {
             if let ListedItem::Record(record) = item
-                && let (Ok(name), Ok(rtype)) = (zone_name(&record.name), read_type(&record.rtype))
+                && let (Ok(name), Ok(rtype)) = (domain_name(&record.name), read_type(&record.rtype))
             {
                 let mut key = name;
                 key.make_lowercase();
@@ -346,7 +346,7 @@ impl RrsetStep {
             _ => return Ok(None),
         };
         let name = owner(&self.name, apex)?;
-        if !name.as_name().is_at_or_below(apex.as_name()) {
+        if !name.as_name().is_at_or_below(apex.as_name().zone()) {
             return Err(OperationError::invalid(format!(
                 "{name} is outside the zone {apex}"
             )));

@@ -78,7 +78,7 @@ impl Operations {
                         }
                         found += 1;
                         is_open = items(ListedItem::Found(FoundRecord {
-                            zone: zone.apex_name().to_string(),
+                            zone: zone.id().to_string(),
                             record: ListedRecord {
                                 id: None,
                                 name: name.clone(),

@@ -58,6 +58,7 @@ impl OperationRequest {
             | OperationRequest::KeyList { .. }
             | OperationRequest::TsigList { secrets: false }
             | OperationRequest::CookieList
+            | OperationRequest::ViewList
             | OperationRequest::AuditList(_)
             | OperationRequest::ApiKeyList => RequestEffect::Read,
             OperationRequest::KeyExport { .. } | OperationRequest::TsigList { secrets: true } => {

@@ -59,6 +59,7 @@ impl OperationRequest {
             | Request::TsigRemove { .. }
             | Request::CookieRoll { .. }
             | Request::CookieList
+            | Request::ViewList
             | Request::AuditList(_)
             | Request::ApiKeyCreate(_)
             | Request::ApiKeyList

@@ -25,6 +25,7 @@ impl ListedItem {
                 format!("{} {}{secret} ({})", key.name, key.algorithm, key.source)
             }
             ListedItem::CookieSecret(secret) => secret.line(),
+            ListedItem::View(view) => view.line(),
             ListedItem::ZoneKey(key) => key_text::line(key),
             ListedItem::Comment(comment) => record_text::comment(comment),
             ListedItem::Status(status) => zone_status_text::line(status),

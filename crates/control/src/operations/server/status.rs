@@ -74,6 +74,9 @@ pub struct ServerStatus {
     /// The queues of maintenance work.
     #[serde(default)]
     pub queues: Vec<QueueStatus>,
+    /// The views, with the number of requests in each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub views: Vec<(String, u64)>,
     /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
 }

@@ -227,10 +227,10 @@ impl Operations {
 
     fn resident_attributes(&self, zone: &Arc<Zone>) -> ZoneAttributes {
         let policies = self.policies.load();
-        let policy = policies.of(zone.apex_name());
+        let policy = policies.of(zone.id());
         let has_data = zone.is_ready() && !zone.is_stand_in();
         ZoneAttributes {
-            name: zone.apex_name().to_string(),
+            name: zone.id().to_string(),
             kind: policy.kind.into(),
             account: String::new(),
             catalog: policy

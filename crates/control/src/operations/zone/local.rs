@@ -20,7 +20,7 @@ use nameward_zone::change::RrsetData;
 use super::list::shown_backend;
 use super::new_zone_warnings;
 use crate::operations::{
-    OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, zone_name,
+    OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, domain_name, zone_name,
 };
 
 /// The default port of a primary.
@@ -320,7 +320,7 @@ fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
         ))
     })?;
     let key = key.map(|key| {
-        zone_name(key)
+        domain_name(key)
             .map_err(|_| OperationError::invalid(format!("invalid TSIG key name {key:?}")))
     });
     Ok(RemoteServer {

@@ -18,7 +18,7 @@ use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::{
     ListedKind, ListedMetadata, OperationError, OperationResult, Operations, ZoneChanged,
-    ZoneSettings, zone_name,
+    ZoneSettings, domain_name, zone_name,
 };
 
 /// Metadata of a request, as far as a zone without a database keeps it.
@@ -122,7 +122,7 @@ fn serial_word(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationEr
 
 fn key_names(texts: &[String]) -> Result<Vec<NameBuf>, OperationError> {
     let names = texts.iter().map(|text| {
-        zone_name(text)
+        domain_name(text)
             .map_err(|_| OperationError::invalid(format!("invalid TSIG key name {text:?}")))
     });
     names.collect()

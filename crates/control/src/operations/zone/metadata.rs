@@ -327,7 +327,7 @@ impl Operations {
             }
             true
         };
-        let apex = Some(row.name.as_name());
+        let apex = Some(row.name.as_name().zone());
         let listing = database.backend.stored_records(row, apex, &mut take);
         let listed = self.runtime.block_on(listing);
         listed.map_err(|error| database.error(&error))?;

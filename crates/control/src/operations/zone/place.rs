@@ -28,7 +28,7 @@ pub(in crate::operations) struct MemoryZone {
 impl MemoryZone {
     /// Returns the name of the zone.
     pub(in crate::operations) fn name(&self) -> NameBuf {
-        self.version.apex_name().into()
+        self.version.id().into()
     }
 }
 

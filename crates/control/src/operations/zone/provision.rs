@@ -21,7 +21,8 @@ use crate::operations::key::signing_settings::{check_denial_item, check_item, is
 use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
+    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, check_common, default_ttl,
+    zone_name,
 };
 
 /// Records of a zone file that may be posted.
@@ -106,6 +107,7 @@ impl Operations {
         request: &ZoneProvision,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(&request.zone)?;
+        check_common(&name)?;
         let kind = creatable(request.kind)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);

@@ -124,7 +124,7 @@ impl Operations {
         let policies = self.policies.load();
         let policy = policies.of(name.as_name());
         Some(ZoneDetails {
-            name: zone.apex_name().to_string(),
+            name: zone.id().to_string(),
             kind: listed_kind(policy.kind, is_database),
             state: state_word(Some(zone)).into(),
             serial: None,
@@ -238,7 +238,7 @@ impl Operations {
         let policies = self.policies.load();
         let policy = policies.of(name.as_name());
         Some(ZoneDetails {
-            name: zone.apex_name().to_string(),
+            name: zone.id().to_string(),
             kind: listed_kind(policy.kind, true),
             state: state_word(Some(zone)).into(),
             serial: served_serial(zone),

@@ -69,7 +69,7 @@ impl DatabaseFollower {
             return;
         }
         let id = steps.iter().find_map(|step| match step {
-            TableStep::Offer(id, zone) if zone.apex_name() == name => Some(*id),
+            TableStep::Offer(id, zone) if zone.id() == name => Some(*id),
             _ => None,
         });
         if let Some(id) = id

@@ -315,7 +315,7 @@ impl DatabaseFollower {
 
     fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
         if self.zones.get(&id).is_some_and(|known| known.is_withheld) {
-            zone = Zone::not_ready(zone.apex_name());
+            zone = Zone::not_ready(zone.id());
         }
         zone.set_rank(self.rank);
         steps.push(TableStep::Offer(id, Arc::new(zone)));
@@ -371,7 +371,7 @@ impl DatabaseFollower {
         let Some(known) = self.zones.get_mut(&id) else {
             return Ok(());
         };
-        let apex: NameBuf = known.name().into();
+        let apex: NameBuf = known.name().zone().into();
         let mut builder = ZoneBuilder::new(known.name());
         let report = self
             .backend
@@ -441,7 +441,7 @@ impl DatabaseFollower {
                 "{}: zone {}: PRESIGNED, but answered unsigned: its rows have no RRSIG for the SOA or no NSEC or NSEC3 \
                  chain",
                 self.name,
-                zone.apex_name()
+                zone.id()
             );
         }
     }
@@ -449,7 +449,7 @@ impl DatabaseFollower {
     /// Checks whether a zone was read from a replica that does not have this server's changes on the primary yet.
     /// Another change notice follows, so it is read again.
     fn is_behind(&self, zone: &Zone) -> bool {
-        let served = self.commits.table().version(zone.apex_name(), self.rank);
+        let served = self.commits.table().version(zone.id(), self.rank);
         self.backend.options().replica.is_some()
             && served.is_some_and(|served| served.serial().is_after(zone.serial()))
     }

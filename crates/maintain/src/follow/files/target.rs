@@ -38,7 +38,7 @@ impl ZoneTarget for FileTarget {
 
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
-        let digest = policies.of(zone.apex_name()).zonemd.objection(zone);
+        let digest = policies.of(zone.id()).zonemd.objection(zone);
         digest.or_else(|| self.commits.memory_objection(zone))
     }
 

@@ -56,7 +56,7 @@ fn faults_of_zone(
     zone: NameBuf,
 ) -> Vec<KeyFileFault> {
     let (mut good, mut faults) = (0, Vec::new());
-    match directories.pairs(directory, zone.as_name()) {
+    match directories.pairs(directory, zone.as_name().zone()) {
         Ok(pairs) => {
             for pair in pairs {
                 match read_pair(&pair) {

@@ -75,7 +75,7 @@ impl ZoneKeys {
         };
         let directory = self.directory(zone);
         let pairs = match &directory {
-            Some(directory) => self.directories.pairs(directory, zone)?,
+            Some(directory) => self.directories.pairs(directory, zone.zone())?,
             None => Vec::new(),
         };
         let mut look = PairScan::default();
@@ -276,7 +276,7 @@ impl ZoneKey {
             return None;
         };
         Some(KeyFile {
-            owner: zone.into(),
+            owner: zone.zone().into(),
             flags: self.flags,
             private: self.private.clone(),
             times: *times,
@@ -301,7 +301,7 @@ impl ZoneKey {
         }
         let number = self.number;
         let file = KeyFile {
-            owner: zone.into(),
+            owner: zone.zone().into(),
             flags: self.flags,
             private: self.private.clone(),
             times,

@@ -297,7 +297,7 @@ fn ds_lines(key: &ListedZoneKey, prefix: &str) -> String {
     let mut rdata = Vec::new();
     let mut fields = Fields::new(key.dnskey.as_bytes());
     let read = parse_text(Type::DNSKEY, &mut fields, Name::ROOT, &mut rdata);
-    let (Ok(_), Ok(apex)) = (read, key.zone.parse::<NameBuf>()) else {
+    let (Ok(_), Ok(apex)) = (read, NameBuf::zone_from_text(&key.zone)) else {
         return String::new();
     };
     let mut text = String::new();

@@ -122,7 +122,7 @@ impl LiveServers {
         let hosts: Option<Vec<NameBuf>> =
             shared
                 .live
-                .with_contents((zone, self.zone), runtime, |part| {
+                .with_contents((zone, zone.apex_name().into()), runtime, |part| {
                     let servers = notified_servers(part).take(HOSTS_MAX);
                     servers.map(NameBuf::from).collect()
                 })?;

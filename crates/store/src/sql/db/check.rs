@@ -367,14 +367,14 @@ fn check_record(
     let text = row.text(1).unwrap_or_default();
     let mut name = NameBuf::root();
     read_name(text, &mut name)?;
-    if !name.as_name().is_at_or_below(zone.name.as_name()) {
+    if !name.as_name().is_at_or_below(zone.name.as_name().zone()) {
         return Err(CheckFault::OutsideZone(name.to_string()));
     }
     if let Some(reason) = unfindable(engine, text) {
         return Err(CheckFault::NotFound(reason));
     }
     let rtype = read_type(rtype)?;
-    let is_apex = name == zone.name;
+    let is_apex = name.as_name() == zone.name.as_name().zone();
     if zone.is_signed && MadeTypes::WITHOUT_CDS.contains(rtype, is_apex) {
         return Ok(());
     }

@@ -262,7 +262,7 @@ async fn raise_serial(
     let now = SystemTime::now();
     let after = locked.signing.soa_edit;
     let serial = RaisedSerial {
-        apex: zone.name,
+        apex: zone.name.as_name().zone().into(),
         soa_edit: (before.map_or(after, |before| before.soa_edit), after),
         now,
     };
@@ -321,7 +321,7 @@ async fn follow_signing(
 /// Refuses PRESIGNED for a zone that has keys, and no signature at its apex that could replace theirs.
 async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), WriteError> {
     let mut apex = String::new();
-    write_name(zone.name.as_name(), &mut apex);
+    write_name(zone.name.as_name().zone(), &mut apex);
     let (mut has_keys, mut has_signatures) = (false, false);
     let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
     let each = &mut |_: &dyn Cells| has_keys = true;

@@ -17,7 +17,7 @@ use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{SqlEngine, Statement};
 use crate::sql::fragment::soa_minimum;
-use crate::sql::row::write_name;
+use crate::sql::row::write_zone_name;
 use nameward_dnssec::MadeTypes;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
@@ -60,7 +60,7 @@ pub(super) async fn lock_named(
     name: Name<'_>,
 ) -> Result<ZoneRow, WriteError> {
     let mut text = String::new();
-    write_name(name, &mut text);
+    write_zone_name(name, &mut text);
     lock_row(session, "name = ?", Value::Text(&text)).await
 }
 
@@ -125,7 +125,8 @@ pub(super) async fn change(
     };
     // Records of a zone that was signed elsewhere are served by different rules.
     let is_signed = !matches!(signing.denial, CachedDenial::Unsigned);
-    let bears = |edit: &Edit| is_signed && bears_on_parent(edit, &zone.name);
+    let bears =
+        |edit: &Edit| is_signed && bears_on_parent(edit, &zone.name.as_name().zone().into());
     let is_told = !signing.is_presigned && !change.edits.iter().any(bears);
     let before = is_told.then(|| work.served()).flatten();
     for edit in &change.edits {
@@ -198,7 +199,7 @@ impl Work {
         signing: &SigningRows,
         asked: Asked<'_>,
     ) -> Result<Self, Failure> {
-        let apex = key(zone.name.as_name());
+        let apex = key(zone.name.as_name().zone());
         let touched = asked.names();
         let mut names = touched.clone();
         names.insert(apex.clone());

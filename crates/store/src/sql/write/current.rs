@@ -1,8 +1,8 @@
 //! Zone status columns: serials, the time of the last check, and the serial of the last NOTIFY.
 
 use super::super::SqlBackend;
-use super::super::dialect::{SqlEngine, int, text};
-use super::super::row::{Cells, read_content, read_name, write_name};
+use super::super::dialect::{SqlEngine, apex_name, int, text};
+use super::super::row::{Cells, read_content, read_zone_name, write_zone_name};
 use super::WriteError;
 use super::session::Value;
 use super::zones::kind_column;
@@ -48,7 +48,7 @@ impl ZoneProgress {
     /// Reads a row: id, name, last_check, notified_serial, content of the SOA.
     fn read(row: &dyn Cells) -> Option<Self> {
         let mut name = NameBuf::root();
-        read_name(row.text(1).unwrap_or_default(), &mut name).ok()?;
+        read_zone_name(row.text(1).unwrap_or_default(), &mut name).ok()?;
         let soa = row.text(4).and_then(|content| {
             let mut rdata = Vec::new();
             read_content(Type::SOA, None, content, &mut rdata).ok()?;
@@ -91,9 +91,10 @@ fn select(engine: SqlEngine) -> String {
         content,
     ]
     .join(", ");
+    let apex = apex_name(engine);
     format!(
         "SELECT {columns} FROM domains d LEFT JOIN records r \
-         ON r.domain_id = d.id AND r.name = d.name AND r.type = 'SOA' AND NOT r.disabled WHERE "
+         ON r.domain_id = d.id AND r.name = {apex} AND r.type = 'SOA' AND NOT r.disabled WHERE "
     )
 }
 
@@ -142,8 +143,9 @@ impl SqlBackend {
             }
             ZoneProgressList::WithoutSoa => {
                 // The sum keeps planners off the zone index, with which they would read every zone as a whole.
+                let apex = apex_name(session.engine());
                 let sql = format!(
-                    "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = d.name AND s.type = 'SOA' \
+                    "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = {apex} AND s.type = 'SOA' \
                      AND NOT s.disabled AND s.domain_id + 0 = d.id) LIMIT {WITHOUT_SOA_MAX}"
                 );
                 session.rows(&sql, &[], each).await?;
@@ -177,6 +179,6 @@ impl SqlBackend {
 
 pub(super) fn text_of(name: &NameBuf) -> String {
     let mut text = String::new();
-    write_name(name.as_name(), &mut text);
+    write_zone_name(name.as_name(), &mut text);
     text
 }

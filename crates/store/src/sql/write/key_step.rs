@@ -98,7 +98,7 @@ pub(super) async fn take(
     let own = std::slice::from_ref(&step.server);
     let mut is_changed = write_metadata(session, (id, KEY_SERVER), MetadataEdit::Set, own).await?;
     is_changed |= change_locked(session, &zone, &step.changes).await?;
-    let apex = zone.name;
+    let apex = zone.name.as_name().zone().into();
     let mut locked = LockedZone::of(session, zone).await?;
     let records = RecordsOfStep {
         apex,

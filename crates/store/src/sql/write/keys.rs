@@ -4,7 +4,7 @@
 //! still be removed. Key texts never appear in errors.
 
 use super::super::dialect::{SqlEngine, all_keys};
-use super::super::row::{Cells, read_name};
+use super::super::row::{Cells, read_zone_name};
 use super::super::{SqlBackend, ZoneRow};
 use super::session::{Failure, Session, Value};
 use super::{WriteError, request::read_presigned};
@@ -158,7 +158,7 @@ impl SqlBackend {
         let mut zones = Vec::new();
         let each = &mut |row: &dyn Cells| {
             let mut zone = NameBuf::root();
-            if read_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
+            if read_zone_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
                 zones.push(zone);
             }
         };

@@ -5,7 +5,7 @@
 
 use super::super::catalog_options::{CatalogProperties, CatalogRole};
 use super::super::dialect::Statement;
-use super::super::row::write_name;
+use super::super::row::write_zone_name;
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::session::{Failure, Session, Value};
 use super::zones::{delete_rows_of, sign_transfers};
@@ -138,7 +138,7 @@ fn key(name: &NameBuf) -> Box<[u8]> {
 
 fn text_of(name: &NameBuf) -> String {
     let mut text = String::new();
-    write_name(name.as_name(), &mut text);
+    write_zone_name(name.as_name(), &mut text);
     text
 }
 

@@ -1,7 +1,7 @@
 //! Database zones as shown in lists: the stored serial, how the served serial is derived, and whether there are keys.
 
-use super::super::dialect::{SqlEngine, Statement, int, text};
-use super::super::row::{Cells, read_content, read_name};
+use super::super::dialect::{SqlEngine, Statement, apex_name, int, text};
+use super::super::row::{Cells, read_content, read_zone_name};
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::WriteError;
 use super::current::text_of;
@@ -97,9 +97,10 @@ fn select(engine: SqlEngine, first: String, reads_keys: bool) -> String {
     ]
     .join(", ");
     // The sum keeps planners off the zone index, with which they would read every zone as a whole.
+    let apex = apex_name(engine);
     format!(
         "SELECT {columns} FROM domains d LEFT JOIN records r \
-         ON r.name = d.name AND r.type = 'SOA' AND NOT r.disabled AND r.domain_id + 0 = d.id"
+         ON r.name = {apex} AND r.type = 'SOA' AND NOT r.disabled AND r.domain_id + 0 = d.id"
     )
 }
 
@@ -171,7 +172,7 @@ impl SqlBackend {
         let mut found = Vec::new();
         let each = &mut |row: &dyn Cells| {
             let mut name = NameBuf::root();
-            if read_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
+            if read_zone_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
                 found.push((name, ZoneOverview::read(row)));
             }
         };

@@ -17,7 +17,7 @@ pub(super) async fn rectify(
     zone: &ZoneRow,
     denial: CachedDenial,
 ) -> Result<bool, Failure> {
-    let apex = key(zone.name.as_name());
+    let apex = key(zone.name.as_name().zone());
     let mut rows = Rows::new(zone.id);
     rows.load_names(session, std::slice::from_ref(&apex))
         .await?;

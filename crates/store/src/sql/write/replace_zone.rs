@@ -63,7 +63,7 @@ pub(super) async fn replace(
     }
     let denial = note_signatures(session, zone, version).await?;
     delete_all(session, zone.id).await?;
-    let apex = key(zone.name.as_name());
+    let apex = key(zone.name.as_name().zone());
     let mut writer = RowWriter {
         session,
         zone: zone.id,
@@ -102,7 +102,7 @@ pub(super) async fn replace(
 /// Reads the stored serial.
 async fn stored_serial(session: &mut Session, zone: &ZoneRow) -> Result<Option<Serial>, Failure> {
     let mut rows = Rows::new(zone.id);
-    let apex = key(zone.name.as_name());
+    let apex = key(zone.name.as_name().zone());
     rows.load_names(session, std::slice::from_ref(&apex))
         .await?;
     let mut served = rows.at(&apex).filter(|row| row.is_served());

@@ -11,7 +11,7 @@ use super::session::{Failure, Session, Value};
 use crate::sql::dialect::SqlEngine;
 use crate::sql::row::Cells;
 use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
-use nameward_wire::{Name, Type};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
     ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
@@ -54,7 +54,8 @@ pub(super) fn check_edits(
     zone: &ZoneRow,
     signing: &SigningRows,
 ) -> Result<(), InvalidChange> {
-    let check = |edit: &Edit| check_edit(edit, &zone.name, signing.is_presigned);
+    let apex = NameBuf::from(zone.name.as_name().zone());
+    let check = |edit: &Edit| check_edit(edit, &apex, signing.is_presigned);
     change.edits.iter().try_for_each(check)
 }
 

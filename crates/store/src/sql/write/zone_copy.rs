@@ -9,7 +9,7 @@
 //! PowerDNS stores in them, including derived columns and disabled records; their IDs (`id`) are assigned again.
 
 use super::super::dialect::{SqlEngine, int, text};
-use super::super::row::{Cells, write_name};
+use super::super::row::{Cells, write_zone_name};
 use super::session::{Failure, Session, Value};
 use super::zones::find;
 use super::{Committed, WriteError, ZoneRow};
@@ -287,7 +287,7 @@ pub(super) async fn restore(
     let broken = || WriteError::NoCopy(format!("the copy of zone {name} is corrupt"));
     let tables = read_copy(octets).ok_or_else(broken)?;
     let mut stored = String::new();
-    write_name(name.as_name(), &mut stored);
+    write_zone_name(name.as_name(), &mut stored);
     if find(session, &stored).await?.is_some() {
         return Err(WriteError::Exists(name.to_string()));
     }

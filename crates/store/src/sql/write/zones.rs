@@ -2,7 +2,7 @@
 
 use super::super::dialect::{SqlEngine, Statement, record_columns};
 use super::super::row::{
-    Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name,
+    Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name, write_zone_name,
 };
 use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{LockedZone, change, lock_zone};
@@ -124,7 +124,7 @@ fn escaped(text: &[u8]) -> String {
 
 pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Committed, WriteError> {
     let mut name = String::new();
-    write_name(zone.name.as_name(), &mut name);
+    write_zone_name(zone.name.as_name(), &mut name);
     if find(session, &name).await?.is_some() {
         return Err(WriteError::Exists(zone.name.to_string()));
     }
@@ -226,7 +226,7 @@ impl SqlBackend {
     /// Finds a zone by name, on the primary.
     pub async fn find_zone(&self, name: Name<'_>) -> Result<Option<ZoneRow>, WriteError> {
         let mut text = String::new();
-        write_name(name, &mut text);
+        write_zone_name(name, &mut text);
         let mut session = self.reader().await?;
         let found = find(&mut session, &text).await?;
         self.inner.writer.give_back(session);
@@ -252,7 +252,7 @@ impl SqlBackend {
             sql.push_str(" AND name = ?");
             values.push(Value::Text(&owner));
         }
-        write_name(zone.name.as_name(), &mut apex);
+        write_name(zone.name.as_name().zone(), &mut apex);
         // Sorted by the database: a zone may be larger than the memory that one command should take here.
         sql.push_str(
             " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",

@@ -1,0 +1,313 @@
+//! Views: which version of a zone a client gets.
+//!
+//! A view is a set of zone versions ([`Name::variant`]) that some clients see in place of the common versions of these
+//! zones; all other zones are the same for all clients. A request is in the view of its TSIG key; otherwise in that of the
+//! listener it was sent to; otherwise in that of the narrowest network that contains its client. Views with a list of
+//! clients, as BIND has them, come before all that: the first one whose list has the client.
+//!
+//! The zone table has one small table for each view, so a query costs one selection and one more search, however many
+//! views there are; without views it costs one comparison.
+
+mod networks;
+
+use crate::access::{AccessClient, AccessList};
+use crate::key::NameKey;
+use crate::offer::lower_case;
+use crate::table::ZoneTable;
+use crate::zone::Zone;
+use nameward_wire::{Name, NameBuf};
+use networks::ViewNetworks;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Identifies a view, as long as the process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ViewId(pub u16);
+
+impl ViewId {
+    /// The common versions of all zones.
+    pub const DEFAULT: ViewId = ViewId(0);
+}
+
+/// A view as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewRule {
+    /// Its number, which no other view has or had.
+    pub id: ViewId,
+    /// Its name.
+    pub name: String,
+    /// Clients in these networks are in it, unless a narrower network is in another view.
+    pub networks: Vec<(IpAddr, u8)>,
+    /// Requests signed with these TSIG keys are in it.
+    pub keys: Vec<NameBuf>,
+    /// Requests sent to these addresses are in it. An unspecified address stands for all with its port.
+    pub listen: Vec<SocketAddr>,
+    /// Requests of these clients are in it, before any other rule; the first view whose list has the client counts. The
+    /// addresses in `listen` are then a condition, too.
+    pub match_clients: Option<AccessList>,
+    /// The names of its zone versions, each with its variant.
+    pub zones: Vec<NameBuf>,
+}
+
+/// A request, as far as views distinguish requests.
+pub struct ViewClient<'c> {
+    /// Its sender, with the TSIG key that it was signed with.
+    pub sender: AccessClient<'c>,
+    /// The address that it was sent to.
+    pub local: Option<SocketAddr>,
+    /// The client that it is answered for.
+    pub address: IpAddr,
+    /// How many leading bits of the address are known.
+    pub known_bits: u8,
+}
+
+/// The view of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelectedView {
+    /// The view.
+    pub view: ViewId,
+    /// Clients that share this many leading bits of the address are in the same view.
+    pub bits: u8,
+}
+
+/// All views, and the zones that each of them has.
+#[derive(Clone)]
+pub struct ViewTables {
+    selection: Arc<ViewSelection>,
+    /// By the numbers of the views.
+    views: Vec<Option<Arc<ViewZones>>>,
+    /// The views that a zone version belongs to, by its name in lower case.
+    members: Arc<HashMap<Box<[u8]>, Vec<ViewId>>>,
+}
+
+struct ViewSelection {
+    rules: Box<[ViewRule]>,
+    /// By key name in lower case.
+    keys: HashMap<Box<[u8]>, ViewId>,
+    listen: HashMap<SocketAddr, ViewId>,
+    networks: ViewNetworks,
+    /// The views with a list of clients, by their positions in `rules`.
+    in_order: Vec<usize>,
+}
+
+/// The zones of one view.
+#[derive(Clone)]
+struct ViewZones {
+    name: Arc<str>,
+    /// The version of each zone, both in lower case.
+    versions: Arc<HashMap<Box<[u8]>, NameBuf>>,
+    /// By zone name. A version that no source offers is a placeholder: its clients must not get the common version.
+    zones: ZoneTable,
+    /// Requests that were in the view.
+    requests: Arc<AtomicU64>,
+}
+
+impl ViewTables {
+    /// Builds the views; their zones are placeholders until they are offered. Counters continue those of `before`.
+    pub(crate) fn new(rules: &[ViewRule], before: Option<&Self>) -> Self {
+        let mut selection = ViewSelection {
+            rules: rules.into(),
+            keys: HashMap::new(),
+            listen: HashMap::new(),
+            in_order: (0..rules.len())
+                .filter(|at| rules[*at].match_clients.is_some())
+                .collect(),
+            networks: ViewNetworks::new(rules.iter().flat_map(|rule| {
+                let networks = rule.networks.iter();
+                networks.map(|(address, prefix)| (*address, *prefix, rule.id))
+            })),
+        };
+        let len = rules.iter().map(|rule| rule.id.0).max().unwrap_or(0);
+        let mut views = vec![None; usize::from(len) + 1];
+        let mut members: HashMap<Box<[u8]>, Vec<ViewId>> = HashMap::new();
+        for rule in rules {
+            for key in &rule.keys {
+                let key = lower_case(key.as_name());
+                selection.keys.entry(key).or_insert(rule.id);
+            }
+            for address in rule.listen.iter().filter(|_| rule.match_clients.is_none()) {
+                selection.listen.entry(*address).or_insert(rule.id);
+            }
+            let (mut versions, mut zones) = (HashMap::new(), ZoneTable::default());
+            for version in &rule.zones {
+                let name = version.as_name();
+                members.entry(lower_case(name)).or_default().push(rule.id);
+                versions.insert(lower_case(name.zone()), *version);
+                zones.insert_apex(Arc::new(Zone::not_ready(name)), 0);
+            }
+            views[usize::from(rule.id.0)] = Some(Arc::new(ViewZones {
+                name: rule.name.as_str().into(),
+                versions: Arc::new(versions),
+                zones,
+                requests: before
+                    .and_then(|before| before.view(rule.id))
+                    .map(|view| Arc::clone(&view.requests))
+                    .unwrap_or_default(),
+            }));
+        }
+        ViewTables {
+            selection: Arc::new(selection),
+            views,
+            members: Arc::new(members),
+        }
+    }
+
+    /// Returns the views as they are configured.
+    pub fn rules(&self) -> &[ViewRule] {
+        &self.selection.rules
+    }
+
+    /// Finds the view of a request.
+    pub fn select(&self, client: &ViewClient<'_>) -> SelectedView {
+        let selection = &*self.selection;
+        if let Some(view) = selection.first_match(client) {
+            return SelectedView { view, bits: 0 };
+        }
+        let by_key = client.sender.key.filter(|_| !selection.keys.is_empty());
+        let by_key = by_key.and_then(|key| {
+            let key = NameKey::new(key);
+            selection.keys.get(key.suffix(key.labels()).as_wire())
+        });
+        if let Some(view) = by_key.or_else(|| selection.listener(client.local?)) {
+            return SelectedView {
+                view: *view,
+                bits: 0,
+            };
+        }
+        let found = selection
+            .networks
+            .find(client.address.to_canonical(), client.known_bits);
+        SelectedView {
+            view: found.view.unwrap_or_default(),
+            bits: found.bits,
+        }
+    }
+
+    /// Returns the zones of a view, if it exists.
+    #[inline]
+    pub(crate) fn zones(&self, view: ViewId) -> Option<&ZoneTable> {
+        Some(&self.view(view)?.zones)
+    }
+
+    #[inline]
+    fn view(&self, view: ViewId) -> Option<&ViewZones> {
+        self.views.get(usize::from(view.0))?.as_deref()
+    }
+
+    /// Returns the name of a view.
+    pub fn name(&self, view: ViewId) -> Option<&Arc<str>> {
+        Some(&self.view(view)?.name)
+    }
+
+    /// Counts requests that were in a view.
+    pub fn count_requests(&self, view: ViewId, number: u64) {
+        if let Some(view) = self.view(view) {
+            view.requests.fetch_add(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how many requests were in a view.
+    pub fn requests(&self, view: ViewId) -> u64 {
+        let view = self.view(view);
+        view.map_or(0, |view| view.requests.load(Ordering::Relaxed))
+    }
+
+    /// Returns the version of a zone that a view has.
+    pub(crate) fn version(&self, view: ViewId, zone: Name<'_>) -> Option<NameBuf> {
+        self.view(view)?.versions.get(&lower_case(zone)).copied()
+    }
+
+    /// Returns the views that have a zone version.
+    pub fn views_of(&self, version: Name<'_>) -> &[ViewId] {
+        let views = self.members.get(&lower_case(version));
+        views.map_or(&[], |views| &views[..])
+    }
+
+    /// Puts a version of a zone, with the number of its access list, into all views that have it.
+    pub(crate) fn put(&mut self, zone: &Arc<Zone>, access: u32) {
+        let members = Arc::clone(&self.members);
+        for view in members.get(&lower_case(zone.id())).into_iter().flatten() {
+            if let Some(view) = &mut self.views[usize::from(view.0)] {
+                Arc::make_mut(view)
+                    .zones
+                    .insert_apex(Arc::clone(zone), access);
+            }
+        }
+    }
+
+    /// Puts placeholders in place of a version that is no longer offered.
+    pub(crate) fn take(&mut self, version: Name<'_>) {
+        if self.members.contains_key(&lower_case(version)) {
+            self.put(&Arc::new(Zone::not_ready(version)), 0);
+        }
+    }
+}
+
+impl ViewSelection {
+    /// Returns the view of a listener.
+    fn listener(&self, local: SocketAddr) -> Option<&ViewId> {
+        if self.listen.is_empty() {
+            return None;
+        }
+        let [local, any] = listeners(local);
+        let found = self.listen.get(&local);
+        found.or_else(|| self.listen.get(&any))
+    }
+
+    /// Returns the first view whose list has the client.
+    fn first_match(&self, client: &ViewClient<'_>) -> Option<ViewId> {
+        let rules = self.in_order.iter().map(|at| &self.rules[*at]);
+        let mut matching = rules.filter(|rule| {
+            let list = rule.match_clients.as_ref();
+            let is_listed = list.is_some_and(|list| list.allows(&client.sender));
+            is_listed && (rule.listen.is_empty() || rule.has_listener(client.local))
+        });
+        matching.next().map(|rule| rule.id)
+    }
+}
+
+impl ViewRule {
+    /// Checks whether a request was sent to an address of the view. Port 0 stands for all ports.
+    fn has_listener(&self, local: Option<SocketAddr>) -> bool {
+        let Some(local) = local else {
+            return false;
+        };
+        let [local, any] = listeners(local);
+        let mut listen = self.listen.iter();
+        listen.any(|own| {
+            (own.ip() == local.ip() || own.ip() == any.ip())
+                && (own.port() == local.port() || own.port() == 0)
+        })
+    }
+}
+
+/// Returns an address, and the one that stands for all with its port.
+fn listeners(local: SocketAddr) -> [SocketAddr; 2] {
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+    let any: IpAddr = match local {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    [local, SocketAddr::new(any, local.port())]
+}
+
+impl Zone {
+    /// Returns the name of this version of the zone ([`Name::variant`]), by which everything except answers knows it: the
+    /// zone name, unless it is a version for some views.
+    pub fn id(&self) -> Name<'_> {
+        let id = self.indexes_if_made().and_then(|indexes| indexes.id.get());
+        id.map_or_else(|| self.apex_name(), |id| Name::from_valid_wire(id))
+    }
+
+    /// Sets the name of the version, once.
+    pub fn set_id(&self, id: Name<'_>) {
+        if id.variant().is_some() {
+            self.indexes().id.get_or_init(|| id.as_wire().into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
