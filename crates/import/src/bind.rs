@@ -40,6 +40,7 @@ mod syntax;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    net::IpAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -241,6 +242,16 @@ struct View {
     spot: Spot,
     /// The clients it answers.
     clients: Result<ViewClients, UnservableReason>,
+    /// Which requests are in it, for a migration of several views.
+    requests: Result<ViewRequests, UnservableReason>,
+}
+
+/// The requests that are in a view: those of these clients, sent to these addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ViewRequests {
+    clients: Arc<AccessList>,
+    /// Empty for all.
+    destinations: Vec<IpAddr>,
 }
 
 /// The clients of a view.
@@ -249,6 +260,15 @@ struct ViewClients {
     list: Arc<AccessList>,
     /// All clients are included, except those excluded by name.
     is_for_all: bool,
+}
+
+impl TakenView {
+    fn new(view: View) -> Self {
+        TakenView {
+            view,
+            zones: Vec::new(),
+        }
+    }
 }
 
 impl View {
@@ -262,6 +282,10 @@ impl View {
             is_internet,
             spot,
             clients: Ok(clients),
+            requests: Ok(ViewRequests {
+                clients: Arc::new(AccessList::any()),
+                destinations: Vec::new(),
+            }),
         }
     }
 }
@@ -292,6 +316,20 @@ pub struct Taken {
     pub blackhole: Option<Arc<AccessList>>,
     /// A warning for everything that is not imported.
     pub notes: Vec<Diagnostic>,
+}
+
+/// A view of a configuration with several, and its zones.
+struct TakenView {
+    view: View,
+    zones: Vec<TakenZone>,
+}
+
+/// A zone of a view.
+enum TakenZone {
+    /// Defined there.
+    Own(BindZone),
+    /// The zone of another view, by the number of the view.
+    InView(BindZone, usize),
 }
 
 /// Reads a configuration and all files it includes.
@@ -356,6 +394,42 @@ impl NamedConf {
             blackhole: self.blackhole,
             notes: notes.finish(),
         }
+    }
+
+    /// Checks whether there is more than one view to migrate.
+    fn has_views(&self) -> bool {
+        let views = self.views.iter().skip(1);
+        views.filter(|view| view.is_internet).count() > 1
+    }
+
+    /// Returns all views with their zones, in order, and what is left of the configuration.
+    fn take_views(self) -> (Vec<TakenView>, Taken) {
+        let mut notes = ImportNotes::new(&self.files);
+        let mut taken: Vec<TakenView> = self.views.iter().cloned().map(TakenView::new).collect();
+        for zone in &self.zones {
+            match zone.in_view.as_deref() {
+                Some(view) => {
+                    if let Some(other) = self.view_named(view) {
+                        let other = TakenZone::InView(zone.clone(), other);
+                        taken[zone.view].zones.push(other);
+                    }
+                }
+                None if notes.is_taken(zone) => {
+                    let own = TakenZone::Own(zone.clone().into_served());
+                    taken[zone.view].zones.push(own);
+                }
+                None => {}
+            }
+        }
+        for (spot, text) in self.notes {
+            notes.add(spot, text);
+        }
+        let rest = Taken {
+            zones: Vec::new(),
+            blackhole: self.blackhole,
+            notes: notes.finish(),
+        };
+        (taken, rest)
     }
 
     /// Returns the view whose zones are served.

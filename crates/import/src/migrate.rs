@@ -237,6 +237,21 @@ pub struct ImportedZone {
     pub place: ConfigLocation,
 }
 
+/// A view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedView {
+    /// Its name here.
+    pub name: String,
+    /// The clients that are in it.
+    pub match_clients: Vec<String>,
+    /// The addresses that requests must be sent to; empty for all.
+    pub listen: Vec<String>,
+    /// The names of its zone versions, each with its variant.
+    pub zones: Vec<String>,
+    /// Its location.
+    pub place: ConfigLocation,
+}
+
 /// A zone that the other server signs: the location of its signed version and its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSigning {
@@ -335,8 +350,10 @@ pub struct ImportedServer {
     pub backends: Vec<ImportedBackend>,
     /// Policies by which zones are signed.
     pub policies: Vec<ImportedPolicy>,
-    /// Zones that are declared individually.
+    /// Zones that are declared individually. The name of a version for a view has a variant.
     pub zones: Vec<ImportedZone>,
+    /// Views, in the order in which they are tried.
+    pub views: Vec<ImportedView>,
     /// The outcome for each setting of the other server.
     pub report: ImportReport,
     /// Errors in the other server's configuration: if there is one, nothing is migrated.

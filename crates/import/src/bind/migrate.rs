@@ -3,6 +3,7 @@
 
 mod listeners;
 mod signing;
+mod views;
 
 use std::{net::IpAddr, path::Path, sync::Arc};
 
@@ -176,13 +177,19 @@ impl BindImporter {
     }
 
     fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
-        let taken = conf.take();
+        let taken = if conf.has_views() {
+            let (views, rest) = conf.take_views();
+            self.views(&views, statements);
+            rest
+        } else {
+            conf.take()
+        };
         if let Some(list) = &taken.blackhole {
             let value = ImportedValue::Texts(spelled(list));
             self.server.set(None, ("server", "blackhole"), value);
         }
         for zone in &taken.zones {
-            self.zone(zone, statements);
+            self.zone(zone, None, statements);
         }
         for catalog in &statements.catalogs {
             let is_taken = |zone: &ImportedZone| {
@@ -267,7 +274,8 @@ impl BindImporter {
         }
     }
 
-    fn zone(&mut self, zone: &BindZone, statements: &ServerStatements) {
+    /// Converts a zone, or the version of a zone that a view has.
+    fn zone(&mut self, zone: &BindZone, variant: Option<&str>, statements: &ServerStatements) {
         let Some(mut kind) = self.kind(zone) else {
             return;
         };
@@ -279,6 +287,9 @@ impl BindImporter {
             kind = ImportedKind::Consumer;
         }
         let mut moved = self.moved_zone(zone, kind, statements);
+        if let Some(variant) = variant {
+            moved.name = views::version_of(zone, variant);
+        }
         let name = moved.name.clone();
         if kind.is_transferred() && moved.terms.primaries.is_empty() {
             let text = format!("zone {name} omitted: no primaries; it would never be transferred");

@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use nameward_zone::AccessList;
+use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    BindZone, NamedConf, Spot, UnservableReason, ViewClients, ZoneType,
+    BindZone, NamedConf, Spot, UnservableReason, ViewClients, ViewRequests, ZoneType,
     acl::{AclResolver, MatchList, Resolved, Unusable},
     inherited::{INLINE_SIGNING, Inherited, SIGNING},
     read::{NamedConfReader, RawZone, ViewMatch},
@@ -29,8 +29,15 @@ impl NamedConfReader<'_> {
         };
         let blackhole = self.blackhole.take();
         let blackhole = blackhole.and_then(|list| self.settle_blackhole(&list, &mut lists));
+        let named = self.views.iter().skip(1).filter(|view| view.is_internet);
+        // Of several views all are migrated, each with its own rule.
+        let is_migrated = self.moved.is_some() && named.count() > 1;
         for (view, matches) in std::mem::take(&mut self.matches).iter().enumerate() {
-            if let Some(clients) = self.view_clients(matches, &mut lists) {
+            if is_migrated {
+                if let Some(requests) = self.view_requests(matches, &mut lists) {
+                    self.views[view].requests = requests;
+                }
+            } else if let Some(clients) = self.view_clients(matches, &mut lists) {
                 self.views[view].clients = clients;
             }
         }
@@ -157,6 +164,41 @@ impl NamedConfReader<'_> {
         }
     }
 
+    /// Returns the requests that are in a view; `None` for all.
+    fn view_requests(
+        &mut self,
+        matches: &ViewMatch,
+        lists: &mut Lists<'_>,
+    ) -> Option<Result<ViewRequests, UnservableReason>> {
+        if let Some(spot) = matches.recursive_only {
+            let reason = "match-recursive-only".into();
+            return Some(Err(UnservableReason { spot, reason }));
+        }
+        let mut requests = ViewRequests {
+            clients: Arc::new(AccessList::any()),
+            destinations: Vec::new(),
+        };
+        if let Some(list) = &matches.clients {
+            match lists.keyed.resolve(list) {
+                Ok(resolved) => requests.clients = resolved.list,
+                Err(unusable) => return self.refuse(unusable).map(Err),
+            }
+        }
+        if let Some(list) = &matches.destinations {
+            let resolved = match lists.keyed.resolve(list) {
+                Ok(resolved) => resolved.list,
+                Err(unusable) => return self.refuse(unusable).map(Err),
+            };
+            let Some(hosts) = hosts_of(&resolved) else {
+                let reason = "match-destinations has more than single addresses".into();
+                let spot = (list.file, list.place);
+                return Some(Err(UnservableReason { spot, reason }));
+            };
+            requests.destinations = hosts;
+        }
+        Some(Ok(requests))
+    }
+
     fn settle_blackhole(
         &mut self,
         list: &MatchList,
@@ -239,6 +281,26 @@ impl Lists<'_> {
         }
         Ok(list)
     }
+}
+
+/// Returns the addresses of a list of single hosts; none if it has all addresses, `None` for other lists.
+fn hosts_of(list: &AccessList) -> Option<Vec<IpAddr>> {
+    if list.is_any() {
+        return Some(Vec::new());
+    }
+    let entries = list.entries().into_iter();
+    let hosts = entries.map(|entry| match entry.term {
+        AccessWord::Network(address @ IpAddr::V4(_), 32)
+        | AccessWord::Network(address @ IpAddr::V6(_), 128)
+            if !entry.is_negated =>
+        {
+            Some(address)
+        }
+        _ => None,
+    });
+    hosts
+        .collect::<Option<Vec<_>>>()
+        .filter(|hosts| !hosts.is_empty())
 }
 
 fn incomplete(zone: &BindZone) -> Option<&'static str> {

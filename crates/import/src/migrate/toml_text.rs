@@ -8,7 +8,7 @@ use std::{
 use super::{
     ConfigLocation, ImportVerdict, ImportedBackend, ImportedKey, ImportedListener, ImportedPolicy,
     ImportedRemote, ImportedScope, ImportedServer, ImportedSettings, ImportedUpdateRule,
-    ImportedValue, ImportedZone,
+    ImportedValue, ImportedView, ImportedZone,
 };
 
 /// Tables of settings that may be written, in order.
@@ -100,6 +100,7 @@ impl ImportedServer {
         self.policies.iter().for_each(|it| policy(&mut out, it));
         self.backends.iter().for_each(|it| backend(&mut out, it));
         self.zones.iter().for_each(|it| zone(&mut out, it));
+        self.views.iter().for_each(|it| view(&mut out, it));
         self.not_possible(&mut out);
         out
     }
@@ -173,12 +174,45 @@ fn zone(out: &mut String, zone: &ImportedZone) {
         out,
         &format!("\n[[zone]]  # {}", one_line(&zone.place.to_string())),
     );
-    setting(out, "name", &quoted(&zone.name), None);
+    let (name, variant) = version(&zone.name);
+    setting(out, "name", &quoted(&name), None);
+    if let Some(variant) = variant {
+        setting(out, "variant", &quoted(variant), None);
+    }
     setting(out, "kind", &quoted(zone.kind.word()), None);
     if let Some(file) = &zone.file {
         setting(out, "file", &path(file), None);
     }
     terms(out, &zone.terms);
+}
+
+fn view(out: &mut String, view: &ImportedView) {
+    let place = one_line(&view.place.to_string());
+    line(out, &format!("\n[[view]]  # {place}"));
+    setting(out, "name", &quoted(&view.name), None);
+    setting(out, "match_clients", &texts(&view.match_clients), None);
+    if !view.listen.is_empty() {
+        setting(out, "listen", &texts(&view.listen), None);
+    }
+    let zones = view.zones.iter().map(|zone| {
+        let (name, variant) = version(zone);
+        match variant.filter(|variant| *variant != view.name) {
+            Some(variant) => {
+                let variant = quoted(variant);
+                format!("{{ name = {}, variant = {variant} }}", quoted(&name))
+            }
+            None => format!("{{ name = {} }}", quoted(&name)),
+        }
+    });
+    setting(out, "zones", &joined(zones), None);
+}
+
+/// Splits the name of a zone version into the name of the zone and the variant.
+fn version(name: &str) -> (String, Option<&str>) {
+    match name.split_once("..") {
+        Some((zone, variant)) => (format!("{zone}."), Some(variant)),
+        None => (name.to_owned(), None),
+    }
 }
 
 fn terms(out: &mut String, terms: &ImportedSettings) {

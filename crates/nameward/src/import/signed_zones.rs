@@ -85,13 +85,13 @@ fn convert_zone(
     places: &SignedLocations<'_>,
     now: u64,
 ) -> Result<(Serial, Vec<NewFile>), ImportRefusal> {
-    let name: NameBuf = zone.name.parse().map_err(|_| "its name is invalid")?;
+    let name = NameBuf::zone_from_text(&zone.name).map_err(|_| "its name is invalid")?;
     let version = signed_version(name.as_name(), &signing.version).map_err(|found| {
         let first = found.first().map(ToString::to_string).unwrap_or_default();
         format!("{first}; run `{}` and import again", signing.flush)
     })?;
     let shown = KeysView::new(&version);
-    let keys = find_keys(&name, &shown, signing, now)?;
+    let keys = find_keys(&name.as_name().zone().into(), &shown, signing, now)?;
     let serial = Serial(version.serial().0.wrapping_add(1));
     let unsigned = unsigned(&version, &keys, serial);
     let text = zone_text(&name, &unsigned, signing.source.as_deref())

@@ -1,10 +1,11 @@
 //! A move from BIND: lists with names, keys, views, inherited statements, a secondary, zones that BIND signs.
 
 use nameward_testkit::peers::{Peer, PeerKind};
+use nameward_testkit::wire::{Client, Transport};
 
 use super::moved::{
     OldServer, assert_lines, assert_report, compare, compare_transfers, dry_run, primary_of_copy,
-    rcode, transfer, wait_for, with_zones,
+    rcode, transfer, wait_for, with_zones, zone,
 };
 
 use super::signed::{compare_signed, wait_for_signatures};
@@ -238,4 +239,72 @@ fn old_server() -> Option<(OldServer, Peer)> {
         },
     )?;
     Some((old, primary))
+}
+
+/// Two views of one zone and one that refers to the other, in an order that matters.
+const VIEWS: &str = "options { directory \"{DIR}\"; managed-keys-directory \"{DIR}\"; listen-on port {PORT} { 127.0.0.1; 127.0.0.9; };
+    listen-on-v6 { none; }; pid-file none; session-keyfile none; recursion no; notify no; empty-zones-enable no;
+    dnssec-validation no; };
+controls { };
+key \"transfer.example\" { algorithm hmac-sha256; secret \"bW92aW5nIGluIHdpdGggYSBrZXkhIQ==\"; };
+acl inside { !127.0.0.4; 127.0.0.0/29; };
+view \"Keyed\" { match-clients { key transfer.example; };
+    zone one.example { type primary; file \"zones/keyed\"; allow-transfer { key transfer.example; }; }; };
+view listener { match-destinations { 127.0.0.9; }; match-clients { inside; };
+    zone one.example { type primary; file \"zones/listener\"; }; };
+view inside { match-clients { inside; };
+    zone one.example { type primary; file \"zones/inside\"; };
+    zone two.example { type primary; file \"zones/two.example\"; }; };
+view outside { match-clients { 127.0.0.3; 127.0.0.4; };
+    zone one.example { type primary; file \"zones/outside\"; };
+    zone two.example { in-view inside; }; };
+";
+
+#[test]
+fn all_views_are_kept_in_the_order_of_bind() {
+    let mut files = with_zones(&[("named.conf", VIEWS)], &["two.example"], "");
+    for view in ["keyed", "listener", "inside", "outside"] {
+        let text = zone("one.example") + &format!("where TXT {view}\n");
+        files.push((format!("zones/{view}"), text));
+    }
+    let old = OldServer::start(PeerKind::Bind, &files, &["one.example"], None, |dir| {
+        let conf = dir.join("named.conf").display().to_string();
+        let log = dir.join("log").display().to_string();
+        ["-f", "-4", "-n", "1", "-L", &log, "-c", &conf]
+            .map(String::from)
+            .into()
+    });
+    let Some(old) = old else { return };
+    let output = old.import("bind", "named.conf", &["--dry-run"]);
+    let report = old.report(&output, None);
+    assert_lines(
+        &report,
+        &[
+            "converted with changes: view \"Keyed\": named \"keyed\"",
+            "converted: view \"inside\"",
+            "[[view]]  # DIR/named.conf:9\nname = \"listener\"",
+            "listen = [\"127.0.0.9:0\"]\nzones = [{ name = \"one.example.\" }]",
+            "zones = [{ name = \"one.example.\" }, { name = \"two.example.\", variant = \"inside\" }]",
+        ],
+    );
+    let new = old.move_in("bind", "named.conf");
+    for client in ["127.0.0.1", "127.0.0.3", "127.0.0.4", "127.0.0.20"] {
+        for (name, rtype) in [("where.one.example", "TXT"), ("www.two.example", "A")] {
+            let [before, after] = [old.address, new.address()].map(|server| {
+                let reply = Client::new(client, server).ask(Transport::Udp, name, rtype);
+                let mut data: Vec<_> = reply
+                    .answer
+                    .iter()
+                    .map(|record| record.data.clone())
+                    .collect();
+                data.sort_unstable();
+                (reply.rcode(), data)
+            });
+            assert_eq!(before, after, "{client} {name}");
+        }
+    }
+    assert_eq!(
+        transfer(old.address, "one.example", true),
+        transfer(new.address(), "one.example", true)
+    );
 }

@@ -1,0 +1,103 @@
+//! Conversion of several views: each becomes a `[[view]]` with its clients in BIND's order, and versions of its zones.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+
+use nameward_wire::NameBuf;
+use nameward_wire::name::MAX_VARIANT;
+
+use super::{BindImporter, ServerStatements, spelled};
+use crate::bind::{BindZone, TakenView, TakenZone};
+use crate::migrate::{ImportVerdict, ImportedView};
+
+impl BindImporter {
+    /// Converts views, in their order: the first one whose clients and destinations match is a request's.
+    pub(super) fn views(&mut self, taken: &[TakenView], statements: &ServerStatements) {
+        let names = view_names(taken);
+        for (at, TakenView { view, zones }) in taken.iter().enumerate() {
+            let Some(own_name) = view.name.as_deref().filter(|_| view.is_internet) else {
+                continue;
+            };
+            let requests = match &view.requests {
+                Ok(requests) => requests,
+                Err(refusal) => {
+                    let text = format!("view {own_name:?} omitted: {}", refusal.reason);
+                    self.note(ImportVerdict::Breaks, view.spot, text);
+                    continue;
+                }
+            };
+            let name = &names[at];
+            let mut converted = ImportedView {
+                name: name.clone(),
+                match_clients: spelled(&requests.clients),
+                listen: { requests.destinations.iter() }
+                    .map(|address| SocketAddr::new(*address, 0).to_string())
+                    .collect(),
+                zones: Vec::new(),
+                place: self.place(view.spot),
+            };
+            for zone in zones {
+                match zone {
+                    TakenZone::Own(zone) => {
+                        let before = self.server.zones.len();
+                        self.zone(zone, Some(name), statements);
+                        if self.server.zones.len() > before {
+                            converted.zones.push(version_of(zone, name));
+                        }
+                    }
+                    TakenZone::InView(zone, other) => {
+                        converted.zones.push(version_of(zone, &names[*other]));
+                    }
+                }
+            }
+            let (verdict, text) = if own_name == name {
+                (ImportVerdict::Taken, format!("view {own_name:?}"))
+            } else {
+                let text = format!("view {own_name:?}: named {name:?}");
+                (ImportVerdict::Changed, text)
+            };
+            self.note(verdict, view.spot, text);
+            self.server.views.push(converted);
+        }
+        // A zone that was left out of its view is left out of those that refer to it.
+        let known: HashSet<_> = self
+            .server
+            .zones
+            .iter()
+            .map(|zone| zone.name.clone())
+            .collect();
+        for view in &mut self.server.views {
+            view.zones.retain(|zone| known.contains(zone));
+        }
+    }
+}
+
+/// Returns the name of the version of a zone.
+pub(super) fn version_of(zone: &BindZone, variant: &str) -> String {
+    let version = NameBuf::with_variant(zone.name(), variant);
+    version.map_or_else(|_| zone.name().to_string(), |version| version.to_string())
+}
+
+/// Returns the names of the views in our form, each unique.
+fn view_names(taken: &[TakenView]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for TakenView { view, .. } in taken {
+        let letters = view.name.as_deref().unwrap_or_default().chars();
+        let letters = letters.map(|c| match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9' | '-' | '_') => c,
+            _ => '-',
+        });
+        // Room for a number.
+        let base: String = letters.take(MAX_VARIANT - 6).collect();
+        let base = if base.is_empty() { "view".into() } else { base };
+        let mut name = base.clone();
+        for number in 2.. {
+            if !names.contains(&name) {
+                break;
+            }
+            name = format!("{base}-{number}");
+        }
+        names.push(name);
+    }
+    names
+}
