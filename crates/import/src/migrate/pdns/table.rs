@@ -107,7 +107,9 @@ const TABLE: &[(&str, SettingOutcome)] = &[
     ),
     (
         "edns-subnet-processing",
-        NotPossible("answers do not depend on a client subnet"),
+        Changed(
+            "the option is believed from the resolvers that you list in allow_from of [client_subnet]",
+        ),
     ),
     (
         "enable-lua-records",
