@@ -381,7 +381,7 @@ impl Config {
                 None => reader.problem(0..0, "zones are wrong".into()),
             },
         }
-        { views.into_iter() }.for_each(|value| reader.views(&mut config, value));
+        reader.views(&mut config, views);
         reader.known_keys(&config, table.get_ref());
         reader.known_policies(&config, table.get_ref());
         if reader.problems.is_empty() {

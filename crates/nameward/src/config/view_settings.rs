@@ -132,7 +132,10 @@ struct ViewOwners {
 
 impl ConfigReader<'_> {
     /// Reads `[[view]]`, after everything that zones refer to; the versions of zones are added to the zones.
-    pub(super) fn views(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
+    pub(super) fn views(&mut self, config: &mut Config, value: Option<&Spanned<DeValue<'_>>>) {
+        let Some(value) = value else {
+            return;
+        };
         let mut owners = ViewOwners::default();
         let known: HashSet<_> = config.zones.iter().map(distinct_name).collect();
         let (mut views, mut zones, mut versions) = (Vec::new(), Vec::new(), known.clone());

@@ -165,7 +165,7 @@ fn changes_that_are_not_meant_are_warned_of_on_stderr() {
             ["www.dyn.example.com", "A", "60", "192.0.2.1"],
             "repeats the zone name",
         ),
-        (["lua", "LUA", "60", "A \"x\""], "not executed"),
+        (["lua", "LUA", "60", "A \"x\""], "is a script"),
         (
             ["a.sub", "TXT", "60", "x"],
             "sub.dyn.example. is a separate zone on this server",

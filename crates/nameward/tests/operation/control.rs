@@ -307,8 +307,8 @@ fn each_kind_of_error_has_its_exit_code() {
             5,
             "conflict",
         ),
-        (&["zone", "show", "a..b"], 6, "invalid"),
-        (&["cache", "flush", "a..b"], 6, "invalid"),
+        (&["zone", "show", "a..b.test"], 6, "invalid"),
+        (&["cache", "flush", "a..b.test"], 6, "invalid"),
         (&["zone", "delete", "one.example"], 7, "refused"),
         (
             &[

@@ -130,7 +130,7 @@ fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
     );
     for wrong in [
         &["query-log", "on", "--client", "nobody"][..],
-        &["query-log", "on", "--zone", "a..b"],
+        &["query-log", "on", "--zone", "a..b.test"],
     ] {
         let output = server.command(wrong);
         assert!(!output.status.success(), "{output:?}");
