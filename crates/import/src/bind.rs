@@ -23,7 +23,7 @@ mod acl;
 mod dnssec_policy;
 pub mod fuzzing;
 mod inherited;
-pub(crate) mod interfaces;
+pub mod interfaces;
 pub mod journal;
 mod keywords;
 mod lex;

@@ -40,6 +40,7 @@ pub mod tls;
 pub mod transfers;
 pub mod udp;
 pub mod update;
+pub mod xdp;
 pub mod zone_requests;
 
 pub use sys::descriptors;

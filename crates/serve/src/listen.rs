@@ -40,6 +40,14 @@ impl UdpListener {
         self.local
     }
 
+    /// Checks whether it gets the datagrams to an address.
+    pub(crate) fn covers(&self, address: SocketAddr) -> bool {
+        let local = self.local;
+        local.port() == address.port()
+            && (local.ip() == address.ip()
+                || local.ip().is_unspecified() && local.is_ipv4() == address.is_ipv4())
+    }
+
     /// Returns a second handle to the same socket, as a std type.
     pub fn try_clone_std(&self) -> io::Result<std::net::UdpSocket> {
         Ok(self.socket.try_clone()?.into())

@@ -1,5 +1,4 @@
-//! System calls that std and socket2 do not offer. All unsafe code of this crate is here and in
-//! [`batch`] and [`outbox`].
+//! System calls that std and socket2 do not offer. All unsafe code of this crate is here and in the modules below.
 //!
 //! Every function is safe to call: the pointers passed to the kernel come from references or from the
 //! batch's own allocation, and lengths are those of the pointed-to objects.
@@ -8,9 +7,12 @@
 
 mod address;
 pub(crate) mod batch;
+pub(crate) mod bpf;
 mod control;
 pub mod descriptors;
+pub(crate) mod mapping;
 pub(crate) mod outbox;
+pub(crate) mod xsk;
 
 use std::ffi::c_int;
 use std::io;
@@ -60,6 +62,16 @@ pub(crate) fn give_way() {
     // On Linux this affects the calling thread alone (setpriority(2), "C library/kernel differences").
     // SAFETY: no pointers are passed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
+/// Returns the number of a network interface.
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: the name is a C string that lives through the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        index => Some(index),
+    }
 }
 
 /// Sets a socket option whose value is an `int`.

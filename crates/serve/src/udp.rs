@@ -20,18 +20,18 @@ pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
 pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 pub use switch::WorkerSwitch;
-use switch::WorkerTurn;
+pub(crate) use switch::WorkerTurn;
 
 /// Pause after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
 
 /// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late an idle worker notices
 /// that it must stop.
-const IDLE_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const IDLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The same while the worker is about to rest.
-const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of batches a stopping worker still takes from its sockets.
-const DRAIN_BATCHES: usize = 512;
+pub(crate) const DRAIN_BATCHES: usize = 512;
 
 /// Time spent on one batch, by step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,14 +82,20 @@ impl UdpWorker {
             interval: IDLE_INTERVAL,
         };
         worker.set_interval(IDLE_INTERVAL)?;
+        UdpWorker::start(format!("udp-{index}"), move || worker.run(&switch))
+    }
+
+    /// Starts a thread that receives datagrams until its switch is stopped.
+    pub(crate) fn start(
+        name: String,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<UdpWorker> {
         let token = Arc::new(());
         let running = Arc::downgrade(&token);
-        let thread = thread::Builder::new()
-            .name(format!("udp-{index}"))
-            .spawn(move || {
-                let _token = token;
-                worker.run(&switch);
-            })?;
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let _token = token;
+            run();
+        })?;
         Ok(UdpWorker { thread, running })
     }
 
@@ -242,7 +248,7 @@ impl<H: BatchHandler> Worker<H> {
 }
 
 /// Answers a batch. A bug triggered by one datagram costs its batch, not the worker.
-fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
+pub(crate) fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
         let dropped = counted(batch.len(), "datagram");
         tracing::error!("internal error while answering; dropped {dropped}");
@@ -250,6 +256,6 @@ fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     }
 }
 
-fn nanoseconds(from: Instant, to: Instant) -> u64 {
+pub(crate) fn nanoseconds(from: Instant, to: Instant) -> u64 {
     to.saturating_duration_since(from).as_nanos() as u64
 }

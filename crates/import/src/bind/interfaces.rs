@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Returns the addresses of all interfaces that are up, each with the prefix length of its network.
-pub(crate) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
+pub fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `first` is a valid location for the pointer to the list that the call allocates.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {

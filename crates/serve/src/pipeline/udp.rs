@@ -10,6 +10,7 @@ use crate::tap::Exchange;
 use crate::udp::{
     self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker, WorkerSwitch,
 };
+use crate::xdp::{self, XdpClosing, XdpPorts};
 use nameward_answer::Scratch;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
@@ -57,6 +58,17 @@ impl UdpPipeline {
         switch: &Arc<WorkerSwitch>,
     ) -> io::Result<Vec<UdpWorker>> {
         udp::spawn_workers(sockets, switch, |_| UdpPipeline::new(Arc::clone(shared)))
+    }
+
+    /// Starts at most `threads` workers for the queues of interfaces.
+    pub fn spawn_xdp_workers(
+        shared: &Arc<ServingState>,
+        (ports, threads): (XdpPorts, usize),
+        switches: (&Arc<WorkerSwitch>, &XdpClosing),
+    ) -> io::Result<Vec<UdpWorker>> {
+        xdp::spawn_workers(ports, threads, switches, || {
+            UdpPipeline::new(Arc::clone(shared))
+        })
     }
 }
 

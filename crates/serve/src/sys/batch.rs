@@ -9,6 +9,7 @@
 //! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the same frame; `len <=
 //! BATCH`; slots below `len` hold what the last receive wrote.
 
+mod filled;
 mod proxied;
 mod send;
 
@@ -135,35 +136,6 @@ impl DatagramBatch {
             rules: Arc::default(),
             proxied: None,
         }
-    }
-
-    /// Builds a batch as if just received from these clients (at most [`BATCH`]), to test and benchmark a handler
-    /// without sockets. Datagrams are cut at [`QUERY_MAX`].
-    pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> DatagramBatch {
-        let mut batch = DatagramBatch::new();
-        batch.len = datagrams.len().min(BATCH);
-        let frame = batch.frame_mut();
-        for (slot, (bytes, _)) in datagrams.iter().take(BATCH).enumerate() {
-            let len = bytes.len().min(QUERY_MAX);
-            frame.queries[slot].bytes[..len].copy_from_slice(&bytes[..len]);
-            let message = &mut frame.received[slot];
-            message.msg_len = len as libc::c_uint;
-            if len < bytes.len() {
-                message.msg_hdr.msg_flags = libc::MSG_TRUNC;
-            }
-        }
-        for (slot, (_, client)) in datagrams.iter().take(BATCH).enumerate() {
-            batch.set_client(slot, *client);
-        }
-        batch
-    }
-
-    /// Replaces the sender of datagram `i` of a batch built by [`DatagramBatch::of`].
-    pub fn set_client(&mut self, i: usize, client: SocketAddr) {
-        let (raw, raw_len) = encode_address(client);
-        let frame = self.frame_mut();
-        frame.addresses[i].0 = raw;
-        frame.received[i].msg_hdr.msg_namelen = raw_len as libc::socklen_t;
     }
 
     fn frame(&self) -> &Frame {

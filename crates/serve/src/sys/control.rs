@@ -35,6 +35,36 @@ impl Control {
         }
     }
 
+    /// Makes the control message of a reply that leaves from an address, by the route that the kernel chooses; returns its length.
+    pub(super) fn set_source(&mut self, source: IpAddr) -> usize {
+        let (level, kind, address, data) = match source {
+            IpAddr::V4(_) => (
+                libc::IPPROTO_IP,
+                libc::IP_PKTINFO,
+                offset_of!(libc::in_pktinfo, ipi_spec_dst),
+                size_of::<libc::in_pktinfo>(),
+            ),
+            IpAddr::V6(_) => (
+                libc::IPPROTO_IPV6,
+                libc::IPV6_PKTINFO,
+                offset_of!(libc::in6_pktinfo, ipi6_addr),
+                size_of::<libc::in6_pktinfo>(),
+            ),
+        };
+        self.0.fill(0);
+        let mut put =
+            |at: usize, octets: &[u8]| self.0[at..at + octets.len()].copy_from_slice(octets);
+        // With musl the length has half the size, and zeroes follow it.
+        put(0, &(CONTROL_DATA + data).to_le_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
+        match source {
+            IpAddr::V4(v4) => put(CONTROL_DATA + address, &v4.octets()),
+            IpAddr::V6(v6) => put(CONTROL_DATA + address, &v6.octets()),
+        }
+        CONTROL_DATA + data.next_multiple_of(size_of::<usize>())
+    }
+
     /// Turns the control message of a received datagram into that of its reply: same address, but the
     /// interface is left to routing, except for link-local addresses, which mean nothing without it.
     #[inline]

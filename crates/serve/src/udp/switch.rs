@@ -23,7 +23,7 @@ const REST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The next step of a worker, before each batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum WorkerTurn {
+pub(crate) enum WorkerTurn {
     Read,
     /// Read, but wait for datagrams only briefly, and say so once ([`WorkerSwitch::hurry`]).
     ReadBriefly,
@@ -104,7 +104,7 @@ impl WorkerSwitch {
     }
 
     /// Waits until this worker may read; false if it must end.
-    pub(super) fn enter(&self) -> bool {
+    pub(crate) fn enter(&self) -> bool {
         let mut present = self.present.lock();
         loop {
             match self.state.load(Ordering::Relaxed) {
@@ -119,7 +119,7 @@ impl WorkerSwitch {
     }
 
     /// Ends the reading of a worker.
-    pub(super) fn leave(&self, was_hurried: bool) {
+    pub(crate) fn leave(&self, was_hurried: bool) {
         let mut present = self.present.lock();
         present.reading -= 1;
         present.hurried -= usize::from(was_hurried);
@@ -127,13 +127,13 @@ impl WorkerSwitch {
     }
 
     /// Notes that this worker waits only briefly from now on.
-    pub(super) fn hurry(&self) {
+    pub(crate) fn hurry(&self) {
         self.present.lock().hurried += 1;
         self.changed.notify_all();
     }
 
     #[inline]
-    pub(super) fn turn(&self) -> WorkerTurn {
+    pub(crate) fn turn(&self) -> WorkerTurn {
         match self.state.load(Ordering::Relaxed) {
             READING => WorkerTurn::Read,
             CLOSING => WorkerTurn::ReadBriefly,

@@ -16,15 +16,20 @@ impl DatagramBatch {
     /// Waits a bounded time for a full send buffer. A destination the kernel refuses affects its own
     /// reply only.
     pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
+        self.send_some(socket, u32::MAX)
+    }
+
+    /// Sends those replies of the batch whose bit is set in `slots`.
+    pub(crate) fn send_some(&mut self, socket: &impl AsRawFd, slots: u32) -> usize {
         // Replies to proxies go back to them, while everybody else sees the clients behind them.
         self.swap_senders();
-        let sent = self.send_all(socket.as_raw_fd());
+        let sent = self.send_all(socket.as_raw_fd(), slots);
         self.swap_senders();
         sent
     }
 
-    fn send_all(&mut self, fd: RawFd) -> usize {
-        let total = self.collect_replies();
+    fn send_all(&mut self, fd: RawFd, slots: u32) -> usize {
+        let total = self.collect_replies(slots);
         let (mut next, mut sent, mut waits) = (0, 0, 0);
         while next < total {
             match self.send_from(fd, next, total) {
@@ -50,6 +55,11 @@ impl DatagramBatch {
         sent
     }
 
+    /// Marks the reply in a slot as not sent.
+    pub(crate) fn forget(&mut self, slot: usize) {
+        self.frame_mut().reply_data[slot].iov_len = 0;
+    }
+
     /// Marks the reply behind a send header as not sent.
     fn forget_reply(&mut self, index: usize) {
         // SAFETY: the header was filled by collect_replies, so its iovec is one of `reply_data`, and no
@@ -57,8 +67,8 @@ impl DatagramBatch {
         unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
     }
 
-    /// Fills the send headers, one after another, from the slots that have a reply.
-    fn collect_replies(&mut self) -> usize {
+    /// Fills the send headers, one after another, from the wanted slots that have a reply.
+    fn collect_replies(&mut self, slots: u32) -> usize {
         let raw = self.frame.as_ptr();
         let mut total = 0;
         for slot in 0..self.len {
@@ -66,7 +76,7 @@ impl DatagramBatch {
             // reference into the frame is alive. Stored pointers are derived from `raw` by place.
             unsafe {
                 let reply = &raw mut (*raw).reply_data[slot];
-                if (*reply).iov_len == 0 {
+                if (*reply).iov_len == 0 || slots & 1 << slot == 0 {
                     continue;
                 }
                 // The handler sets this length; the kernel must not read past the buffer.

@@ -1,0 +1,114 @@
+//! UDP without the kernel's sockets (AF_XDP): a filter at the network interface hands datagrams for our addresses and ports to
+//! rings that this process reads and writes. Everything else, and every reply that is late or larger than the interface
+//! transmits, takes the ordinary sockets, which stay open.
+//!
+//! ```text
+//! interface, queue n -> filter -+-> ring of queue n -> XdpWorker -> the same BatchHandler as for sockets -> ring -> interface
+//!                               +-> kernel -> ordinary socket -> UDP worker
+//! ```
+//!
+//! The filter is attached, and the sockets are opened, while the process has the privileges for it; nothing after that needs
+//! any. The filter goes with the process, however that ends.
+
+mod filter;
+mod frame;
+mod open;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use nameward_base::sync::Mutex;
+use nameward_base::text::counted;
+
+pub(crate) use frame::Inbound;
+pub use open::XdpPorts;
+pub(crate) use worker::spawn_workers;
+
+/// How packets of an interface reach this process, from the fastest to the slowest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XdpMode {
+    /// The driver writes into our buffers.
+    ZeroCopy,
+    /// The driver runs the filter, and packets are copied.
+    Native,
+    /// The network stack runs the filter, and packets are copied.
+    Generic,
+}
+
+impl XdpMode {
+    /// Returns the words for it in the log and in the status.
+    pub fn text(self) -> &'static str {
+        match self {
+            XdpMode::ZeroCopy => "native mode, zero copy",
+            XdpMode::Native => "native mode, copying",
+            XdpMode::Generic => "generic mode, copying (the driver has no XDP)",
+        }
+    }
+}
+
+/// The state of an interface that the configuration names.
+#[derive(Debug)]
+pub struct XdpState {
+    /// Its name.
+    pub interface: String,
+    mode: Option<XdpMode>,
+    /// Queues that are served.
+    queues: AtomicUsize,
+    failure: Mutex<Option<String>>,
+}
+
+impl XdpState {
+    fn open(interface: &str, mode: XdpMode, queues: usize) -> Self {
+        Self {
+            interface: interface.into(),
+            mode: Some(mode),
+            queues: AtomicUsize::new(queues),
+            failure: Mutex::new(None),
+        }
+    }
+
+    fn failed(interface: &str, error: String) -> Self {
+        Self {
+            interface: interface.into(),
+            mode: None,
+            queues: AtomicUsize::new(0),
+            failure: Mutex::new(Some(error)),
+        }
+    }
+
+    /// Returns a description for people.
+    pub fn text(&self) -> String {
+        let queues = self.queues.load(Ordering::Relaxed);
+        match (self.failure(), self.mode) {
+            (Some(failure), _) => format!("not used: {failure}"),
+            (None, Some(mode)) => format!("{}, {}", mode.text(), counted(queues, "queue")),
+            (None, None) => "not used".into(),
+        }
+    }
+
+    /// Returns why ordinary sockets answer what arrives at the interface.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    fn end_queue(&self, reason: &str) {
+        self.queues.fetch_sub(1, Ordering::Relaxed);
+        *self.failure.lock() = Some(reason.into());
+    }
+}
+
+/// Closes the rings of a server, whose datagrams then take the ordinary sockets.
+#[derive(Debug, Clone, Default)]
+pub struct XdpClosing(Arc<AtomicBool>);
+
+impl XdpClosing {
+    /// Lets the workers answer what has arrived and end.
+    pub fn close(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
