@@ -25,7 +25,7 @@ use hyper::{Request, Response, header};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use ipnet::IpNet;
-use nameward_base::memory::is_available;
+use nameward_base::memory;
 use nameward_control::web::{ApiHandover, KeyGate, RETRY_SECONDS, SecretVerdict, is_allowed};
 use nameward_serve::http::{BodyMemory, Held, HeldBody, StallGuard};
 use nameward_serve::tls::{ServerTls, TlsPurpose};
@@ -321,7 +321,8 @@ async fn read_body(
     let Some(room) = shared.bodies.hold(size) else {
         return Err(503);
     };
-    if size >= LARGE_BODY && !is_available(size.saturating_mul(WORK_SHARE)) {
+    if size >= LARGE_BODY && !memory::is_available(size.saturating_mul(WORK_SHARE)) {
+        memory::note_refusal(format!("an API request of {size} octets"));
         tracing::warn!("API: a request of {size} octets is refused: out of memory");
         return Err(503);
     }

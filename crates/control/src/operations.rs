@@ -62,12 +62,13 @@ use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
+pub use server::fault::{FaultKind, ServerFault};
 pub use server::health::{ForcedTarget, HealthTarget};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
 pub use server::status::{
-    BackendStatus, DnstapStatus, FaultKind, InternalError, LimitedNetwork, ListenerStatus,
-    QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerFault, ServerStatus,
-    TransferCounts, UnseenChanges,
+    BackendStatus, DnstapStatus, InternalError, LimitedNetwork, ListenerStatus, MemoryRefusal,
+    QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerStatus,
+    TransferCounts, UnseenChanges, XdpStatus,
 };
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,

@@ -9,12 +9,10 @@ mod cookie_settings;
 pub mod dnssec_policy;
 mod document;
 pub mod error;
-pub mod geoip_settings;
-pub mod health_settings;
 pub mod listen_entry;
+mod listing;
 pub mod location;
 pub mod log_settings;
-pub mod lua_settings;
 mod overload_settings;
 pub mod rate_limit_settings;
 pub mod read;
@@ -23,10 +21,12 @@ mod server_keywords;
 pub mod setting;
 pub mod settings;
 mod state_settings;
+pub mod steering_settings;
 mod tables_reader;
 pub mod tls_settings;
 mod tsig_key;
 pub mod view_settings;
+pub mod xdp_settings;
 mod zone_chunks;
 pub mod zone_files;
 mod zone_tables;
@@ -49,20 +49,20 @@ pub use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
-use geoip_settings::GeoipTable;
-use health_settings::HealthTable;
+pub use listing::{TableListing, all_settings, tables};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
-use lua_settings::LuaTable;
 use rate_limit_settings::RateLimit;
-use setting::{ConfigTable, Listed, list};
+use setting::ConfigTable;
 use settings::{
     AutoprimarySettings, Backend, Cache, KeySettings, Overload, Recursor, Rings, SecurityPoll,
     Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
 use state_settings::Journal;
+use steering_settings::{GeoipTable, HealthTable, LuaTable};
 use tables_reader::ConfigReader;
 use tls_settings::{HttpsTable, QuicTable, TlsSettings};
 use view_settings::ViewSettings;
+use xdp_settings::XdpTable;
 use zone_chunks::ZonePieces;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -112,6 +112,8 @@ pub struct Config {
     pub cookies: CookieTable,
     /// `[client_subnet]`
     pub client_subnet: ClientSubnetTable,
+    /// `[xdp]`
+    pub xdp: XdpTable,
     /// `[geoip]`
     pub geoip: GeoipTable,
     /// `[health]`
@@ -177,6 +179,7 @@ impl Config {
             rate_limit: RateLimit::defaults(),
             cookies: CookieTable::defaults(),
             client_subnet: ClientSubnetTable::defaults(),
+            xdp: XdpTable::defaults(),
             geoip: GeoipTable::defaults(),
             health: HealthTable::defaults(),
             lua: LuaTable::defaults(),
@@ -351,6 +354,7 @@ impl Config {
                 RateLimit::NAME => reader.section(&mut config.rate_limit, value),
                 CookieTable::NAME => reader.section(&mut config.cookies, value),
                 ClientSubnetTable::NAME => reader.section(&mut config.client_subnet, value),
+                XdpTable::NAME => reader.section(&mut config.xdp, value),
                 GeoipTable::NAME => reader.section(&mut config.geoip, value),
                 HealthTable::NAME => reader.section(&mut config.health, value),
                 LuaTable::NAME => reader.section(&mut config.lua, value),
@@ -429,66 +433,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// A table of the configuration file, for listings.
-pub struct TableListing {
-    /// Its name in the file.
-    pub name: &'static str,
-    /// Its description, line by line.
-    pub about: &'static [&'static str],
-    /// Its settings, in file order.
-    pub settings: Vec<Listed>,
-}
-
-/// Returns every table, in documentation order.
-pub fn tables() -> Vec<TableListing> {
-    fn of<S: ConfigTable>() -> TableListing {
-        TableListing {
-            name: S::NAME,
-            about: S::ABOUT,
-            settings: list::<S>().collect(),
-        }
-    }
-    vec![
-        of::<Server>(),
-        of::<Web>(),
-        of::<ApiSettings>(),
-        of::<TlsSettings>(),
-        of::<HttpsTable>(),
-        of::<QuicTable>(),
-        of::<Backend>(),
-        of::<KeySettings>(),
-        of::<DnssecPolicySettings>(),
-        of::<ZoneDefaults>(),
-        of::<TemplateSettings>(),
-        of::<AutoprimarySettings>(),
-        of::<ZoneSettings>(),
-        of::<ViewSettings>(),
-        of::<Cache>(),
-        of::<Journal>(),
-        of::<Overload>(),
-        of::<RateLimit>(),
-        of::<CookieTable>(),
-        of::<ClientSubnetTable>(),
-        of::<LuaTable>(),
-        of::<GeoipTable>(),
-        of::<HealthTable>(),
-        of::<Recursor>(),
-        of::<SecurityPoll>(),
-        of::<Rings>(),
-        of::<Log>(),
-        of::<QueryLogSettings>(),
-        of::<DnstapSettings>(),
-    ]
-}
-
-/// Returns every setting, in the same order.
-pub fn all_settings() -> Vec<Listed> {
-    tables()
-        .into_iter()
-        .flat_map(|table| table.settings)
-        .collect()
 }
 
 /// Joins a message of the TOML parser, which may have several lines, into one.

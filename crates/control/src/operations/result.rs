@@ -183,7 +183,7 @@ pub struct ListedChange {
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum OperationResult {
     /// Result of `status`.
-    Status(ServerStatus),
+    Status(Box<ServerStatus>),
     /// How the server was started.
     Process(ServerProcess),
     /// Result of `stop`: the connection stays open until the server has ended.

@@ -261,6 +261,9 @@ fn write_work_metrics(out: &mut String, status: &ServerStatus) {
         "counter",
     );
     let _ = writeln!(out, "{name} {}", status.internal_errors);
+    let name = "nameward_memory_refusals_total";
+    head(out, name, "Work rejected for want of memory", "counter");
+    let _ = writeln!(out, "{name} {}", status.memory_refusals);
 }
 
 #[cfg(test)]
@@ -271,6 +274,7 @@ mod tests {
     fn queues_and_panics_are_metrics() {
         let status = ServerStatus {
             internal_errors: 3,
+            memory_refusals: 4,
             views: vec![("internal".into(), 9)],
             queues: vec![QueueStatus {
                 name: "updates".into(),
@@ -287,6 +291,7 @@ mod tests {
             "nameward_queue_limit{queue=\"updates\"} 1024\n",
             "nameward_queue_full_total{queue=\"updates\"} 5\n",
             "nameward_internal_errors_total 3\n",
+            "nameward_memory_refusals_total 4\n",
             "nameward_view_requests_total{view=\"internal\"} 9\n",
         ] {
             assert!(out.contains(line), "{line}: {out}");

@@ -11,6 +11,7 @@ use crate::schedule::Moment;
 use crate::table::TableWriter;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, ZoneState};
+use nameward_base::memory;
 use nameward_base::sync::Mutex;
 use nameward_store::state::{JournalOrigin, StateChange, ZoneStorage, ZoneTimers};
 use nameward_wire::NameBuf;
@@ -131,8 +132,12 @@ impl SecondaryStorage for StateStorage {
         let is_large = (has_version || rule.verifies()) && version.heap_bytes() >= LARGE;
         let commits = Arc::clone(&self.commits);
         let commit = move || {
-            let objection = rule.objection(&version);
-            match objection.or_else(|| commits.memory_objection(&version)) {
+            let no_memory = || {
+                let error = commits.memory_objection(&version)?;
+                memory::note_refusal(format!("a transfer of {}", version.id()));
+                Some(error)
+            };
+            match rule.objection(&version).or_else(no_memory) {
                 Some(error) => ended(Err(CommitError::Unusable(error))),
                 None => commits.version_with_contents(source, version, contents, ended),
             }

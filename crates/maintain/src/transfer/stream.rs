@@ -15,6 +15,7 @@ use super::question::{AskedQuestion, is_zone};
 use super::records::{RecordCursor, RecordScratch, ScannedRecord};
 use super::reply::expire_of;
 use crate::contents::PART;
+use nameward_base::memory;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure};
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::zonefile::{Record, RecordLocation, Severity};
@@ -404,6 +405,7 @@ impl WholeDraft {
         let (zone, findings) = self.builder.end();
         let Some(mut zone) = zone else {
             if self.builder.lacks_memory() {
+                memory::note_refusal(format!("a transfer of {}", last.owner));
                 return Err(TransferFailure::NoMemory);
             }
             if self.builder.is_full() {

@@ -1,6 +1,7 @@
 //! Tests of the configuration from the operator's view: defaults, values, and every kind of
 //! mistake.
 
+use super::setting::Listed;
 use super::*;
 
 /// Returns the messages about a text, as lines of `test.toml`.

@@ -27,7 +27,8 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
 use process::{
-    of_certificate, of_geo_database, of_internal_error, of_peers, of_scripts, of_start, of_targets,
+    of_certificate, of_geo_database, of_internal_error, of_memory, of_peers, of_scripts, of_start,
+    of_targets, of_xdp,
 };
 
 /// The sources that faults are derived from.
@@ -107,10 +108,12 @@ impl FaultSources<'_> {
         faults.extend(self.reload());
         faults.extend(self.tls.map(of_certificate));
         faults.extend(of_peers(self.peers));
+        faults.extend(of_xdp(self.status));
         faults.extend(self.geo.iter().map(of_geo_database));
         faults.extend(of_targets(self.targets));
         faults.extend(of_scripts(self.scripts));
         faults.extend(of_internal_error(self.status));
+        faults.extend(of_memory(self.status));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());
         faults.extend(self.stale());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! new                          old
-//! take_over            ->
+//! take_over            ->      closes the queues of interfaces (XDP)
 //!                      <-      {"descriptors": N}, then the descriptors: stdout, stderr, all listening sockets
 //! (checks, binds what is new, enters its sandbox)
 //! load                 ->      pauses the state store: changes wait, queries are answered from memory
@@ -32,12 +32,12 @@ use std::{
 
 use nameward_base::sync::Mutex;
 use nameward_control::operations::{ErrorKind, OperationError};
-use nameward_serve::{descriptors, udp::WorkerSwitch};
+use nameward_serve::{descriptors, udp::WorkerSwitch, xdp::XdpClosing};
 use nameward_store::state::StateStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::ports::Ports;
+use super::{opening::Gates, ports::Ports};
 use crate::notify;
 
 /// How long a new process may take to check its configuration, and to load its zones.
@@ -69,6 +69,8 @@ pub struct HandOver {
     store: Option<StateStore>,
     /// The threads that read UDP.
     workers: Arc<WorkerSwitch>,
+    /// Closes the queues of interfaces.
+    xdp: XdpClosing,
     /// The keys of QUIC connections, for the new process.
     quic: String,
     is_done: watch::Sender<bool>,
@@ -76,18 +78,15 @@ pub struct HandOver {
 
 impl HandOver {
     /// Copies the descriptors of all ports.
-    pub fn new(
-        ports: &Ports,
-        workers: &Arc<WorkerSwitch>,
-        store: Option<&StateStore>,
-    ) -> io::Result<Arc<Self>> {
+    pub fn new(ports: &Ports, gates: &Gates, store: Option<&StateStore>) -> io::Result<Arc<Self>> {
         let descriptors = ports.descriptors()?;
         let control = ports.control.as_ref();
         Ok(Arc::new(Self {
             descriptors: Mutex::new(descriptors),
             keeps_control_socket: control.map(|control| control.handed_over_flag()),
             store: store.cloned(),
-            workers: Arc::clone(workers),
+            workers: Arc::clone(&gates.workers),
+            xdp: gates.xdp.clone(),
             quic: ports.encrypted.identity.to_successor(),
             is_done: watch::Sender::new(false),
         }))
@@ -123,6 +122,8 @@ impl HandOver {
             OperationError::new(ErrorKind::Internal, error.to_string())
         };
         tracing::info!("upgrade: handing over to a new process");
+        // The kernel lets one process open a queue. Until the new one reads them, datagrams take the ordinary sockets.
+        self.xdp.close();
         self.offer(stream, &descriptors).map_err(broken)?;
         stream
             .set_read_timeout(Some(CHECK_PATIENCE))

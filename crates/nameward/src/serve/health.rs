@@ -3,10 +3,10 @@
 //! The page and the probes get the state of at most a second ago, which is read in the background: they never
 //! wait.
 
-use nameward_base::panics;
 use nameward_base::sync::Mutex;
 use nameward_base::time::{now_seconds, seconds_since_1970};
 use nameward_base::worker::{self, QueueUsage};
+use nameward_base::{memory, panics};
 use std::{
     net::SocketAddr,
     sync::{
@@ -18,14 +18,15 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_control::operations::{
-    BackendStatus, InternalError, QueryRates, QueueStatus, ServerFault, ServerStatus,
-    TransferCounts, UnseenChanges,
+    BackendStatus, InternalError, MemoryRefusal, QueryRates, QueueStatus, ServerFault,
+    ServerStatus, TransferCounts, UnseenChanges, XdpStatus,
 };
 use nameward_maintain::follow::{
     FaultyZones,
     databases::{DatabaseZoneFaults, FollowedDatabase, ServedFrom},
 };
 use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
+use nameward_serve::xdp::XdpState;
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
 use nameward_steering::health::TargetHealth;
@@ -53,6 +54,8 @@ pub struct ListenerWatch {
     pub tcp: Weak<()>,
     /// The tasks that accept encrypted connections.
     pub encrypted: EncryptedListeners,
+    /// The interfaces with XDP.
+    pub xdp: Vec<Arc<XdpState>>,
 }
 
 impl ListenerWatch {
@@ -164,6 +167,7 @@ impl ServerHealth {
         let [minute_1, minutes_5, minutes_10] = rates.queries();
         let (sums, secondaries) = (&zones.sums, &zones.secondaries);
         let (outgoing, outgoing_waiting) = sources.zone_requests.transfer_counts();
+        let refusals = memory::refusals();
         let nsid = core.shared.engine.load().identity.id.clone();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -214,6 +218,12 @@ impl ServerHealth {
                 at: last.at,
                 location: last.location,
             }),
+            xdp: sources.listeners.xdp.iter().map(xdp_status).collect(),
+            memory_refusals: refusals.count,
+            last_memory_refusal: refusals.last.map(|last| MemoryRefusal {
+                at: last.at,
+                work: last.work,
+            }),
             views: view_requests(&core.shared.zones.load()),
             queues: worker::queues().into_iter().map(queue_status).collect(),
             faults: Vec::new(),
@@ -256,6 +266,14 @@ impl ServerHealth {
             is_transferred: &|zone| secondaries.is_transferred(zone),
         };
         sources.find()
+    }
+}
+
+fn xdp_status(state: &Arc<XdpState>) -> XdpStatus {
+    XdpStatus {
+        interface: state.interface.clone(),
+        state: state.text(),
+        is_used: state.failure().is_none(),
     }
 }
 

@@ -7,6 +7,7 @@ use nameward_serve::{
     pipeline::{TcpPipeline, UdpPipeline},
     tcp::{Drain, TcpSettings},
     udp::{UdpWorker, WorkerSwitch},
+    xdp::{XdpPorts, XdpState},
 };
 use tokio::{sync::watch, task::JoinSet};
 
@@ -22,6 +23,9 @@ use crate::config::{Config, settings};
 pub struct Listeners {
     /// The UDP threads.
     pub workers: Vec<UdpWorker>,
+    /// The threads that read queues of interfaces.
+    pub xdp: Vec<UdpWorker>,
+    xdp_states: Vec<Arc<XdpState>>,
     /// Ends them.
     pub switch: Arc<WorkerSwitch>,
     /// Closes connections.
@@ -35,13 +39,16 @@ impl Listeners {
     /// Starts them; they wait at their gates.
     pub fn start(
         core: &ServerCore,
-        (dns, encrypted): (Bound, EncryptedPorts),
+        (dns, xdp, encrypted): (Bound, XdpPorts, EncryptedPorts),
         config: &Config,
         tasks: &mut JoinSet<()>,
         gates: &Gates,
     ) -> std::io::Result<Self> {
         let (gate, switch) = (gates.dns(), Arc::clone(&gates.workers));
+        let (xdp_states, threads) = (xdp.states(), dns.udp.len());
         let workers = UdpPipeline::spawn_workers(&core.shared, dns.udp, &switch)?;
+        let switches = (&switch, &gates.xdp);
+        let xdp = UdpPipeline::spawn_xdp_workers(&core.shared, (xdp, threads), switches)?;
         let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
         let (stop, stopping) = watch::channel(false);
         // One client's connections count together, whatever they carry.
@@ -61,6 +68,8 @@ impl Listeners {
         });
         Ok(Self {
             workers,
+            xdp,
+            xdp_states,
             switch,
             stop,
             drain,
@@ -87,6 +96,7 @@ impl Listeners {
             udp: self.workers.iter().map(UdpWorker::running).collect(),
             tcp: Weak::clone(&self.accepting),
             encrypted: self.encrypted.clone(),
+            xdp: self.xdp_states.clone(),
         }
     }
 }

@@ -18,6 +18,7 @@ use std::{
 };
 
 use nameward_serve::udp::WorkerSwitch;
+use nameward_serve::xdp::XdpClosing;
 use tokio::sync::watch;
 
 /// How long queries wait for the zones of a server that was started with the sockets of the service manager.
@@ -38,6 +39,8 @@ pub struct Gates {
     administration: watch::Sender<bool>,
     /// The gate of UDP threads.
     pub workers: Arc<WorkerSwitch>,
+    /// Closes the queues of interfaces.
+    pub xdp: XdpClosing,
     /// When queries are answered with or without zones.
     deadline: Option<Instant>,
 }
@@ -54,6 +57,7 @@ impl Gates {
             dns: watch::Sender::new(is_open),
             administration: watch::Sender::new(ports != PortsFrom::RunningServer),
             workers: Arc::new(workers),
+            xdp: XdpClosing::default(),
             deadline: (ports == PortsFrom::ServiceManager).then(|| now + LOAD_PATIENCE),
         }
     }

@@ -206,7 +206,9 @@ impl Operator {
         match request {
             OperationRequest::Status => {
                 let status = self.health.refresh();
-                Ok(OperationResult::Status(Arc::unwrap_or_clone(status)))
+                Ok(OperationResult::Status(Box::new(Arc::unwrap_or_clone(
+                    status,
+                ))))
             }
             OperationRequest::Process => Ok(OperationResult::Process(self.process.clone())),
             OperationRequest::Stop => {

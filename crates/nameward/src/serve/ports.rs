@@ -7,18 +7,24 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
     thread,
+    time::Duration,
 };
 
 use nameward_control::operations::ListenerStatus;
 use nameward_control::socket::{ControlSocket, SocketError};
+use nameward_import::bind::interfaces;
 use nameward_serve::inherited::InheritedSockets;
-use nameward_serve::listen::{self, Bound, ListenError};
+use nameward_serve::listen::{self, Bound, ListenError, UdpListener};
+use nameward_serve::xdp::XdpPorts;
 
 use super::{encrypted::EncryptedPorts, take_over::TakeOver};
 use crate::{
     config::{Config, error::plain},
     remote::DefaultLocation,
 };
+
+/// How long a server that takes over waits for the interfaces of the one before.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A port or socket that cannot be bound.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +51,8 @@ pub enum PortError {
 pub struct Ports {
     /// UDP and TCP.
     pub dns: Bound,
+    /// Queues of interfaces.
+    pub xdp: XdpPorts,
     /// Encrypted DNS.
     pub encrypted: EncryptedPorts,
     /// The status page.
@@ -63,6 +71,7 @@ impl Ports {
         before: Option<&TakeOver>,
     ) -> Result<Self, PortError> {
         let dns = bind_dns(config, inherited)?;
+        let xdp = open_xdp(config, &dns, before.is_some());
         let mut encrypted = EncryptedPorts::bind(config, inherited)?;
         if let Some(identity) = before.and_then(TakeOver::quic_identity) {
             encrypted.identity = identity;
@@ -92,6 +101,7 @@ impl Ports {
         }
         Ok(Self {
             dns,
+            xdp,
             encrypted,
             web,
             api,
@@ -197,6 +207,28 @@ fn has_ipv6(error: &std::io::Error) -> bool {
     !error
         .raw_os_error()
         .is_some_and(|code| lacking.contains(&code))
+}
+
+/// Opens the interfaces with XDP. A server that takes over waits for the one before to close them.
+fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
+    let names = &config.xdp.interfaces;
+    if names.is_empty() {
+        return XdpPorts::default();
+    }
+    let mut listeners: Vec<_> = dns.udp.iter().flatten().cloned().collect();
+    listeners.sort_by_key(UdpListener::local);
+    listeners.dedup_by_key(|one| one.local());
+    let hosts = interfaces::addresses().unwrap_or_else(|error| {
+        tracing::warn!("cannot list the addresses of this host: {error}");
+        Vec::new()
+    });
+    let hosts: Vec<_> = hosts.into_iter().map(|(address, _)| address).collect();
+    let patience = if is_take_over {
+        CLOSING_PATIENCE
+    } else {
+        Duration::ZERO
+    };
+    XdpPorts::open(names, listeners, &hosts, patience)
 }
 
 fn bind_web(what: &'static str, address: SocketAddr) -> Result<TcpListener, PortError> {

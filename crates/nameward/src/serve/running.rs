@@ -118,7 +118,7 @@ impl RunningServer {
             ..
         } = prepared;
         let gates = Gates::new(ports_from, started);
-        let hand_over = HandOver::new(&ports, &gates.workers, core.maintain.store())?;
+        let hand_over = HandOver::new(&ports, &gates, core.maintain.store())?;
         let unknown_keys = policies::unknown_keys(&config);
         // The zone settings are in effect as policies, access lists and file sources.
         config.zones = Vec::new();
@@ -135,7 +135,7 @@ impl RunningServer {
 
         announce::started(&ports, &config, tls.is_some());
         let web = ports.web_address();
-        let ports_of_dns = (ports.dns, ports.encrypted);
+        let ports_of_dns = (ports.dns, ports.xdp, ports.encrypted);
         let listeners = Listeners::start(&core, ports_of_dns, &config, &mut tasks, &gates)?;
         let health = ServerHealth::new(HealthSources {
             core: core.clone(),
@@ -284,7 +284,8 @@ impl RunningServer {
             self.finish_connections().await;
         }
         self.listeners.stop.send_replace(true);
-        let workers = std::mem::take(&mut self.listeners.workers);
+        let mut workers = std::mem::take(&mut self.listeners.workers);
+        workers.append(&mut self.listeners.xdp);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);
         });

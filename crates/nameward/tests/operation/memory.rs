@@ -108,6 +108,9 @@ fn a_transfer_for_which_there_is_no_memory_leaves_the_previous_version_served() 
         secondary.log().contains("out of memory")
     });
     assert_eq!(www(&secondary), Some(2));
+    let status = done(&secondary, &["status"]);
+    assert!(status.contains("out_of_memory"), "{status}");
+    assert!(status.contains("a transfer of one.example"), "{status}");
     limit(&secondary, None);
     done(&secondary, &["zone", "retrieve", "one.example"]);
     secondary.wait_until("the new version", || www(&secondary) == Some(3));
@@ -161,6 +164,8 @@ fn a_request_for_which_there_is_no_memory_is_refused_and_small_ones_are_served()
     limit(&server, Some(LEFT[1]));
     assert_eq!(patch(&server, 30_000), "503", "{}", server.log());
     assert!(server.log().contains("out of memory"), "{}", server.log());
+    let status = done(&server, &["status"]);
+    assert!(status.contains("for an API request of"), "{status}");
     assert_eq!(patch(&server, 1), "204", "{}", server.log());
     assert_eq!(www(&server), Some(2));
     limit(&server, None);

@@ -52,7 +52,7 @@ pub(super) fn look_at_all<'j>(
         GROUP
     };
     let next = AtomicUsize::new(0);
-    // Checks groups until there are no more, or until `deliver` returns false.
+    // Checks one group after the other until none is left, or until `deliver` returns false.
     let look = &|deliver: &mut dyn FnMut(Vec<Outcome<'j>>) -> bool| {
         let mut looker = Looker::new(candidates);
         loop {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fault::{FaultKind, ServerFault};
+
 /// The state of a server. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
@@ -59,6 +61,9 @@ pub struct ServerStatus {
     /// Restrictions of the process since its start.
     #[serde(default)]
     pub sandbox: String,
+    /// The interfaces with XDP, each with its state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub xdp: Vec<XdpStatus>,
     /// dnstap, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
@@ -71,6 +76,12 @@ pub struct ServerStatus {
     /// The last of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_internal_error: Option<InternalError>,
+    /// How often work was rejected for want of memory since the start.
+    #[serde(default)]
+    pub memory_refusals: u64,
+    /// The last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_memory_refusal: Option<MemoryRefusal>,
     /// The queues of maintenance work.
     #[serde(default)]
     pub queues: Vec<QueueStatus>,
@@ -97,6 +108,26 @@ pub struct InternalError {
     pub at: u64,
     /// Source file and line.
     pub location: String,
+}
+
+/// An interface whose datagrams do not take the kernel's sockets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct XdpStatus {
+    /// Its name.
+    pub interface: String,
+    /// The mode and the number of queues, or why it is not used.
+    pub state: String,
+    /// Checks whether it is used.
+    pub is_used: bool,
+}
+
+/// Work that was rejected for want of memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryRefusal {
+    /// When it was.
+    pub at: u64,
+    /// The work, as in "a transfer of example.org".
+    pub work: String,
 }
 
 /// How full a queue is.
@@ -216,109 +247,6 @@ pub struct QueryRates {
     pub minutes_5: f64,
     /// Over ten minutes.
     pub minutes_10: f64,
-}
-
-/// A fault that needs an operator: what is wrong, since when, what it costs, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerFault {
-    /// The kind of fault.
-    pub kind: FaultKind,
-    /// When the fault started or was first seen, in seconds since 1970.
-    #[serde(default)]
-    pub since: u64,
-    /// The fault: the backend or zone, and the reason.
-    pub text: String,
-    /// The cost: the answers that clients get in the meantime.
-    #[serde(default)]
-    pub effect: String,
-    /// The action for the operator.
-    pub remedy: String,
-}
-
-macro_rules! fault_kinds {
-    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $reason:literal;)+) => {
-        /// The kind of a fault, the worst first.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum FaultKind {
-            $($(#[doc = $doc])+ #[serde(rename = $word)] $name,)+
-        }
-
-        impl FaultKind {
-            /// All kinds.
-            pub const ALL: &'static [FaultKind] = &[$(FaultKind::$name,)+];
-
-            /// Returns the keyword in settings and metrics.
-            pub fn word(self) -> &'static str {
-                match self { $(FaultKind::$name => $word,)+ }
-            }
-
-            /// Returns the sentence for probes, without zones and addresses: probes need no password.
-            pub fn reason(self) -> &'static str {
-                match self { $(FaultKind::$name => $reason,)+ }
-            }
-        }
-    };
-}
-
-fault_kinds! {
-    /// Zones are being loaded.
-    Starting = "starting", "the server is starting: zones are being loaded";
-    /// Queries are no longer received over UDP or TCP.
-    ListenerDown = "listener_down", "queries are no longer received over UDP or TCP";
-    /// A database does not respond, and its zones are not in memory.
-    BackendLost = "backend_lost", "no zone of a backend can be answered";
-    /// A database does not respond; its zones are served from memory.
-    BackendDown = "backend_down", "a backend does not respond";
-    /// Changes of a database are not seen.
-    ChangesUnseen = "changes_unseen", "changes of a backend are not seen";
-    /// The state store cannot be written, or its file is lost.
-    StateStore = "state_store", "the state store cannot be written: changes are refused";
-    /// Zones have no data to serve.
-    ZoneEmpty = "zone_empty", "a zone has no data to serve";
-    /// Secondary zones were never transferred.
-    ZoneNeverTransferred = "zone_never_transferred", "a secondary zone was never transferred";
-    /// Secondary zones have expired.
-    ZoneExpired = "zone_expired", "a secondary zone has expired";
-    /// PRESIGNED zones are answered without signatures.
-    ZoneUnsigned = "zone_unsigned", "a zone signed elsewhere is answered without signatures";
-    /// Zone files have errors, and the previous version is served.
-    ZoneErrors = "zone_errors", "a zone file has errors: the previous version is served";
-    /// Zone files contradict changes that were made through this server.
-    FileConflict = "file_conflict", "a zone file contradicts changes that were made through this server";
-    /// Zones are served although their files are missing.
-    ZoneFileMissing = "zone_file_missing", "zone files are missing: their zones are still served";
-    /// Stored signatures have expired or are missing.
-    SignaturesBroken = "signatures_broken", "signatures of a zone signed elsewhere have expired or are missing";
-    /// A directory, list or configuration of zone files could not be read.
-    FileSource = "file_source", "a source of zone files could not be read";
-    /// The last reload failed.
-    ReloadFailed = "reload_failed", "the last reload failed";
-    /// The TLS certificate expires soon, or a new one cannot be loaded.
-    TlsCertificate = "tls_certificate", "a TLS certificate expires soon, or a new one cannot be loaded";
-    /// No encrypted connection can be made to a primary, or to a server that is notified.
-    PeerTls = "peer_tls", "no encrypted connection can be made to a primary or a secondary";
-    /// A GeoIP database is damaged or missing.
-    GeoDatabase = "geo_database", "a GeoIP database cannot be used";
-    /// A target of a health check is down.
-    TargetDown = "target_down", "a target of a health check is down";
-    /// A LUA record failed when it was last run.
-    LuaFailed = "lua_failed", "a LUA record failed";
-    /// A panic within the last day.
-    InternalError = "internal_error", "a piece of work ended with an internal error";
-    /// Stored signatures expire soon.
-    SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";
-    /// The primaries of secondary zones have a lower serial than this server.
-    PrimaryBehind = "primary_behind", "the primary of a secondary zone has a lower serial";
-    /// Secondary zones are served although their last refresh failed.
-    ZoneStale = "zone_stale", "the last refresh of a secondary zone failed";
-}
-
-impl FaultKind {
-    /// Returns the kind for a keyword.
-    pub fn from_word(word: &str) -> Option<FaultKind> {
-        let mut all = FaultKind::ALL.iter().copied();
-        all.find(|kind| kind.word() == word)
-    }
 }
 
 /// The requirements of `/readyz` besides a server that has started.

@@ -32,20 +32,20 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
     let rates = format!("{one:.1} per second (1 min), {five:.1} (5 min), {ten:.1} (10 min)");
     row("queries", &rates);
     let transfers = status.transfers;
-    row(
-        "transfers",
-        &format!(
-            "{} in, {} waiting; {} out, {} waiting",
-            transfers.incoming,
-            transfers.incoming_waiting,
-            transfers.outgoing,
-            transfers.outgoing_waiting
-        ),
+    let (coming, going) = (transfers.incoming, transfers.outgoing);
+    let waiting = (transfers.incoming_waiting, transfers.outgoing_waiting);
+    let transfers = format!(
+        "{coming} in, {} waiting; {going} out, {} waiting",
+        waiting.0, waiting.1
     );
+    row("transfers", &transfers);
     let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
     row("memory", &format!("{mebibytes:.1} MiB"));
     if !status.sandbox.is_empty() {
         row("sandbox", &status.sandbox);
+    }
+    for xdp in &status.xdp {
+        row("XDP", &format!("{}: {}", xdp.interface, xdp.state));
     }
     if let Some(limit) = &status.rate_limit {
         row("rate limit", &rate_limit(limit));

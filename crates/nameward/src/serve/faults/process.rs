@@ -1,6 +1,7 @@
-//! Faults of the process itself, not of its zones: the TLS certificate, connections to other servers, and internal errors.
+//! Faults of the process itself, not of its zones: the TLS certificate, connections to other servers, GeoIP databases,
+//! targets of health checks, LUA records, and internal errors.
 
-use nameward_base::text::counted;
+use nameward_base::text::{counted, utc_text};
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 use nameward_serve::outgoing::{PeerRole, PeerTlsFault};
@@ -9,12 +10,12 @@ use nameward_serve::tls::TlsFault;
 use nameward_steering::geo::GeoFault;
 use nameward_steering::health::TargetReport;
 
-use nameward_base::text::utc_text;
-
 use super::{NAMED_MAX, and_more, fault};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
+/// Seconds for which work that was rejected for want of memory is a fault.
+const MEMORY_REFUSAL_SHOWN: u64 = 3600;
 
 /// Returns the single fault of a server whose zones are not loaded yet.
 pub(super) fn of_start() -> Vec<ServerFault> {
@@ -53,6 +54,21 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
     }
 }
 
+/// Returns the fault of interfaces with XDP that is not used.
+pub(super) fn of_xdp(status: &ServerStatus) -> Option<ServerFault> {
+    let unused: Vec<_> = status.xdp.iter().filter(|one| !one.is_used).collect();
+    if unused.is_empty() {
+        return None;
+    }
+    let named = named(&unused, |one| format!("{} ({})", one.interface, one.state));
+    Some(fault(
+        FaultKind::XdpUnused,
+        format!("XDP is configured and not in use: {named}."),
+        "Queries that arrive there are answered through ordinary sockets, at a higher cost.",
+        "Remove the cause and restart the server, or remove the interface from `xdp.interfaces`.",
+    ))
+}
+
 /// Returns the fault of a GeoIP database that is not used.
 pub(super) fn of_geo_database(found: &GeoFault) -> ServerFault {
     let effect = if found.has_previous {
@@ -74,61 +90,42 @@ pub(super) fn of_geo_database(found: &GeoFault) -> ServerFault {
 
 /// Returns the fault of targets that are down.
 pub(super) fn of_targets((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
-    let first = down.first()?;
-    let named = down.iter().take(NAMED_MAX).map(|report| {
-        let TargetReport { check, error, .. } = report;
+    let named = named(down, |TargetReport { check, error, .. }| {
         format!("{check}: {error}")
     });
-    let named: Vec<String> = named.collect();
     let mut fault = fault(
         FaultKind::TargetDown,
         format!(
-            "{} of {all} targets of health checks are down: {}{}.",
-            down.len(),
-            named.join("; "),
-            and_more(down.len().saturating_sub(NAMED_MAX))
+            "{} of {all} targets of health checks are down: {named}.",
+            down.len()
         ),
         "Answers of LUA records do not contain them, unless all targets of a record are down.",
         "Check the targets and the network path. `nameward health list` shows all of them; `nameward health force` sets a state.",
     );
-    fault.since = down
-        .iter()
-        .map(|report| report.since)
-        .min()
-        .unwrap_or(first.since);
+    fault.since = down.iter().map(|report| report.since).min()?;
     Some(fault)
 }
 
 /// Returns the fault of LUA records that failed when they were last run.
 pub(super) fn of_scripts(failing: &[FailingScript]) -> Option<ServerFault> {
-    let first = failing.first()?;
-    let named = failing.iter().take(NAMED_MAX).map(|script| {
-        let FailingScript {
-            name,
-            rtype,
-            reason,
-            ..
-        } = script;
-        format!("{name} {rtype}: {reason}")
+    let named = named(failing, |script| {
+        format!("{} {}: {}", script.name, script.rtype, script.reason)
     });
-    let named: Vec<String> = named.collect();
     let mut fault = fault(
         FaultKind::LuaFailed,
-        format!(
-            "{} failed: {}{}.",
-            counted(failing.len(), "LUA record"),
-            named.join("; "),
-            and_more(failing.len().saturating_sub(NAMED_MAX))
-        ),
+        format!("{} failed: {named}.", counted(failing.len(), "LUA record")),
         "Queries for these names are answered SERVFAIL.",
         "Fix the scripts. The fault ends when a script has run without an error.",
     );
-    fault.since = failing
-        .iter()
-        .map(|script| script.since)
-        .min()
-        .unwrap_or(first.since);
+    fault.since = failing.iter().map(|script| script.since).min()?;
     Some(fault)
+}
+
+/// Returns the texts of the first items, and how many more there are.
+fn named<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    let texts: Vec<String> = items.iter().take(NAMED_MAX).map(text).collect();
+    let more = and_more(items.len().saturating_sub(NAMED_MAX));
+    format!("{}{more}", texts.join("; "))
 }
 
 /// Returns the faults of servers to which no encrypted connection can be made. Of many the first are named.
@@ -162,6 +159,27 @@ pub(super) fn of_peers(peers: &[PeerTlsFault]) -> impl Iterator<Item = ServerFau
         fault.since = peer.since;
         fault
     })
+}
+
+/// Returns the fault of memory that the system refused.
+pub(super) fn of_memory(status: &ServerStatus) -> Option<ServerFault> {
+    let last = status.last_memory_refusal.as_ref()?;
+    if now_seconds().saturating_sub(last.at) > MEMORY_REFUSAL_SHOWN {
+        return None;
+    }
+    let number = counted(status.memory_refusals as usize, "time");
+    let mut fault = fault(
+        FaultKind::OutOfMemory,
+        format!(
+            "Out of memory {number} since the start, the last time for {}.",
+            last.work
+        ),
+        "The work was rejected; zones are served as they were before it.",
+        "Give the server more memory: see MemoryMax of its service, `ulimit -v`, and docs/capacity.md. The fault ends an hour after \
+         the last time.",
+    );
+    fault.since = last.at;
+    Some(fault)
 }
 
 /// Returns the fault of a panic, which cost the piece of work that met it.

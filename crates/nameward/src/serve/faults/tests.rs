@@ -55,6 +55,16 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             at: nameward_base::time::now_seconds(),
             location: "src/a.rs:7".into(),
         }),
+        xdp: vec![nameward_control::operations::XdpStatus {
+            interface: "eth0".into(),
+            state: "not used: another XDP program is attached to it".into(),
+            is_used: false,
+        }],
+        memory_refusals: 2,
+        last_memory_refusal: Some(nameward_control::operations::MemoryRefusal {
+            at: nameward_base::time::now_seconds(),
+            work: "a transfer of example.org".into(),
+        }),
         ..ServerStatus::default()
     };
     let mut databases = DatabaseZoneFaults::default();
@@ -166,9 +176,11 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             "reload_failed",
             "tls_certificate",
             "peer_tls",
+            "xdp_unused",
             "geo_database",
             "lua_failed",
             "internal_error",
+            "out_of_memory",
             "primary_behind",
             "zone_stale"
         ]

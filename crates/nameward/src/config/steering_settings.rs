@@ -1,8 +1,8 @@
-//! The `[lua]` table: LUA records.
+//! The `[lua]`, `[health]` and `[geoip]` tables: answers that depend on who asks.
 
 use nameward_steering::ScriptRules;
 
-use super::read::Count;
+use super::read::{Count, Paths};
 use super::setting::section;
 
 section! {
@@ -28,5 +28,23 @@ impl LuaTable {
             is_shared: self.shared,
             instructions_max: self.instructions_max.get() as u32,
         }
+    }
+}
+
+section! {
+    /// Checks of the targets that LUA records name ([lua.md](lua.md#health-checks)). Changes take effect on reload.
+    HealthTable = "health" {
+        /// Seconds between two checks of a target, unless its script says otherwise.
+        interval: Count<1, 86_400> = "5";
+    }
+}
+
+section! {
+    /// GeoIP databases, which LUA records read ([lua.md](lua.md#location)). Changes take effect on reload.
+    GeoipTable = "geoip" {
+        /// Files in the MaxMind format (`.mmdb`), such as GeoLite2-City and GeoLite2-ASN; of each property the first file that has
+        /// it counts. A file that changes is read within ten seconds; if it is damaged, the previous contents stay in use, with a
+        /// fault.
+        databases: Paths = "[]";
     }
 }
