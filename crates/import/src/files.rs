@@ -62,7 +62,8 @@ impl Files for OnDisk {
     }
 
     fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
-        interfaces::addresses()
+        let all = interfaces::addresses()?.into_iter();
+        Ok(all.map(|one| (one.address, one.prefix)).collect())
     }
 }
 

@@ -51,6 +51,7 @@ mod upgrade;
 mod views;
 mod watch;
 mod without_server;
+mod xdp;
 mod zone_create;
 mod zone_key_files;
 mod zone_tables;

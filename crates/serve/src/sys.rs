@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub(crate) mod bpf;
 mod control;
 pub mod descriptors;
+pub(crate) mod interface;
 pub(crate) mod mapping;
 pub(crate) mod outbox;
 pub(crate) mod xsk;
@@ -62,16 +63,6 @@ pub(crate) fn give_way() {
     // On Linux this affects the calling thread alone (setpriority(2), "C library/kernel differences").
     // SAFETY: no pointers are passed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
-}
-
-/// Returns the number of a network interface.
-pub(crate) fn interface_index(name: &str) -> Option<u32> {
-    let name = std::ffi::CString::new(name).ok()?;
-    // SAFETY: the name is a C string that lives through the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => None,
-        index => Some(index),
-    }
 }
 
 /// Sets a socket option whose value is an `int`.

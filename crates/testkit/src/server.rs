@@ -3,8 +3,10 @@
 //! Every server lives in its own temporary directory, listens on ports chosen by the kernel, and is ended by its
 //! process ID when the value is dropped, so tests can run in parallel.
 
+mod network;
 mod patience;
 
+pub use network::{in_server_network, run_over_xdp};
 use patience::with_patience;
 use std::{
     ffi::OsString,
@@ -250,12 +252,12 @@ impl Setup {
         } else {
             self.config
         };
-        let text = format!("{config}{backend}\nwatch = {watch}\n");
+        let (mut command, listen, xdp) = network::server(self.listen);
+        let text = format!("{config}\n{xdp}{backend}\nwatch = {watch}\n");
         fs::write(&config_path, text).expect("the configuration can be written");
         let log = LogFile::new();
-        let mut command = Command::new(binary());
         command.arg("serve").arg("--config").arg(&config_path);
-        for address in &self.listen {
+        for address in &listen {
             command.arg("--listen").arg(address);
         }
         if self.web {

@@ -1,15 +1,27 @@
-//! The addresses of this host, for `localhost` and `localnets`, from the operating system.
+//! The addresses of this host, from the operating system: for `localhost` and `localnets`, and for the queues of interfaces.
 
 #![allow(unsafe_code)]
 
 use std::{
+    ffi::CStr,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr,
 };
 
-/// Returns the addresses of all interfaces that are up, each with the prefix length of its network.
-pub fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
+/// An address of an interface that is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The name of the interface.
+    pub interface: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The prefix length of its network.
+    pub prefix: u8,
+}
+
+/// Returns the addresses of all interfaces that are up.
+pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `first` is a valid location for the pointer to the list that the call allocates.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
@@ -28,7 +40,13 @@ pub fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
                 IpAddr::V4(mask) => mask.to_bits().leading_ones(),
                 IpAddr::V6(mask) => mask.to_bits().leading_ones(),
             };
-            found.push((address, bits as u8));
+            // SAFETY: every entry has a name, a C string in the list.
+            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+            found.push(InterfaceAddress {
+                interface: name.to_string_lossy().into_owned(),
+                address,
+                prefix: bits as u8,
+            });
         }
     }
     // SAFETY: the list came from `getifaddrs`, and nothing in it is kept.
@@ -65,6 +83,11 @@ mod tests {
     #[test]
     fn the_loopback_address_is_one_of_them() {
         let all = addresses().unwrap();
-        assert!(all.contains(&(Ipv4Addr::LOCALHOST.into(), 8)), "{all:?}");
+        let loopback = InterfaceAddress {
+            interface: "lo".into(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            prefix: 8,
+        };
+        assert!(all.contains(&loopback), "{all:?}");
     }
 }

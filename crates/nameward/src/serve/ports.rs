@@ -15,7 +15,7 @@ use nameward_control::socket::{ControlSocket, SocketError};
 use nameward_import::bind::interfaces;
 use nameward_serve::inherited::InheritedSockets;
 use nameward_serve::listen::{self, Bound, ListenError, UdpListener};
-use nameward_serve::xdp::XdpPorts;
+use nameward_serve::xdp::{HostAddress, XdpPorts};
 
 use super::{encrypted::EncryptedPorts, take_over::TakeOver};
 use crate::{
@@ -222,7 +222,16 @@ fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
         tracing::warn!("cannot list the addresses of this host: {error}");
         Vec::new()
     });
-    let hosts: Vec<_> = hosts.into_iter().map(|(address, _)| address).collect();
+    // Two lines of headings, then a line per interface that begins with its name.
+    let vlans = std::fs::read_to_string("/proc/net/vlan/config").unwrap_or_default();
+    let vlans = vlans.lines().skip(2);
+    let hosts = hosts.into_iter().map(|host| HostAddress {
+        ip: host.address,
+        has_vlan: vlans
+            .clone()
+            .any(|line| line.split_whitespace().next() == Some(&host.interface)),
+    });
+    let hosts: Vec<_> = hosts.collect();
     let patience = if is_take_over {
         CLOSING_PATIENCE
     } else {

@@ -267,10 +267,11 @@ pub(crate) mod instruction {
     }
 
     pub(crate) const EXIT: u64 = encode(0x95, 0, 0, 0, 0);
-    /// Jumps: always; if equal or not to a value; if above or below a register.
+    /// Jumps: always; if equal or not to a value; if above, below or different from a register.
     pub(crate) const JUMP: u8 = 0x05;
     pub(crate) const JUMP_EQUAL: u8 = 0x15;
     pub(crate) const JUMP_NOT_EQUAL: u8 = 0x55;
     pub(crate) const JUMP_ABOVE: u8 = 0x2d;
     pub(crate) const JUMP_BELOW: u8 = 0xad;
+    pub(crate) const JUMP_DIFFERENT: u8 = 0x5d;
 }

@@ -1,14 +1,17 @@
 //! The program at the interface: it passes datagrams for our addresses and ports to the AF_XDP socket of their queue, and
 //! everything else to the kernel: other ports, fragments, IP options and extension headers, frames that are too long for a buffer.
 //!
+//! An address of a VLAN interface gets tagged frames, any other one untagged frames, as in the kernel. Where the hardware removes the
+//! tag, a frame for the former looks untagged here, and the kernel, which knows the tag, gets it.
+//!
 //! While the switch is 0, the kernel gets everything, so that packets wait in the ordinary sockets for whoever reads them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 
 use crate::sys::bpf::instruction::{
-    EXIT, JUMP, JUMP_ABOVE, JUMP_BELOW, JUMP_EQUAL, JUMP_NOT_EQUAL, Register, add, call, copy,
-    encode, load, map, map_value, mask, set, store, store_value,
+    EXIT, JUMP, JUMP_ABOVE, JUMP_BELOW, JUMP_DIFFERENT, JUMP_EQUAL, JUMP_NOT_EQUAL, Register, add,
+    call, copy, encode, load, map, map_value, mask, set, store, store_value,
 };
 use crate::sys::xsk::PACKET_MAX;
 
@@ -45,8 +48,13 @@ const PACKET: Register = 8;
 const END: Register = 9;
 const STACK: Register = 10;
 
-/// Where the key is on the stack.
+/// Where the key is on the stack, and whether the frame has a VLAN tag.
 const KEY_AT: i16 = -24;
+const TAGGED_AT: i16 = -28;
+
+/// Frames of an address that are taken: those without a VLAN tag, or those with one.
+pub(super) const UNTAGGED: i32 = 1;
+pub(super) const TAGGED: i32 = 2;
 
 /// Returns the key of an address and port.
 pub(super) fn key(address: SocketAddr) -> [u8; KEY] {
@@ -145,12 +153,14 @@ pub(super) fn program(maps: FilterMaps) -> Vec<u64> {
         .push(&[copy(A, PACKET), add(A, PACKET_MAX as i32)])
         .jump(JUMP_BELOW, A, (END, 0), Label::Pass)
         .require(PACKET, 14)
+        .push(&[store_value(STACK, TAGGED_AT, UNTAGGED)])
         .push(&[copy(IP, PACKET), add(IP, 14), load(2, KIND, PACKET, 12)])
         .jump(JUMP_EQUAL, KIND, (0, VLAN), Label::Vlan)
         .jump(JUMP_EQUAL, KIND, (0, SERVICE_VLAN), Label::Vlan)
         .jump(JUMP, 0, (0, 0), Label::Network)
         .label(Label::Vlan)
         .require(PACKET, 18)
+        .push(&[store_value(STACK, TAGGED_AT, TAGGED)])
         .push(&[copy(IP, PACKET), add(IP, 18), load(2, KIND, PACKET, 16)])
         .label(Label::Network)
         .jump(JUMP_EQUAL, KIND, (0, IPV4), Label::Ipv4)
@@ -190,6 +200,8 @@ pub(super) fn program(maps: FilterMaps) -> Vec<u64> {
         .push(&map(A, maps.addresses))
         .push(&[copy(B, STACK), add(B, KEY_AT.into()), call(MAP_LOOKUP)])
         .jump(JUMP_EQUAL, RESULT, (0, 0), Label::Pass)
+        .push(&[load(4, A, RESULT, 0), load(4, B, STACK, TAGGED_AT)])
+        .jump(JUMP_DIFFERENT, A, (B, 0), Label::Pass)
         .push(&map(A, maps.sockets))
         .push(&[
             load(4, B, CONTEXT, QUEUE),
@@ -216,7 +228,7 @@ mod tests {
         let last = program.len() as i64;
         assert_eq!(program[program.len() - 1], EXIT);
         for (at, code) in program.iter().enumerate() {
-            let is_jump = matches!(*code as u8, 0x05 | 0x15 | 0x55 | 0x2d | 0xad);
+            let is_jump = matches!(*code as u8, 0x05 | 0x15 | 0x55 | 0x2d | 0xad | 0x5d);
             let to = at as i64 + 1 + i64::from((code >> 16) as u16 as i16);
             assert!(!is_jump || (at as i64 + 1..last).contains(&to), "{at}");
         }

@@ -12,12 +12,14 @@ use super::filter::{self, FilterMaps};
 use super::{XdpMode, XdpState};
 use crate::listen::UdpListener;
 use crate::sys::bpf::{self, AttachMode, MapKind};
-use crate::sys::interface_index;
+use crate::sys::interface;
 use crate::sys::mapping::Mapping;
 use crate::sys::xsk::XdpSocket;
 
 /// How often a server that takes over tries to open an interface that the one before is about to close.
 const RETRY: Duration = Duration::from_millis(50);
+/// What every interface transmits (RFC 791).
+const MTU_MIN: usize = 576;
 
 /// The filter of an interface: attached as long as this exists.
 pub(super) struct Attachment {
@@ -92,7 +94,7 @@ impl XdpPorts {
     pub fn open(
         names: &[String],
         listeners: Vec<UdpListener>,
-        hosts: &[IpAddr],
+        hosts: &[HostAddress],
         patience: Duration,
     ) -> Self {
         let mut ports = XdpPorts::default();
@@ -130,31 +132,54 @@ impl XdpPorts {
     }
 }
 
+/// An address and port, with the frames that are taken for it.
+type AnsweredAddress = (SocketAddr, i32);
+
+/// An address of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// Whether it is that of a VLAN interface.
+    pub has_vlan: bool,
+}
+
 /// Returns the addresses and ports that are answered.
-fn answered_addresses(listeners: &[UdpListener], hosts: &[IpAddr]) -> Vec<SocketAddr> {
+fn answered_addresses(listeners: &[UdpListener], hosts: &[HostAddress]) -> Vec<AnsweredAddress> {
     let mut all = Vec::new();
     for local in listeners.iter().map(UdpListener::local) {
-        if local.ip().is_unspecified() {
-            let same_family = hosts
-                .iter()
-                .filter(|host| host.is_ipv4() == local.is_ipv4());
-            all.extend(same_family.map(|host| SocketAddr::new(*host, local.port())));
-        } else {
-            all.push(local);
+        // What comes from a network to a loopback address is forged.
+        for host in hosts.iter().filter(|host| !host.ip.is_loopback()) {
+            let address = SocketAddr::new(host.ip, local.port());
+            let is_covered = local.ip() == host.ip
+                || local.ip().is_unspecified() && local.is_ipv4() == host.ip.is_ipv4();
+            if is_covered {
+                let frames = if host.has_vlan {
+                    filter::TAGGED
+                } else {
+                    filter::UNTAGGED
+                };
+                all.push((address, frames));
+            }
         }
     }
     all
 }
 
-fn open(name: &str, addresses: &[SocketAddr]) -> Result<(Arc<XdpState>, Vec<XdpQueue>), XdpError> {
-    let interface = interface_index(name).ok_or(XdpError::NoInterface)?;
-    let (number, mtu) = (queue_count(name), mtu(name));
+fn open(
+    name: &str,
+    addresses: &[AnsweredAddress],
+) -> Result<(Arc<XdpState>, Vec<XdpQueue>), XdpError> {
+    let interface = interface::index(name).ok_or(XdpError::NoInterface)?;
+    let number = interface::receive_queues(name);
+    let mtu = interface::mtu(name).unwrap_or(MTU_MIN);
     let map_refused = refused("create a BPF map");
     let (switch, switch_value) = bpf::create_number().map_err(&map_refused)?;
     let answered = bpf::create_map(MapKind::Hash, (filter::KEY, 4), addresses.len().max(1));
     let answered = answered.map_err(&map_refused)?;
-    for address in addresses {
-        bpf::set_element(&answered, &filter::key(*address), &[1, 0, 0, 0]).map_err(&map_refused)?;
+    for (address, frames) in addresses {
+        let frames = frames.to_ne_bytes();
+        bpf::set_element(&answered, &filter::key(*address), &frames).map_err(&map_refused)?;
     }
     let sockets = bpf::create_map(MapKind::Sockets, (4, 4), number as usize);
     let sockets = sockets.map_err(&map_refused)?;
@@ -223,19 +248,4 @@ fn open_socket((interface, queue): (u32, u32), mode: AttachMode) -> Result<XdpSo
         Some(libc::EBUSY) => XdpError::QueueInUse(queue),
         _ => refused("open a socket")(error),
     })
-}
-
-/// Returns how many queues an interface receives on.
-fn queue_count(name: &str) -> u32 {
-    let entries = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
-    let names = entries.into_iter().flatten().flatten();
-    let receiving = names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"rx-"));
-    (receiving.count() as u32).max(1)
-}
-
-/// Returns the longest IP packet that an interface transmits; the smallest that each has (RFC 791) if it is not known.
-fn mtu(name: &str) -> usize {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/mtu"));
-    let number = text.ok().and_then(|text| text.trim().parse().ok());
-    number.unwrap_or(576)
 }

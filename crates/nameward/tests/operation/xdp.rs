@@ -1,0 +1,285 @@
+//! AF_XDP: a server in one network, clients in another, and an interface between them whose datagrams do not take the kernel's
+//! sockets. The tests marked `ignore` run in the network of the client, started by the others.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use nameward_testkit::server::{binary, in_server_network, run_over_xdp};
+use nameward_testkit::{Setup, TestServer, wait_until};
+
+use super::ask::zone;
+use super::secure::{dig, done};
+
+const NATIVE: &str = "XDP on nw0: native mode, copying";
+
+/// A server with one zone.
+fn server() -> TestServer {
+    let setup = Setup::new().without_web();
+    let server = setup.zone("one.example", &with_large_rrset()).start();
+    assert!(server.log().contains(NATIVE), "{}", server.log());
+    server
+}
+
+/// A zone with a name whose answer is longer than a frame.
+fn with_large_rrset() -> String {
+    let record = |number| format!("large TXT \"text {number:03} {}\"\n", "x".repeat(40));
+    zone("www") + &(0..60).map(record).collect::<String>()
+}
+
+/// Returns how many datagrams the sockets in the server's network have received.
+fn datagrams_of_sockets(server: &TestServer) -> u64 {
+    let mut sum = 0;
+    let of = |file: &str| fs::read_to_string(format!("/proc/{}/net/{file}", server.pid())).unwrap();
+    let v4 = of("snmp");
+    let mut v4 = v4.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let v4 = v4
+        .next_back()
+        .and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
+    sum += v4.unwrap();
+    let v6 = of("snmp6");
+    let v6 = v6
+        .lines()
+        .find_map(|line| line.strip_prefix("Udp6InDatagrams"));
+    sum + v6.unwrap().trim().parse::<u64>().unwrap()
+}
+
+fn is_answered(at: SocketAddr, options: &[&str]) {
+    let question = [&["www.one.example", "A", "+short", "+tries=1"], options].concat();
+    assert_eq!(dig(at, &question).trim(), "192.0.2.2", "{at} {options:?}");
+}
+
+/// Checks whether a program is attached to the server's interface.
+fn is_attached() -> bool {
+    let output = in_server_network("ip")
+        .args(["link", "show", "nw0"])
+        .output();
+    String::from_utf8_lossy(&output.unwrap().stdout).contains("prog/xdp")
+}
+
+#[test]
+fn the_server_answers_over_xdp_as_the_suite_says() {
+    run_over_xdp("conformance::the_server_answers_as_the_suite_says");
+    run_over_xdp("conformance::the_server_answers_over_ipv6_as_the_suite_says");
+}
+
+#[test]
+fn queries_take_the_rings_and_everything_else_the_sockets() {
+    run_over_xdp("operation::xdp::datagrams_take_the_rings_or_the_sockets");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn datagrams_take_the_rings_or_the_sockets() {
+    let server = server();
+    let (v4, v6) = (server.address(), server.address_v6());
+    for at in [v4, v6] {
+        is_answered(at, &[]);
+        // An answer above the MTU is sent in fragments, by a socket.
+        let large = dig(
+            at,
+            &[
+                "large.one.example",
+                "TXT",
+                "+short",
+                "+bufsize=4096",
+                "+ignore",
+            ],
+        );
+        assert!(large.is_empty(), "1232 octets by default: {large}");
+    }
+    assert_eq!(datagrams_of_sockets(&server), 0);
+    let status = done(&server, &["status"]);
+    assert!(status.contains("nw0: native mode, copying, "), "{status}");
+    assert!(status.contains("faults: none"), "{status}");
+    is_answered(v4, &["+tcp"]);
+    // Above the MTU the client sends fragments.
+    let padding = format!("+ednsopt=12:{}", "00".repeat(2000));
+    is_answered(v4, &[&padding]);
+    is_answered(v6, &[&padding]);
+    assert_eq!(datagrams_of_sockets(&server), 2);
+    with_ip_options(v4);
+    assert_eq!(datagrams_of_sockets(&server), 3);
+}
+
+/// Sends a query in a packet with IP options, which has to be answered.
+fn with_ip_options(at: SocketAddr) {
+    let script = "import socket, sys\n\
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        s.settimeout(10)\n\
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b'\\x01\\x01\\x01\\x00')\n\
+        q = bytes.fromhex('123400000001000000000000') + b'\\3www\\3one\\7example\\0' + bytes([0, 1, 0, 1])\n\
+        s.sendto(q, (sys.argv[1], int(sys.argv[2])))\n\
+        assert s.recv(4096)[:2] == q[:2]\n";
+    let (ip, port) = (at.ip().to_string(), at.port().to_string());
+    let status = Command::new("python3")
+        .args(["-c", script, &ip, &port])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn large_and_wildcard_answers_and_vlans_work_over_xdp() {
+    run_over_xdp("operation::xdp::answers_in_fragments_from_wildcards_and_vlans");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn answers_in_fragments_from_wildcards_and_vlans() {
+    let inside = |arguments: &[&str]| {
+        assert!(
+            in_server_network("ip")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    let outside = |arguments: &[&str]| {
+        assert!(
+            Command::new("ip")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    inside(&[
+        "link", "add", "link", "nw0", "name", "nw0.7", "type", "vlan", "id", "7",
+    ]);
+    inside(&["address", "add", "198.51.100.1/24", "dev", "nw0.7"]);
+    inside(&["link", "set", "nw0.7", "up"]);
+    outside(&[
+        "link", "add", "link", "nw1", "name", "nw1.7", "type", "vlan", "id", "7",
+    ]);
+    outside(&["address", "add", "198.51.100.2/24", "dev", "nw1.7"]);
+    outside(&["link", "set", "nw1.7", "up"]);
+    let setup = Setup::new().without_web().listen(&["0.0.0.0:0", "[::]:0"]);
+    let setup = setup.config("[server]\nudp_payload_max = 4096\n");
+    let server = setup.zone("one.example", &with_large_rrset()).start();
+    let port = server.address().port();
+    let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
+    is_answered(at("192.0.2.1"), &[]);
+    let large = dig(
+        at("192.0.2.1"),
+        &[
+            "large.one.example",
+            "TXT",
+            "+short",
+            "+bufsize=4096",
+            "+ignore",
+        ],
+    );
+    assert_eq!(large.lines().count(), 60, "{large}");
+    assert_eq!(datagrams_of_sockets(&server), 0);
+    // An address of the host on another network card, or on none, as those of anycast services.
+    inside(&["address", "add", "203.0.113.1/32", "dev", "lo"]);
+    outside(&["route", "add", "203.0.113.1", "via", "192.0.2.1"]);
+    is_answered(at("203.0.113.1"), &[]);
+    is_answered(at("198.51.100.1"), &[]);
+}
+
+#[test]
+fn the_filter_goes_with_the_server_and_is_not_put_over_another() {
+    run_over_xdp("operation::xdp::filters_of_servers_that_end_and_of_others");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn filters_of_servers_that_end_and_of_others() {
+    let first = server();
+    assert!(is_attached());
+    let second = Setup::new().without_web().zone("one.example", &zone("www"));
+    let second = second.start();
+    let reason = "XDP on nw0: another XDP program is attached to it; ordinary sockets are used";
+    assert!(second.log().contains(reason), "{}", second.log());
+    assert!(done(&second, &["status"]).contains("xdp_unused"));
+    is_answered(second.address(), &[]);
+    drop(second);
+    first.signal("KILL");
+    wait_until("the filter is gone", || !is_attached());
+    drop(first);
+    let third = server();
+    is_answered(third.address(), &[]);
+    let set = |state: &str| {
+        let arguments = ["link", "set", "nw0", state];
+        assert!(
+            in_server_network("ip")
+                .args(arguments)
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    set("down");
+    set("up");
+    is_answered(third.address(), &["+retry=5"]);
+    assert_eq!(datagrams_of_sockets(&third), 0);
+    let removed = in_server_network("ip")
+        .args(["link", "delete", "nw0"])
+        .status();
+    assert!(removed.unwrap().success());
+    third.wait_until("the loss is a fault", || {
+        done(&third, &["status"]).contains("the interface was removed")
+    });
+}
+
+#[test]
+fn an_upgrade_keeps_xdp() {
+    run_over_xdp("operation::xdp::upgrade_with_xdp");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn upgrade_with_xdp() {
+    let server = server();
+    is_answered(server.address(), &[]);
+    let output = in_server_network(binary())
+        .args(["upgrade", "--json", "--config"])
+        .arg(server.dir().join("nameward.toml"))
+        .env("RUNTIME_DIRECTORY", server.dir())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}\n{}", server.log());
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let process = value["process"].as_u64().unwrap();
+    let before = datagrams_of_sockets(&server);
+    is_answered(server.address(), &[]);
+    let status = done(&server, &["status"]);
+    assert!(status.contains("nw0: native mode, copying, "), "{status}");
+    assert_eq!(datagrams_of_sockets(&server), before);
+    let ended = Command::new("kill").arg(process.to_string()).status();
+    assert!(ended.unwrap().success());
+}
+
+#[test]
+fn kxdpgun_gets_its_answers_over_xdp() {
+    run_over_xdp("operation::xdp::kxdpgun_sends_and_receives_by_xdp");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn kxdpgun_sends_and_receives_by_xdp() {
+    let server = server();
+    let queries = server.dir().join("queries");
+    fs::write(&queries, "www.one.example. A\nnone.one.example. AAAA\n").unwrap();
+    // It looks for the station of the address first.
+    is_answered(server.address(), &[]);
+    let port = server.address().port().to_string();
+    let output = Command::new("kxdpgun")
+        .args(["-t", "2", "-Q", "2000", "-p", &port, "-i"])
+        .arg(&queries)
+        .arg("192.0.2.1")
+        .output()
+        .expect("kxdpgun is installed: run scripts/install-deps");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let number = |label: &str| {
+        let line = text.lines().find(|line| line.contains(label));
+        let digits = line.and_then(|line| line.split(label).nth(1)?.split_whitespace().next());
+        digits.and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let (sent, received) = (number("total queries:"), number("total replies:"));
+    assert!(sent.is_some_and(|sent| sent > 3000), "{text}");
+    assert_eq!(sent, received, "{text}");
+    assert_eq!(datagrams_of_sockets(&server), 0);
+}
