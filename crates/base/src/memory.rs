@@ -12,7 +12,7 @@ static REFUSALS: Mutex<Refusals> = Mutex::new(Refusals {
     last: None,
 });
 
-/// Work that was rejected for want of memory.
+/// Work that was rejected for lack of memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusals {
     /// How often since the start.

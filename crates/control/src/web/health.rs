@@ -262,7 +262,7 @@ fn write_work_metrics(out: &mut String, status: &ServerStatus) {
     );
     let _ = writeln!(out, "{name} {}", status.internal_errors);
     let name = "nameward_memory_refusals_total";
-    head(out, name, "Work rejected for want of memory", "counter");
+    head(out, name, "Work rejected for lack of memory", "counter");
     let _ = writeln!(out, "{name} {}", status.memory_refusals);
 }
 

@@ -2,10 +2,11 @@
 //! sockets. The tests marked `ignore` run in the network of the client, started by the others.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 
 use nameward_testkit::server::{binary, in_server_network, run_over_xdp};
+use nameward_testkit::wire::question;
 use nameward_testkit::{Setup, TestServer, wait_until};
 
 use super::ask::zone;
@@ -94,38 +95,41 @@ fn datagrams_take_the_rings_or_the_sockets() {
     assert!(status.contains("faults: none"), "{status}");
     is_answered(v4, &["+tcp"]);
     // Above the MTU the client sends fragments.
-    let padding = format!("+ednsopt=12:{}", "00".repeat(2000));
-    is_answered(v4, &[&padding]);
-    is_answered(v6, &[&padding]);
+    ask(v4, &["2000"]);
+    ask(v6, &["2000"]);
     assert_eq!(datagrams_of_sockets(&server), 2);
-    with_ip_options(v4);
+    ask(v4, &["0", "ip-options"]);
     assert_eq!(datagrams_of_sockets(&server), 3);
 }
 
-/// Sends a query in a packet with IP options, which has to be answered.
-fn with_ip_options(at: SocketAddr) {
+/// Sends a query with so many octets of padding (RFC 7830), with IP options if they are named. It has to be answered over UDP.
+fn ask(at: SocketAddr, with: &[&str]) {
     let script = "import socket, sys\n\
-        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+        family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET\n\
+        s = socket.socket(family, socket.SOCK_DGRAM)\n\
         s.settimeout(10)\n\
-        s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b'\\x01\\x01\\x01\\x00')\n\
-        q = bytes.fromhex('123400000001000000000000') + b'\\3www\\3one\\7example\\0' + bytes([0, 1, 0, 1])\n\
+        n = int(sys.argv[3])\n\
+        if 'ip-options' in sys.argv: s.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b'\\x01\\x01\\x01\\x00')\n\
+        q = bytes.fromhex('123400000001000000000001') + b'\\3www\\3one\\7example\\0' + bytes([0, 1, 0, 1])\n\
+        q += bytes.fromhex('0000291000000000') + bytes([0]) + (n + 4).to_bytes(2, 'big') + bytes.fromhex('000c')\n\
+        q += n.to_bytes(2, 'big') + bytes(n)\n\
         s.sendto(q, (sys.argv[1], int(sys.argv[2])))\n\
-        assert s.recv(4096)[:2] == q[:2]\n";
+        r = s.recv(4096)\n\
+        assert r[:2] == q[:2] and r[3] & 15 == 0 and r[7] == 1, r\n";
     let (ip, port) = (at.ip().to_string(), at.port().to_string());
-    let status = Command::new("python3")
-        .args(["-c", script, &ip, &port])
-        .status();
-    assert!(status.unwrap().success());
+    let mut command = Command::new("python3");
+    let status = command.args(["-c", script, &ip, &port]).args(with).status();
+    assert!(status.unwrap().success(), "{at} {with:?}");
 }
 
 #[test]
-fn large_and_wildcard_answers_and_vlans_work_over_xdp() {
-    run_over_xdp("operation::xdp::answers_in_fragments_from_wildcards_and_vlans");
+fn large_answers_and_wildcard_addresses_work_over_xdp() {
+    run_over_xdp("operation::xdp::answers_in_fragments_and_from_wildcards");
 }
 
 #[test]
 #[ignore = "runs in two networks"]
-fn answers_in_fragments_from_wildcards_and_vlans() {
+fn answers_in_fragments_and_from_wildcards() {
     let inside = |arguments: &[&str]| {
         assert!(
             in_server_network("ip")
@@ -144,16 +148,6 @@ fn answers_in_fragments_from_wildcards_and_vlans() {
                 .success()
         );
     };
-    inside(&[
-        "link", "add", "link", "nw0", "name", "nw0.7", "type", "vlan", "id", "7",
-    ]);
-    inside(&["address", "add", "198.51.100.1/24", "dev", "nw0.7"]);
-    inside(&["link", "set", "nw0.7", "up"]);
-    outside(&[
-        "link", "add", "link", "nw1", "name", "nw1.7", "type", "vlan", "id", "7",
-    ]);
-    outside(&["address", "add", "198.51.100.2/24", "dev", "nw1.7"]);
-    outside(&["link", "set", "nw1.7", "up"]);
     let setup = Setup::new().without_web().listen(&["0.0.0.0:0", "[::]:0"]);
     let setup = setup.config("[server]\nudp_payload_max = 4096\n");
     let server = setup.zone("one.example", &with_large_rrset()).start();
@@ -176,7 +170,57 @@ fn answers_in_fragments_from_wildcards_and_vlans() {
     inside(&["address", "add", "203.0.113.1/32", "dev", "lo"]);
     outside(&["route", "add", "203.0.113.1", "via", "192.0.2.1"]);
     is_answered(at("203.0.113.1"), &[]);
-    is_answered(at("198.51.100.1"), &[]);
+}
+
+#[test]
+fn limits_access_lists_cookies_logs_and_counters_work_over_xdp() {
+    run_over_xdp("operation::xdp::rules_for_datagrams_of_rings");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn rules_for_datagrams_of_rings() {
+    const FLOOD: u16 = 100;
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("queries.log");
+    let setup = Setup::new().without_web().config(&format!(
+        "[rate_limit]\nresponses_per_second = 1\nwindow = 3600\nslip = 1\n[zone_defaults]\nallow_query = \
+         [\"192.0.2.0/24\"]\n[query_log]\nenabled = true\nfile = {log:?}\n"
+    ));
+    let server = setup.zone("one.example", &zone("www")).start();
+    assert!(server.log().contains(NATIVE), "{}", server.log());
+    let refused = dig(server.address_v6(), &["www.one.example", "A", "+tries=1"]);
+    assert!(refused.contains("status: REFUSED"), "{refused}");
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect(server.address()).unwrap();
+    let mut reply = [0; 2048];
+    let mut truncated = 0;
+    for id in 0..FLOOD {
+        socket.send(&question(id, "www.one.example", "A")).unwrap();
+        let len = socket.recv(&mut reply).unwrap();
+        truncated += usize::from(len < 50 && reply[2] & 2 != 0);
+    }
+    assert!(truncated > 50, "{truncated}");
+    // A client with a good cookie is not limited.
+    let good = dig(
+        server.address(),
+        &["www.one.example", "A", "+cookie", "+tries=1"],
+    );
+    assert!(
+        good.contains("(good)") && good.contains("192.0.2.2"),
+        "{good}"
+    );
+    wait_until("all are counted", || {
+        let stats = done(&server, &["stats"]);
+        let line = stats.lines().find(|line| line.starts_with("udp4-queries"));
+        // Its first query is limited or has no cookie.
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u16>().ok()) > Some(FLOOD)
+    });
+    wait_until("all are logged", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        text.contains("2001:db8::2") && text.lines().count() > usize::from(FLOOD)
+    });
+    assert_eq!(datagrams_of_sockets(&server), 0);
 }
 
 #[test]
@@ -213,8 +257,9 @@ fn filters_of_servers_that_end_and_of_others() {
     };
     set("down");
     set("up");
+    let before = datagrams_of_sockets(&third);
     is_answered(third.address(), &["+retry=5"]);
-    assert_eq!(datagrams_of_sockets(&third), 0);
+    assert_eq!(datagrams_of_sockets(&third), before);
     let removed = in_server_network("ip")
         .args(["link", "delete", "nw0"])
         .status();

@@ -25,7 +25,7 @@ const RECEIVE_FRAMES: u32 = 2048;
 const TRANSMIT_FRAMES: u32 = 2048;
 
 /// A ring of entries, of which one side adds and the other removes.
-struct Ring<T> {
+struct SharedRing<T> {
     memory: Mapping,
     producer: usize,
     consumer: usize,
@@ -40,9 +40,9 @@ struct Ring<T> {
 }
 
 // SAFETY: the ring is used by its owner alone; the kernel synchronises by the indexes.
-unsafe impl<T> Send for Ring<T> {}
+unsafe impl<T> Send for SharedRing<T> {}
 
-impl<T: Copy> Ring<T> {
+impl<T: Copy> SharedRing<T> {
     /// Maps a ring of `size` entries, a power of two.
     fn map(
         socket: &OwnedFd,
@@ -104,7 +104,7 @@ impl<T: Copy> Ring<T> {
         self.consumer().store(self.own, Ordering::Release);
     }
 
-    /// Writes an entry that the kernel sees with the next [`Ring::publish`]; false if the ring is full.
+    /// Writes an entry that the kernel sees with the next [`SharedRing::publish`]; false if the ring is full.
     fn add(&mut self, entry: T) -> bool {
         let size = self.mask + 1;
         if self.own.wrapping_sub(self.other) >= size {
@@ -126,10 +126,10 @@ impl<T: Copy> Ring<T> {
 
 /// A socket bound to one receive queue of an interface.
 pub(crate) struct XdpSocket {
-    fill: Ring<u64>,
-    receive: Ring<libc::xdp_desc>,
-    transmit: Ring<libc::xdp_desc>,
-    completion: Ring<u64>,
+    fill: SharedRing<u64>,
+    receive: SharedRing<libc::xdp_desc>,
+    transmit: SharedRing<libc::xdp_desc>,
+    completion: SharedRing<u64>,
     /// Buffers that can be sent, the most recently used last: it is still in the processor's cache.
     free: Vec<u64>,
     is_zero_copy: bool,
@@ -166,12 +166,12 @@ impl XdpSocket {
         let offsets = ring_offsets(&socket)?;
         let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
-        let mut fill = Ring::map(&socket, &offsets.fr, RECEIVE_FRAMES, fill_at)?;
-        let completion = Ring::map(&socket, &offsets.cr, TRANSMIT_FRAMES, completion_at)?;
+        let mut fill = SharedRing::map(&socket, &offsets.fr, RECEIVE_FRAMES, fill_at)?;
+        let completion = SharedRing::map(&socket, &offsets.cr, TRANSMIT_FRAMES, completion_at)?;
         let receive_at = libc::XDP_PGOFF_RX_RING;
-        let receive = Ring::map(&socket, &offsets.rx, RECEIVE_FRAMES, receive_at)?;
+        let receive = SharedRing::map(&socket, &offsets.rx, RECEIVE_FRAMES, receive_at)?;
         let transmit_at = libc::XDP_PGOFF_TX_RING;
-        let transmit = Ring::map(&socket, &offsets.tx, TRANSMIT_FRAMES, transmit_at)?;
+        let transmit = SharedRing::map(&socket, &offsets.tx, TRANSMIT_FRAMES, transmit_at)?;
         for frame in 0..RECEIVE_FRAMES {
             fill.add(address_of(frame));
         }

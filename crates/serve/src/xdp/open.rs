@@ -18,7 +18,7 @@ use crate::sys::xsk::XdpSocket;
 
 /// How often a server that takes over tries to open an interface that the one before is about to close.
 const RETRY: Duration = Duration::from_millis(50);
-/// What every interface transmits (RFC 791).
+/// An MTU that every interface has (RFC 791).
 const MTU_MIN: usize = 576;
 
 /// The filter of an interface: attached as long as this exists.

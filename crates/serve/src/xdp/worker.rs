@@ -15,6 +15,9 @@ use crate::udp::{
     UdpWorker, WorkerSwitch, WorkerTurn, answer, nanoseconds,
 };
 
+/// How often a worker that is never idle checks whether its interfaces still exist.
+const CHECK_ROUNDS: u32 = 1 << 14;
+
 /// Starts at most `threads` workers, which share the queues of all interfaces.
 pub(crate) fn spawn_workers<H: BatchHandler>(
     ports: XdpPorts,
@@ -38,6 +41,7 @@ pub(crate) fn spawn_workers<H: BatchHandler>(
             batch: DatagramBatch::new(),
             heads: vec![ReplyHead::default(); BATCH],
             identification: 0,
+            rounds: 0,
             interval: IDLE_INTERVAL,
         };
         let (switch, closing) = (Arc::clone(switch), closing.clone());
@@ -62,6 +66,7 @@ struct XdpWorker<H> {
     heads: Vec<ReplyHead>,
     /// Identification of the last IPv4 packet.
     identification: u16,
+    rounds: u32,
     interval: Duration,
 }
 
@@ -116,22 +121,23 @@ impl<H: BatchHandler> XdpWorker<H> {
         } else {
             self.interval
         };
-        if self.poll.wait(timeout) == 0 {
+        // A poll does not tell that an interface is gone.
+        self.rounds = self.rounds.wrapping_add(1);
+        let is_empty = self.poll.wait(timeout) == 0;
+        if is_empty && !is_busy || self.rounds.is_multiple_of(CHECK_ROUNDS) {
+            self.remove_failed();
+        }
+        if is_empty {
             if !is_busy {
                 self.handler.idle();
             }
             return false;
         }
-        let (mut any_full, mut any_empty) = (false, false);
+        let mut any_full = false;
         for index in 0..self.queues.len() {
             if self.poll.ready(index) {
-                let taken = self.serve(index);
-                any_full |= taken == BATCH;
-                any_empty |= taken == 0;
+                any_full |= self.serve(index) == BATCH;
             }
-        }
-        if any_empty {
-            self.remove_failed();
         }
         any_full
     }

@@ -84,9 +84,9 @@ fn probe(id: u16) -> Vec<u8> {
 impl Sockets {
     fn over_udp(&self, message: &[u8], probe: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         let local = if self.address.is_ipv4() {
-            "127.0.0.1:0"
+            "0.0.0.0:0"
         } else {
-            "[::1]:0"
+            "[::]:0"
         };
         let socket = UdpSocket::bind(local)?;
         socket.connect(self.address)?;
@@ -162,9 +162,9 @@ fn read_framed(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
 pub fn answers(address: SocketAddr) -> bool {
     let attempt = || -> std::io::Result<bool> {
         let socket = UdpSocket::bind(if address.is_ipv4() {
-            "127.0.0.1:0"
+            "0.0.0.0:0"
         } else {
-            "[::1]:0"
+            "[::]:0"
         })?;
         socket.connect(address)?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;

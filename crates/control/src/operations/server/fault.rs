@@ -91,7 +91,7 @@ fault_kinds! {
     LuaFailed = "lua_failed", "a LUA record failed";
     /// A panic within the last day.
     InternalError = "internal_error", "a piece of work ended with an internal error";
-    /// Work was rejected for want of memory within the last hour.
+    /// Work was rejected for lack of memory within the last hour.
     OutOfMemory = "out_of_memory", "work was rejected because there was no memory for it";
     /// Stored signatures expire soon.
     SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";

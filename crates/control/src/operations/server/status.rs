@@ -76,7 +76,7 @@ pub struct ServerStatus {
     /// The last of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_internal_error: Option<InternalError>,
-    /// How often work was rejected for want of memory since the start.
+    /// How often work was rejected for lack of memory since the start.
     #[serde(default)]
     pub memory_refusals: u64,
     /// The last time.
@@ -121,7 +121,7 @@ pub struct XdpStatus {
     pub is_used: bool,
 }
 
-/// Work that was rejected for want of memory.
+/// Work that was rejected for lack of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRefusal {
     /// When it was.

@@ -14,7 +14,7 @@ use super::{NAMED_MAX, and_more, fault};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
-/// Seconds for which work that was rejected for want of memory is a fault.
+/// Seconds for which work that was rejected for lack of memory is a fault.
 const MEMORY_REFUSAL_SHOWN: u64 = 3600;
 
 /// Returns the single fault of a server whose zones are not loaded yet.

@@ -1,3 +1,5 @@
+//! Frames are read and answered, and damaged or unanswerable ones are dropped.
+
 use super::*;
 use proptest::prelude::*;
 
