@@ -381,6 +381,10 @@ impl ImportedServer {
         (table, key): (&'static str, &'static str),
         value: ImportedValue,
     ) {
+        debug_assert!(
+            toml_text::TABLES.contains(&table),
+            "[{table}] is not written"
+        );
         self.settings
             .retain(|known| (known.table, known.key) != (table, key));
         self.settings.push(ImportedSetting {

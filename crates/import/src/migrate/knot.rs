@@ -107,7 +107,8 @@ impl KnotReader<'_> {
                 "acl" | "remote" | "remotes" | "template" | "zone" | "policy" | "submission"
                 | "keystore" => {}
                 "mod-dnstap" => self.dnstap(item),
-                "control" | "database" | "xdp" => {
+                "xdp" => self.xdp(item),
+                "control" | "database" => {
                     self.section(item, ImportVerdict::NotNeeded, "no effect on this server");
                 }
                 "statistics" => self.section(item, ImportVerdict::NotNeeded, "use /metrics"),

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-const TABLES: [&str; 11] = [
+pub(super) const TABLES: [&str; 12] = [
     "server",
     "web",
     "api",
@@ -24,6 +24,7 @@ const TABLES: [&str; 11] = [
     "https",
     "query_log",
     "dnstap",
+    "xdp",
 ];
 
 /// Choices of the operator about the new file.

@@ -73,6 +73,26 @@ fn tls_of_listeners_and_remotes_is_kept() {
 }
 
 #[test]
+fn interfaces_with_xdp_are_kept() {
+    let report = dry_run(
+        "knot",
+        "server:\n    listen: 192.0.2.9\nxdp:\n    listen: [eth0, eth1@53]\n    route-check: on\n",
+    );
+    let changed = "route-check of xdp: replies go to the station that sent the query";
+    assert_lines(
+        &report,
+        &["[xdp]", "interfaces = [\"eth0\", \"eth1\"]", changed],
+    );
+    let address = dry_run("knot", "xdp:\n    listen: 192.0.2.9@53\n");
+    assert_lines(&address, &["listen of xdp: addresses are not supported"]);
+    let nsd = dry_run(
+        "nsd",
+        "server:\n    ip-address: 192.0.2.9\nxdp:\n    xdp-interface: eth0\n",
+    );
+    assert_lines(&nsd, &["[xdp]", "interfaces = [\"eth0\"]"]);
+}
+
+#[test]
 fn answers_transfers_and_refusals_stay() {
     let Some((old, primary)) = old_server() else {
         return;

@@ -1,6 +1,6 @@
 //! Sections of a knot.conf about the server: `server:`, `key:` and `log:`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{
     super::{ImportVerdict, ImportedKey, ImportedValue, NumberRow, full_name, peers},
@@ -186,6 +186,47 @@ impl KnotReader<'_> {
                 ("server", "listen"),
                 ImportedValue::Texts(list.into()),
             );
+        }
+    }
+
+    /// Converts the interfaces that queries are received on without sockets.
+    pub(super) fn xdp(&mut self, item: &KnotItem) {
+        for entry in &item.entries {
+            let is_off = !entry.is_on();
+            match entry.key.as_str() {
+                "listen" => self.xdp_interfaces(entry),
+                "route-check" if entry.is_on() => {
+                    let reason = "replies go to the station that sent the query";
+                    self.note(ImportVerdict::Changed, "xdp", entry, reason);
+                }
+                "udp" if is_off => {
+                    let reason = "queries over UDP are received on these interfaces";
+                    self.note(ImportVerdict::Changed, "xdp", entry, reason);
+                }
+                "tcp" | "quic" if !is_off => {
+                    let reason = "received from sockets";
+                    self.note(ImportVerdict::Changed, "xdp", entry, reason);
+                }
+                _ => self.note(ImportVerdict::NotNeeded, "xdp", entry, "no effect here"),
+            }
+        }
+    }
+
+    /// An interface, with or without a port after `@`; the ports are those of `server.listen`.
+    fn xdp_interfaces(&mut self, entry: &KnotEntry) {
+        let names = entry.values.iter().map(|value| {
+            let name = value.split('@').next().unwrap_or_default();
+            (!name.is_empty() && name.parse::<IpAddr>().is_err()).then(|| name.to_string())
+        });
+        match names.collect::<Option<Vec<_>>>() {
+            Some(names) => {
+                let (key, value) = (("xdp", "interfaces"), ImportedValue::Texts(names));
+                self.server.take(&entry.place, key, value, "listen of xdp");
+            }
+            None => {
+                let reason = "addresses are not supported: name the interface in [xdp]";
+                self.note(ImportVerdict::NotPossible, "xdp", entry, reason);
+            }
         }
     }
 

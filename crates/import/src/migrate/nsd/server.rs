@@ -102,11 +102,7 @@ impl NsdReader<'_> {
                     "replaced by the control socket",
                 ),
                 "dnstap" => self.dnstap(clause),
-                "xdp" => self.whole(
-                    clause,
-                    ImportVerdict::NotNeeded,
-                    "queries are received from sockets only",
-                ),
+                "xdp" => self.xdp(clause),
                 "verify" => self.whole(
                     clause,
                     ImportVerdict::NotPossible,
@@ -122,6 +118,17 @@ impl NsdReader<'_> {
         }
         self.clauses = clauses;
         self.listen();
+    }
+
+    /// Converts the interface that queries are received on without sockets.
+    fn xdp(&mut self, clause: &NsdClause) {
+        let Some(interface) = clause.attribute("xdp-interface") else {
+            return self.whole(clause, ImportVerdict::NotNeeded, "no interface is named");
+        };
+        let value = ImportedValue::Texts(vec![interface.value().into()]);
+        let key = ("xdp", "interfaces");
+        self.server
+            .take(&interface.place, key, value, "xdp-interface");
     }
 
     fn dnstap(&mut self, clause: &NsdClause) {
