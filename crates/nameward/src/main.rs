@@ -33,6 +33,7 @@ mod zones;
 
 fn main() -> std::process::ExitCode {
     signals::hold_hangup();
+    memory::restrict_huge_pages();
     nameward_zone::set_script_check(|rdata| {
         let problems = nameward_steering::lua::check_script(rdata);
         problems.iter().map(ToString::to_string).collect()

@@ -17,6 +17,7 @@ mod connect;
 mod draft;
 mod finding;
 mod glue;
+mod huge_pages;
 mod inspect;
 pub mod key;
 mod kind;

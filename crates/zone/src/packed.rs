@@ -4,6 +4,7 @@
 //! touches a node, and that of an existing name touches one slot and one node: two cache misses in a zone of any size.
 //! Slots are chosen by the high bits of the hash, so the table can have any size.
 
+use crate::huge_pages::use_huge_pages;
 use crate::node::Node;
 use nameward_wire::Name;
 
@@ -19,6 +20,13 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
+    /// Takes finished contents; those of a large zone move into huge pages.
+    pub(crate) fn new(slots: Box<[u64]>, arena: Box<[u8]>) -> Self {
+        use_huge_pages(&slots);
+        use_huge_pages(&arena);
+        Packed { slots, arena }
+    }
+
     /// Finds the node with this name.
     #[inline]
     pub(crate) fn find(&self, hash: u64, name: Name<'_>) -> Option<Node<'_>> {

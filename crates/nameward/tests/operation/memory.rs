@@ -6,10 +6,11 @@
 
 use std::{fmt::Write as _, fs, process::Command};
 
-use nameward_testkit::{Setup, TestServer};
+use nameward_testkit::{Setup, TestServer, require};
 use serde_json::json;
 
 use super::ask::{answered_address, zone};
+use super::privileges::is_root;
 use super::secure::done;
 
 /// Records of the large versions: above the size from which memory is requested before a commit.
@@ -114,6 +115,36 @@ fn a_transfer_for_which_there_is_no_memory_leaves_the_previous_version_served() 
     limit(&secondary, None);
     done(&secondary, &["zone", "retrieve", "one.example"]);
     secondary.wait_until("the new version", || www(&secondary) == Some(3));
+}
+
+/// KiB of a server in huge pages.
+fn huge_kib(server: &TestServer) -> u64 {
+    let path = format!("/proc/{}/smaps_rollup", server.pid());
+    let text = fs::read_to_string(path).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    kib.unwrap()
+}
+
+#[test]
+fn small_zones_are_not_in_huge_pages() {
+    // Its own user cannot read it: the server is not dumpable.
+    if require(is_root().then_some(()), "root (to read memory maps)").is_none() {
+        return;
+    }
+    let server = Setup::new().zone("one.example", &zone("www")).start();
+    // Before the first statement of the program the kernel may have used one.
+    let small = huge_kib(&server);
+    assert!(small <= 4 << 10, "{small} KiB");
+    assert_eq!(www(&server), Some(2));
+    drop(server);
+    // Zones of 10 MiB and more may be, if the kernel has free ones.
+    let server = Setup::new().zone("one.example", &large(2)).start();
+    let large = huge_kib(&server);
+    assert!(large <= 40 << 10, "{large} KiB");
+    assert_eq!(www(&server), Some(2));
 }
 
 /// Sends a change of one.example with as many records; returns the status code.

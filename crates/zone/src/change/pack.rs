@@ -50,10 +50,7 @@ impl Zone {
 
     /// Returns the same contents, packed; `None` if they do not fit.
     pub fn pack(&self) -> Option<Zone> {
-        let mut packed = Packed {
-            slots: vec![0; slots_for(self.name_count())].into_boxed_slice(),
-            arena: Box::default(),
-        };
+        let mut slots = vec![0; slots_for(self.name_count())].into_boxed_slice();
         let mut arena = Vec::with_capacity(self.heap_bytes() + ALIGN);
         arena.resize(ALIGN, 0);
         let (mut key, mut with_targets) = (NameKey::default(), Vec::new());
@@ -62,12 +59,12 @@ impl Zone {
             arena.extend_from_slice(&node.bytes());
             arena.resize(arena.len().next_multiple_of(ALIGN), 0);
             key.set(node.name());
-            put_slot(&mut packed.slots, tag(key.hash(key.labels())), place);
+            put_slot(&mut slots, tag(key.hash(key.labels())), place);
             if node.rrsets().any(|rrset| rrset.has_targets()) {
                 with_targets.push(place);
             }
         }
-        packed.arena = arena.into_boxed_slice();
+        let mut packed = Packed::new(slots, arena.into_boxed_slice());
         connect(&mut packed, &with_targets, self.apex_name());
         let mut summary = *self.summary();
         // The apex is the first node in canonical order.
