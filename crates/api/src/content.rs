@@ -12,14 +12,15 @@ use nameward_wire::{Name, Type};
 
 use crate::response::{ApiError, ApiResult};
 
-/// Shows the data of a record in the form of PowerDNS: as the client sent it where the database has that, else in standard form.
-pub fn shown(record: &ListedRecord) -> String {
-    if let Some(text) = &record.text {
-        return text.clone();
+/// Takes the data of a record in the form of PowerDNS: as the client sent it where the database has that, else in standard form.
+pub fn shown(record: &mut ListedRecord) -> String {
+    if let Some(text) = record.text.take() {
+        return text;
     }
+    let content = std::mem::take(&mut record.content);
     match Type::from_text(record.rtype.as_bytes()) {
-        Some(rtype) => powerdns_text(rtype, &record.content),
-        None => record.content.clone(),
+        Some(rtype) => powerdns_text(rtype, content),
+        None => content,
     }
 }
 
@@ -45,7 +46,7 @@ pub fn accepted(owner: &str, rtype: Type, content: &str) -> ApiResult<String> {
     .map_err(|error| refused(&error.message.to_string()))?;
     let mut parsed = String::new();
     write_text(rtype, &rdata, &mut parsed).map_err(|error| refused(&error.to_string()))?;
-    let parsed = powerdns_text(rtype, &parsed);
+    let parsed = powerdns_text(rtype, parsed);
     let is_expected = match rtype {
         Type::AAAA => true,
         // Kept as it is: a client that reads it back finds no difference.

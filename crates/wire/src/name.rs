@@ -221,6 +221,15 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
+/// Writes a label in presentation format, at once if nothing in it needs a backslash.
+fn write_label(f: &mut impl fmt::Write, label: &[u8]) -> fmt::Result {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'*');
+    match str::from_utf8(label) {
+        Ok(text) if label.iter().all(is_plain) => f.write_str(text),
+        _ => label.iter().try_for_each(|&byte| write_name_byte(f, byte)),
+    }
+}
+
 /// Writes one octet of a label: characters that are special in zone files get a backslash, octets that are not
 /// printable ASCII become `\DDD` (RFC 1035 section 5.1).
 fn write_name_byte(f: &mut impl fmt::Write, byte: u8) -> fmt::Result {

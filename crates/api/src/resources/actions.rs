@@ -84,10 +84,10 @@ fn zone_file(call: &Call<'_>, zone: String) -> Result<String, ApiError> {
         rtype: None,
     };
     call.list(&request, &mut |item| {
-        if let ListedItem::Record(record) = item
+        if let ListedItem::Record(mut record) = item
             && !record.disabled
         {
-            let data = content::shown(&record);
+            let data = content::shown(&mut record);
             let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
             text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
         }

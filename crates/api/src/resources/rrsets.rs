@@ -13,7 +13,7 @@ use crate::fields::{
     canonical_name, optional_bool, optional_list, optional_string, string, unsigned,
 };
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResult, write_json};
+use crate::response::{ApiError, ApiResult};
 
 use super::zone_views::{CommentJson, RecordJson, RrsetJson};
 use super::zones::{REPLY_MAX, too_large};
@@ -195,14 +195,14 @@ pub fn each(
         rtype: filter.rtype.map(str::to_owned),
     };
     call.list(&request, &mut |item| {
-        let ListedItem::Record(record) = item else {
+        let ListedItem::Record(mut record) = item else {
             return true;
         };
         if record.disabled && filter.served_only {
             return true;
         }
         let view = RecordJson {
-            content: content::shown(&record),
+            content: content::shown(&mut record),
             disabled: record.disabled,
         };
         octets += RRSET_OVERHEAD + record.name.len() + view.content.len();
@@ -214,9 +214,12 @@ pub fn each(
             }
             _ => {
                 let next = RrsetJson {
-                    comments: comments
-                        .remove(&(record.name.to_ascii_lowercase(), record.rtype.clone()))
-                        .unwrap_or_default(),
+                    comments: if comments.is_empty() {
+                        Vec::new()
+                    } else {
+                        let key = (record.name.to_ascii_lowercase(), record.rtype.clone());
+                        comments.remove(&key).unwrap_or_default()
+                    },
                     name: record.name,
                     records: vec![view],
                     ttl: record.ttl,
@@ -246,7 +249,7 @@ pub fn write(
         if out.len() > start {
             out.extend_from_slice(b", ");
         }
-        write_json(rrset, out);
+        rrset.write(out);
     })
 }
 

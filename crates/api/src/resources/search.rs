@@ -83,9 +83,9 @@ fn find_records(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Val
     };
     call.list(&request, &mut |item| {
         if let ListedItem::Found(hit) = item {
-            let record = hit.record;
+            let mut record = hit.record;
             found.push(json!({
-                "content": content::shown(&record),
+                "content": content::shown(&mut record),
                 "disabled": record.disabled,
                 "name": record.name,
                 "object_type": "record",

@@ -1,8 +1,12 @@
 //! The JSON of zones and RRsets. Fields are declared in alphabetical order, which is the order on the wire.
 
+use std::io::Write;
+
 use nameward_control::operations::{ListedKind, ZoneAttributes};
 use nameward_zone::ZoneKind;
 use serde::Serialize;
+
+use crate::response::write_json;
 
 use super::paging::SortField;
 use super::{SERVER, zone_id};
@@ -154,6 +158,32 @@ impl RrsetJson {
         ("type", |a, b| a.rtype.cmp(&b.rtype)),
         ("ttl", |a, b| a.ttl.cmp(&b.ttl)),
     ];
+
+    /// Appends its JSON, as [`write_json`] writes it. A zone has many of them, nearly all without comments and with plain texts.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        if !self.comments.is_empty() {
+            return write_json(self, out);
+        }
+        out.extend_from_slice(b"{\"comments\": [], \"name\": ");
+        write_string(&self.name, out);
+        out.extend_from_slice(b", \"records\": [");
+        for (i, record) in self.records.iter().enumerate() {
+            let start = if i == 0 { "" } else { ", " };
+            out.extend_from_slice(start.as_bytes());
+            out.extend_from_slice(b"{\"content\": ");
+            write_string(&record.content, out);
+            let end = if record.disabled {
+                ", \"disabled\": true}"
+            } else {
+                ", \"disabled\": false}"
+            };
+            out.extend_from_slice(end.as_bytes());
+        }
+        // Writing to memory cannot fail.
+        let _ = write!(out, "], \"ttl\": {}, \"type\": ", self.ttl);
+        write_string(&self.rtype, out);
+        out.push(b'}');
+    }
 }
 
 /// A record.
@@ -176,6 +206,20 @@ pub struct CommentJson {
     pub modified_at: i64,
 }
 
+/// Appends a JSON string.
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    // RFC 8259 section 7: all other characters may be themselves.
+    if text
+        .bytes()
+        .any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\'))
+    {
+        return write_json(&text, out);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
 /// The words of PowerDNS 4.7, which clients compare with.
 fn kind_word(kind: ListedKind) -> &'static str {
     match kind {
@@ -184,5 +228,44 @@ fn kind_word(kind: ListedKind) -> &'static str {
         ListedKind::OfZone(ZoneKind::Producer) => "Producer",
         ListedKind::OfZone(ZoneKind::Consumer) => "Consumer",
         ListedKind::OfZone(ZoneKind::Native) | ListedKind::File => "Native",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::to_json;
+
+    #[test]
+    fn rrsets_are_written_as_the_serializer_writes_them() {
+        let comment = CommentJson {
+            account: "me".into(),
+            content: "why \"this\"".into(),
+            modified_at: 1,
+        };
+        for content in [
+            "192.0.2.1",
+            "\"a b\"",
+            "a\\.b.",
+            "\u{1}\t\u{7f}caf\u{e9}",
+            "",
+        ] {
+            for (records, comments) in [(0, vec![]), (1, vec![]), (3, vec![comment.clone()])] {
+                let record = |number| RecordJson {
+                    content: content.to_owned(),
+                    disabled: number == 1,
+                };
+                let rrset = RrsetJson {
+                    comments,
+                    name: format!("{content}.example.org."),
+                    records: (0..records).map(record).collect(),
+                    ttl: u32::MAX,
+                    rtype: "TXT".into(),
+                };
+                let mut written = Vec::new();
+                rrset.write(&mut written);
+                assert_eq!(written, to_json(&rrset));
+            }
+        }
     }
 }

@@ -148,6 +148,7 @@ impl SqlConnection {
                     rusqlite::Connection::open_with_flags(path, flags).map_err(unreachable)?;
                 file.busy_timeout(terms.patience).map_err(unreachable)?;
                 file.set_prepared_statement_cache_capacity(STATEMENTS);
+                keep_plans(&file).map_err(unreachable)?;
                 (None, Client::Sqlite(file))
             }
             ConnectTarget::Postgres(target) => {
@@ -270,6 +271,12 @@ async fn within<T>(terms: Terms, step: impl Future<Output = T>) -> Result<T, Cli
             .map_err(|_| ClientError::Timeout(time)),
         None => Ok(step.await),
     }
+}
+
+/// Keeps a prepared statement as it is. SQLite would otherwise plan some again for each new value.
+pub(super) fn keep_plans(file: &rusqlite::Connection) -> rusqlite::Result<()> {
+    let guarantee = rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
+    file.set_db_config(guarantee, true).map(drop)
 }
 
 fn sqlite_rows(

@@ -5,6 +5,7 @@
 //! lookup that exceeds the time limit is interrupted.
 
 use super::SqlOptions;
+use super::connection::keep_plans;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::row::Cells;
@@ -119,6 +120,7 @@ impl Sqlite {
         let is_over = move || START.elapsed().as_millis() as u64 > limit.load(Ordering::Relaxed);
         connection
             .busy_timeout(self.timeout)
+            .and_then(|()| keep_plans(&connection))
             .and_then(|()| connection.pragma_update(None, "cache_size", -(self.cache_kib as i64)))
             .and_then(|()| connection.progress_handler(STEPS, Some(is_over)))
             .map_err(fail)?;

@@ -6,7 +6,7 @@
 //! zones are kept by name (table, journal, keys, policies, databases, commands); it is never sent, and a name that a
 //! client sends is never looked up as one.
 
-use super::{MAX_LABEL, MAX_NAME, Name, NameBuf, NameError, write_name_byte};
+use super::{MAX_LABEL, MAX_NAME, Name, NameBuf, NameError, write_label};
 use core::fmt;
 
 /// The octets that the label of a variant starts with.
@@ -50,9 +50,7 @@ impl fmt::Display for Verbatim<'_> {
             return f.write_str(".");
         }
         for label in self.0.labels() {
-            for &byte in label {
-                write_name_byte(f, byte)?;
-            }
+            write_label(f, label)?;
             f.write_str(".")?;
         }
         Ok(())

@@ -48,7 +48,7 @@ pub(crate) fn write_content(rtype: Type, rdata: &[u8]) -> Columns {
         return plain(generic(rdata));
     }
     let mut text = without_final_dots(&text);
-    text = powerdns_text(rtype, &text);
+    text = powerdns_text(rtype, text);
     match (rtype, text.split_once(' ')) {
         (Type::MX | Type::SRV, Some((prio, rest))) => match prio.parse() {
             Ok(prio) => Columns {
@@ -69,12 +69,12 @@ fn is_hexadecimal(rtype: Type) -> bool {
 
 /// Brings record data in zone-file form into the form in which PowerDNS 4.7 writes and accepts it: parameters of SVCB and HTTPS
 /// without quotes, lengths in LOC with two decimals, hexadecimal digits in lower case.
-pub fn powerdns_text(rtype: Type, text: &str) -> String {
+pub fn powerdns_text(rtype: Type, text: String) -> String {
     match rtype {
-        Type::SVCB | Type::HTTPS => parameters(text),
-        LOC => lengths(text),
+        Type::SVCB | Type::HTTPS => parameters(&text),
+        LOC => lengths(&text),
         _ if is_hexadecimal(rtype) => text.to_ascii_lowercase(),
-        _ => text.to_owned(),
+        _ => text,
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) const INSERTS_AT_ONCE: usize = 50;
 const IDS_AT_ONCE: usize = 500;
 /// Number of `ordername` values written per statement.
 const ORDERNAMES_AT_ONCE: usize = 100;
+/// IDs up to this number are parameters: most changes delete few rows, with a statement that is prepared once.
+const FEW_DELETED: usize = 4;
 /// Fewer rows with equal columns than this do not get their own statement.
 const FEW_ALIKE: usize = 4;
 
@@ -196,8 +198,15 @@ fn list(ids: &[i64]) -> String {
 
 async fn delete_rows(session: &mut Session, ids: &[i64]) -> Result<(), Failure> {
     for chunk in ids.chunks(IDS_AT_ONCE) {
-        let sql = format!("DELETE FROM records WHERE id IN ({})", list(chunk));
-        session.run(&sql, &[]).await?;
+        if chunk.len() <= FEW_DELETED {
+            let places = vec!["?"; chunk.len()].join(", ");
+            let sql = format!("DELETE FROM records WHERE id IN ({places})");
+            let values: Vec<Value<'_>> = chunk.iter().map(|id| Value::Int(*id)).collect();
+            session.run(&sql, &values).await?;
+        } else {
+            let sql = format!("DELETE FROM records WHERE id IN ({})", list(chunk));
+            session.run(&sql, &[]).await?;
+        }
     }
     Ok(())
 }

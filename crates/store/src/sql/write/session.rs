@@ -274,6 +274,12 @@ impl Session {
         self.command(sql).await
     }
 
+    /// Begins a transaction in which all statements see the same state of a SQLite file.
+    pub(super) async fn begin_reading(&mut self) -> Result<(), Failure> {
+        self.undone = None;
+        self.command("BEGIN").await
+    }
+
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         self.command("COMMIT").await
     }

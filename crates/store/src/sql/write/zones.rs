@@ -14,6 +14,7 @@ use super::{AttributeChange, Committed, WriteError, attributes};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, ZoneKind};
+use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -71,16 +72,23 @@ impl StoredRecord {
             row.text(5).unwrap_or_default(),
         );
         let mut owner = NameBuf::root();
-        let owner = read_name(name, &mut owner).map(|()| owner.to_string());
-        let data = read_type(rtype).and_then(|rtype| {
-            let mut rdata = Vec::new();
+        let owner = read_name(name, &mut owner).map(|()| {
+            let mut text = String::with_capacity(name.len() + 1);
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{owner}");
+            text
+        });
+        let known = read_type(rtype);
+        let keeps = known.as_ref().is_ok_and(|rtype| keeps_text(*rtype));
+        let data = known.and_then(|rtype| {
+            let mut rdata = Vec::with_capacity(content.len());
             read_content(rtype, row.int(4), content, &mut rdata)?;
-            let mut text = String::new();
+            let mut text = String::with_capacity(content.len() + 1);
             nameward_wire::rdata::write_text(rtype, &rdata, &mut text)
                 .map_err(|error| RowFault::Content(rtype, error.to_string()))?;
             Ok(text)
         });
-        let keeps = read_type(rtype).is_ok_and(keeps_text) && data.is_ok();
+        let keeps = keeps && data.is_ok();
         let problem = owner.as_ref().err().or(data.as_ref().err());
         let problem = problem.map(ToString::to_string);
         StoredRecord {
@@ -112,6 +120,10 @@ pub(super) fn stored_columns(engine: SqlEngine) -> String {
 /// Formats database text on one line, safe for a terminal.
 fn escaped(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
+    if let (true, Ok(plain)) = (text.iter().all(u8::is_ascii_graphic), str::from_utf8(text)) {
+        out.push_str(plain);
+        return out;
+    }
     for c in String::from_utf8_lossy(text).chars() {
         if c.is_control() {
             out.extend(c.escape_unicode())
@@ -247,19 +259,57 @@ impl SqlBackend {
         let mut sql =
             format!("SELECT {columns} FROM records WHERE domain_id = ? AND type IS NOT NULL");
         let mut values = vec![Value::Int(zone.id)];
+        write_name(zone.name.as_name().zone(), &mut apex);
+        let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
         if let Some(name) = name {
             write_name(name, &mut owner);
             sql.push_str(" AND name = ?");
             values.push(Value::Text(&owner));
+        } else if session.engine() == SqlEngine::Sqlite {
+            return self
+                .stream_by_index(session, &sql, (zone.id, &apex), each)
+                .await;
         }
-        write_name(zone.name.as_name().zone(), &mut apex);
         // Sorted by the database: a zone may be larger than the memory that one command should take here.
         sql.push_str(
             " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
         );
         values.push(Value::Text(&apex));
-        let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
         self.stream_rows(session, (&sql, &values), each).await
+    }
+
+    /// Passes on the rows of a zone in a SQLite file: first the apex, then the rest in the order of the index on zone, name and
+    /// type, which PowerDNS has. Sorting a large zone takes longer than reading it.
+    async fn stream_by_index(
+        &self,
+        mut session: Session,
+        sql: &str,
+        (zone, apex): (i64, &str),
+        each: &mut (dyn FnMut(&dyn Cells) -> bool + Send),
+    ) -> Result<(), WriteError> {
+        let values = [Value::Int(zone), Value::Text(apex)];
+        let first = format!("{sql} AND name = ? ORDER BY type <> 'SOA', type, id");
+        let others = format!("{sql} AND name IS NOT ? ORDER BY name, type, id");
+        // Both see the same state of the file.
+        session.begin_reading().await?;
+        let mut goes_on = true;
+        for sql in [first, others] {
+            let each = &mut |row: &dyn Cells| {
+                goes_on = each(row);
+                if goes_on {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            };
+            session.rows_until(&sql, &values, each).await?;
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        session.commit().await?;
+        self.inner.writer.give_back(session);
+        Ok(())
     }
 
     /// Passes on the rows of a statement until `each` returns false, and keeps the connection if all of them were read.
