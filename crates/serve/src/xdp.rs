@@ -11,7 +11,7 @@
 //! any. The filter goes with the process, however that ends.
 
 mod filter;
-mod frame;
+pub mod frame;
 mod open;
 mod worker;
 

@@ -23,15 +23,18 @@ const HOPS: u8 = 64;
 
 /// A received datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Inbound<'f> {
-    pub(crate) client: SocketAddr,
-    pub(crate) local: SocketAddr,
-    pub(crate) payload: &'f [u8],
+pub struct Inbound<'f> {
+    /// Who sent it.
+    pub client: SocketAddr,
+    /// Where it was sent to.
+    pub local: SocketAddr,
+    /// The message.
+    pub payload: &'f [u8],
 }
 
 /// The headers of the reply to a datagram, without lengths and checksums.
 #[derive(Clone, Copy)]
-pub(crate) struct ReplyHead {
+pub struct ReplyHead {
     octets: [u8; HEAD_MAX],
     /// Where the IP header starts, and where the payload does.
     ip: u8,
@@ -50,11 +53,7 @@ impl Default for ReplyHead {
 
 /// Reads a frame that arrived on an interface, and prepares the headers of its reply. `None` if it has no datagram that can be
 /// answered.
-pub(crate) fn read<'f>(
-    frame: &'f [u8],
-    interface: u32,
-    head: &mut ReplyHead,
-) -> Option<Inbound<'f>> {
+pub fn read<'f>(frame: &'f [u8], interface: u32, head: &mut ReplyHead) -> Option<Inbound<'f>> {
     let (ethernet, mut rest) = frame.split_first_chunk::<ETHERNET>()?;
     let mut kind = [ethernet[12], ethernet[13]];
     let mut ip_at = ETHERNET;
@@ -193,17 +192,12 @@ impl<'f> Udp<'f> {
 
 impl ReplyHead {
     /// Returns the length of the IP packet that carries a payload.
-    pub(crate) fn packet_len(&self, payload: usize) -> usize {
+    pub fn packet_len(&self, payload: usize) -> usize {
         usize::from(self.payload - self.ip) + payload
     }
 
     /// Writes the frame with a payload; `identification` is that of an IPv4 packet. `None` if it does not fit.
-    pub(crate) fn write(
-        &self,
-        out: &mut [u8],
-        payload: &[u8],
-        identification: u16,
-    ) -> Option<usize> {
+    pub fn write(&self, out: &mut [u8], payload: &[u8], identification: u16) -> Option<usize> {
         let (ip_at, payload_at) = (usize::from(self.ip), usize::from(self.payload));
         let end = payload_at + payload.len();
         let frame = out.get_mut(..end)?;
