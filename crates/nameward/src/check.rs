@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
-    config::{Config, Overrides, view_settings},
+    config::{Config, Overrides, steering_settings, view_settings},
     db, example,
     policies::{self, UnknownKey},
     privileges,
@@ -114,6 +114,10 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
     for text in view_settings::unknown_listeners(&config) {
+        counts.warnings += 1;
+        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
+    }
+    if let Some(text) = steering_settings::missing_interpreter(&config) {
         counts.warnings += 1;
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }

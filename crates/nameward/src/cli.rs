@@ -56,13 +56,20 @@ use crate::{
     db, manual, remote, serve, signals, state,
 };
 
+/// The version, and what this build does not have.
+const VERSION: &str = if cfg!(feature = "lua") {
+    env!("CARGO_PKG_VERSION")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " (without LUA records)")
+};
+
 /// An authoritative DNS name server.
 ///
 /// The configuration file is the argument of --config, else $NAMEWARD_CONFIG, else
 /// /etc/nameward/nameward.toml. Without a command and without any of these, nameward serves a built-in
 /// example on 127.0.0.1 and ::1, port 5300, with a status page on http://127.0.0.1:8081/.
 #[derive(Parser)]
-#[command(name = "nameward", version, max_term_width = 100)]
+#[command(name = "nameward", version = VERSION, max_term_width = 100)]
 pub struct Cli {
     /// Print JSON, one object per line; errors too, on stderr
     #[arg(long, global = true)]
@@ -419,7 +426,7 @@ fn state_store(command: StateCommand, form: OutputForm) -> Result<ExitCode, Comm
 }
 
 fn version(form: OutputForm) -> Result<ExitCode, CommandError> {
-    let version = env!("CARGO_PKG_VERSION");
+    let version = VERSION;
     let object = serde_json::json!({ "version": version });
     let text = format_args!("nameward {version}");
     ended(Printer::new(form).object(&object, text))

@@ -8,6 +8,7 @@
 pub mod geo;
 pub mod health;
 pub mod lua;
+#[cfg(feature = "lua")]
 mod random;
 
 use arc_swap::ArcSwap;

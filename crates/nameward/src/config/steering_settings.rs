@@ -1,7 +1,8 @@
 //! The `[lua]`, `[health]` and `[geoip]` tables: answers that depend on who asks.
 
-use nameward_steering::ScriptRules;
+use nameward_steering::{ScriptRules, lua};
 
+use super::Config;
 use super::read::{Count, Paths};
 use super::setting::section;
 
@@ -47,4 +48,14 @@ section! {
         /// fault.
         databases: Paths = "[]";
     }
+}
+
+/// Returns a warning if LUA records are turned on and this build has no interpreter for them.
+pub fn missing_interpreter(config: &Config) -> Option<String> {
+    let is_on =
+        config.lua.records || { config.zones.iter() }.any(|zone| zone.lua_records.0 == Some(true));
+    (is_on && !lua::IS_BUILT).then(|| {
+        "LUA records are turned on, but this build has none (Cargo feature `lua`): their names are answered SERVFAIL"
+            .to_owned()
+    })
 }

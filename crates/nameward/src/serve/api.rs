@@ -131,7 +131,12 @@ fn powerdns_settings(config: &Config) -> Vec<(String, String)> {
         ("dnsupdate", "yes".to_owned()),
         (
             "enable-lua-records",
-            if config.lua.records { "yes" } else { "no" }.to_owned(),
+            if config.lua.records && nameward_steering::lua::IS_BUILT {
+                "yes"
+            } else {
+                "no"
+            }
+            .to_owned(),
         ),
         ("launch", launch.join(",")),
         ("local-address", addresses.join(",")),

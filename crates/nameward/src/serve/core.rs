@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     check,
-    config::{Config, dnssec_policy, settings::BackendMode, view_settings},
+    config::{Config, dnssec_policy, settings::BackendMode, steering_settings, view_settings},
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
@@ -229,6 +229,9 @@ fn steering(config: &Config) -> Arc<Steering> {
 
 /// Applies the settings for LUA records, GeoIP databases and health checks.
 pub fn apply_steering(steering: &Steering, config: &Config) {
+    if let Some(warning) = steering_settings::missing_interpreter(config) {
+        tracing::warn!("{warning}");
+    }
     steering.set_script_settings(config.lua.script_settings());
     steering.geo().load(&config.geoip.databases.0);
     let interval = config.health.interval.get() as u64;

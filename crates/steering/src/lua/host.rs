@@ -11,8 +11,10 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 use nameward_wire::Type;
 
-use super::run::{CurrentRun, FoundRecords, ScriptAnswer, ScriptFailure, ScriptQuery, enter};
-use super::script::{ScriptCode, first_line};
+use super::check::{compile, first_line};
+use super::current::{CurrentRun, enter};
+use super::run::{FoundRecords, ScriptAnswer, ScriptFailure, ScriptQuery};
+use super::script::ScriptCode;
 use super::{budget, functions, results};
 use crate::Steering;
 
@@ -191,9 +193,7 @@ impl Interpreter {
 }
 
 fn load_code(lua: &Lua, script: &ScriptCode) -> Result<Function, ScriptFailure> {
-    let bytecode = script
-        .compile()
-        .map_err(|problem| ScriptFailure::Syntax(problem.to_string()))?;
+    let bytecode = compile(script).map_err(|problem| ScriptFailure::Syntax(problem.to_string()))?;
     let chunk = lua
         .load(bytecode)
         .set_mode(ChunkMode::Binary)

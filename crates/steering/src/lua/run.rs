@@ -1,16 +1,12 @@
 //! One run of a script: the query it runs for, what it may know, and what became of it.
 //!
-//! Functions that scripts call read the current run from their thread. A run never waits: a function that needs records
-//! which are not known yet notes the need and ends the run, the caller finds them, and the script runs again.
+//! A run never waits: a script that needs records which are not known yet ends, the caller finds them, and the script runs
+//! again.
 
-use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use ipnet::IpNet;
 use nameward_wire::{NameBuf, Type};
-
-use crate::Steering;
 
 /// The sender of a query, as scripts see it.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +71,9 @@ pub enum ScriptFailure {
     /// The data of the LUA record is malformed.
     #[error("the LUA record is malformed")]
     Malformed,
+    /// There is no interpreter.
+    #[error("this build has no LUA records")]
+    NotBuilt,
     /// The script cannot be compiled.
     #[error("{0}")]
     Syntax(String),
@@ -104,68 +103,4 @@ pub enum ScriptAnswer {
     Needs(Box<NeededRecords>),
     /// No result.
     Failed(ScriptFailure),
-}
-
-/// The state of the current run.
-pub(crate) struct CurrentRun {
-    pub(crate) steering: Arc<Steering>,
-    pub(crate) query: ScriptQuery,
-    pub(crate) facts: Vec<FoundRecords>,
-    pub(crate) need: Option<NeededRecords>,
-    /// Octets of the client's address that the script has used, in bits.
-    pub(crate) scope: u8,
-}
-
-thread_local! {
-    static CURRENT: RefCell<Option<CurrentRun>> = const { RefCell::new(None) };
-}
-
-/// Makes a run the current one; it ends when the guard is dropped.
-pub(crate) fn enter(run: CurrentRun) -> RunGuard {
-    CURRENT.with_borrow_mut(|current| *current = Some(run));
-    RunGuard
-}
-
-/// The end of the current run.
-pub(crate) struct RunGuard;
-
-impl RunGuard {
-    /// Ends the run and returns its state.
-    pub(crate) fn end(self) -> Option<CurrentRun> {
-        CURRENT.with_borrow_mut(Option::take)
-    }
-}
-
-impl Drop for RunGuard {
-    fn drop(&mut self) {
-        CURRENT.with_borrow_mut(|current| *current = None);
-    }
-}
-
-/// Calls a function with the current run.
-pub(crate) fn with_current<T>(read: impl FnOnce(&mut CurrentRun) -> T) -> mlua::Result<T> {
-    CURRENT.with_borrow_mut(|current| match current {
-        Some(run) => Ok(read(run)),
-        None => Err(mlua::Error::runtime("no query is being answered")),
-    })
-}
-
-/// Returns the best known address of the client and notes that the answer depends on all of it.
-pub(crate) fn best_address() -> mlua::Result<IpAddr> {
-    with_current(|run| {
-        let address = run.query.client.best_address();
-        run.scope = if address.is_ipv4() { 32 } else { 128 };
-        address
-    })
-}
-
-/// Returns the records that a script needs, or ends the run until they are known.
-pub(crate) fn find_fact(need: NeededRecords) -> mlua::Result<Vec<Vec<u8>>> {
-    with_current(|run| {
-        if let Some(fact) = run.facts.iter().find(|fact| fact.need == need) {
-            return Ok(fact.records.clone());
-        }
-        run.need = Some(need);
-        Err(mlua::Error::runtime("records are not known yet"))
-    })?
 }

@@ -21,6 +21,11 @@ const SERVICE: SettingOutcome = NotNeeded("done by the service unit");
 const THREADS: SettingOutcome = NotNeeded("one worker per core and automatic pools");
 const INSIDE: SettingOutcome = NotNeeded("internal to PowerDNS");
 const LUA: SettingOutcome = Breaks("Lua scripts other than LUA records are not supported");
+const LUA_RECORDS: SettingOutcome = if cfg!(feature = "lua") {
+    Changed("LUA records are off until you set records = true in [lua]")
+} else {
+    Breaks("this build has no LUA records")
+};
 const SIGNING: SettingOutcome = NotPossible("new keys have fixed defaults");
 const CONTROL: SettingOutcome =
     NotPossible("the control socket is a Unix socket (server.control_socket)");
@@ -111,10 +116,7 @@ const TABLE: &[(&str, SettingOutcome)] = &[
             "the option is believed from the resolvers that you list in allow_from of [client_subnet]",
         ),
     ),
-    (
-        "enable-lua-records",
-        Changed("LUA records are off until you set records = true in [lua]"),
-    ),
+    ("enable-lua-records", LUA_RECORDS),
     ("entropy-source", INSIDE),
     (
         "forward-notify",

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use mlua::{Lua, Table, Value};
 
 use super::super::budget;
-use super::super::run::{best_address, with_current};
+use super::super::current::{best_address, with_current};
 use super::location::pick_closest;
 use super::pick::hash_address;
 use super::texts;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use mlua::{Lua, Table, Value};
 
 use super::super::budget;
-use super::super::run::with_current;
+use super::super::current::with_current;
 use super::texts;
 use crate::geo::{GeoAttribute, GeoPoint};
 use crate::random::random_below;

@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use mlua::{Lua, Table, Value};
 
 use super::super::budget;
+use super::super::current::{best_address, with_current};
 use super::super::hash::lookup2;
 use super::super::objects::parse_network;
-use super::super::run::{best_address, with_current};
 use super::texts;
 use crate::random::{random_below, shuffle_first};
 

@@ -4,9 +4,10 @@ use mlua::{Lua, Table, Value};
 use nameward_wire::{NameBuf, Type, rdata};
 
 use super::super::budget;
+use super::super::current::{find_fact, with_current};
 use super::super::host;
 use super::super::objects::{DnsName, parse_name};
-use super::super::run::{NeededRecords, find_fact, with_current};
+use super::super::run::NeededRecords;
 
 /// Names of the log levels of PowerDNS, by number.
 const LOG_LEVELS: [&str; 8] = [

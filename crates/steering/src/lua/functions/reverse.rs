@@ -6,8 +6,8 @@ use mlua::{Lua, Table, Value};
 use nameward_wire::Name;
 
 use super::super::budget;
+use super::super::current::with_current;
 use super::super::objects::ScriptNetworks;
-use super::super::run::with_current;
 
 pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
     base.raw_set(

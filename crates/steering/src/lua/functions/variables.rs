@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use mlua::{IntoLua, Lua, Table, Value};
 
+use super::super::current::{CurrentRun, with_current};
 use super::super::objects::{DnsName, QueryHeader, ScriptAddress, ScriptNetwork};
-use super::super::run::{CurrentRun, with_current};
 
 pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
     let metatable = lua.create_table()?;
