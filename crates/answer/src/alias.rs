@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! target in a zone here ── CNAME, ALIAS: follow it ─────> its addresses, as they are in this snapshot
+//!                         LUA: computed by the caller ──> the results ([`crate::ComputedName`])
 //! target elsewhere ───── known to the caller ───────────> these ([`AliasAddresses`])
 //!                  └──── not known ─────────────────────> [`AnswerKind::Resolving`]: nothing is written
 //! ```
@@ -16,6 +17,7 @@ use nameward_wire::message::OwnerForm;
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Find, NameKey, Node, Rrset, SigningState};
 
+use crate::computed::computes;
 use crate::encode::{Encoder, Stop};
 use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
@@ -79,9 +81,11 @@ impl Scratch {
 }
 
 /// Where the search for the addresses of a target ended.
-pub enum TargetLocation<'z> {
+pub enum TargetLocation<'z, V> {
     /// A zone here has them.
     Here(Rrset<'z>),
+    /// A zone here has scripts that compute them, at this name.
+    Computed(&'z V, Node<'z>, Name<'z>),
     /// A zone here has the name without an address of this type, or the name does not exist.
     Nowhere,
     /// No zone here has this name: a resolver must be asked.
@@ -97,7 +101,7 @@ pub fn find_target<'z, Z: Zones>(
     zones: &'z Z,
     (target, rtype): (Name<'z>, Type),
     key: &mut NameKey,
-) -> TargetLocation<'z> {
+) -> TargetLocation<'z, Z::View> {
     let mut name = target;
     for _ in 0..MAX_CHAIN {
         key.set(name);
@@ -121,6 +125,9 @@ pub fn find_target<'z, Z: Zones>(
             // A resolver knows the names below a delegation, and synthesises the name that a DNAME leads to.
             Find::Cut { .. } | Find::Dname { .. } => return TargetLocation::Outside(name),
         };
+        if computes(zone, node, rtype) {
+            return TargetLocation::Computed(zone, node, name);
+        }
         if let Some(rrset) = node.rrset(rtype) {
             return TargetLocation::Here(rrset);
         }
@@ -138,11 +145,15 @@ pub fn find_target<'z, Z: Zones>(
 }
 
 /// The addresses of a target, as far as they are known.
-enum TargetAddresses<'z> {
+pub(crate) enum TargetAddresses<'z> {
     Here(Rrset<'z>),
+    /// The position of a computed RRset, and its TTL.
+    Computed((usize, usize), u32),
     Known(u32),
     None,
     Pending,
+    /// Scripts must run first, or failed.
+    Later,
     Unknown,
     Failed,
 }
@@ -174,8 +185,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let (target, ttl) = alias_of(node)?;
         let (data, of_target) = match self.find_addresses(target) {
             TargetAddresses::Here(rrset) => (Data::Rrset(rrset), rrset.ttl()),
+            TargetAddresses::Computed((index, number), ttl) => (Data::Computed(index, number), ttl),
             TargetAddresses::Known(ttl) => (Data::Addresses, ttl),
             TargetAddresses::None => return Some(self.no_data(zone, node, key, current)),
+            // The outcome is set.
+            TargetAddresses::Later => return Some(PlanStep::Done),
             TargetAddresses::Pending => {
                 self.plan.outcome = AnswerKind::Pending;
                 return Some(PlanStep::Done);
@@ -197,6 +211,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     fn find_addresses(&mut self, target: Name<'z>) -> TargetAddresses<'z> {
         match find_target(self.zones, (target, self.qtype), &mut self.alias.key) {
             TargetLocation::Here(rrset) => TargetAddresses::Here(rrset),
+            TargetLocation::Computed(zone, node, name) => {
+                let computed = self.computed_addresses((zone, node), name);
+                computed.unwrap_or(TargetAddresses::Later)
+            }
             TargetLocation::Nowhere => TargetAddresses::None,
             TargetLocation::Outside(name) => self.foreign_addresses(name),
             TargetLocation::Failed => TargetAddresses::Failed,

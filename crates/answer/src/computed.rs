@@ -12,8 +12,10 @@ use arrayvec::ArrayVec;
 use nameward_dnssec::{CanonicalSet, Rrsigs};
 use nameward_wire::message::OwnerForm;
 use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_zone::node::flags;
 use nameward_zone::{CompressibleNames, Node, SigningState};
 
+use crate::alias::TargetAddresses;
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
@@ -49,6 +51,10 @@ pub struct WantedScripts {
     pub name: NameBuf,
     /// The zone of the name.
     pub apex: NameBuf,
+    /// The name by which this version of the zone is known.
+    pub zone: NameBuf,
+    /// The owner of the LUA records: the queried name, or the wildcard that it matches.
+    pub owner: NameBuf,
     /// The TTL of the LUA records.
     pub ttl: u32,
     /// Data of the LUA records that apply to the query type.
@@ -106,6 +112,21 @@ pub(crate) fn script_types(node: Node<'_>) -> impl Iterator<Item = Type> {
         .filter(|rtype| !rtype.is_server_internal())
 }
 
+/// Checks whether a script of a node computes records of a type.
+pub(crate) fn computes<V: ZoneView>(zone: &V, node: Node<'_>, rtype: Type) -> bool {
+    node.has(flags::CNAME_OR_LUA)
+        && !matches!(zone.signing(), SigningState::Stored(_))
+        && script_types(node).any(|script| script == rtype)
+}
+
+/// The results of the scripts that a query needs.
+enum ComputedState {
+    /// They are at this position.
+    Known(usize),
+    /// They are needed first, or a script failed; the outcome of the plan says which.
+    Unavailable,
+}
+
 /// Checks whether a script for records of one type applies to a query.
 fn applies(script: Type, qtype: Type, has_type: bool) -> bool {
     match qtype {
@@ -127,44 +148,17 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
     ) -> Option<PlanStep<'z>> {
-        let scripts = node.rrset(Type::LUA)?;
-        let is_stored = matches!(zone.signing(), SigningState::Stored(_));
-        let own = node.rrset(self.qtype);
-        let mut wanted = scripts.records().filter(|record| {
-            script_type(record.rdata)
-                .is_some_and(|script| applies(script, self.qtype, own.is_some()))
-        });
-        if is_stored || wanted.clone().next().is_none() {
-            return None;
-        }
         let name = match current {
             Current::Question => self.qname,
             Current::Name(name) => name,
             Current::Made(index) => made[index].as_name(),
         };
-        let mut known = self.computed.known.iter();
-        let Some(index) = known.position(|known| known.name.as_name() == name) else {
-            self.computed.wanted = Some(WantedScripts {
-                name: name.into(),
-                apex: zone.apex().name().into(),
-                ttl: scripts.ttl(),
-                scripts: wanted
-                    .by_ref()
-                    .map(|record| record.rdata.to_vec())
-                    .collect(),
-                records: own.map_or_else(Vec::new, |own| {
-                    own.records().map(|record| record.rdata.to_vec()).collect()
-                }),
-            });
-            self.plan.outcome = AnswerKind::Computing;
-            return Some(PlanStep::Done);
+        let index = match self.find_computed(zone, node, name)? {
+            ComputedState::Known(index) => index,
+            ComputedState::Unavailable => return Some(PlanStep::Done),
         };
-        self.computed.is_used = true;
-        let Some(rrsets) = &self.computed.known[index].rrsets else {
-            self.plan.outcome = AnswerKind::BackendFailure;
-            return Some(PlanStep::Done);
-        };
-        let types = rrsets.iter().map(|rrset| (rrset.rtype, rrset.ttl));
+        let rrsets = self.computed.known[index].rrsets.iter().flatten();
+        let types = rrsets.map(|rrset| (rrset.rtype, rrset.ttl));
         let types: ArrayVec<_, MAX_COMPUTED> = types.take(MAX_COMPUTED).collect();
         if types.is_empty() {
             return None;
@@ -179,6 +173,78 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             }
         }
         Some(step)
+    }
+
+    /// Finds the results of the scripts of a name, or reports which ones are needed; `None` if none applies to the query.
+    fn find_computed(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        name: Name<'_>,
+    ) -> Option<ComputedState> {
+        let scripts = node.rrset(Type::LUA)?;
+        let is_stored = matches!(zone.signing(), SigningState::Stored(_));
+        let own = node.rrset(self.qtype);
+        let mut wanted = scripts.records().filter(|record| {
+            script_type(record.rdata)
+                .is_some_and(|script| applies(script, self.qtype, own.is_some()))
+        });
+        if is_stored || wanted.clone().next().is_none() {
+            return None;
+        }
+        let mut known = self.computed.known.iter();
+        let Some(index) = known.position(|known| known.name.as_name() == name) else {
+            self.computed.wanted = Some(WantedScripts {
+                name: name.into(),
+                apex: zone.apex().name().into(),
+                zone: zone.id().into(),
+                owner: node.name().into(),
+                ttl: scripts.ttl(),
+                scripts: wanted
+                    .by_ref()
+                    .map(|record| record.rdata.to_vec())
+                    .collect(),
+                records: own.map_or_else(Vec::new, |own| {
+                    own.records().map(|record| record.rdata.to_vec()).collect()
+                }),
+            });
+            self.plan.outcome = AnswerKind::Computing;
+            return Some(ComputedState::Unavailable);
+        };
+        self.computed.is_used = true;
+        if self.computed.known[index].rrsets.is_none() {
+            self.plan.outcome = AnswerKind::BackendFailure;
+            return Some(ComputedState::Unavailable);
+        }
+        Some(ComputedState::Known(index))
+    }
+
+    /// Finds the addresses that the scripts of an ALIAS target return; `None` if they cannot be used now.
+    pub(crate) fn computed_addresses(
+        &mut self,
+        (zone, node): (&'z Z::View, Node<'z>),
+        name: Name<'z>,
+    ) -> Option<TargetAddresses<'z>> {
+        let qtype = self.qtype;
+        let own = || {
+            let own = node.rrset(qtype);
+            own.map_or(TargetAddresses::None, TargetAddresses::Here)
+        };
+        let index = match self.find_computed(zone, node, name) {
+            Some(ComputedState::Known(index)) => index,
+            Some(ComputedState::Unavailable) => return None,
+            None => return Some(own()),
+        };
+        let mut rrsets = self.computed.known[index].rrsets.iter().flatten();
+        let number = rrsets.position(|rrset| rrset.rtype == qtype);
+        let rrset = number.and_then(|number| {
+            let rrsets = self.computed.known[index].rrsets.as_ref()?;
+            Some((number, rrsets.get(number)?.ttl))
+        });
+        Some(match rrset {
+            Some((number, ttl)) => TargetAddresses::Computed((index, number), ttl),
+            None => own(),
+        })
     }
 
     fn follow_computed(
@@ -209,7 +275,7 @@ impl<'n> Encoder<'n, '_> {
         &mut self,
         owner: OwnerForm<'n>,
         (index, number): (usize, usize),
-        node: Node<'n>,
+        (node, ttl): (Node<'n>, u32),
         state: &SigningState,
     ) -> Result<u16, Stop> {
         let rrsets = self.computed_names[index].rrsets.as_deref();
@@ -220,7 +286,7 @@ impl<'n> Encoder<'n, '_> {
             Some(signing) => {
                 let data = rrset.records.iter().map(|data| &data[..]);
                 let name = self.signed_as.unwrap_or(node.name());
-                let set = CanonicalSet::new(name, rrset.rtype, rrset.ttl, data);
+                let set = CanonicalSet::new(name, rrset.rtype, ttl, data);
                 self.rrsigs(&set, signing)?
             }
             None => Rrsigs::new(),
@@ -228,7 +294,7 @@ impl<'n> Encoder<'n, '_> {
         self.undo_if_full(|this| {
             for data in &rrset.records {
                 this.writer.owner(owner)?;
-                let length_at = this.writer.fixed(rrset.rtype, Class::IN, rrset.ttl)?;
+                let length_at = this.writer.fixed(rrset.rtype, Class::IN, ttl)?;
                 match CompressibleNames::of(rrset.rtype) {
                     CompressibleNames::Opaque => this.writer.bytes(data)?,
                     CompressibleNames::NameAt(offset) => {
@@ -248,7 +314,7 @@ impl<'n> Encoder<'n, '_> {
             }
             for rrsig in &rrsigs {
                 this.writer.owner(owner)?;
-                this.rrsig(rrsig, rrset.ttl)?;
+                this.rrsig(rrsig, ttl)?;
             }
             Ok((rrset.records.len() + rrsigs.len()) as u16)
         })

@@ -193,7 +193,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             }
             Data::Computed(index, number) => {
                 let state = entry.zone.signing();
-                self.computed(owner, (index, number), entry.node, state)
+                self.computed(owner, (index, number), (entry.node, entry.ttl), state)
             }
             // Only planned for signed zones.
             Data::Proof(_) => Ok(0),

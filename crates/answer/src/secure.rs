@@ -234,7 +234,7 @@ impl<'n> Encoder<'n, '_> {
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
             Data::Addresses => self.foreign_addresses(owner, (entry.node, entry.ttl), state),
             Data::Computed(index, number) => {
-                self.computed(owner, (index, number), entry.node, state)
+                self.computed(owner, (index, number), (entry.node, entry.ttl), state)
             }
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),

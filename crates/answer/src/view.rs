@@ -7,6 +7,8 @@ use nameward_zone::{Find, NameKey, Node, RecordData, SigningState, Zone, ZoneTab
 pub trait ZoneView {
     /// Returns the apex node.
     fn apex(&self) -> Node<'_>;
+    /// Returns the name by which this version of the zone is known.
+    fn id(&self) -> Name<'_>;
     /// Returns the label count of the zone name.
     fn apex_labels(&self) -> usize;
     /// Searches a name at or below the apex.
@@ -51,6 +53,10 @@ impl ZoneView for Zone {
     #[inline]
     fn apex(&self) -> Node<'_> {
         Zone::apex(self)
+    }
+
+    fn id(&self) -> Name<'_> {
+        Zone::id(self)
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 //! failing scripts, live zones, and answers that validate.
 
 mod health;
+mod names;
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 

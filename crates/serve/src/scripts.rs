@@ -4,7 +4,8 @@
 //! worker:  engine reports the scripts it needs -> run each, in this thread -> their RRsets -> the engine again
 //!                                                   └── needs records that are not in memory: the query waits for a look-up
 //! ```
-//! A script that fails costs its own name an answer (SERVFAIL) and is listed as a fault until it works again.
+//! A script that fails costs its own name an answer (SERVFAIL) and is listed as a fault until it works again, or until it has
+//! not failed for an hour: it may not exist any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,24 +36,32 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 /// Maximum number of different failures logged in that time.
 const LOG_MOST: usize = 10;
 
-/// A name whose script failed when it was last run.
+/// How long a failure is listed after the last one.
+const LISTED_FOR: u64 = 3600;
+
+/// A LUA record whose script failed when it was last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingScript {
-    /// The queried name.
+    /// The owner of the record; a wildcard if it is one, whatever names were queried.
     pub name: NameBuf,
     /// The type that the script computes.
     pub rtype: Type,
     /// When it first failed, in seconds since 1970.
     pub since: u64,
+    /// When it failed last.
+    pub last: u64,
     /// Why it failed last.
     pub reason: ScriptFailure,
 }
+
+/// Failing scripts by the version of their zone, their owner and their computed type.
+type FailingScripts = HashMap<(NameBuf, NameBuf, u16), FailingScript>;
 
 /// Runs the scripts of LUA records.
 pub struct Scripts {
     steering: Arc<Steering>,
     policies: Arc<PolicyTable>,
-    failing: Mutex<HashMap<(NameBuf, u16), FailingScript>>,
+    failing: Mutex<FailingScripts>,
     /// Whether any script is listed as failing.
     has_failing: AtomicBool,
     log: Mutex<LogThrottle>,
@@ -79,12 +88,14 @@ impl Scripts {
 
     /// Returns the scripts that failed when they were last run.
     pub fn failing(&self) -> Vec<FailingScript> {
-        let mut failing: Vec<_> = self.failing.lock().values().cloned().collect();
+        let mut failing = self.failing.lock();
+        forget_old(&mut failing);
+        let mut failing: Vec<_> = failing.values().cloned().collect();
         failing.sort_by(|a, b| a.name.as_name().canonical_cmp(b.name.as_name()));
         failing
     }
 
-    /// Checks whether the LUA records of a zone are run.
+    /// Checks whether the LUA records of a version of a zone are run.
     fn is_enabled_for(&self, zone: &NameBuf) -> bool {
         let policies = self.policies.load();
         let own = policies.of(zone.as_name()).runs_scripts;
@@ -105,7 +116,7 @@ impl Scripts {
                 client_bits: Some(bits).filter(|bits| *bits > 0),
             })
         };
-        if !self.is_enabled_for(&wanted.apex) {
+        if !self.is_enabled_for(&wanted.zone) {
             return done(Some(Vec::new()), 0);
         }
         let mut bits = 0;
@@ -180,28 +191,35 @@ impl Scripts {
         let rtype = script
             .split_first_chunk()
             .map_or(0, |(octets, _)| u16::from_be_bytes(*octets));
-        let (name, rtype) = (wanted.name, Type(rtype));
+        let (name, rtype) = (wanted.owner, Type(rtype));
         let text = format!("{name} {rtype}: {reason}");
         if let Some(others) = self.log.lock().admit(&text, Instant::now()) {
             tracing::warn!(
                 "zone {}: the LUA record at {text}; answering SERVFAIL ({others} similar messages suppressed)",
-                wanted.apex
+                wanted.zone
             );
         }
+        let (key, now) = ((wanted.zone, name, rtype.0), now_seconds());
         let mut failing = self.failing.lock();
+        if failing.len() >= FAILURES_MAX {
+            forget_old(&mut failing);
+        }
         let is_full = failing.len() >= FAILURES_MAX;
-        match failing.get_mut(&(name, rtype.0)) {
-            Some(known) => known.reason = reason,
+        match failing.get_mut(&key) {
+            Some(known) => {
+                known.last = now;
+                known.reason = reason;
+            }
             None if is_full => {}
             None => {
-                let since = now_seconds();
                 let entry = FailingScript {
                     name,
                     rtype,
-                    since,
+                    since: now,
+                    last: now,
                     reason,
                 };
-                failing.insert((name, rtype.0), entry);
+                failing.insert(key, entry);
             }
         }
         self.has_failing.store(true, Ordering::Relaxed);
@@ -210,11 +228,17 @@ impl Scripts {
     fn note_success(&self, wanted: &WantedScripts, rtype: Type) {
         if self.has_failing.load(Ordering::Relaxed) {
             let mut failing = self.failing.lock();
-            failing.remove(&(wanted.name, rtype.0));
+            failing.remove(&(wanted.zone, wanted.owner, rtype.0));
             self.has_failing
                 .store(!failing.is_empty(), Ordering::Relaxed);
         }
     }
+}
+
+/// Removes scripts that have not failed for long.
+fn forget_old(failing: &mut FailingScripts) {
+    let now = now_seconds();
+    failing.retain(|_, script| script.last + LISTED_FOR > now);
 }
 
 /// Why a script has no result yet.

@@ -177,6 +177,16 @@ impl AliasExpansion<'_> {
                     let data = rrset.records().map(|record| record.rdata.to_vec());
                     return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
                 }
+                // What scripts compute differs for each query: the records that the target has besides are copied.
+                TargetLocation::Computed(_, node, _) => {
+                    let rrset = node.rrset(rtype);
+                    let records = rrset.into_iter().flat_map(|rrset| rrset.records());
+                    let data = records.map(|record| record.rdata.to_vec()).collect();
+                    return Ok(FoundAddresses::Here(
+                        data,
+                        rrset.map_or(0, |rrset| rrset.ttl()),
+                    ));
+                }
                 TargetLocation::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
                 TargetLocation::Outside(name) => {
                     let question = UpstreamMessage::new(name, rtype);

@@ -115,7 +115,7 @@ pub(super) fn of_scripts(failing: &[FailingScript]) -> Option<ServerFault> {
         FaultKind::LuaFailed,
         format!("{} failed: {named}.", counted(failing.len(), "LUA record")),
         "Queries for these names are answered SERVFAIL.",
-        "Fix the scripts. The fault ends when a script has run without an error.",
+        "Fix the scripts. The fault ends when a script has run without an error, or has not failed for an hour.",
     );
     fault.since = failing.iter().map(|script| script.since).min()?;
     Some(fault)

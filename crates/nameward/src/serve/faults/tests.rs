@@ -138,6 +138,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             name,
             rtype: nameward_wire::Type::A,
             since: 86_400,
+            last: 86_400,
             reason: nameward_steering::lua::ScriptFailure::Instructions(1000),
         }],
         is_transferred: &|_| false,

@@ -106,7 +106,7 @@ fn reverse_ipv6(labels: &[String]) -> Option<Ipv6Addr> {
     Some(Ipv6Addr::from_bits(bits))
 }
 
-/// Returns an address with dashes in place of colons. A label that starts or ends with a dash is no host name.
+/// Returns an address with dashes in place of colons. A label that starts or ends with a dash is not a host name.
 fn dashed(address: Ipv6Addr) -> String {
     let text = address.to_string().replace(':', "-");
     let text = if text.starts_with('-') {
