@@ -2,6 +2,7 @@
 
 use crate::commit::Commits;
 use crate::follow::databases::Databases;
+use crate::leases::Leases;
 use crate::policy::{PolicyTable, StoredPolicies};
 use crate::table::TableWriter;
 use nameward_store::state::StateStore;
@@ -18,6 +19,8 @@ pub struct Core {
     pub stored_policies: Arc<StoredPolicies>,
     /// The databases with zones.
     pub databases: Databases,
+    /// The work that this server does for all servers on a database.
+    pub leases: Leases,
 }
 
 impl Core {

@@ -11,6 +11,7 @@
 //! policy           zone policies: kind, primaries, access to transfers, NOTIFY and UPDATE, TSIG keys
 //! catalog          catalog zones (RFC 9432): consumer and producer
 //! schedule         which zone event is due when; takes `now` and has no side effects
+//! leases           work that one server does for all on a database
 //! keys             DNSSEC keys: storage in the state store, a directory or a database, and rollovers
 //! zone             settings, timers and state of a secondary zone
 //! background       jobs that no change waits for: packing, digests, contents
@@ -39,6 +40,7 @@ pub mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod keys;
+pub mod leases;
 mod merge;
 pub mod notify;
 pub mod notify_out;

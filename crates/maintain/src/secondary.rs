@@ -32,7 +32,7 @@ use crate::schedule::{ClassLimit, EventUrgency, Moment, Schedule, ZoneEvent, Zon
 use crate::zone::{SecondarySettings, SharedName, ZoneState};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -89,6 +89,8 @@ pub struct Secondaries<O> {
     numbers: HashMap<SharedName, ZoneNumber>,
     /// Zones whose storage is being read before they are taken over.
     listing: HashMap<SharedName, SecondarySettings>,
+    /// Zones whose checks were left to another server.
+    left: HashSet<ZoneNumber>,
     next_number: ZoneNumber,
     next_ticket: u64,
     /// Each report ends a request of this thread, so no more wait than requests are under way. Not bounded by itself: the
@@ -117,6 +119,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             zones: HashMap::new(),
             numbers: HashMap::new(),
             listing: HashMap::new(),
+            left: HashSet::new(),
             next_number: 0,
             next_ticket: 0,
             reports: channel(),

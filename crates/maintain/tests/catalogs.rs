@@ -2,6 +2,7 @@
 
 use crate::common::{name, open_store};
 use nameward_maintain::catalog::{CatalogHandle, make_catalog, read_catalog, start};
+use nameward_maintain::leases::Leases;
 use nameward_maintain::policy::{
     PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, StoredPolicies,
     UNCONFIGURED_RANK, ZoneKind,
@@ -48,6 +49,7 @@ fn server_on(durable: Arc<dyn Durable>) -> Server {
         policies: Arc::clone(&policies),
         stored_policies: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
         databases: Databases::default(),
+        leases: Leases::default(),
     };
     let templates = HashMap::from([("small".to_string(), template)]);
     let catalogs = CatalogHandle::default();

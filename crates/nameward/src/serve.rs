@@ -16,6 +16,7 @@ mod geoip;
 mod hand_over;
 mod health;
 mod health_targets;
+mod leases;
 mod listeners;
 mod live;
 mod logs;

@@ -23,6 +23,7 @@ mod child_zone;
 mod client_subnet;
 mod conformance;
 mod cookies;
+mod fleet;
 mod forced_transfer;
 mod journal;
 mod key_policy;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod galera;
+mod leases;
 mod own_commits;
 mod powerdns;
 

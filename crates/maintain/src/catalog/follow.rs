@@ -11,6 +11,7 @@ use super::read_catalog;
 use crate::commit::Commits;
 use crate::core::Core;
 use crate::follow::databases::FollowedDatabase;
+use crate::leases::{LeaseTask, Leases};
 use crate::policy::{
     Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer,
     UNCONFIGURED_RANK, ZoneKind, ZonePolicy,
@@ -52,6 +53,8 @@ pub struct CatalogHandle {
 struct CatalogInbox {
     templates: Option<Templates>,
     has_policies: bool,
+    /// This server now maintains the catalogs of a database.
+    has_lease: bool,
     /// Produced catalogs whose commit has ended, and whether it succeeded.
     committed: Vec<(Box<[u8]>, bool)>,
 }
@@ -60,6 +63,11 @@ impl CatalogHandle {
     /// Requests a check of catalogs: a zone has a new version.
     pub fn wake(&self) {
         self.mailbox.put(|_| ());
+    }
+
+    /// Requests that all catalogs are made and their members written: this server now does that for a database.
+    pub fn take_over(&self) {
+        self.mailbox.put(|inbox| inbox.has_lease = true);
     }
 
     /// Replaces the settings of templates.
@@ -97,6 +105,8 @@ pub fn start(core: &Core, handle: &CatalogHandle, templates: Templates) -> io::R
         handle: handle.clone(),
         commits: Arc::clone(&core.commits),
         policies: Arc::clone(&core.policies),
+        leases: core.leases.clone(),
+        awaited: HashMap::new(),
         templates,
         consumers: Vec::new(),
         producers: BTreeMap::new(),
@@ -128,6 +138,9 @@ pub(super) struct CatalogFollower {
     pub(super) commits: Arc<Commits>,
     /// The policies, which determine the catalogs and their members.
     pub(super) policies: Arc<PolicyTable>,
+    pub(super) leases: Leases,
+    /// Produced catalogs whose next serial another server decides, and since when it is awaited.
+    pub(super) awaited: HashMap<Box<[u8]>, Instant>,
     templates: Templates,
     /// Consumed catalogs.
     consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)>,
@@ -161,6 +174,10 @@ impl CatalogFollower {
                 return;
             };
             has_policies = inbox.has_policies | self.end_commits(inbox.committed) | !is_done;
+            has_policies |= inbox.has_lease | !self.awaited.is_empty();
+            if inbox.has_lease {
+                panic_guard(FOLLOWING, || self.set_members());
+            }
             if let Some(templates) = inbox.templates {
                 self.templates = templates;
                 panic_guard(FOLLOWING, || self.set_members());
@@ -354,7 +371,8 @@ impl CatalogFollower {
         }
         self.policies.set(PolicySource::Catalogs, set);
         for (rank, catalogs) in by_home {
-            if let Some(home) = self.homes.get(&rank) {
+            let is_ours = self.leases.holds(rank, LeaseTask::Catalogs);
+            if let Some(home) = self.homes.get(&rank).filter(|_| is_ours) {
                 home.set_members(catalogs);
             }
         }

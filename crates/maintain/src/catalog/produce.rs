@@ -3,6 +3,7 @@
 use super::follow::{CatalogFollower, ProducedMembers};
 use super::make::make_with_properties;
 use crate::commit::VersionSource;
+use crate::leases::LeaseTask;
 use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
 use nameward_base::text::counted;
@@ -12,6 +13,10 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long another server has to decide about the next serial of a catalog.
+const DECISION_TIME: Duration = Duration::from_secs(15);
 
 impl CatalogFollower {
     /// Builds a produced catalog and commits it, unless it is unchanged; returns whether it is
@@ -27,7 +32,8 @@ impl CatalogFollower {
         };
         let policies = self.policies.load();
         let declared_by = policies.of(name).declared_by;
-        let home = self.home_of(&policies, catalog).map(|(_, home)| home);
+        let found = self.home_of(&policies, catalog);
+        let (rank, home) = (found.map(|(rank, _)| rank), found.map(|(_, home)| home));
         if home.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
             // Its database is not known yet.
             return false;
@@ -52,13 +58,16 @@ impl CatalogFollower {
             same.is_some_and(|same| same.difference_from(before).is_empty())
         };
         if before.as_ref().is_some_and(is_same) {
+            self.awaited.remove(catalog);
             return true;
         }
         // Another server on the database may have produced it before.
         let stored = home.and_then(|home| home.serial(&name.into()));
-        let serials = [before.map(|zone| zone.serial()), stored];
-        let last = serials.into_iter().flatten().reduce(later);
-        let serial = next_serial(last, now_seconds_32());
+        let serials = (before.map(|zone| zone.serial()), stored);
+        let home = home.map(Arc::clone);
+        let Some(serial) = self.decide_serial((catalog, rank), serials) else {
+            return false;
+        };
         let Some(zone) = make(serial) else {
             tracing::error!("catalog {name}: not generated: its name is too long");
             return true;
@@ -72,7 +81,7 @@ impl CatalogFollower {
             author: None,
         };
         let (owned, count) = (NameBuf::from(name), counted(members.len(), "member"));
-        let home = home.map(Arc::clone);
+        let home = home.filter(|_| Some(serial) != stored);
         let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));
         self.failed.remove(catalog);
         self.committing.insert(catalog.into());
@@ -90,6 +99,34 @@ impl CatalogFollower {
             handle.end_commit(key, is_made);
         });
         true
+    }
+
+    /// Returns the serial of the next version; `None` if another server has not decided yet. `before` is the serial here, `stored`
+    /// the one in the database.
+    fn decide_serial(
+        &mut self,
+        (catalog, rank): (&[u8], Option<u16>),
+        (before, stored): (Option<Serial>, Option<Serial>),
+    ) -> Option<Serial> {
+        let is_ours = rank.is_none_or(|rank| self.leases.holds(rank, LeaseTask::Catalogs));
+        let decided = stored.filter(|stored| before.is_none_or(|before| stored.is_after(before)));
+        let serial = match decided.filter(|_| !is_ours) {
+            Some(decided) => decided,
+            // The server that decides is given some time, after which it may have seen other members than this one.
+            None if !is_ours && !self.is_overdue(catalog) => return None,
+            None => {
+                let last = [before, stored].into_iter().flatten().reduce(later);
+                next_serial(last, now_seconds_32())
+            }
+        };
+        self.awaited.remove(catalog);
+        Some(serial)
+    }
+
+    /// Notes that another server decides about the next serial of a catalog; returns whether it has had its time.
+    fn is_overdue(&mut self, catalog: &[u8]) -> bool {
+        let since = self.awaited.entry(catalog.into());
+        since.or_insert_with(Instant::now).elapsed() >= DECISION_TIME
     }
 
     /// Returns the last version of a produced catalog: in the table, or from the state store, which puts the catalog in

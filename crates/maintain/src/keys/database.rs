@@ -18,13 +18,13 @@ pub use zone::DatabaseZoneKeys;
 use crate::follow::databases::PublishError;
 use crate::keys::local::encoding::{life_value, read_life_value};
 use crate::keys::local::{NUMBER, SigningSettings, ZoneKey, ZoneKeysError, item_name, wire};
+use crate::leases::random_server_name;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::KeyState;
 use nameward_store::sql::SqlBackend;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::state::{StateChange, StateStore};
 use nameward_wire::{Name, NameBuf};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use tokio::runtime::Handle;
 
 /// The item kind for rollover states of keys, by zone and key number.
@@ -137,8 +137,7 @@ impl DatabaseKeys {
         if let Some(name) = store.item(SERVER, &[])? {
             return Ok(String::from_utf8_lossy(name.reveal()).into_owned());
         }
-        let random = || RandomState::new().build_hasher().finish();
-        let name = format!("{:016x}{:016x}", random(), random());
+        let name = random_server_name();
         store.write(vec![StateChange::SetItem {
             kind: SERVER,
             name: Vec::new(),

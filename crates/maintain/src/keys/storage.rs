@@ -231,9 +231,8 @@ impl KeyStorages {
         Ok(zones)
     }
 
-    /// Returns the name of this server in the metadata of databases.
-    #[cfg(test)]
-    pub(super) fn server_name(&self) -> Result<String, ZoneKeysError> {
+    /// Returns the name of this server in databases.
+    pub fn server_name(&self) -> Result<String, ZoneKeysError> {
         self.databases.server()
     }
 

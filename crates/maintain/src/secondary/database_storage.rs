@@ -14,6 +14,7 @@ use super::storage::{
 use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::follow::databases::{FollowedDatabase, ServedFrom};
+use crate::leases::{LeaseTask, Leases};
 use crate::outgoing::condense;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
@@ -47,6 +48,7 @@ type StorageJob = Box<dyn FnOnce(&StorageWorker) + Send>;
 /// Stores the secondary zones of a database in it.
 pub struct DatabaseStorage {
     database: FollowedDatabase,
+    leases: Leases,
     jobs: QueueOwner<StorageJob>,
 }
 
@@ -54,7 +56,7 @@ impl DatabaseStorage {
     /// Starts the threads that wait for a database; `runtime` is the one that its connections belong to.
     pub fn start(
         database: &FollowedDatabase,
-        commits: &Arc<Commits>,
+        (commits, leases): (&Arc<Commits>, &Leases),
         runtime: &Handle,
     ) -> io::Result<Self> {
         let queue: Queue<StorageJob> = Queue::new(format!("storage-{}", database.rank), WAITING);
@@ -75,6 +77,7 @@ impl DatabaseStorage {
         }
         Ok(DatabaseStorage {
             database: database.clone(),
+            leases: leases.clone(),
             jobs,
         })
     }
@@ -96,6 +99,11 @@ impl DatabaseStorage {
 impl SecondaryStorage for DatabaseStorage {
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn leads_refresh(&self) -> bool {
+        self.leases
+            .holds(self.database.rank, LeaseTask::Secondaries)
     }
 
     fn look(&self, zones: Vec<NameBuf>, done: SeenDone) {

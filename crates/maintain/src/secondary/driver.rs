@@ -47,6 +47,8 @@ struct Inbox {
     notified: HashMap<Box<[u8]>, Option<Serial>>,
     changed: HashSet<Box<[u8]>>,
     questions: Vec<OperatorQuestion>,
+    /// This server now refreshes the zones of a database.
+    has_lease: bool,
 }
 
 /// The version that an operator requests.
@@ -112,6 +114,11 @@ impl SecondaryHandle {
         });
     }
 
+    /// Makes the checks that were left to another server.
+    pub fn take_over_checks(&self) {
+        self.put(|inbox| inbox.has_lease = true);
+    }
+
     /// Returns the status of a zone, or of all.
     pub fn status(&self, zone: Option<NameBuf>) -> Vec<SecondaryStatus> {
         self.ask(|reply| OperatorQuestion::Status(zone, reply))
@@ -169,7 +176,8 @@ pub fn start<O: QueryPrimary + Send + 'static>(
     let mut secondaries = Secondaries::new(Arc::clone(&commits), client, random_seed());
     secondaries.limit_transfers(transfers);
     for database in core.databases.all() {
-        let storage = DatabaseStorage::start(database, &commits, &Handle::current())?;
+        let storage =
+            DatabaseStorage::start(database, (&commits, &core.leases), &Handle::current())?;
         secondaries.set_home(database.rank, Arc::new(storage));
     }
     secondaries.expiry_times = Arc::clone(&handle.shared.expiries);
@@ -269,6 +277,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
     fn take(&mut self, inbox: Inbox) {
         self.changed.extend(inbox.changed);
         self.follow_some();
+        if inbox.has_lease {
+            let now = self.now();
+            self.secondaries.take_over_checks(now);
+        }
         for (ticket, reply) in inbox.answers {
             let now = self.now();
             panic_guard(CARE, || self.secondaries.answered(ticket, reply, now));

@@ -93,6 +93,11 @@ pub trait SecondaryStorage: Send + Sync {
     /// Checks whether others change zones there, so that a zone is read before each check.
     fn is_shared(&self) -> bool;
 
+    /// Checks whether this server queries primaries when a zone is due; otherwise another one does.
+    fn leads_refresh(&self) -> bool {
+        true
+    }
+
     /// Reads zones and passes on their state.
     fn look(&self, zones: Vec<NameBuf>, done: SeenDone);
 

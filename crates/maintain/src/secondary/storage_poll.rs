@@ -7,6 +7,11 @@ use super::storage::{StorageError, StorageState, StorageStates};
 use super::zone_state::{PollReason, StorageReport};
 use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::ZoneState;
+use std::time::Duration;
+
+/// Interval at which a zone that another server refreshes is looked at while its check is due, and one without contents.
+const LEFT: Duration = Duration::from_secs(30);
+const LEFT_EMPTY: Duration = Duration::from_secs(5);
 
 impl<O: QueryPrimary> Secondaries<O> {
     /// Starts a check: the storage is read if others change it, then a primary is queried.
@@ -70,8 +75,33 @@ impl<O: QueryPrimary> Secondaries<O> {
         if is_newer && !is_asked && !is_due {
             // Another server on the same storage has made the check.
             self.end_check(number, now)
+        } else if !is_asked && !zone.home.leads_refresh() {
+            self.leave_check(number, now);
         } else {
             self.ask_next(number, now)
+        }
+    }
+
+    /// Leaves a check that is due to the server that refreshes the zones of the storage, and looks again for its result.
+    fn leave_check(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        let wait = match zone.state {
+            ZoneState::Empty => LEFT_EMPTY,
+            _ => LEFT,
+        };
+        self.left.insert(number);
+        self.schedule.finish(number);
+        self.plan_check(number, now.plus(wait), EventUrgency::Timed);
+    }
+
+    /// Makes the checks that were left to another server: this one now refreshes zones.
+    pub fn take_over_checks(&mut self, now: Moment) {
+        for number in std::mem::take(&mut self.left) {
+            if self.zones.contains_key(&number) {
+                self.plan_check(number, now, EventUrgency::Timed);
+            }
         }
     }
 

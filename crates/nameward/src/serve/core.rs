@@ -18,6 +18,7 @@ use nameward_maintain::{
     },
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
     keys::{database::KeyDatabase, local::ZoneKeys, storage::KeyStorages},
+    leases::{LeaseTask, Leases},
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
 };
 use nameward_serve::{
@@ -118,12 +119,15 @@ impl ServerCore {
         let ranks: Vec<u16> = prepared.databases.iter().map(|(rank, ..)| *rank).collect();
         let notified = NotifiedSerials::new(&ranks);
         let on_sent = notified.clone();
+        let leases = Leases::new(&ranks);
+        let leader = leases.clone();
         let addresses = prepared.ports.dns.addresses.clone();
         let peer_connections = Arc::<PeerConnections>::default();
         let notifier = Notifier::start(NotifyContext {
             policies: Arc::clone(&policies),
             shared: Arc::clone(&shared),
             databases: ranks.iter().copied().collect(),
+            leads: Box::new(move |rank| leader.holds(rank, LeaseTask::Notify)),
             connections: Arc::clone(&peer_connections),
             listens: addresses.clone(),
             store: store.clone(),
@@ -146,11 +150,7 @@ impl ServerCore {
         let steering = steering(config);
         let scripts = Scripts::new(Arc::clone(&steering), Arc::clone(&policies));
         shared.set_scripts(Arc::new(scripts));
-        let stored_policies = StoredPolicies::new(store.clone(), Arc::clone(&policies));
-        policies::apply_kept(&stored_policies, config);
-        if store.is_none() {
-            state::warn_of_missing(&policies.load());
-        }
+        let stored_policies = stored_policies(config, store.as_ref(), &policies);
         let zone_keys = zone_keys(prepared, store, (&table, &policies))?;
         fill_table(&table, prepared)?;
 
@@ -168,6 +168,7 @@ impl ServerCore {
                 policies,
                 stored_policies: Arc::new(stored_policies),
                 databases,
+                leases,
             },
             keeper: Arc::new(keeper),
             key_driver,
@@ -191,6 +192,20 @@ impl ServerCore {
         };
         Ok((core, reads))
     }
+}
+
+/// Applies the policies in the state store.
+fn stored_policies(
+    config: &Config,
+    store: Option<&StateStore>,
+    policies: &Arc<PolicyTable>,
+) -> StoredPolicies {
+    let stored = StoredPolicies::new(store.cloned(), Arc::clone(policies));
+    policies::apply_kept(&stored, config);
+    if store.is_none() {
+        state::warn_of_missing(&policies.load());
+    }
+    stored
 }
 
 /// Puts access lists and what is known before the first zone is loaded into the zone table.

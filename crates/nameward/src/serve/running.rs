@@ -23,6 +23,7 @@ use super::{
     geoip,
     hand_over::HandOver,
     health::{self, HealthSources, ServerHealth},
+    leases,
     listeners::Listeners,
     maintenance::{self, CurrentConfig, Maintenance},
     opening::{Gates, opened},
@@ -53,7 +54,13 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(3600);
 const LATE_REPLIES: Duration = Duration::from_secs(1);
 
 /// The threads that change zones by themselves, by the start of their names.
-const ZONE_WORKERS: [&str; 4] = ["secondaries", "rollover", "catalogs", "notified-"];
+const ZONE_WORKERS: [&str; 5] = [
+    "secondaries",
+    "rollover",
+    "catalogs",
+    "notified-",
+    "leases-",
+];
 /// How long shutdown waits for them: one may be waiting for a database.
 const WORKER_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -130,6 +137,7 @@ impl RunningServer {
         let (updates, update_requests) = updates::start(&core)?;
         let mut first_reads = reads.zone_lists;
         let secondaries = start_secondaries(&core, &config.server, &mut first_reads)?;
+        leases::start(&core, &secondaries)?;
         let zone_requests =
             zone_requests::start(&core, &config.server, &secondaries, update_requests)?;
 
@@ -280,6 +288,7 @@ impl RunningServer {
         self.secondaries.end();
         self.core.key_driver.end();
         self.core.catalogs.end();
+        self.core.maintain.leases.end(is_replaced);
         if is_replaced {
             self.finish_connections().await;
         }

@@ -100,6 +100,11 @@ impl SecondaryZones {
         self.core.notifier.notify_of_changes_before_start();
     }
 
+    /// Makes the checks of database zones that were left to another server.
+    pub fn take_over_checks(&self) {
+        self.life.take_over_checks();
+    }
+
     /// Stops them: work in progress is abandoned.
     pub fn end(&self) {
         self.life.end();

@@ -34,10 +34,14 @@ impl Engine {
             Engine::Server(DatabaseKind::Postgres, _) => {
                 self.run(&format!("SET session_replication_role = replica; {sql};"));
             }
-            // Whatever the triggers write is undone in the same transaction.
-            _ => self.run(&format!(
-                "BEGIN; CREATE TEMPORARY TABLE kept AS SELECT * FROM nameward_changes; {sql}; \
-                 DELETE FROM nameward_changes; INSERT INTO nameward_changes SELECT * FROM kept; COMMIT;"
+            // Whatever the triggers write is undone in the same transaction, which waits for others before it reads.
+            engine => self.run(&format!(
+                "BEGIN{}; CREATE TEMPORARY TABLE kept AS SELECT * FROM nameward_changes; {sql}; \
+                 DELETE FROM nameward_changes; INSERT INTO nameward_changes SELECT * FROM kept; COMMIT;",
+                match engine {
+                    Engine::Sqlite(_) => " IMMEDIATE",
+                    Engine::Server(..) => "",
+                }
             )),
         }
     }

@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin};
+use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin, ZonePolicy};
 use nameward_store::state::StateStore;
 use nameward_wire::NameBuf;
 use nameward_zone::Zone;
@@ -46,6 +46,8 @@ pub struct NotifyContext {
     pub shared: Arc<ServingState>,
     /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
     pub databases: DatabaseRanks,
+    /// Checks whether this server notifies for the database of this rank; otherwise another one does.
+    pub leads: Box<dyn Fn(u16) -> bool + Send + Sync>,
     /// Connections to servers that are notified over TLS.
     pub connections: Arc<PeerConnections>,
     /// Our listen addresses: the server does not notify itself.
@@ -171,8 +173,18 @@ impl NotifyContext {
     fn sends_notify(&self, zone: &NameBuf) -> bool {
         let (table, policies) = (self.shared.zones.load(), self.policies.load());
         let policy = policies.of(zone.as_name());
-        table
-            .exact(zone.as_name())
-            .is_none_or(|zone| policy.sends_notify(self.databases.origin(zone)))
+        table.exact(zone.as_name()).is_none_or(|zone| {
+            policy.sends_notify(self.databases.origin(zone)) && self.leads_zone(zone, policy)
+        })
+    }
+
+    /// Checks whether this server notifies the secondaries of a zone. The one that does so for its database sees the change, too, and finds
+    /// what was missed by the last notified serial.
+    fn leads_zone(&self, zone: &Zone, policy: &ZonePolicy) -> bool {
+        match policy.declared_by {
+            _ if self.databases.origin(zone) == ZoneOrigin::Database => (self.leads)(zone.rank()),
+            PolicySource::Backend(rank) => (self.leads)(rank),
+            _ => true,
+        }
     }
 }

@@ -10,7 +10,7 @@ pub use survey::{ForeignContent, ForeignKind, survey};
 use super::connection::{ConnectTarget, SqlConnection, Terms};
 use super::dialect::SqlEngine;
 use super::error::SqlError;
-use super::schema::{create, create_triggers};
+use super::schema::{CREATE_LEASES, create, create_triggers};
 use super::url::DatabaseAddress;
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
     for statement in create(admin.engine()) {
         admin.command(&statement).await?;
     }
+    admin.command(CREATE_LEASES).await?;
     for statement in create_triggers(admin.engine()) {
         if let Err(error) = admin.command(&statement).await.map_err(SqlError::from) {
             return Ok(vec![format!(

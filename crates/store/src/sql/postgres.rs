@@ -110,7 +110,7 @@ impl OpenConnection for PostgresTarget {
         // It ends when the client is dropped or the connection breaks; the client reports both.
         tokio::spawn(connection);
         self.pooler.find(self, server, &client).await;
-        // A setting would last for whoever gets the pooler's connection next.
+        // A session setting would also apply to the pooler's next client.
         if !self.is_pooled() {
             // Replanning a lookup for each list of names takes longer than the lookup. Older and compatible servers do not
             // know the setting and work without it.

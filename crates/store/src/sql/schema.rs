@@ -1,8 +1,8 @@
 //! The schema, described once: created from here, and checked against it.
 //!
 //! Tables, columns and their contents are those of PowerDNS 4.7, so that both servers can use one database. Nameward
-//! adds two optional things: a table of changes, and a notification (PostgreSQL), maintained by triggers, that tell every
-//! server which zone changed, regardless of who changed it.
+//! adds optional things: a table of changes, and a notification (PostgreSQL), maintained by triggers, that tell every
+//! server which zone changed, regardless of who changed it; and a table of leases, for work that one server does for all.
 
 use super::dialect::SqlEngine;
 use super::watch::NO_ZONE_CHANGED;
@@ -264,6 +264,10 @@ pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
 fn has_name(table: &SqlTable) -> bool {
     table.columns.iter().any(|(name, _)| *name == "name")
 }
+
+/// Creates the table of leases: the server that does a task for all, until a time in seconds since 1970. The same for all engines.
+pub(crate) const CREATE_LEASES: &str = "CREATE TABLE IF NOT EXISTS nameward_leases (task VARCHAR(64) NOT NULL PRIMARY KEY, \
+     server VARCHAR(64) NOT NULL, valid_until BIGINT NOT NULL)";
 
 /// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "nameward";

@@ -6,6 +6,7 @@
 
 use super::FollowedDatabase;
 use crate::core::Core;
+use crate::leases::{LeaseTask, Leases};
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::sql::write::{WriteError, ZoneProgress, ZoneProgressList};
@@ -24,6 +25,10 @@ const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How long serials of zones being notified are collected.
 const COLLECTED: Duration = Duration::from_millis(300);
+/// How long a change that was just made may take until its NOTIFY is sent and noted.
+const SETTLED: Duration = Duration::from_millis(1500);
+/// Zones for which that is checked: so many did not change in that time.
+const SETTLED_MAX: usize = 1000;
 
 /// Receives zones that are being notified; clones share it. It exists before the databases, because commits notify and
 /// the databases commit: zones wait in it until the threads start.
@@ -54,6 +59,12 @@ impl NotifiedSerials {
         }
     }
 
+    /// Checks all zones of a database at once: this server now notifies for it.
+    pub fn check_all(&self, rank: u16) {
+        let of_rank = self.inboxes.iter().filter(|(one, _)| *one == rank);
+        of_rank.for_each(|(_, inbox)| inbox.put(|_| ()));
+    }
+
     /// Stops the threads.
     pub fn end(&self) {
         for (_, inbox) in &*self.inboxes {
@@ -76,6 +87,7 @@ impl NotifiedSerials {
             let mut keeper = NotifiedSerialWriter {
                 database: database.clone(),
                 policies: Arc::clone(&core.policies),
+                leases: core.leases.clone(),
                 notify: Arc::clone(notify),
                 runtime: Handle::current(),
                 inbox: inbox.clone(),
@@ -91,6 +103,7 @@ impl NotifiedSerials {
 struct NotifiedSerialWriter {
     database: FollowedDatabase,
     policies: Arc<PolicyTable>,
+    leases: Leases,
     notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
     runtime: Handle,
     inbox: Mailbox<NotifiedZones>,
@@ -160,15 +173,39 @@ impl NotifiedSerialWriter {
     }
 
     fn look_at_all(&mut self) -> Result<(), WriteError> {
+        if !self.leases.holds(self.database.rank, LeaseTask::Notify) {
+            return Ok(());
+        }
         let asked = self.database.backend.standing(ZoneProgressList::Unnotified);
-        for zone in self.runtime.block_on(asked)? {
+        let found = self.runtime.block_on(asked)?;
+        for zone in self.settled(found)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
-            if self.is_ours(&zone.name) && !is_notified {
+            if !is_notified {
                 // Stored when the messages are sent, which may be a minute later.
                 (self.notify)(zone.name);
             }
         }
         Ok(())
+    }
+
+    /// Returns the zones that are still not notified a moment later: others have just changed, and are being notified.
+    fn settled(&mut self, mut found: Vec<ZoneProgress>) -> Result<Vec<ZoneProgress>, WriteError> {
+        found.retain(|zone| self.is_ours(&zone.name));
+        if found.is_empty() || found.len() > SETTLED_MAX {
+            return Ok(found);
+        }
+        thread::sleep(SETTLED);
+        let notified = self.inbox.wait(Some(Duration::ZERO)).unwrap_or_default();
+        let notified: Vec<NameBuf> = notified.into_iter().collect();
+        self.note_serials(&notified)?;
+        let names: Vec<NameBuf> = found.iter().map(|zone| zone.name).collect();
+        let asked = self
+            .database
+            .backend
+            .standing(ZoneProgressList::Named(&names));
+        let mut again = self.runtime.block_on(asked)?;
+        again.retain(|zone| zone.is_unnotified() && found.contains(zone));
+        Ok(again)
     }
 
     fn note_serial(&mut self, zone: &ZoneProgress) -> Result<(), WriteError> {

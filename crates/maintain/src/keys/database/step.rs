@@ -81,11 +81,17 @@ impl DatabaseZoneKeys<'_> {
         let rows = self.rows()?;
         let noted = self.keys.noted(name.as_name())?;
         let terms = self.keys.terms(name.as_name())?;
-        let acquaintance = match terms.managed {
-            None => KeyFamiliarity::New,
-            Some(_) => KeyFamiliarity::Known,
+        // The former server knew the states. Its keys are adopted like those of any other manager: what is recorded here is
+        // older than its last steps.
+        let is_taken_over = self.is_taken_over()?;
+        let (acquaintance, known) = match terms.managed {
+            Some(_) if !is_taken_over => (KeyFamiliarity::Known, &noted[..]),
+            _ => (KeyFamiliarity::New, &[][..]),
         };
-        let found = reconcile_keys(&read_rows(&rows)?, &noted, acquaintance, (plan, now));
+        if is_taken_over {
+            tracing::info!("zone {name}: taking over the keys from another server");
+        }
+        let found = reconcile_keys(&read_rows(&rows)?, known, acquaintance, (plan, now));
         let (keys, changes) = found?;
         for change in &changes {
             tracing::warn!("zone {name}: {change}; the dnssec_policy continues from there");
@@ -98,7 +104,7 @@ impl DatabaseZoneKeys<'_> {
             keys,
             noted,
             terms,
-            is_found: !changes.is_empty(),
+            is_found: is_taken_over || !changes.is_empty(),
         })
     }
 

@@ -8,7 +8,8 @@ use nameward_dnssec::SigningPolicy;
 use nameward_dnssec::rollover::{KeyState, RolloverTimes};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{
-    AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyRefusal, StoredKey, StoredRecord,
+    AttributeChange, Committed, KEY_SERVER, KeyEdit, KeyRefusal, LeaseHolder, LeaseTask, StoredKey,
+    StoredRecord,
 };
 use nameward_wire::Name;
 
@@ -78,6 +79,21 @@ impl<'d> DatabaseZoneKeys<'d> {
             );
         }
         Ok(())
+    }
+
+    /// Returns the server that rolls the keys of all zones in the database.
+    fn key_lease(&self) -> Result<LeaseHolder, ZoneKeysError> {
+        let holder = self.database.backend.lease_holder(LeaseTask::Keys);
+        self.database.wait(holder)
+    }
+
+    /// Checks whether another server took the last step: the states recorded here are older.
+    pub(super) fn is_taken_over(&self) -> Result<bool, ZoneKeysError> {
+        let metadata = self.metadata()?;
+        let server = self.keys.server()?;
+        Ok(metadata
+            .iter()
+            .any(|(kind, content)| kind == KEY_SERVER && !content.is_empty() && *content != server))
     }
 
     fn edit(&self, edit: KeyEdit) -> Result<(), ZoneKeysError> {
@@ -185,9 +201,13 @@ impl KeyStorage for DatabaseZoneKeys<'_> {
             let found = items.find(|(kind, content)| kind == wanted && !content.is_empty());
             found.map(|(_, content)| content.clone())
         };
-        let is_others = || match item(KEY_SERVER) {
-            Some(server) => Ok::<_, ZoneKeysError>(server != self.keys.server()?),
-            None => Ok(false),
+        let is_others = || match self.key_lease()? {
+            LeaseHolder::Server(server) => Ok::<_, ZoneKeysError>(server != self.keys.server()?),
+            LeaseHolder::Free => Ok(false),
+            LeaseHolder::NoTable => match item(KEY_SERVER) {
+                Some(server) => Ok(server != self.keys.server()?),
+                None => Ok(false),
+            },
         };
         let obstacle = if item("PRESIGNED").as_deref() == Some("1") {
             Some(ZoneKeysError::Presigned)

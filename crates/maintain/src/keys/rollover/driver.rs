@@ -7,9 +7,11 @@
 
 use super::{ParentAnswer, QueryParent, RolloverError, RolloverManager};
 use crate::clock::{SteadyClock, step_text};
+use crate::keys::local::ZoneKeysError;
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Mailbox, panic_guard};
+use nameward_store::sql::write::KeyRefusal;
 use nameward_wire::NameBuf;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -337,6 +339,9 @@ impl KeyDriver {
         // A zone that is not loaded is checked when it is; one without a policy is not managed.
         if matches!(error, RolloverError::NotLoaded | RolloverError::NoPolicy) {
             return;
+        }
+        if let RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer)) = error {
+            return tracing::debug!("zone {zone}: {error}");
         }
         if self.said.get(&number) != Some(&error) {
             tracing::warn!("zone {zone}: key management disabled: {error}");

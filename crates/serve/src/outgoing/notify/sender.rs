@@ -144,6 +144,9 @@ impl NotifySender {
                 continue;
             };
             let policy = policies.of(name.as_name());
+            if !is_asked_for && !self.context().leads_zone(zone, policy) {
+                continue;
+            }
             let origin = self.context().databases.origin(zone);
             let NotifyTargets {
                 servers: mut targets,

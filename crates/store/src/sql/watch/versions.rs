@@ -140,7 +140,8 @@ impl ZoneVersions {
         self.counters = rows.counters;
         self.newest = rows.newest;
         let new = rows.zones;
-        let Some(old) = self.known.replace(new.clone()) else {
+        let Some(old) = &self.known else {
+            self.known = Some(new);
             let has_missed = std::mem::take(&mut self.has_missed);
             return if has_missed {
                 vec![Change::All]
@@ -150,13 +151,20 @@ impl ZoneVersions {
         };
         // Versions only grow, unless the database has been replaced by an older one.
         let is_older = |(zone, old): (&i64, &i64)| new.get(zone).is_none_or(|new| new < old);
-        if old.iter().any(is_older) {
-            return vec![Change::All];
+        let changes = if old.iter().any(is_older) {
+            vec![Change::All]
+        } else {
+            let changed = new
+                .iter()
+                .filter(|(zone, version)| old.get(zone) != Some(version));
+            changed
+                .map(|(zone, version)| change((*zone, *version)))
+                .collect()
+        };
+        if !changes.is_empty() {
+            self.known = Some(new);
         }
-        let changed = new
-            .into_iter()
-            .filter(|(zone, version)| old.get(zone) != Some(version));
-        changed.map(change).collect()
+        changes
     }
 }
 

@@ -1,8 +1,9 @@
 //! One step for keys managed by a policy: `cryptokeys` rows, metadata, CDS and CDNSKEY, and the serial, in one
 //! transaction.
 //!
-//! The keys are compared under the zone lock with the ones that the step was planned with, and a metadata row names the
-//! only server that takes such steps: changes by others are never overwritten, and two servers never both roll keys.
+//! The keys are compared under the zone lock with the ones that the step was planned with, so that changes by others are never
+//! overwritten. The lease, taken in the same transaction, decides which server takes such steps, and a metadata row names it;
+//! in a database without leases that row decides.
 //! CDS and CDNSKEY are rows of the zone, because PUBLISH-CDS refers to all signing keys, including retiring ones.
 
 use super::super::dialect::SqlEngine;
@@ -11,6 +12,7 @@ use super::super::{SqlBackend, ZoneRow};
 use super::attributes::{change_locked, read_metadata, write_metadata};
 use super::commit::{self, LockedZone, lock_zone};
 use super::keys::{self, KeyRefusal, StoredKey};
+use super::leases::{self, LeaseHolder, LeaseTask};
 use super::request::Asked;
 use super::serial::RaisedSerial;
 use super::session::{Session, Value};
@@ -91,8 +93,15 @@ pub(super) async fn take(
     if keys::read(session, id).await? != step.expected {
         return Err(KeyRefusal::ChangedMeanwhile.into());
     }
-    let named = read_metadata(session, (id, KEY_SERVER)).await?;
-    if named.iter().any(|server| *server != step.server) {
+    let is_others =
+        match leases::take_in_transaction(session, LeaseTask::Keys, &step.server).await? {
+            LeaseHolder::Server(server) => server != step.server,
+            LeaseHolder::Free | LeaseHolder::NoTable => {
+                let named = read_metadata(session, (id, KEY_SERVER)).await?;
+                named.iter().any(|server| *server != step.server)
+            }
+        };
+    if is_others {
         return Err(KeyRefusal::OtherServer.into());
     }
     let own = std::slice::from_ref(&step.server);

@@ -80,8 +80,8 @@ pub enum KeyRefusal {
     ChangedMeanwhile,
     /// Another server manages them.
     #[error(
-        "another server manages the zone's keys, see the metadata X-NAMEWARD-KEY-SERVER; if that server no longer \
-         exists, remove this metadata"
+        "another server manages the zone's keys, see the metadata X-NAMEWARD-KEY-SERVER; another one takes over when \
+         its lease ends, or without the table nameward_leases, when this metadata is removed"
     )]
     OtherServer,
     /// There are too many.
