@@ -414,10 +414,21 @@ impl Commits {
         self.zone(zone.as_name(), source.rank).lock().has_digest = is_requested;
     }
 
-    /// Reports a published version to the listener and in the feed.
+    /// Reports a published version, and those served over it, to the listener and in the feed.
     fn report(&self, committed: &CommittedVersion) {
         self.listener.committed(committed);
         self.table.feed().record_commit(committed);
+        // A version that is served over this one has changed with it.
+        for version in self.table.layers_over(committed.zone.id()) {
+            if let Some(zone) = self.table.load().exact(version.as_name()) {
+                self.listener.committed(&CommittedVersion {
+                    zone: Arc::clone(zone),
+                    difference: Arc::default(),
+                    is_first: false,
+                    ..committed.clone()
+                });
+            }
+        }
     }
 
     fn publish(&self, committed: &CommittedVersion) -> bool {

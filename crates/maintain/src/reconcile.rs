@@ -82,7 +82,7 @@ impl Reconciler {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
             let offered = table.offered_by(zone.id(), zone.rank());
-            !zone.is_stand_in() && offered.is_none_or(|version| version.is_stand_in())
+            !zone.is_stand_in() && offered.is_none_or(|version| version.stored().is_stand_in())
         };
         let new = changes.iter().filter_map(|change| match change {
             TableChange::Offer(zone) | TableChange::Move(zone, _) if is_new(zone) => Some(zone),

@@ -6,11 +6,14 @@
 //! Zones that are signed with this server's keys get their signing here when they are published, and lose it when
 //! they are read back: maintenance code sees the contents as stored.
 
+mod layers;
+
 use crate::change_feed::ChangeFeed;
 use arc_swap::ArcSwap;
+use layers::LayeredVersions;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
-use nameward_wire::Name;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{
     AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, ViewId, ViewRule,
     Zone, ZoneTable, is_digest_of,
@@ -38,11 +41,13 @@ struct ServedAdditions {
     digests: HashMap<Box<[u8]>, Vec<u8>>,
     /// The names of all views there have been. Their numbers are kept: requests that wait have them.
     views: Vec<String>,
+    /// The versions that are served over the common versions of their zones.
+    layers: LayeredVersions,
 }
 
 impl ServedAdditions {
     fn is_empty(&self) -> bool {
-        self.signings.is_empty() && self.digests.is_empty()
+        self.signings.is_empty() && self.digests.is_empty() && self.layers.is_empty()
     }
 }
 
@@ -86,12 +91,11 @@ impl TableWriter {
                     table.make(changes)
                 } else {
                     let changes = changes.iter().cloned();
+                    let served = |zone| served(zone, additions, table);
                     let signed: Vec<_> = changes
                         .map(|change| match change {
-                            TableChange::Offer(zone) => TableChange::Offer(served(zone, additions)),
-                            TableChange::Move(zone, rank) => {
-                                TableChange::Move(served(zone, additions), rank)
-                            }
+                            TableChange::Offer(zone) => TableChange::Offer(served(zone)),
+                            TableChange::Move(zone, rank) => TableChange::Move(served(zone), rank),
                             withdraw => withdraw,
                         })
                         .collect();
@@ -107,7 +111,10 @@ impl TableWriter {
         self.write(|table, additions| {
             let is_there = table.offered_by(zone.id(), zone.rank()).is_some();
             if is_there {
-                table.offer(served(zone, additions));
+                let name = NameBuf::from(zone.id());
+                let version = served(zone, additions, table);
+                layers::put(table, version);
+                layers::renew(table, additions, name.as_name());
             }
             is_there
         })
@@ -118,7 +125,7 @@ impl TableWriter {
     pub fn withdraw(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let changes = [TableChange::Withdraw(name.as_wire().into(), rank)];
         self.write_recorded(&changes, |table, _| {
-            let last = table.offered_by(name, rank).map(Zone::unsigned);
+            let last = table.offered_by(name, rank).map(Zone::stored);
             table.make(&changes);
             last
         })
@@ -138,7 +145,7 @@ impl TableWriter {
                 None => additions.signings.remove(&key),
             };
             for version in table.versions(name) {
-                table.offer(served(version, additions));
+                table.offer(served(version, additions, table));
             }
         });
     }
@@ -152,7 +159,7 @@ impl TableWriter {
                 None => additions.digests.remove(&key),
             };
             for version in table.versions(name) {
-                table.offer(served(version, additions));
+                table.offer(served(version, additions, table));
             }
         });
     }
@@ -185,12 +192,34 @@ impl TableWriter {
         });
     }
 
+    /// Sets the versions that have only the names that differ from the common versions of their zones.
+    pub fn set_layers(&self, versions: &[NameBuf]) {
+        let layers = LayeredVersions::new(versions);
+        if layers == self.writing.lock().layers {
+            return;
+        }
+        self.write(|table, additions| {
+            let before = std::mem::replace(&mut additions.layers, layers);
+            for version in before.changed(&additions.layers) {
+                for version in table.versions(version.as_name()) {
+                    let version = served(version, additions, table);
+                    layers::put(table, version);
+                }
+            }
+        });
+    }
+
+    /// Returns the versions that are served over the common version of a zone.
+    pub(crate) fn layers_over(&self, zone: Name<'_>) -> Vec<NameBuf> {
+        self.writing.lock().layers.over(zone).to_vec()
+    }
+
     /// Returns the version of a zone from the source with this rank, as it was published.
     pub fn version(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         self.snapshot
             .load()
             .offered_by(name, rank)
-            .map(Zone::unsigned)
+            .map(Zone::stored)
     }
 
     /// Builds the chain of a zone that is signed here before others have to wait for it: for a large zone that takes
@@ -199,7 +228,7 @@ impl TableWriter {
         let signing = {
             let additions = self.writing.lock();
             let name = zone.id().as_wire();
-            if additions.signings.is_empty() {
+            if additions.signings.is_empty() || additions.layers.contains(zone.id()) {
                 None
             } else {
                 additions
@@ -227,6 +256,11 @@ impl TableWriter {
         let before = self.snapshot.load_full();
         let mut table = ZoneTable::clone(&before);
         let result = change(&mut table, &mut additions);
+        if !additions.layers.is_empty() {
+            for change in changes {
+                layers::renew(&mut table, &additions, change.name());
+            }
+        }
         let after = Arc::new(table);
         self.snapshot.store(Arc::clone(&after));
         if self.feed.is_recording() {
@@ -278,8 +312,11 @@ fn served_digest<'d>(
 
 /// Returns the served version of a zone: signed, if this server has keys for it and it has no stored signatures, and
 /// with its digest.
-fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
-    let unsigned = zone.unsigned();
+fn served(zone: Arc<Zone>, additions: &ServedAdditions, table: &ZoneTable) -> Arc<Zone> {
+    let mut unsigned = zone.stored();
+    if additions.layers.contains(unsigned.id()) {
+        unsigned = layers::layered(&unsigned, table);
+    }
     let name = unsigned.id().as_wire().to_ascii_lowercase();
     let signing = additions.signings.get(&name[..]);
     let brings_signatures = unsigned.signing().is_signed();

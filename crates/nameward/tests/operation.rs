@@ -26,6 +26,7 @@ mod memory;
 mod missing_files;
 mod named_conf;
 mod not_ready;
+mod overlays;
 mod privileges;
 mod proxies;
 mod rate_limit;

@@ -196,7 +196,7 @@ impl OutgoingTransfers {
     /// Checks whether a zone is sent as it is in memory.
     fn is_plain(&self, zone: &Zone) -> bool {
         // The journal has the serials of the unsigned contents.
-        let is_as_stored = zone.unsigned_version().is_none();
+        let is_as_stored = zone.unsigned_version().is_none() && !zone.is_layered();
         zone.live().is_none()
             && zone.signing().online().is_none()
             && is_as_stored

@@ -27,7 +27,7 @@ mod time;
 mod ttl;
 mod wks;
 
-pub use bitmap::Builder as BitmapBuilder;
+pub use bitmap::{Builder as BitmapBuilder, types as bitmap_types};
 pub use field::{Codes, Field, NameUse, TypeInfo};
 pub use names::{Names, append_name, canonicalise, names};
 pub use parse::{Notes, parse_text};

@@ -15,11 +15,11 @@ pub struct Class(pub u16);
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]
 impl Type {
     /// Checks whether records of the type are instructions for the server and not meant for clients: ALIAS and LUA of
-    /// PowerDNS. They are included in transfers but never in answers, because a LUA record is a script and may contain
+    /// PowerDNS, and our HIDE. They are included in transfers but never in answers, because a LUA record is a script and may contain
     /// internal addresses and passwords.
     #[inline]
     pub const fn is_server_internal(self) -> bool {
-        matches!(self, Type::ALIAS | Type::LUA)
+        matches!(self, Type::ALIAS | Type::LUA | Type::HIDE)
     }
 
     pub const A: Type = Type(1);
@@ -60,6 +60,8 @@ impl Type {
     pub const ANY: Type = Type(255);
     pub const ALIAS: Type = Type(65401);
     pub const LUA: Type = Type(65402);
+    /// In a version of a zone for views: types of the common version that do not exist at the name.
+    pub const HIDE: Type = Type(65403);
 
     /// Checks whether the type only appears in queries or carries no zone data (RFC 6895 section 3.1).
     pub fn is_meta(self) -> bool {

@@ -77,6 +77,9 @@ impl Zone {
             zone.set_resident_signing(Some(Arc::clone(signing)));
         }
         zone.set_unsigned(Arc::clone(&unsigned));
+        if unsigned.is_layered() {
+            zone.set_stored(unsigned.stored());
+        }
         Ok(zone)
     }
 
@@ -156,7 +159,7 @@ impl Zone {
     }
 
     /// Returns the version without the records that signing adds; the zone itself if its storage has the keys, or if no
-    /// keys are used.
+    /// keys are used. See [`Zone::stored`] for the contents in its storage.
     pub fn unsigned(self: &Arc<Self>) -> Arc<Zone> {
         self.unsigned_version().unwrap_or(self).clone()
     }

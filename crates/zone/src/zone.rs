@@ -206,6 +206,13 @@ impl Zone {
         }
     }
 
+    pub(crate) fn set_stored(&mut self, version: Arc<Zone>) {
+        // `Editor::finish` always yields changes over a base.
+        if let Some(changes) = &mut self.changes {
+            changes.stored = Some(version);
+        }
+    }
+
     /// Checks whether the zone only has the names that a single query needs, so that the absence of other names means
     /// nothing.
     pub fn is_part(&self) -> bool {

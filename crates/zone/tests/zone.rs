@@ -5,6 +5,7 @@ mod chain;
 mod change;
 mod common;
 mod glue;
+mod layered;
 mod model;
 mod stored;
 mod warnings;

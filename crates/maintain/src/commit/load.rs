@@ -18,7 +18,7 @@ impl Commits {
         let is_newer = |change: &TableChange| match change {
             TableChange::Offer(zone) if !zone.is_stand_in() => table
                 .offered_by(zone.id(), zone.rank())
-                .is_some_and(|older| !older.is_stand_in()),
+                .is_some_and(|older| !older.stored().is_stand_in()),
             _ => false,
         };
         if self.durable.is_none() {
@@ -27,7 +27,7 @@ impl Commits {
             let contests = self.table.publish(&changes);
             for zone in newer {
                 let older = table.offered_by(zone.id(), zone.rank());
-                if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
+                if older.is_some_and(|older| zone.serial().is_after(older.stored().serial())) {
                     let difference = Arc::new(Difference::default());
                     self.report(&CommittedVersion {
                         zone,

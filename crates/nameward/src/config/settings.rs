@@ -367,7 +367,8 @@ zone_section! {
         /// The version of the zone that the table is about, for views: `example.org..inside` has the variant `inside`. ""
         /// is the common version, or in a `[[view]]` the name of the view.
         variant: String = r#""""#;
-        /// In a `[[view]]`: the file has only the names that differ from the common version.
+        /// In a `[[view]]`: the version has only the names that differ from the common version of the zone; its RRsets replace
+        /// those of the common version, and HIDE records hide them ([views.md](views.md#overlays)). Both must be in memory.
         base: bool = "false";
         /// The `[[template]]` for settings that the zone does not have itself.
         template: String = r#""""#;

@@ -88,6 +88,12 @@ pub fn rules(config: &Config) -> Vec<ViewRule> {
     config.views.iter().map(rule).collect()
 }
 
+/// Lists the versions that have only the names that differ from the common versions of their zones.
+pub fn layers(config: &Config) -> Vec<NameBuf> {
+    let layers = config.zones.iter().filter(|zone| zone.base);
+    layers.map(|zone| zone.name.0).collect()
+}
+
 /// Lists the addresses of views that no listener has: nothing is ever sent to them.
 pub fn unknown_listeners(config: &Config) -> Vec<String> {
     let server = &config.server;

@@ -267,8 +267,8 @@ impl ConfigReader<'_> {
 /// Why a table is not about a version of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VersionError {
-    /// `base` is set.
-    #[error("zone {0}: base is not supported yet: write a whole zone file for the view")]
+    /// `base` is set for the common version.
+    #[error("zone {0}: base is for versions of zones in views, and this is the common version")]
     Base(Box<NameBuf>),
     /// The variant is not valid.
     #[error("zone {zone}: invalid variant {variant:?}: {error}")]
@@ -286,11 +286,13 @@ impl ZoneSettings {
     /// Makes the variant a part of the name, by which everything knows the version.
     pub(super) fn take_variant(&mut self) -> Result<(), VersionError> {
         let zone = self.name.0;
-        if self.base {
-            return Err(VersionError::Base(Box::new(zone)));
-        }
         if self.variant.is_empty() {
-            return Ok(());
+            let is_common = zone.as_name().variant().is_none();
+            return if self.base && is_common {
+                Err(VersionError::Base(Box::new(zone)))
+            } else {
+                Ok(())
+            };
         }
         let version = NameBuf::with_variant(zone.as_name(), &self.variant);
         let wrong = |error| VersionError::Variant {
@@ -379,6 +381,10 @@ fn contradiction_of_version(
 ) -> Option<(&'static str, String)> {
     if matches!(terms.kind, Some(ZoneKind::Producer | ZoneKind::Consumer)) {
         return Some(("kind", "a catalog has no versions for views".into()));
+    }
+    if zone.base && terms.kind.is_some_and(ZoneKind::is_transferred) {
+        let message = "a secondary zone has all its names: base is not possible";
+        return Some(("base", message.into()));
     }
     if terms.catalog.is_some() {
         let message = "a version of a zone for views cannot be a member of a catalog";

@@ -212,6 +212,7 @@ fn stored_policies(
 fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError> {
     let config = &prepared.config;
     table.set_access(AccessSource::Configured, zones::access(config));
+    table.set_layers(&view_settings::layers(config));
     table.set_views(view_settings::rules(config));
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;

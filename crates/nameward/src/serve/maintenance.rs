@@ -386,6 +386,7 @@ fn reload(
     table.set_access(AccessSource::Configured, with_leftovers);
     // Views lose versions before these are withdrawn, and get new ones after they are loaded: there is no gap.
     let views = view_settings::rules(&config);
+    table.set_layers(&view_settings::layers(&config));
     table.set_views(without_removed(
         view_settings::rules(&current.config),
         &views,

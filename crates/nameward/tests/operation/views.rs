@@ -9,7 +9,7 @@ use nameward_testkit::{
 };
 
 /// Tests have a network of their own, so the ports are free.
-const OURS: u16 = 5310;
+pub const OURS: u16 = 5310;
 const BINDS: u16 = 5320;
 const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 const VIEWS: [&str; 5] = ["common", "keyed", "listener", "narrow", "wide"];
@@ -26,7 +26,7 @@ fn key_clause() -> String {
     format!("key k {{ algorithm hmac-sha256; secret \"{SECRET}\"; }};\n")
 }
 
-fn key_table() -> String {
+pub fn key_table() -> String {
     format!("[[key]]\nname = \"k.\"\nsecret = \"{SECRET}\"\n")
 }
 
@@ -115,15 +115,15 @@ fn server(config: &str) -> TestServer {
 
 /// Where a question is sent to and from.
 #[derive(Clone, Copy, Debug)]
-struct Route<'r> {
-    port: u16,
-    client: &'r str,
-    server: &'r str,
-    is_signed: bool,
+pub struct Route<'r> {
+    pub port: u16,
+    pub client: &'r str,
+    pub server: &'r str,
+    pub is_signed: bool,
 }
 
 impl Route<'_> {
-    fn of(client: &str) -> Route<'_> {
+    pub fn of(client: &str) -> Route<'_> {
         Route {
             port: OURS,
             client,
@@ -133,7 +133,7 @@ impl Route<'_> {
     }
 
     /// Asks with dig: the response code and the records of the answer, sorted.
-    fn dig(self, arguments: &[&str]) -> String {
+    pub fn dig(self, arguments: &[&str]) -> String {
         let mut command = Command::new("dig");
         command
             .arg(format!("@{}", self.server))
@@ -173,7 +173,7 @@ impl Route<'_> {
     }
 }
 
-fn run(server: &TestServer, arguments: &[&str]) -> String {
+pub fn run(server: &TestServer, arguments: &[&str]) -> String {
     let output = server.command(arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{arguments:?}: {output:?}");

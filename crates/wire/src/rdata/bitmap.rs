@@ -33,7 +33,7 @@ pub(super) fn check(mut windows: &[u8], empty: bool) -> Result<(), RdataError> {
 }
 
 /// Returns the types in a well-formed bitmap, in ascending order.
-pub(super) fn types(mut windows: &[u8]) -> impl Iterator<Item = Type> + '_ {
+pub fn types(mut windows: &[u8]) -> impl Iterator<Item = Type> + '_ {
     core::iter::from_fn(move || {
         let [window, len, rest @ ..] = windows else {
             return None;

@@ -262,6 +262,7 @@ static TYPES: &[TypeInfo] = &[
     of(32769, "DLV", DS),
     of(65401, "ALIAS", &[PLAIN]),
     of(65402, "LUA", &[RrType, Strings]),
+    of(65403, "HIDE", &[Bitmap { empty: false }]),
 ];
 
 /// Types below this number are found by index.

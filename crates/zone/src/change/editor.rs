@@ -163,7 +163,11 @@ impl Editor {
     }
 
     /// Replaces the records of a name, keeping the tree of names consistent.
-    fn replace(&mut self, owner: Name<'_>, draft: &mut Draft) -> Result<(), ChangeError> {
+    pub(super) fn replace(
+        &mut self,
+        owner: Name<'_>,
+        draft: &mut Draft,
+    ) -> Result<(), ChangeError> {
         let is_apex = self.is_apex(owner);
         check(owner, is_apex, draft)?;
         let before = self.node(owner).map(Keep::of);
@@ -195,6 +199,24 @@ impl Editor {
             self.child_came(owner);
         }
         Ok(())
+    }
+
+    /// Marks a name as one with unreadable records, by these flags; it exists even without others.
+    pub(super) fn mark_broken(&mut self, name: Name<'_>, bits: u8) {
+        let is_new = self.node(name).is_none();
+        self.edit(name, |keep| Keep {
+            flags: keep.flags | bits,
+            ..keep
+        });
+        if bits & flags::BROKEN_ABOVE != 0 {
+            self.summary.cut_depths.insert(name.label_count());
+        }
+        if is_new {
+            self.summary.names += 1;
+            let labels = name.label_count() as u8;
+            self.summary.max_labels = self.summary.max_labels.max(labels);
+            self.child_came(name);
+        }
     }
 
     /// Counts a new name as a child of its parent, which must exist (RFC 4592 section 2.2.2).
@@ -260,6 +282,7 @@ impl Editor {
             overlay: self.overlay,
             apex,
             unsigned: None,
+            stored: None,
         };
         let mut version = Zone::with_changes(changes, self.summary);
         version.inherit(zone);

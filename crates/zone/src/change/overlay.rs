@@ -158,6 +158,8 @@ pub(crate) struct Changes {
     pub(crate) apex: Option<Arc<[u8]>>,
     /// The version without the records that this server's keys add at the apex, if the changes include them.
     pub(crate) unsigned: Option<Arc<Zone>>,
+    /// The contents in the zone's storage, if the version is served over the common version of its zone.
+    pub(crate) stored: Option<Arc<Zone>>,
 }
 
 impl Changes {

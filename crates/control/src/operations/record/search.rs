@@ -61,7 +61,7 @@ impl Operations {
             .zones()
             .filter(|zone| zone.is_ready() && zone.live().is_none() && !is_database(zone.rank()));
         'zones: for zone in resident {
-            let zone = zone.unsigned();
+            let zone = zone.stored();
             for node in zone.nodes_in_order() {
                 let name = node.name().to_string();
                 let is_named = matches(&pattern, name.trim_end_matches('.'));

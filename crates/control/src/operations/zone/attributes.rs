@@ -245,7 +245,7 @@ impl Operations {
             last_check: 0,
             notified_serial: 0,
             serial: if has_data {
-                zone.unsigned().serial().0
+                zone.stored().serial().0
             } else {
                 0
             },

@@ -59,7 +59,7 @@ impl Operations {
                 }
                 Ok(ZoneLocation::Memory(MemoryZone {
                     signed_by: zone.signed_by(),
-                    version: zone.unsigned(),
+                    version: zone.stored(),
                 }))
             }
             _ => {

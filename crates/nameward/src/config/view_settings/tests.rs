@@ -77,8 +77,15 @@ fn views_that_cannot_be_are_reported() {
             "a secondary zone needs primaries",
         ),
         (
-            format!("{INSIDE}zones = [{{ name = \"x\", base = true }}]\n"),
-            "zone x.: base is not supported yet: write a whole zone file for the view",
+            format!(
+                "{INSIDE}zones = [{{ name = \"x\", base = true, kind = \"secondary\", \
+                 primaries = [{{ address = \"192.0.2.1\" }}] }}]\n"
+            ),
+            "a secondary zone has all its names: base is not possible",
+        ),
+        (
+            format!("{INSIDE}[[zone]]\nname = \"x\"\nbase = true\n"),
+            "zone x.: base is for versions of zones in views, and this is the common version",
         ),
         (
             format!(
