@@ -219,6 +219,9 @@ fn listed_names_deny_nothing_that_they_may_have() {
         ("cut.example.", of(NS)),
         ("cut.example.", NameRecord::Unreadable),
         ("left.example.", NameRecord::Of(Type::NSEC3PARAM)),
+        ("lua.example.", NameRecord::Computed(Type::AAAA)),
+        ("lua.example.", NameRecord::Computed(Type::LUA)),
+        ("lua.example.", of(15)),
         ("odd.example.", NameRecord::Unreadable),
         ("other.", of(A)),
     ] {
@@ -233,8 +236,9 @@ fn listed_names_deny_nothing_that_they_may_have() {
     assert_eq!(types("alias.example."), [Type::A, Type::AAAA]);
     assert_eq!(types("cut.example."), [Type::NS, Type::DS]);
     assert_eq!(types("left.example."), []);
+    assert_eq!(types("lua.example."), [Type::MX, Type::AAAA]);
     assert_eq!(types("odd.example."), [Type::CNAME]);
-    assert_eq!(chain.len(), 5);
+    assert_eq!(chain.len(), 6);
 }
 
 fn owner() -> impl Strategy<Value = String> {

@@ -35,7 +35,7 @@ pub(crate) enum Statement {
     Lookup,
     /// All rows of a zone, same columns. Parameter: zone.
     ZoneRows,
-    /// The existing names of a zone, possibly repeated: id, name, type. Parameter: zone.
+    /// The existing names of a zone, possibly repeated: id, name, type, and the start of LUA scripts. Parameter: zone.
     Names,
     /// All zones: id, name, type, master, last_check, notified_serial, account, options, catalog.
     Zones,
@@ -235,11 +235,12 @@ impl Statement {
                 "SELECT {record_columns} FROM records WHERE domain_id = {zone} AND NOT disabled"
             ),
             Statement::Names => format!(
-                "SELECT {}, {}, {} FROM records \
+                "SELECT {}, {}, {}, {} FROM records \
                  WHERE domain_id = {zone} AND type IS NOT NULL AND NOT disabled",
                 int("id"),
                 text("name"),
-                text("type")
+                text("type"),
+                text("CASE type WHEN 'LUA' THEN SUBSTR(content, 1, 20) END")
             ),
             Statement::Zones => format!("SELECT {zone_columns} FROM domains"),
             Statement::Zone => format!("SELECT {zone_columns} FROM domains WHERE id = {zone}"),

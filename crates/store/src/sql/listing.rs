@@ -10,6 +10,7 @@ use super::empty_nonterminals::{Above, Collector};
 use super::error::SqlError;
 use super::row::read_type;
 use super::{LiveZone, SqlBackend};
+use nameward_wire::Type;
 use nameward_zone::{ChainLister, ListedChain, NameRecord};
 use std::sync::Arc;
 
@@ -103,7 +104,7 @@ impl SqlBackend {
         self.query(Statement::Names, Some(zone.id), &[], &mut |row| {
             let name = collector.take(row.text(1).unwrap_or_default());
             if let (Some(name), Some(lister)) = (name, &mut lister) {
-                lister.push(name, listed(row.text(2).unwrap_or_default()));
+                lister.push(name, listed(row.text(2).unwrap_or_default(), row.text(3)));
             }
             Ok(())
         })
@@ -140,10 +141,35 @@ impl SqlBackend {
     }
 }
 
-/// Parses a type as far as a chain needs it.
-fn listed(rtype: &[u8]) -> NameRecord {
-    match read_type(rtype) {
-        Ok(rtype) => NameRecord::Of(rtype),
-        Err(_) => NameRecord::Unreadable,
+/// Parses a type as far as a chain needs it; `script` is the content of a LUA record, which starts with the type that it
+/// computes.
+fn listed(rtype: &[u8], script: Option<&[u8]>) -> NameRecord {
+    let word = script.map(|script| {
+        let mut words = script.split(u8::is_ascii_whitespace);
+        words.find(|word| !word.is_empty()).unwrap_or_default()
+    });
+    match (read_type(rtype), word.map(read_type)) {
+        (Ok(Type::LUA), Some(Ok(computed))) => NameRecord::Computed(computed),
+        (Ok(Type::LUA), Some(Err(_))) | (Err(_), _) => NameRecord::Unreadable,
+        (Ok(rtype), _) => NameRecord::Of(rtype),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_counts_as_the_type_that_it_computes() {
+        let script = |text: &'static str| listed(b"LUA", Some(text.as_bytes()));
+        assert_eq!(script("A \"x\""), NameRecord::Computed(Type::A));
+        assert_eq!(
+            script("  TXT \";return 1\""),
+            NameRecord::Computed(Type::TXT)
+        );
+        assert_eq!(script("nothing"), NameRecord::Unreadable);
+        assert_eq!(script(""), NameRecord::Unreadable);
+        assert_eq!(listed(b"LUA", None), NameRecord::Of(Type::LUA));
+        assert_eq!(listed(b"MX", None), NameRecord::Of(Type(15)));
     }
 }

@@ -15,6 +15,8 @@ const UNREADABLE: Type = Type(0);
 pub enum NameRecord {
     /// A record of this type.
     Of(Type),
+    /// A LUA record that computes records of this type.
+    Computed(Type),
     /// A record whose type cannot be read.
     Unreadable,
 }
@@ -73,7 +75,13 @@ impl ChainLister {
             NameRecord::Of(rtype) if self.made.contains(rtype, name == self.apex.as_name()) => {
                 Type::RRSIG
             }
-            NameRecord::Of(rtype) => rtype,
+            // Scripts for others to include compute nothing, and none makes a delegation.
+            NameRecord::Computed(rtype)
+                if rtype.is_server_internal() || matches!(rtype, Type::NS | Type::DNAME) =>
+            {
+                Type::RRSIG
+            }
+            NameRecord::Of(rtype) | NameRecord::Computed(rtype) => rtype,
             NameRecord::Unreadable => UNREADABLE,
         };
         let before = self.rows.last().filter(|_| self.last.as_name() == name);
@@ -152,8 +160,7 @@ impl ChainLister {
         if types.contains(&UNREADABLE) {
             types.push(if is_cut { Type::DS } else { Type::CNAME });
         }
-        // The types that a script computes are in its record, which is not read for the list: as for an unreadable name,
-        // none is denied.
+        // A script whose type is not known: as for an unreadable name, none is denied.
         if types.contains(&Type::LUA) && !is_cut {
             types.push(Type::CNAME);
         }
@@ -168,7 +175,7 @@ impl ChainLister {
             Type::NS | Type::DS => true,
             UNREADABLE | Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
             // These types cannot be queried, as in PowerDNS.
-            Type::ALIAS | Type::LUA => false,
+            _ if rtype.is_server_internal() => false,
             // RFC 4035 section 2.3: all other types belong to the child zone.
             _ => !is_cut,
         });
