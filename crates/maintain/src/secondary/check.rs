@@ -26,6 +26,8 @@ enum Confirmation {
 
 /// How often the retry time is doubled for a zone that was never transferred.
 const DOUBLED: u32 = 5;
+/// Maximum time until the first check since the start is repeated, if it failed.
+const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// Maximum random reduction of the time to the next check, besides an eighth of that time.
 pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
 
@@ -216,7 +218,10 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         zone.failures = zone.failures.saturating_add(1);
         zone.is_forced = false;
+        let is_confirmed = zone.timers.refreshed >= zone.listed.seconds();
         let wait = match &zone.held {
+            // After a start the network may not be up yet, and the retry time can be hours.
+            Some(held) if zone.failures == 1 && !is_confirmed => held.times.retry.min(FIRST_RETRY),
             Some(held) => held.times.retry,
             // There is no configured interval: not too often, and less often over time.
             None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),

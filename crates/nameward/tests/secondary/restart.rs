@@ -102,3 +102,39 @@ fn a_secondary_that_is_killed_goes_on_where_it_was() {
     }
     assert!(primary.incremental.load(Ordering::SeqCst) > 0);
 }
+
+#[test]
+fn the_first_check_after_a_start_is_repeated_soon_if_it_fails() {
+    let state = tempfile::tempdir().unwrap();
+    let mut primary = Primary::start(Version {
+        serial: 1,
+        // A refresh that is due at the start, and a retry time of an hour.
+        times: [1, 3_600, 86_400, 60],
+    });
+    let server = start(state.path(), &primary);
+    server.wait_until("the first transfer", || {
+        serial(server.address(), "example") == Some(1)
+    });
+    assert!(server.stop().success());
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    primary.address = closed.local_addr().unwrap();
+    drop(closed);
+    let server = start(state.path(), &primary);
+    server.wait_until("the first check fails", || {
+        server.log().contains("refresh failed (1 in a row)")
+    });
+    assert!(
+        server.log().contains("retrying in 10 s"),
+        "{}",
+        server.log()
+    );
+    server.wait_until("the second check fails", || {
+        server.log().contains("refresh failed (2 in a row)")
+    });
+    assert!(
+        server.log().contains("retrying in 3600 s"),
+        "{}",
+        server.log()
+    );
+    assert_eq!(serial(server.address(), "example"), Some(1));
+}
