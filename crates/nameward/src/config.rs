@@ -14,6 +14,7 @@ mod listing;
 pub mod location;
 pub mod log_settings;
 mod overload_settings;
+pub mod pool_settings;
 pub mod rate_limit_settings;
 pub mod read;
 mod remote_server;
@@ -51,6 +52,7 @@ pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
 pub use listing::{TableListing, all_settings, tables};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
+use pool_settings::{MapSettings, PoolSettings};
 use rate_limit_settings::RateLimit;
 use setting::ConfigTable;
 use settings::{
@@ -100,6 +102,10 @@ pub struct Config {
     pub zones: Vec<ZoneSettings>,
     /// `[[view]]`
     pub views: Vec<ViewSettings>,
+    /// `[[pool]]`
+    pub pools: Vec<PoolSettings>,
+    /// `[[map]]`
+    pub maps: Vec<MapSettings>,
     /// `[cache]`
     pub cache: Cache,
     /// `[journal]`
@@ -173,6 +179,8 @@ impl Config {
             autoprimaries: Vec::new(),
             zones: Vec::new(),
             views: Vec::new(),
+            pools: Vec::new(),
+            maps: Vec::new(),
             cache: Cache::defaults(),
             journal: Journal::defaults(),
             overload: Overload::defaults(),
@@ -329,7 +337,7 @@ impl Config {
             return Err(reader.problems);
         }
         let mut config = Self::defaults();
-        let (mut autoprimaries, mut zones, mut views) = (None, None, None);
+        let (mut autoprimaries, mut zones, mut views, mut maps) = (None, None, None, None);
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
                 Server::NAME => reader.section(&mut config.server, value),
@@ -348,6 +356,8 @@ impl Config {
                 AutoprimarySettings::NAME => autoprimaries = Some(value),
                 ZoneSettings::NAME => zones = Some(value),
                 ViewSettings::NAME => views = Some(value),
+                PoolSettings::NAME => reader.pools(&mut config.pools, value),
+                MapSettings::NAME => maps = Some(value),
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
@@ -386,6 +396,7 @@ impl Config {
             },
         }
         reader.views(&mut config, views);
+        reader.maps(&mut config, maps);
         reader.known_keys(&config, table.get_ref());
         reader.known_policies(&config, table.get_ref());
         if reader.problems.is_empty() {

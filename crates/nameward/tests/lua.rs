@@ -3,6 +3,7 @@
 
 mod health;
 mod names;
+mod pools;
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 

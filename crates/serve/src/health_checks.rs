@@ -1,8 +1,10 @@
-//! The checker of targets that LUA records name: TCP connections and HTTP requests, many at a time.
+//! The checker of pool members and of targets that LUA records name: TCP connections, HTTP requests and DNS queries, many at a
+//! time.
 //!
 //! Once a second the targets that are due are checked, each with its own timeout, at most [`PARALLEL_MAX`] at one time. A
 //! response is read up to a limit, redirects are not followed, and certificates are verified against the system's authorities.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,9 +15,10 @@ use nameward_steering::health::{
     CheckFailure, CheckKind, CheckedTarget, HealthCheck, TargetHealth,
 };
 use nameward_store::authorities::{SYSTEM_AUTHORITIES, read_authorities};
+use nameward_wire::{NameBuf, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -36,9 +39,15 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut running = JoinSet::new();
     let mut tls = None;
+    let changed = Arc::new(Notify::new());
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
+            () = changed.notified() => {
+                // Answers of pools are prepared once for all that changed in the meantime.
+                steering.prepare_pools();
+                continue;
+            }
             _ = stopping.wait_for(|stop| *stop) => return,
         }
         while running.try_join_next().is_some() {}
@@ -47,15 +56,19 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
                 tls = client_config();
             }
             let (slots, tls) = (Arc::clone(&slots), tls.clone());
+            let changed = Arc::clone(&changed);
             running.spawn(async move {
                 let _slot = slots.acquire_owned().await;
-                check_target(&target, tls).await;
+                if check_target(&target, tls).await {
+                    changed.notify_one();
+                }
             });
         }
     }
 }
 
-async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) {
+/// Checks a target; returns whether its health has changed.
+async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) -> bool {
     let before = target.health();
     let timeout = Duration::from_millis(target.check.timeout_ms);
     let result = match tokio::time::timeout(timeout, check(&target.check, tls)).await {
@@ -76,6 +89,7 @@ async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) {
             _ => tracing::warn!("health check {name}: down: {error}"),
         }
     }
+    before != after
 }
 
 fn needs_tls(check: &HealthCheck) -> bool {
@@ -100,6 +114,10 @@ async fn check(check: &HealthCheck, tls: Option<Arc<ClientConfig>>) -> Result<u3
             let address = check.address.ok_or("no address")?;
             connect(SocketAddr::new(address, *port), check.source).await?;
             Ok(1)
+        }
+        CheckKind::Dns { port, name } => {
+            let address = check.address.ok_or("no address")?;
+            query(SocketAddr::new(address, *port), name, check.source).await
         }
         CheckKind::Url { url, .. } => {
             let url = TargetUrl::parse(url)?;
@@ -135,6 +153,33 @@ async fn connect(to: SocketAddr, source: Option<IpAddr>) -> Result<TcpStream, Ch
     connected
         .await
         .map_err(|error: std::io::Error| error.into())
+}
+
+/// Sends a query for the SOA record of a name; a server that works answers without an error.
+async fn query(to: SocketAddr, name: &str, source: Option<IpAddr>) -> Result<u32, CheckFailure> {
+    let name: NameBuf = name.parse().map_err(|_| "invalid name")?;
+    let id = (RandomState::new().hash_one(to) as u16).to_be_bytes();
+    // One question, nothing else; recursion is not desired.
+    let mut message = vec![id[0], id[1], 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(name.as_name().as_wire());
+    message.extend_from_slice(&Type::SOA.0.to_be_bytes());
+    message.extend_from_slice(&[0, 1]);
+    let any = if to.is_ipv4() { "0.0.0.0" } else { "::" };
+    let from = source.map_or_else(|| any.parse().ok(), Some);
+    let socket = UdpSocket::bind((from.ok_or("no address")?, 0)).await?;
+    socket.connect(to).await?;
+    socket.send(&message).await?;
+    let mut reply = [0; 512];
+    loop {
+        let length = socket.recv(&mut reply).await?;
+        let is_reply = length >= 12 && reply[..2] == id && reply[2] & 0x80 != 0;
+        if is_reply {
+            return match reply[3] & 15 {
+                0 => Ok(1),
+                code => Err(CheckFailure(format!("response code {code}"))),
+            };
+        }
+    }
 }
 
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, CheckFailure> {

@@ -1,4 +1,4 @@
-//! LUA records: which zones run them, what a script finds in our zones, and which ones fail.
+//! LUA records and pools: which zones run scripts, what a script finds in our zones, and which ones fail.
 //!
 //! ```text
 //! worker:  engine reports the scripts it needs -> run each, in this thread -> their RRsets -> the engine again
@@ -22,6 +22,7 @@ use nameward_steering::Steering;
 use nameward_steering::lua::{
     FoundRecords, NeededRecords, ScriptAnswer, ScriptClient, ScriptFailure, ScriptQuery, run_script,
 };
+use nameward_steering::pools::{PoolClient, pool_name};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{Find, NameKey};
 
@@ -116,14 +117,18 @@ impl Scripts {
                 client_bits: Some(bits).filter(|bits| *bits > 0),
             })
         };
-        if !self.is_enabled_for(&wanted.zone) {
-            return done(Some(Vec::new()), 0);
-        }
+        let is_enabled = self.is_enabled_for(&wanted.zone);
         let mut bits = 0;
         let query = script_query(wanted, request);
         let mut rrsets = Vec::<ComputedRrset>::new();
         for script in &wanted.scripts {
-            let (rtype, records) = match self.run(script, &query, &zones, &mut bits) {
+            // Pools run no code, so they need not be turned on.
+            let result = match pool_name(script) {
+                Some((rtype, name)) => self.choose(rtype, name, request, &mut bits),
+                None if is_enabled => self.run(script, &query, &zones, &mut bits),
+                None => continue,
+            };
+            let (rtype, records) = match result {
                 Ok(result) => result,
                 Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
                 Err(RunStop::Failed(failure)) => {
@@ -153,6 +158,37 @@ impl Scripts {
             rrset.records.dedup();
         }
         done(Some(rrsets), bits)
+    }
+
+    /// Chooses records from a pool, or from that of a map.
+    fn choose(
+        &self,
+        rtype: Type,
+        name: &[u8],
+        request: &Request<'_>,
+        bits: &mut u8,
+    ) -> Result<(Type, Vec<Vec<u8>>), RunStop> {
+        let asker = request.asker();
+        let client = PoolClient {
+            address: asker.address.to_canonical(),
+            prefix: asker.prefix,
+        };
+        let prepared = self.steering.pools().prepared().load();
+        let text = String::from_utf8_lossy(name);
+        let failed = |reason| RunStop::Failed(ScriptFailure::Error(reason));
+        let choice = prepared.choose(name, rtype, client);
+        let choice = choice.ok_or_else(|| failed(format!("no pool {text:?}")))?;
+        *bits = (*bits).max(choice.bits);
+        let records = choice.records;
+        let records =
+            records.ok_or_else(|| failed(format!("all members of pool {text:?} are down")))?;
+        Ok((rtype, records.to_vec()))
+    }
+
+    /// Returns the number of scripts that an answer runs.
+    pub(crate) fn count_runs(&self, wanted: &WantedScripts) -> usize {
+        let scripts = wanted.scripts.iter();
+        scripts.filter(|script| pool_name(script).is_none()).count()
     }
 
     /// Runs one script, again for each record set that it turns out to need.

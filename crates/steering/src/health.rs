@@ -4,7 +4,7 @@
 //! A target is checked from the time it is first named, whether a client asks or a zone is loaded, until it has not been named
 //! for a while. Readers take no lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,6 +26,13 @@ const UNKNOWN: i64 = -1;
 pub enum CheckKind {
     /// A TCP connection to a port.
     Port(u16),
+    /// A DNS query over UDP, which must be answered without an error.
+    Dns {
+        /// The port.
+        port: u16,
+        /// The queried name; the type is SOA.
+        name: String,
+    },
     /// An HTTP request.
     Url {
         /// The URL; its host is the name in the request, the connection goes to the target.
@@ -58,6 +65,8 @@ pub struct HealthCheck {
     pub interval: u64,
     /// Failed checks in a row after which the target is down.
     pub minimum_failures: u32,
+    /// Successful checks in a row after which a target that was down is up.
+    pub minimum_successes: u32,
 }
 
 /// The health of a target as far as it is known.
@@ -108,6 +117,9 @@ pub struct CheckedTarget {
     state: AtomicI64,
     forced: AtomicU8,
     failures: AtomicU32,
+    successes: AtomicU32,
+    /// Whether a pool has it: it is checked however long ago it was named.
+    is_kept: AtomicBool,
     last_named: AtomicU64,
     last_checked: AtomicU64,
     last_changed: AtomicU64,
@@ -155,6 +167,8 @@ impl CheckedTarget {
             state: AtomicI64::new(UNKNOWN),
             forced: AtomicU8::new(0),
             failures: AtomicU32::new(0),
+            successes: AtomicU32::new(0),
+            is_kept: AtomicBool::new(false),
             last_named: AtomicU64::new(now()),
             last_checked: AtomicU64::new(0),
             last_changed: AtomicU64::new(now()),
@@ -193,10 +207,18 @@ impl CheckedTarget {
         let state = match result {
             Ok(weight) => {
                 self.failures.store(0, Ordering::Relaxed);
+                let successes = self.successes.fetch_add(1, Ordering::Relaxed);
                 self.error.lock().clear();
-                i64::from(weight)
+                let was_down = self.state.load(Ordering::Relaxed) == 0;
+                let is_early = successes.saturating_add(1) < self.check.minimum_successes;
+                if was_down && is_early {
+                    0
+                } else {
+                    i64::from(weight)
+                }
             }
             Err(error) => {
+                self.successes.store(0, Ordering::Relaxed);
                 let failures = self
                     .failures
                     .fetch_add(1, Ordering::Relaxed)
@@ -233,6 +255,10 @@ impl fmt::Display for HealthCheck {
         match (&self.kind, self.address) {
             (CheckKind::Port(port), Some(address)) => write!(f, "{address} port {port}"),
             (CheckKind::Port(port), None) => write!(f, "port {port}"),
+            (CheckKind::Dns { port, name }, Some(address)) => {
+                write!(f, "{address} port {port} {name} SOA")
+            }
+            (CheckKind::Dns { port, name }, None) => write!(f, "port {port} {name} SOA"),
             (CheckKind::Url { url, .. }, Some(address)) => write!(f, "{address} {url}"),
             (CheckKind::Url { url, .. }, None) => f.write_str(url),
         }
@@ -260,6 +286,34 @@ impl HealthChecks {
         }
     }
 
+    /// Returns the health of a target without naming it.
+    pub fn state_of(&self, check: &HealthCheck) -> TargetHealth {
+        let targets = self.targets.load();
+        { targets.get(check) }.map_or(TargetHealth::Unknown, |target| target.health())
+    }
+
+    /// Checks these targets from now on, and no longer those that were kept before, unless scripts name them.
+    pub fn keep<'c>(&self, checks: impl Iterator<Item = &'c HealthCheck>) {
+        let _changing = self.changes.lock();
+        let mut targets = HashMap::clone(&self.targets.load());
+        let mut kept = HashSet::new();
+        for check in checks {
+            kept.insert(check);
+            if targets.contains_key(check) || targets.len() >= CHECKS_MAX {
+                continue;
+            }
+            let target = CheckedTarget::new(check.clone());
+            target.last_named.store(0, Ordering::Relaxed);
+            targets.insert(check.clone(), Arc::new(target));
+        }
+        for (check, target) in &targets {
+            target
+                .is_kept
+                .store(kept.contains(check), Ordering::Relaxed);
+        }
+        self.targets.store(Arc::new(targets));
+    }
+
     fn add(&self, check: &HealthCheck) {
         let _changing = self.changes.lock();
         let targets = self.targets.load();
@@ -284,7 +338,8 @@ impl HealthChecks {
         let (now, interval) = (now(), self.interval.load(Ordering::Relaxed));
         let targets = self.targets.load_full();
         let is_expired = |target: &CheckedTarget| {
-            target.last_named.load(Ordering::Relaxed) + EXPIRE_AFTER.as_secs() < now
+            !target.is_kept.load(Ordering::Relaxed)
+                && target.last_named.load(Ordering::Relaxed) + EXPIRE_AFTER.as_secs() < now
         };
         if targets.values().any(|target| is_expired(target)) {
             let _changing = self.changes.lock();
@@ -312,12 +367,12 @@ impl HealthChecks {
         reports
     }
 
-    /// Forces the state of all targets with an address; returns how many there are.
-    pub fn force(&self, address: IpAddr, forced: ForcedHealth) -> usize {
+    /// Forces the state of all targets with an address, and of the targets of some checks; returns how many there are.
+    pub fn force(&self, address: IpAddr, checks: &[HealthCheck], forced: ForcedHealth) -> usize {
         let targets = self.targets.load();
-        let matching = targets
-            .values()
-            .filter(|target| target.check.address == Some(address));
+        let matching = targets.values().filter(|target| {
+            target.check.address == Some(address) || checks.contains(&target.check)
+        });
         matching
             .map(|target| {
                 let state = match forced {

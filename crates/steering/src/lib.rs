@@ -1,4 +1,4 @@
-//! Answers that depend on who asks and on where they are: LUA records, GeoIP databases, the health of targets.
+//! Answers that depend on who asks and on where they are: LUA records, pools and maps, GeoIP databases, the health of targets.
 //!
 //! What this crate returns are records; the answer engine does not know how they were chosen. Nothing here waits for the
 //! network or for a database: what is not known is reported, and the caller finds it.
@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod geo;
+mod hash;
 pub mod health;
 pub mod lua;
-#[cfg(feature = "lua")]
+pub mod pools;
 mod random;
 
 use arc_swap::ArcSwap;
@@ -29,8 +30,9 @@ pub struct ScriptRules {
 #[derive(Debug, Default)]
 pub struct Steering {
     scripts: ArcSwap<ScriptRules>,
-    geo: geo::GeoDatabases,
+    geo: Arc<geo::GeoDatabases>,
     health: health::HealthChecks,
+    pools: pools::Pools,
 }
 
 impl Steering {
@@ -42,6 +44,29 @@ impl Steering {
     /// Returns the targets that are checked, and their state.
     pub fn health(&self) -> &health::HealthChecks {
         &self.health
+    }
+
+    /// Returns the pools and maps.
+    pub fn pools(&self) -> &pools::Pools {
+        &self.pools
+    }
+
+    /// Uses these pools and maps from now on.
+    pub fn set_pools(&self, rules: pools::PoolRules) {
+        self.pools.configure(rules, (&self.health, &self.geo));
+    }
+
+    /// Prepares the answers of pools after a change of health.
+    pub fn prepare_pools(&self) {
+        self.pools.prepare(&self.health, &self.geo);
+    }
+
+    /// Forces the state of the targets with an address, and of pool members with it; returns how many there are.
+    pub fn force(&self, address: std::net::IpAddr, forced: health::ForcedHealth) -> usize {
+        let of_members = self.pools.checks_of(address);
+        let count = self.health.force(address, &of_members, forced);
+        self.prepare_pools();
+        count
     }
 
     /// Returns the settings for scripts.

@@ -22,8 +22,6 @@ mod current;
 #[cfg(feature = "lua")]
 mod functions;
 #[cfg(feature = "lua")]
-mod hash;
-#[cfg(feature = "lua")]
 mod host;
 #[cfg(feature = "lua")]
 mod objects;

@@ -8,7 +8,7 @@ use nameward_base::calendar::UtcTime;
 
 use super::metrics::{head, label};
 use crate::operations::{
-    DnstapStatus, FaultKind, QueueStatus, ReadyRules, ServerFault, ServerStatus,
+    DnstapStatus, FaultKind, ForcedTarget, QueueStatus, ReadyRules, ServerFault, ServerStatus,
 };
 
 /// Maximum number of faults shown in full; the others are collapsed.
@@ -253,6 +253,17 @@ fn write_work_metrics(out: &mut String, status: &ServerStatus) {
     for (view, requests) in &status.views {
         let _ = writeln!(out, "{name}{{view=\"{}\"}} {requests}", label(view));
     }
+    let name = "nameward_health_target_up";
+    let help = "Whether the last health checks of a target succeeded, or an operator set it to up";
+    head(out, name, help, "gauge");
+    for target in &status.health {
+        let is_up = match target.forced {
+            Some(forced) => forced == ForcedTarget::Up,
+            None => target.state == "up",
+        };
+        let (label, value) = (label(&target.target), u8::from(is_up));
+        let _ = writeln!(out, "{name}{{target=\"{label}\"}} {value}");
+    }
     let name = "nameward_internal_errors_total";
     head(
         out,
@@ -269,6 +280,7 @@ fn write_work_metrics(out: &mut String, status: &ServerStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operations::HealthTarget;
 
     #[test]
     fn queues_and_panics_are_metrics() {
@@ -276,6 +288,14 @@ mod tests {
             internal_errors: 3,
             memory_refusals: 4,
             views: vec![("internal".into(), 9)],
+            health: vec![HealthTarget {
+                target: "192.0.2.1 port 80".into(),
+                state: "up".into(),
+                forced: Some(ForcedTarget::Down),
+                since: 0,
+                last_checked: 0,
+                error: String::new(),
+            }],
             queues: vec![QueueStatus {
                 name: "updates".into(),
                 waiting: 2,
@@ -293,6 +313,7 @@ mod tests {
             "nameward_internal_errors_total 3\n",
             "nameward_memory_refusals_total 4\n",
             "nameward_view_requests_total{view=\"internal\"} 9\n",
+            "nameward_health_target_up{target=\"192.0.2.1 port 80\"} 0\n",
         ] {
             assert!(out.contains(line), "{line}: {out}");
         }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{
     TableListing,
     dnssec_policy::DnssecPolicySettings,
+    pool_settings::{MapSettings, PoolSettings},
     setting::{ConfigTable, Listed},
     settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
@@ -27,6 +28,8 @@ fn is_repeated(table: &str) -> bool {
         Backend::NAME,
         DnssecPolicySettings::NAME,
         KeySettings::NAME,
+        MapSettings::NAME,
+        PoolSettings::NAME,
         TemplateSettings::NAME,
         ViewSettings::NAME,
         ZoneSettings::NAME,

@@ -4,9 +4,9 @@ use super::setting::{ConfigTable, Listed, list};
 use super::{
     ApiSettings, AutoprimarySettings, Backend, Cache, ClientSubnetTable, CookieTable,
     DnssecPolicySettings, DnstapSettings, GeoipTable, HealthTable, HttpsTable, Journal,
-    KeySettings, Log, LuaTable, Overload, QueryLogSettings, QuicTable, RateLimit, Recursor, Rings,
-    SecurityPoll, Server, TemplateSettings, TlsSettings, ViewSettings, Web, XdpTable, ZoneDefaults,
-    ZoneSettings,
+    KeySettings, Log, LuaTable, MapSettings, Overload, PoolSettings, QueryLogSettings, QuicTable,
+    RateLimit, Recursor, Rings, SecurityPoll, Server, TemplateSettings, TlsSettings, ViewSettings,
+    Web, XdpTable, ZoneDefaults, ZoneSettings,
 };
 
 /// A table of the configuration file, for listings.
@@ -53,6 +53,8 @@ pub fn tables() -> Vec<TableListing> {
         of::<LuaTable>(),
         of::<GeoipTable>(),
         of::<HealthTable>(),
+        of::<PoolSettings>(),
+        of::<MapSettings>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),

@@ -78,6 +78,15 @@ fn every_printed_default_can_be_written_into_a_file() {
             let (one, other) = ("networks = [\"::/0\"]\n", "match_clients = [\"any\"]\n");
             let rule = if key == "networks" { other } else { one };
             format!("[[view]]\nname = \"v\"\n{rule}{key} = {default}\n")
+        } else if [PoolSettings::NAME, MapSettings::NAME].contains(&section) && key == "name" {
+            continue;
+        } else if section == PoolSettings::NAME && key == "members" {
+            // A pool needs some.
+            continue;
+        } else if section == PoolSettings::NAME {
+            format!("[[pool]]\nname = \"p\"\nmembers = [\"192.0.2.1\"]\n{key} = {default}\n")
+        } else if section == MapSettings::NAME {
+            format!("[[map]]\nname = \"m\"\n{key} = {default}\n")
         } else if section == ZoneSettings::NAME {
             format!("[[zone]]\n{key} = {default}\n")
         } else {

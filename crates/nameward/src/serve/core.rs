@@ -40,7 +40,10 @@ use super::{
 };
 use crate::{
     check,
-    config::{Config, dnssec_policy, settings::BackendMode, steering_settings, view_settings},
+    config::{
+        Config, dnssec_policy, pool_settings, settings::BackendMode, steering_settings,
+        view_settings,
+    },
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
@@ -243,7 +246,7 @@ fn steering(config: &Config) -> Arc<Steering> {
     steering
 }
 
-/// Applies the settings for LUA records, GeoIP databases and health checks.
+/// Applies the settings for LUA records, pools, GeoIP databases and health checks.
 pub fn apply_steering(steering: &Steering, config: &Config) {
     if let Some(warning) = steering_settings::missing_interpreter(config) {
         tracing::warn!("{warning}");
@@ -252,6 +255,7 @@ pub fn apply_steering(steering: &Steering, config: &Config) {
     steering.geo().load(&config.geoip.databases.0);
     let interval = config.health.interval.get() as u64;
     steering.health().set_interval(interval);
+    steering.set_pools(pool_settings::rules(config));
 }
 
 /// Creates the table of zone policies, which passes on TSIG keys, cookie secrets and the zones whose keys may have to change.

@@ -38,6 +38,7 @@ use super::{
     core::ServerCore,
     encrypted::EncryptedListeners,
     faults::{FaultSources, FirstSeen},
+    health_targets,
     logs::host_name,
     rate_limit,
     secondaries::SecondaryZones,
@@ -225,6 +226,7 @@ impl ServerHealth {
                 work: last.work,
             }),
             views: view_requests(&core.shared.zones.load()),
+            health: health_targets::all(&core.steering),
             queues: worker::queues().into_iter().map(queue_status).collect(),
             faults: Vec::new(),
         }

@@ -8,10 +8,15 @@ use nameward_steering::health::{ForcedHealth, TargetHealth, TargetReport};
 
 /// Returns all targets and their state.
 pub fn list(steering: &Steering) -> OperationResult {
-    let reports = steering.health().reports();
     OperationResult::Health {
-        targets: reports.into_iter().map(target).collect(),
+        targets: all(steering),
     }
+}
+
+/// Returns the state of all targets.
+pub fn all(steering: &Steering) -> Vec<HealthTarget> {
+    let reports = steering.health().reports();
+    reports.into_iter().map(target).collect()
 }
 
 /// Forces the state of the targets with an address.
@@ -25,9 +30,9 @@ pub fn force(
         ForcedTarget::Down => ForcedHealth::Down,
         ForcedTarget::Auto => ForcedHealth::No,
     };
-    if steering.health().force(address, forced) == 0 {
+    if steering.force(address, forced) == 0 {
         return Err(OperationError::not_found(format!(
-            "{address} is not checked: no LUA record that was run names it"
+            "{address} is not checked: no pool has it, and no LUA record that was run names it"
         )));
     }
     tracing::info!("health of {address} set by an operator: {state:?}");

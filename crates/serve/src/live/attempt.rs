@@ -250,7 +250,7 @@ impl Attempt<'_> {
         let computed = match self.scripts {
             None => nothing,
             Some(scripts) => {
-                recorder.add(Counter::LuaRuns, wanted.scripts.len() as u64);
+                recorder.add(Counter::LuaRuns, scripts.count_runs(&wanted) as u64);
                 // A view of its own for each look-up: one that follows a chain stays in the fragment it is in.
                 let zones = || LiveView::new(self.zones, parts);
                 match scripts.compute(&wanted, &self.request, zones) {

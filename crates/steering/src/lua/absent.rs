@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::run::{FoundRecords, ScriptAnswer, ScriptFailure, ScriptQuery};
 use super::script::{ScriptCode, ScriptProblem};
 use crate::Steering;
+use crate::pools::pool_name;
 
 /// Fails: there is no interpreter.
 pub fn run_script(
@@ -18,7 +19,7 @@ pub fn run_script(
 
 /// Reports that a script cannot run.
 pub fn check_script(rdata: &[u8]) -> Vec<ScriptProblem> {
-    let script = ScriptCode::from_rdata(rdata);
+    let script = ScriptCode::from_rdata(rdata).filter(|_| pool_name(rdata).is_none());
     script
         .map(|_| ScriptProblem::NotBuilt)
         .into_iter()

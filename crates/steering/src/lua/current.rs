@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use nameward_wire::Type;
+
 use super::run::{FoundRecords, NeededRecords, ScriptQuery};
 use crate::Steering;
 
@@ -13,6 +15,8 @@ pub(crate) struct CurrentRun {
     pub(crate) query: ScriptQuery,
     pub(crate) facts: Vec<FoundRecords>,
     pub(crate) need: Option<NeededRecords>,
+    /// The type that the script computes.
+    pub(crate) rtype: Type,
     /// Octets of the client's address that the script has used, in bits.
     pub(crate) scope: u8,
 }

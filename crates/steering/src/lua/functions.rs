@@ -112,6 +112,8 @@ pub const KNOWN_NAMES: &[&str] = &[
     "ifurlextup",
     "ifurlup",
     "pickselfweighted",
+    // pools
+    "pool",
     // variables
     "bestwho",
     "dh",

@@ -70,6 +70,7 @@ pub fn run_script(
             query: query.clone(),
             facts: facts.to_vec(),
             need: None,
+            rtype: script_type(rdata),
             scope: 0,
         });
         let result = host.run(steering, rdata);
@@ -87,6 +88,11 @@ pub fn run_script(
             (None, Err(failure)) => ScriptAnswer::Failed(failure),
         }
     })
+}
+
+fn script_type(rdata: &[u8]) -> Type {
+    let octets = rdata.first_chunk();
+    Type(octets.map_or(0, |octets| u16::from_be_bytes(*octets)))
 }
 
 impl From<mlua::Error> for ScriptFailure {

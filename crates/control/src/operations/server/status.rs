@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fault::{FaultKind, ServerFault};
+use super::health::HealthTarget;
 
 /// The state of a server. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -88,6 +89,9 @@ pub struct ServerStatus {
     /// The views, with the number of requests in each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub views: Vec<(String, u64)>,
+    /// The targets of health checks, with their state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub health: Vec<HealthTarget>,
     /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
 }

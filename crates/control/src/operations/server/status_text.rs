@@ -3,7 +3,7 @@
 use nameward_base::text::{counted, duration_text, listed, utc_text};
 use std::fmt::Write as _;
 
-use crate::operations::{BackendStatus, RateLimitStatus, ServerStatus};
+use crate::operations::{BackendStatus, HealthTarget, RateLimitStatus, ServerStatus};
 
 /// Formats the state of a server.
 pub(in crate::operations) fn text(status: &ServerStatus) -> String {
@@ -47,6 +47,7 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
     for xdp in &status.xdp {
         row("XDP", &format!("{}: {}", xdp.interface, xdp.state));
     }
+    health_row(&status.health, &mut row);
     if let Some(limit) = &status.rate_limit {
         row("rate limit", &rate_limit(limit));
     }
@@ -169,6 +170,18 @@ fn rate_limit(limit: &RateLimitStatus) -> String {
         0 => format!("{mode}no network is over its limit"),
         _ => format!("{mode}over the limit: {}", networks.join(", ")),
     }
+}
+
+/// Writes how many targets of health checks are in which state, if there are any.
+fn health_row(targets: &[HealthTarget], row: &mut impl FnMut(&str, &str)) {
+    if targets.is_empty() {
+        return;
+    }
+    let count = |state: &str| targets.iter().filter(|one| one.state == state).count();
+    let (up, down, unknown) = (count("up"), count("down"), count("unknown"));
+    let forced = targets.iter().filter(|one| one.forced.is_some()).count();
+    let text = format!("{up} up, {down} down, {unknown} not checked yet, {forced} forced");
+    row("health checks", &text);
 }
 
 #[cfg(test)]

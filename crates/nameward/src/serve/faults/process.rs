@@ -99,7 +99,7 @@ pub(super) fn of_targets((down, all): (&[TargetReport], usize)) -> Option<Server
             "{} of {all} targets of health checks are down: {named}.",
             down.len()
         ),
-        "Answers of LUA records do not contain them, unless all targets of a record are down.",
+        "Answers of pools and LUA records do not contain them, unless all targets of a pool or record are down.",
         "Check the targets and the network path. `nameward health list` shows all of them; `nameward health force` sets a state.",
     );
     fault.since = down.iter().map(|report| report.since).min()?;

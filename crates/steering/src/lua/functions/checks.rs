@@ -9,9 +9,10 @@ use mlua::{Lua, Table, Value};
 use super::super::budget;
 use super::super::current::{best_address, with_current};
 use super::location::pick_closest;
-use super::pick::hash_address;
 use super::texts;
+use crate::hash::hash_address;
 use crate::health::{CheckKind, HealthCheck, TargetHealth};
+use crate::pools::PoolClient;
 use crate::random::random_below;
 
 /// Seconds that a check may take by default.
@@ -42,6 +43,7 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             },
         )?,
     )?;
+    base.raw_set("pool", lua.create_function(pool)?)?;
     base.raw_set("ifurlextup", lua.create_function(if_url_ext_up)?)?;
     base.raw_set("pickselfweighted", lua.create_function(pick_self_weighted)?)
 }
@@ -175,6 +177,7 @@ impl CheckOptions {
             timeout_ms: self.timeout_ms,
             interval: self.interval,
             minimum_failures: self.minimum_failures,
+            minimum_successes: 1,
         }
     }
 
@@ -293,4 +296,38 @@ fn pick_self_weighted(
     let point = u64::from(hash_address(best_address()?)) % total;
     let chosen = weighted.into_iter().find(|(end, _)| point < *end);
     lua.create_sequence_from(chosen.map(|(_, text)| text.clone()))
+}
+
+/// `pool`: addresses of a pool, or of the pool that a map has for the client.
+fn pool(lua: &Lua, name: mlua::LuaString) -> mlua::Result<Table> {
+    let name = name.as_bytes();
+    let found = with_current(|run| {
+        let client = run.query.client;
+        let address = client.best_address();
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = client.subnet.map_or(all, |subnet| subnet.prefix_len());
+        let prepared = run.steering.pools().prepared().load();
+        let choice = prepared.choose(&name, run.rtype, PoolClient { address, prefix })?;
+        run.scope = run.scope.max(choice.bits);
+        Some(choice.records.map(|records| {
+            let texts = records.iter().map(|data| address_text(data));
+            texts.collect::<Vec<_>>()
+        }))
+    })?;
+    let text = String::from_utf8_lossy(&name);
+    match found {
+        Some(Some(texts)) => lua.create_sequence_from(texts),
+        Some(None) => Err(mlua::Error::runtime(format!(
+            "all members of pool {text:?} are down"
+        ))),
+        None => Err(mlua::Error::runtime(format!("no pool {text:?}"))),
+    }
+}
+
+fn address_text(data: &[u8]) -> String {
+    if let Ok(octets) = <[u8; 4]>::try_from(data) {
+        return IpAddr::from(octets).to_string();
+    }
+    <[u8; 16]>::try_from(data)
+        .map_or_else(|_| String::new(), |octets| IpAddr::from(octets).to_string())
 }

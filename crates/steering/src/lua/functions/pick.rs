@@ -7,9 +7,9 @@ use mlua::{Lua, Table, Value};
 
 use super::super::budget;
 use super::super::current::{best_address, with_current};
-use super::super::hash::lookup2;
 use super::super::objects::parse_network;
 use super::texts;
+use crate::hash::{hash_address, lookup2, rendezvous_score};
 use crate::random::{random_below, shuffle_first};
 
 pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
@@ -70,14 +70,6 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             Ok(random_below(bound.map_or(1 << 32, u64::from)) as f64)
         })?,
     )
-}
-
-/// Returns the hash of an address, as PowerDNS has it: of its octets alone.
-pub(crate) fn hash_address(address: IpAddr) -> u32 {
-    match address {
-        IpAddr::V4(address) => lookup2(&address.octets(), 0),
-        IpAddr::V6(address) => lookup2(&address.octets(), 0),
-    }
 }
 
 fn empty() -> mlua::Error {
@@ -148,10 +140,7 @@ impl Weighted {
     fn consistent(self, client: IpAddr) -> mlua::Result<mlua::LuaString> {
         let client = hash_address(client);
         let score = |(weight, value): &(u64, mlua::LuaString)| {
-            let hash = lookup2(&value.as_bytes(), client);
-            // A number in (0, 1); its logarithm over the weight is the larger, the larger the weight.
-            let uniform = (f64::from(hash) + 0.5) / f64::from(u32::MAX);
-            uniform.min(1.0 - f64::EPSILON).ln() / *weight as f64
+            rendezvous_score(lookup2(&value.as_bytes(), client), *weight)
         };
         let entries = self.entries.into_iter().filter(|(weight, _)| *weight > 0);
         let best = entries.max_by(|a, b| score(a).total_cmp(&score(b)));

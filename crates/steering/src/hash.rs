@@ -2,6 +2,24 @@
 //!
 //! PowerDNS uses it, so that both servers give a client the same answer.
 
+use std::net::IpAddr;
+
+/// Returns the hash of an address, as PowerDNS has it: of its octets alone.
+pub(crate) fn hash_address(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(address) => lookup2(&address.octets(), 0),
+        IpAddr::V6(address) => lookup2(&address.octets(), 0),
+    }
+}
+
+/// Returns the score of a value with a weight for a client, from a hash of both (weighted rendezvous hashing): the client gets
+/// the value with the highest score, and neither their order nor the weights of other values matter.
+pub(crate) fn rendezvous_score(hash: u32, weight: u64) -> f64 {
+    // A number in (0, 1); its logarithm over the weight is the larger, the larger the weight.
+    let uniform = (f64::from(hash) + 0.5) / f64::from(u32::MAX);
+    uniform.min(1.0 - f64::EPSILON).ln() / weight as f64
+}
+
 /// Hashes octets, starting from `seed`.
 pub(crate) fn lookup2(octets: &[u8], seed: u32) -> u32 {
     const GOLDEN: u32 = 0x9e37_79b9;
