@@ -32,6 +32,7 @@ mod replica;
 mod request;
 mod retry;
 mod rows;
+mod search;
 mod serial;
 mod session;
 mod tsig;

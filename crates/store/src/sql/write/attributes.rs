@@ -12,7 +12,7 @@ use super::rectify::rectify;
 use super::request::{Asked, SigningRows, read_signing};
 use super::serial::RaisedSerial;
 use super::session::{Failure, Session, Value};
-use super::zones::{StoredRecord, kind_column, stored_columns};
+use super::zones::kind_column;
 use super::{Committed, Task, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
@@ -150,38 +150,6 @@ impl SqlBackend {
         session.rows(&sql, &[Value::Int(zone.id)], each).await?;
         self.inner.writer.give_back(session);
         Ok(items)
-    }
-
-    /// Passes on stored records of all zones whose owner or data matches a LIKE pattern with the escape `|`, each with
-    /// its zone name, up to `limit`. Ends when `each` returns false.
-    pub async fn search_records(
-        &self,
-        pattern: &str,
-        limit: u64,
-        each: &mut (dyn FnMut(String, StoredRecord) -> bool + Send),
-    ) -> Result<(), WriteError> {
-        let session = self.reader().await?;
-        let engine = session.engine();
-        let columns = stored_columns(engine);
-        let zone = match engine {
-            SqlEngine::Mysql => {
-                "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS BINARY)"
-            }
-            _ => "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS VARCHAR)",
-        };
-        // Case-insensitive, as LIKE is in SQLite and with the PowerDNS collation in MySQL.
-        let like = match engine {
-            SqlEngine::Postgres => "ILIKE",
-            _ => "LIKE",
-        };
-        let sql = format!(
-            "SELECT {columns}, {zone} FROM records \
-             WHERE type IS NOT NULL AND (name {like} ? ESCAPE '|' OR content {like} ? ESCAPE '|') \
-             ORDER BY records.name, records.type, records.id LIMIT {limit}"
-        );
-        let values = [Value::Text(pattern), Value::Text(pattern)];
-        let each = &mut |row: &dyn Cells| each(text_of(row, 7), StoredRecord::read(row));
-        self.stream_rows(session, (&sql, &values), each).await
     }
 }
 
